@@ -1,0 +1,102 @@
+"""Vanilla TD(0) with linear features, the paper's baseline (equation 1):
+
+    theta_{t+1} = Pi_R( theta_t + alpha_t g_{x_t}(theta_t) )
+
+R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3. With `average`, the
+output is the mean of theta_1, ..., theta_t (Polyak and Ruppert).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.checks import check_positive, check_radius
+from vrtd.kernels.bellman import add_pseudo_gradient
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.linalg import shrinkage, squared_norm
+
+__all__ = ["TD"]
+
+
+class TDParams(NamedTuple):
+    schedule: Any
+    radius: float
+
+
+class TDOptions(NamedTuple):
+    schedule: int
+    projects: int
+    averages: int
+
+
+class TDState(NamedTuple):
+    theta: NDArray[np.float64]
+    total: NDArray[np.float64]  # theta_1 + ... + theta_t
+
+
+@kernel
+def td_views(workspace, d):
+    return TDState(workspace[:d], workspace[d : 2 * d])
+
+
+@kernel
+def td_step(params, options, state, x, t, epoch):
+    theta = state.theta
+    add_pseudo_gradient(theta, step_size_at(params.schedule, options.schedule, epoch), theta, x)
+    if options.projects:
+        factor = shrinkage(squared_norm(theta), params.radius)
+        for i in range(theta.size):
+            theta[i] *= factor
+    if options.averages:
+        for i in range(theta.size):
+            state.total[i] += theta[i]
+
+
+@kernel
+def td_output(params, options, state, epoch, out):
+    averaged = options.averages and epoch > 0
+    for i in range(out.size):
+        out[i] = state.total[i] / epoch if averaged else state.theta[i]
+
+
+@dataclass(frozen=True)
+class TD(Algorithm):
+    """Temporal difference learning.
+
+    >>> TD(step_size=0.1).epoch("markov").n_gradients
+    1
+    """
+
+    step_size: float | Schedule = 0.1
+    radius: float | None = None
+    average: bool = False
+
+    name: ClassVar[str] = "td"
+    kernels: ClassVar[Kernels] = Kernels(td_views, td_step, td_output)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.step_size, Schedule):
+            check_positive("step_size", self.step_size)
+        check_radius(self.radius)
+
+    def epoch(self, sampling: Sampling) -> Epoch:
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+    def params(self) -> TDParams:
+        return TDParams(schedule_params(as_schedule(self.step_size)), float(self.radius or 0.0))
+
+    def options(self) -> TDOptions:
+        return TDOptions(schedule_kind(as_schedule(self.step_size)), int(self.radius is not None), int(self.average))
+
+    def workspace_size(self, n_features: int) -> int:
+        return 2 * n_features
+
+    @property
+    def largest_step_size(self) -> float:
+        return as_schedule(self.step_size).largest

@@ -1,0 +1,151 @@
+"""Variance-reduced temporal difference learning (Algorithms 1 and 2):
+
+    g_m = (1/M) sum_{x in B_m} g_x(theta_anchor)                                                       lines 3-4 (3)
+    theta_{m,0} = theta_anchor
+    theta_{m,t+1} = Pi_R( theta_{m,t} + alpha (g_x(theta_{m,t}) - g_x(theta_anchor) + g_m) )           lines 5-8 (4-7)
+    theta_anchor <- theta_{m,t}, t uniform on {1, ..., M}                                              line 10 (9)
+
+Algorithm 1 (i.i.d. samples) takes a fresh x for each inner step, Algorithm 2 (one trajectory) draws it from the batch.
+
+T. Xu, Z. Wang, Y. Zhou, Y. Liang (2020), Reanalysis of variance reduced temporal difference learning, ICLR. Algorithm 2
+is CTD of N. Korda and L. A. Prashanth (2015), ICML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Inner, Kernels, Sampling
+from vrtd.checks import check_choice, check_count, check_positive, check_radius
+from vrtd.kernels.bellman import add_pseudo_gradient, bootstrap_difference
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.linalg import shrinkage, squared_norm_of_sum
+from vrtd.kernels.random import uniform_index
+
+__all__ = ["VRTD"]
+
+_RANDOM, _LAST, _AVERAGE = range(3)
+_OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE}
+
+
+class VRTDParams(NamedTuple):
+    step_size: float
+    batch_size: int
+    radius: float
+
+
+class VRTDOptions(NamedTuple):
+    projects: int
+    output: int
+
+
+class VRTDState(NamedTuple):
+    theta_anchor: NDArray[np.float64]
+    w: NDArray[np.float64]  # theta - theta_anchor: g_x(theta) - g_x(theta_anchor) = phi (gamma phi' - phi).w
+    g_anchor: NDArray[np.float64]  # while absorbing the sum of g_x(theta_anchor), then alpha g_m
+    chosen: NDArray[np.float64]  # the w that the epoch returns, or their sum
+    chosen_step: NDArray[np.float64]  # one number: the random t, counted from 0
+
+
+@kernel
+def vrtd_views(workspace, d):
+    anchor, w, g, chosen = workspace[:d], workspace[d : 2 * d], workspace[2 * d : 3 * d], workspace[3 * d : 4 * d]
+    return VRTDState(anchor, w, g, chosen, workspace[4 * d :])
+
+
+@kernel
+def vrtd_absorb(params, options, state, x):
+    add_pseudo_gradient(state.g_anchor, 1.0, state.theta_anchor, x)
+
+
+@kernel
+def vrtd_begin(params, options, state, stream):
+    for i in range(state.w.size):
+        state.g_anchor[i] *= params.step_size / params.batch_size
+        state.w[i] = 0.0
+        state.chosen[i] = 0.0
+    last = params.batch_size - 1
+    state.chosen_step[0] = uniform_index(stream, params.batch_size) if options.output == _RANDOM else last
+
+
+@kernel
+def vrtd_step(params, options, state, x, t, epoch):
+    w, anchor = state.w, state.theta_anchor
+    factor = params.step_size * x.weight * bootstrap_difference(w, x)
+    for i in range(w.size):
+        w[i] += factor * x.phi[x.row, i] + state.g_anchor[i]
+    if options.projects:
+        shrink = shrinkage(squared_norm_of_sum(anchor, w), params.radius)
+        if shrink < 1.0:
+            for i in range(w.size):
+                w[i] = shrink * (anchor[i] + w[i]) - anchor[i]
+    if options.output == _AVERAGE:
+        for i in range(w.size):
+            state.chosen[i] += w[i] / params.batch_size
+    elif t == state.chosen_step[0]:
+        for i in range(w.size):
+            state.chosen[i] = w[i]
+
+
+@kernel
+def vrtd_close(params, options, state):
+    for i in range(state.w.size):
+        state.theta_anchor[i] += state.chosen[i]
+        state.g_anchor[i] = 0.0
+
+
+@kernel
+def vrtd_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta_anchor[i]
+
+
+@dataclass(frozen=True)
+class VRTD(Algorithm):
+    """Variance-reduced TD: Algorithm 1 under "iid" sampling, Algorithm 2 under "markov".
+
+    `inner` forces "fresh" or "resample" for comparison. A batch of one is vanilla TD: the first inner step has nothing
+    to correct, so no inner sample is drawn and one pseudo-gradient is counted.
+
+    >>> VRTD(step_size=0.1, batch_size=500).epoch("markov").n_gradients
+    1000
+    """
+
+    step_size: float = 0.1
+    batch_size: int = 500
+    radius: float | None = None
+    output: Literal["random", "last", "average"] = "random"
+    inner: Inner | None = None
+
+    name: ClassVar[str] = "vrtd"
+    kernels: ClassVar[Kernels] = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_count("batch_size", self.batch_size)
+        check_radius(self.radius)
+        check_choice("output", self.output, tuple(_OUTPUTS))
+        check_choice("inner", self.inner, (None, "fresh", "resample"))
+
+    def epoch(self, sampling: Sampling) -> Epoch:
+        if self.batch_size == 1:
+            return Epoch(n_absorb=1, n_steps=1, inner="resample", gradients_per_step=0)
+        default: Inner = "fresh" if sampling == "iid" else "resample"
+        return Epoch(n_absorb=self.batch_size, n_steps=self.batch_size, inner=self.inner or default)
+
+    def params(self) -> VRTDParams:
+        return VRTDParams(float(self.step_size), int(self.batch_size), float(self.radius or 0.0))
+
+    def options(self) -> VRTDOptions:
+        return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.output])
+
+    def workspace_size(self, n_features: int) -> int:
+        return 4 * n_features + 8
+
+    @property
+    def largest_step_size(self) -> float:
+        return self.step_size

@@ -1,0 +1,37 @@
+"""Checks of arguments that several rooms need, each with what must hold, what came and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from math import inf
+from numbers import Integral, Real
+from typing import Any
+
+from vrtd.errors import InvalidInputError
+
+__all__ = ["check_choice", "check_count", "check_positive", "check_radius"]
+
+
+def check_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < inf:
+        raise InvalidInputError(f"{name} must be a positive, finite number", repr(value), "pass a number above 0")
+
+
+def check_radius(value: Any) -> None:
+    if value is not None:
+        check_positive("radius", value)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InvalidInputError(
+            f"{name} must be a whole number of at least {least}", repr(value), f"pass an integer >= {least}"
+        )
+
+
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+    if value not in choices:
+        near = get_close_matches(str(value), [str(choice) for choice in choices], n=1)
+        do = f"did you mean {near[0]!r}?" if near else "choose one of them"
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}", repr(value), do)

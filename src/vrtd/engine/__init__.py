@@ -1,0 +1,5 @@
+"""The one run loop, and the verb that calls it."""
+
+from vrtd.engine.simulate import simulate
+
+__all__ = ["simulate"]

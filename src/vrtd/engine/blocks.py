@@ -1,0 +1,150 @@
+"""Threads over blocks of runs: the compiled loop releases the GIL, so plain threads use every core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import Algorithm, Epoch
+from vrtd.engine.loop import LANES, compile_loop
+from vrtd.kernels.jit import short_vectors
+from vrtd.kernels.memory import aligned_copy
+from vrtd.metrics import QuadraticForm
+from vrtd.result import EngineState
+from vrtd.sources import Source
+from vrtd.sources.source import make_slots
+
+__all__ = ["Job", "Outputs", "available_threads", "run_blocks"]
+
+# One call of the compiled loop: long beside the cost of calling it, short beside a person's patience with Ctrl-C.
+_GRADIENTS_PER_CALL = 20_000_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run, and where to stop and look."""
+
+    algorithm: Algorithm
+    epoch: Epoch
+    source: Source
+    forms: Sequence[QuadraticForm]
+    epoch_0: int  # epochs that are closed already; -1: the runs have not begun
+    epochs: NDArray[np.int64]  # (C,) epochs that are closed at each checkpoint
+
+    @property
+    def n_gradients(self) -> int:
+        """Pseudo-gradients that each run will compute."""
+        return (int(self.epochs[-1]) - max(self.epoch_0, 0)) * self.epoch.n_gradients
+
+
+class Outputs(NamedTuple):
+    """What the compiled loop writes beside the state."""
+
+    curves: NDArray[np.float64]  # (n_runs, C, n_metrics)
+    theta: NDArray[np.float64]  # (n_runs, d)
+    left: NDArray[np.int64]  # (n_runs,) the checkpoint at which a run is first seen to have diverged, or -1
+
+
+def run_blocks(job: Job, state: EngineState, threads: int | None, progress: Callable[[float], None] | None) -> Outputs:
+    """Take all runs through all checkpoints, advancing `state` in place."""
+    n_runs, n_threads = len(state.workspaces), threads or available_threads()
+    loop = compile_loop(job.algorithm, job.epoch, job.source)
+    with short_vectors():  # compiles, runs nothing
+        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, *_outputs(job, 0))
+    outputs = _outputs(job, n_runs)
+    # Blocks of whole groups: none longer than a call, and enough of them to keep every thread busy to the end.
+    n_groups = -(-n_runs // LANES)
+    longest = _GRADIENTS_PER_CALL // max(job.n_gradients * LANES, 1)
+    block_size = max(1, min(longest, n_groups // (8 * n_threads))) * LANES
+    report = _reporter(progress, n_runs * job.n_gradients)
+    cancelled = Event()
+
+    def run_block(first: int) -> None:
+        block = slice(first, min(first + block_size, n_runs))
+        n = block.stop - block.start
+        lanes = np.minimum(np.arange(n + -n % LANES), n - 1) + first  # the last run fills the empty lanes of its group
+        part, written = state.map(lambda array: aligned_copy(array[lanes])), _outputs(job, lanes.size)
+        inputs = _inputs(job, part)
+        position, limit = job.epoch_0, max(_GRADIENTS_PER_CALL // (job.epoch.n_gradients * n), 1)
+        for targets, checkpoint in _calls(job.epochs, position, limit):
+            if cancelled.is_set():
+                return
+            loop(*inputs, position, targets, checkpoint, *written)
+            report(n * (int(targets[-1]) - max(position, 0)) * job.epoch.n_gradients)
+            position = int(targets[-1])
+        for whole, piece in zip((*state, *outputs), (*part, *written), strict=True):
+            whole[block] = piece[:n]
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            futures = [pool.submit(run_block, first) for first in range(0, n_runs, block_size)]
+            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:  # an error or Ctrl-C: what is running ends with its call, what waits never starts
+            cancelled.set()
+            pool.shutdown(cancel_futures=True)
+    for future in finished:
+        future.result()
+    return outputs
+
+
+def available_threads() -> int:
+    """The cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
+    """What stays the same from call to call."""
+    d, (n_absorb, n_steps, inner, *_) = job.source.n_features, job.epoch
+    slots = make_slots(job.source, LANES, n_absorb + 1)
+    batch = np.empty((n_absorb if inner == "resample" else 0, LANES), np.uint32)
+    matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
+    is_diagonal = np.array([np.array_equal(matrix, np.diag(matrix.diagonal())) for matrix in matrices], bool)
+    centres = np.array([form.centre for form in job.forms], float).reshape(-1, d)
+    offsets = np.array([form.offset for form in job.forms], float)
+    return (
+        *(job.algorithm.params(), job.source.data, slots, batch, *state, d, n_absorb, n_steps),
+        *(matrices, is_diagonal, centres, offsets),
+    )
+
+
+def _outputs(job: Job, n_runs: int) -> Outputs:
+    curves = np.empty((n_runs, job.epochs.size, len(job.forms)))
+    return Outputs(curves, np.empty((n_runs, job.source.n_features)), np.full(n_runs, -1))
+
+
+def _reporter(progress: Callable[[float], None] | None, total: int) -> Callable[[int], None]:
+    """Adds up what threads have done, and tells `progress` from one of them at a time."""
+    lock, done = Lock(), 0
+
+    def report(n_gradients: int) -> None:
+        nonlocal done
+        if progress is not None:
+            with lock:
+                done += n_gradients
+                progress(done / max(total, 1))
+
+    return report
+
+
+def _calls(epochs: NDArray[np.int64], position: int, limit: int) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Cut the way into calls of at most `limit` epochs: (where to stop, which checkpoint the first stop is or -1)."""
+    c = 0
+    while c < epochs.size:
+        reach = max(position, 0) + limit
+        if epochs[c] > reach:
+            yield np.array([reach]), -1
+            position = reach
+        else:
+            end = int(np.searchsorted(epochs, reach, side="right"))
+            yield epochs[c:end], c
+            position, c = int(epochs[end - 1]), end

@@ -1,0 +1,140 @@
+"""The one run loop: every algorithm on every source, a few runs at a time.
+
+`advance` is a template: the names below are bound to the kernels of one algorithm and one source before it is compiled.
+Runs are taken in groups of `LANES`, one step of each in turn, so that the latency of one hides behind the others. Run i
+always sits in lane i mod LANES: the compiler may order the arithmetic of two lanes differently, and the bits of a run
+must not depend on how runs are cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import carray
+
+from vrtd.algorithms import Algorithm, Epoch
+from vrtd.kernels.jit import borrow, sources_digest, specialise, stack_words
+from vrtd.kernels.linalg import quadratic_form, squared_norm
+from vrtd.kernels.random import uniform_index
+from vrtd.sources import Source
+
+__all__ = ["LANES", "compile_loop"]
+
+# Up to SMALL features the dimension is a constant, everything is unrolled and the workspace lives in registers; beyond,
+# unrolling costs more than it gains (measured with benchmarks/throughput.py).
+SMALL = 16
+LANES = 2
+
+_unbound: Any = None
+views = absorb = begin = step = close = output = reset = draw = read = _unbound
+FEATURES = WORDS = CURSOR = N_WORDS = N_CURSOR = N_STREAM = 1
+ABSORBS = RESAMPLES = IS_SMALL = True
+OPTIONS: Any = ()
+CURSOR_DTYPE = np.uint64
+
+
+def advance(
+    params, data, slots, batch, workspaces, cursors, environment, algorithm, n_features, n_absorb, n_steps,
+    matrices, is_diagonal, centres, offsets, epoch_0, epochs, checkpoint, values, thetas, left,
+):  # fmt: skip
+    """Advance all runs from `epoch_0` epochs through the counts in `epochs`, and write what they return at each.
+
+    `values` gets the metrics from column `checkpoint` on, `thetas` the last output, `left` the first checkpoint at
+    which a run is not finite. With `checkpoint` -1 nothing is written but the state.
+    """
+    params, data, slots, workspaces = borrow(params), borrow(data), borrow(slots), borrow(workspaces)
+    d = FEATURES if IS_SMALL else n_features
+    if IS_SMALL:
+        local = carray(stack_words(N_WORDS), (LANES, WORDS), np.float64)
+    cursor = carray(stack_words(N_CURSOR), (LANES, CURSOR), CURSOR_DTYPE)
+    stream = carray(stack_words(N_STREAM), (2, LANES, 2), np.uint64)
+    for first in range(0, workspaces.shape[0], LANES):
+        if IS_SMALL:
+            workspace = local
+            for k in range(LANES):
+                for i in range(WORDS):
+                    workspace[k, i] = workspaces[first + k, i]
+        else:
+            workspace = workspaces[first : first + LANES]
+        for k in range(LANES):
+            for i in range(CURSOR):
+                cursor[k, i] = cursors[first + k, i]
+            for i in range(2):
+                stream[0, k, i] = environment[first + k, i]
+                stream[1, k, i] = algorithm[first + k, i]
+        if epoch_0 < 0:
+            for k in range(LANES):
+                reset(data, slots, k, cursor[k], stream[0, k])
+        done = max(epoch_0, 0)
+        for c in range(epochs.size):
+            for epoch in range(done, epochs[c]):
+                if ABSORBS:
+                    for i in range(n_absorb):
+                        for k in range(LANES):
+                            handle = draw(data, slots, k, i, cursor[k], stream[0, k])
+                            if RESAMPLES:
+                                batch[i, k] = handle
+                            absorb(params, OPTIONS, views(workspace[k], d), read(data, slots, k, handle))
+                    for k in range(LANES):
+                        begin(params, OPTIONS, views(workspace[k], d), stream[1, k])
+                for t in range(n_steps if ABSORBS else 1):
+                    for k in range(LANES):
+                        if RESAMPLES:
+                            handle = np.uint64(batch[uniform_index(stream[1, k], n_absorb), k])
+                        else:
+                            handle = draw(data, slots, k, n_absorb, cursor[k], stream[0, k])
+                        step(params, OPTIONS, views(workspace[k], d), read(data, slots, k, handle), t, epoch)
+                if ABSORBS:
+                    for k in range(LANES):
+                        close(params, OPTIONS, views(workspace[k], d))
+            done = max(done, epochs[c])
+            if IS_SMALL:  # nothing but the hot kernels may touch the stack, or the compiler keeps it in memory
+                for k in range(LANES):
+                    for i in range(WORDS):
+                        workspaces[first + k, i] = workspace[k, i]
+            for k in range(LANES if checkpoint >= 0 else 0):
+                theta = thetas[first + k]
+                output(params, OPTIONS, views(workspaces[first + k], d), done, theta)
+                size = squared_norm(theta)
+                for q in range(offsets.size):
+                    value = offsets[q] + quadratic_form(matrices[q], is_diagonal[q], centres[q], theta)
+                    values[first + k, checkpoint + c, q] = value
+                    size += abs(value)
+                if not np.isfinite(size) and left[first + k] < 0:
+                    left[first + k] = checkpoint + c
+        for k in range(LANES):
+            for i in range(CURSOR):
+                cursors[first + k, i] = cursor[k, i]
+            environment[first + k, 0] = stream[0, k, 0]
+            algorithm[first + k, 0] = stream[1, k, 0]
+
+
+@cache
+def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    return specialise(advance, name, dict(bindings))
+
+
+def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source) -> Callable[..., Any]:
+    """The loop of one algorithm on one source; compiled at its first call, and then cached on disk."""
+    d = source.n_features
+    small = d <= SMALL
+    words = algorithm.workspace_size(d) if small else 1
+    absorbs, resamples = epoch.n_absorb > 0, epoch.inner == "resample"
+    kernels = algorithm.kernels
+    size = f"d{d}" if small else "d"
+    options = algorithm.options()
+    inner = epoch.inner if absorbs else "online"
+    kind = "".join(map(str, options))
+    name = f"advance_{algorithm.name}{kind}_{inner}_{source.name}_{size}_{sources_digest(source.files)}"
+    bindings: dict[str, Any] = {
+        "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
+        "close": kernels.close, "output": kernels.output, "reset": source.reset, "draw": source.draw,
+        "read": source.read, "FEATURES": d if small else 0, "WORDS": words,
+        "CURSOR": source.cursor_size, "N_WORDS": LANES * words, "N_CURSOR": LANES * source.cursor_size,
+        "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "IS_SMALL": small,
+        "CURSOR_DTYPE": source.cursor_dtype, "OPTIONS": options,
+    }  # fmt: skip
+    return _compile(name, tuple(bindings.items()))

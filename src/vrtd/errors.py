@@ -1,0 +1,63 @@
+"""The exceptions of vrtd: one tree, and messages that say what must hold, what came and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "AccuracyError",
+    "InvalidInputError",
+    "MissingExtraError",
+    "ReducibleChainError",
+    "ResultFileError",
+    "SingularSystemError",
+    "StabilityWarning",
+    "VrtdError",
+]
+
+
+class VrtdError(Exception):
+    """Base of every error that vrtd raises on purpose."""
+
+
+class InvalidInputError(VrtdError, ValueError):
+    """An argument breaks what must hold.
+
+    >>> raise InvalidInputError("step_size must be positive", -0.1, "pass a number above 0")
+    Traceback (most recent call last):
+    vrtd.errors.InvalidInputError: step_size must be positive; got -0.1; pass a number above 0
+    """
+
+    def __init__(self, must: str, got: Any, do: str) -> None:
+        super().__init__(f"{must}; got {got}; {do}")
+        self.must, self.got, self.do = must, got, do
+
+    def __reduce__(self) -> Any:  # so that the error survives the trip back from a worker process
+        return type(self), (self.must, self.got, self.do)
+
+
+class ReducibleChainError(InvalidInputError):
+    """The chain has several closed classes, so it has no single stationary distribution."""
+
+
+class SingularSystemError(InvalidInputError):
+    """A linear system that must have one solution has none or many."""
+
+
+class AccuracyError(VrtdError, ArithmeticError):
+    """A numerical result missed the accuracy that is promised for it."""
+
+
+class ResultFileError(VrtdError, ValueError):
+    """A file is not a result that vrtd wrote, or it is damaged."""
+
+
+class MissingExtraError(VrtdError, ImportError):
+    """An optional library is not installed; the message names the pip command."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"{library} is needed for this; it is not installed; run: pip install 'vrtd[{extra}]'")
+
+
+class StabilityWarning(UserWarning):
+    """The step size lies beyond the mean-square stability limit: expect errors that grow without bound."""

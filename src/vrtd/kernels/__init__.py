@@ -1,0 +1,1 @@
+"""Compiled primitives: pure functions on arrays and scalars, for one stream of transitions."""

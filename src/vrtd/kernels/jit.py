@@ -1,0 +1,184 @@
+"""How kernels are compiled and cached: the only file that knows Numba's options."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import caching, cgutils, config
+from numba.core import types as numba_types
+from numba.core.types.containers import BaseTuple
+from numba.extending import intrinsic
+
+__all__ = [
+    "borrow",
+    "compiled",
+    "dynamics",
+    "kernel",
+    "rebind",
+    "short_vectors",
+    "sources_digest",
+    "specialise",
+    "stack_words",
+]
+
+# The full fastmath would fold isfinite to True and blind the check for diverged runs.
+_FASTMATH = {"contract", "reassoc", "nsz"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_COMPILED_ROOMS = ("kernels", "sources", "algorithms", "engine")
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """A kernel: inlined into the source of the loop that calls it.
+
+    Inlining the compiled code instead (forceinline) would be too late: Numba optimises each function on its own first,
+    and what it then knows of sizes and of memory that overlaps is too little to keep a workspace in registers.
+    """
+    return numba.njit(inline="always", fastmath=_FASTMATH, **_OPTIONS)(function)
+
+
+def dynamics(function: Callable[..., Any]) -> Any:
+    """A kernel of an environment: exact IEEE arithmetic, so that it can equal another implementation bit for bit.
+
+    Compiled apart from the loop, because the loop's arithmetic may be reordered.
+    """
+    return numba.njit(forceinline=True, **_OPTIONS)(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """A function that Python calls: compiled without fastmath, cached on disk."""
+    return _cached(numba.njit(**_OPTIONS)(function))
+
+
+def specialise(template: Callable[..., Any], name: str, bindings: dict[str, Any]) -> Callable[..., Any]:
+    """Compile `template` with some of its globals replaced.
+
+    Numba freezes globals as constants, so this binds a loop to its kernels at no cost. Functions passed as arguments,
+    closures and jitclasses would do the same but compile anew in every process; Numba's disk cache is keyed by the
+    name, which must therefore tell apart whatever differs in `bindings`.
+    """
+    function = rebind(template, bindings)
+    function.__qualname__ = name  # Numba names its cache files after it
+    loop: Callable[..., Any] = _cached(numba.njit(fastmath=_FASTMATH, **_OPTIONS)(function))
+    return loop
+
+
+@contextmanager
+def short_vectors() -> Iterator[None]:
+    """Let LLVM turn unrolled arithmetic into vector instructions, which Numba leaves off; for what compiles inside."""
+    before = config.SLP_VECTORIZE
+    config.SLP_VECTORIZE = 1
+    try:
+        yield
+    finally:
+        config.SLP_VECTORIZE = before
+
+
+def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionType:
+    """A copy of a plain function that sees other globals."""
+    if not isinstance(template, FunctionType):
+        raise TypeError("template must be a plain function")
+    return FunctionType(template.__code__, {**template.__globals__, **bindings})
+
+
+@cache
+def sources_digest(extra: tuple[str, ...] = ()) -> str:
+    """A digest of every file that holds kernels: Numba's cache does not see a change in a file that it inlines."""
+    package = Path(__file__).resolve().parent.parent
+    files = [path for room in _COMPILED_ROOMS for path in sorted((package / room).glob("*.py"))]
+    digest = hashlib.sha256()
+    for path in [*files, *map(Path, extra)]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@intrinsic
+def stack_words(typing_context, n_words):
+    """Reserve 8-byte words on the stack of the calling function and return their address.
+
+    LLVM sees that nothing else points there, so a small workspace of known size lives in registers: twice the speed
+    of an array on the heap. Call it in the function that uses the memory, never in a helper that returns it.
+    """
+    if not isinstance(n_words, numba_types.IntegerLiteral):
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        words = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), n_words.literal_value))
+        words.align = 64
+        return builder.bitcast(words, ir.IntType(8).as_pointer())
+
+    return numba_types.voidptr(n_words), codegen
+
+
+@intrinsic
+def borrow(typing_context, value):
+    """The same array, or tuple with arrays, without reference counts, which cost atomic operations in hot loops."""
+
+    def strip(context, builder, kind, item):
+        if isinstance(kind, numba_types.Array):
+            array = context.make_array(kind)(context, builder, value=item)
+            array.meminfo = cgutils.get_null_value(array.meminfo.type)
+            return array._getvalue()
+        if isinstance(kind, BaseTuple):
+            for i, inner in enumerate(kind):
+                stripped = strip(context, builder, inner, builder.extract_value(item, i))
+                item = builder.insert_value(item, stripped, i)
+        return item
+
+    def codegen(context, builder, signature, arguments):
+        return strip(context, builder, signature.return_type, arguments[0])
+
+    return value(value), codegen
+
+
+class _CheckedFile(caching.IndexDataCacheFile):
+    """Numba's cache file with a checksum: damaged machine code must mean recompile, not a crash."""
+
+    def _save_data(self, name: str, data: Any) -> None:
+        payload = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(hashlib.sha256(payload).digest() + payload)
+
+    def _load_data(self, name: str) -> Any:
+        content = Path(self._data_path(name)).read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            raise OSError(f"damaged cache file {name}")
+        return pickle.loads(content[32:])  # noqa: S301 - Numba's own cache, in a folder that only the user can write
+
+
+class _CheckedCache(caching.FunctionCache):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        locator = self._impl.locator
+        self._cache_file = _CheckedFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=locator.get_source_stamp(),
+        )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever a damaged or foreign file makes of unpickling
+            self._cache_file.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception:  # a full disk, or a damaged index that lies in the way; the compiled code itself is fine
+            self._cache_file.flush()
+
+
+def _cached(dispatcher: Any) -> Any:
+    with suppress(RuntimeError):  # no writable place for a cache: compile in every process
+        dispatcher._cache = _CheckedCache(dispatcher.py_func)
+    return dispatcher

@@ -1,0 +1,18 @@
+"""The one data type that algorithms see: a transition as two rows of a feature table."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+__all__ = ["Transition"]
+
+
+class Transition(NamedTuple):
+    """What one sample tells: features are never copied, only pointed at."""
+
+    phi: Any  # (n, d) table of feature rows: the states of a chain, or what a simulator has just computed
+    row: Any  # phi[row] are the features of the state that was left
+    row_next: Any  # phi[row_next] are those of the state that was reached
+    reward: Any
+    discount: Any  # gamma; 0 where the transition terminates
+    weight: Any  # importance ratio; 1 on policy

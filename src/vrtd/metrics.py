@@ -1,0 +1,70 @@
+"""How wrong a parameter is: quadratic forms about a centre, exact where the chain is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+
+__all__ = ["METRICS", "QuadraticForm"]
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForm:
+    """offset + (theta - centre)^T matrix (theta - centre)
+
+    >>> QuadraticForm("distance", np.eye(2), np.zeros(2))(np.array([3.0, 4.0]))
+    25.0
+    """
+
+    name: str
+    matrix: NDArray[np.float64]
+    centre: NDArray[np.float64]
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        d = self.centre.shape
+        if len(d) != 1 or self.matrix.shape != d * 2:
+            raise InvalidInputError(
+                "the matrix of a metric must be (d, d) and its centre (d,)",
+                f"{self.matrix.shape} and {d}",
+                "give both the number of features",
+            )
+
+    def __call__(self, theta: NDArray[np.float64]) -> float:
+        u = theta - self.centre
+        return float(self.offset + u @ self.matrix @ u)
+
+
+def squared_error(system: LinearSystem) -> QuadraticForm:
+    """|theta - theta_star|^2, the error of the paper's figures and theorems."""
+    return QuadraticForm("squared_error", np.eye(system.theta_star.size), system.theta_star)
+
+
+def value_error(system: LinearSystem) -> QuadraticForm:
+    """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent."""
+    weights, values = system.state_distribution, system.mrp.values
+    centre = np.asarray(np.linalg.solve(system.C, system.phi.T @ (weights * values)), float)
+    residual = float(weights @ (system.phi @ centre - values) ** 2)
+    return QuadraticForm("value_error", system.C, centre, residual)
+
+
+def neu(system: LinearSystem) -> QuadraticForm:
+    """|E[delta phi]|^2 = |A theta + b|^2, the norm of the expected TD update (Sutton et al. 2009)."""
+    return QuadraticForm("neu", system.A.T @ system.A, system.theta_star)
+
+
+def mspbe(system: LinearSystem) -> QuadraticForm:
+    """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009)."""
+    return QuadraticForm("mspbe", system.A.T @ np.linalg.solve(system.C, system.A), system.theta_star)
+
+
+METRICS: Mapping[str, Callable[[LinearSystem], QuadraticForm]] = MappingProxyType(
+    {"squared_error": squared_error, "value_error": value_error, "neu": neu, "mspbe": mspbe}
+)

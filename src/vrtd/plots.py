@@ -1,0 +1,62 @@
+"""Figures: curves with bands. Draws on the axes it is given and keeps no state of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["AXIS_LABELS", "PALETTE", "draw_curve", "new_axes"]
+
+# Okabe and Ito (2008): told apart by every common kind of colour vision.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+AXIS_LABELS = {"n_gradients": "pseudo-gradients", "n_samples": "samples"}
+METRIC_LABELS = {
+    "squared_error": r"squared error $\|\theta - \theta^*\|^2$",
+    "value_error": r"value error $E_\mu (\phi^\top\theta - V)^2$",
+    "neu": r"NEU $\|A\theta + b\|^2$",
+    "mspbe": r"MSPBE $\|A\theta + b\|^2_{C^{-1}}$",
+}
+
+
+def new_axes() -> Axes:
+    """Axes on a figure of their own, outside pyplot, so that nothing piles up and no window opens."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot") from None
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Axes = figure.subplots()
+    axes.set_prop_cycle(color=list(PALETTE))
+    return axes
+
+
+def draw_curve(
+    axes: Axes,
+    x: NDArray[Any],
+    centre: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    *,
+    label: str,
+    x_label: str,
+    metric: str,
+) -> None:
+    """A curve with its band on a logarithmic axis of errors."""
+    (line,) = axes.plot(x, centre, label=label, linewidth=1.5)
+    axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    if np.any(centre > 0):
+        axes.set_yscale("log")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(METRIC_LABELS.get(metric, metric))
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)

@@ -1,0 +1,17 @@
+"""Exact finite problems: reward processes, decision processes and a library of named ones."""
+
+from vrtd.problems.library import LIBRARY, baird, boyan_chain, garnet, random_mdp, random_walk
+from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
+from vrtd.problems.mdp import MDP
+
+__all__ = [
+    "LIBRARY",
+    "MDP",
+    "Edges",
+    "MarkovRewardProcess",
+    "baird",
+    "boyan_chain",
+    "garnet",
+    "random_mdp",
+    "random_walk",
+]

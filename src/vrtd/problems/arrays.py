@@ -1,0 +1,62 @@
+"""What every door of the package asks of an array: real, finite, and the caller's own left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.errors import InvalidInputError
+
+__all__ = ["ROW_SUM_TOLERANCE", "check_row_sums", "frozen", "real_array"]
+
+Floats = NDArray[np.float64]
+Array = TypeVar("Array", bound=NDArray[Any])
+
+#: A row of probabilities may miss 1 by this much; a private copy is then normalised.
+ROW_SUM_TOLERANCE = 1e-8
+
+
+def frozen(array: Array) -> Array:
+    """`array`, made read-only; only for arrays that nobody else owns."""
+    array.flags.writeable = False
+    return array
+
+
+def real_array(name: str, value: ArrayLike, finite: bool = True) -> Floats:
+    """A private float64 copy of `value`.
+
+    >>> real_array("R", [1, 2])
+    array([1., 2.])
+    >>> real_array("R", [1.0, float("nan")])
+    Traceback (most recent call last):
+    vrtd.errors.InvalidInputError: R must be finite; got nan at index (1,); remove or repair that entry
+    """
+    try:
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "biuf":
+            raise TypeError
+        array = np.array(raw, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        what = f"{type(value).__name__} {value!r:.60}"
+        raise InvalidInputError(f"{name} must be an array of real numbers", what, "pass numbers") from None
+    if finite and not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidInputError(
+            f"{name} must be finite", f"{array[place]} at index {place}", "remove or repair that entry"
+        )
+    return array
+
+
+def check_row_sums(name: str, sums: Floats, axes: Sequence[str]) -> None:
+    """Raise unless every entry of `sums` is 1 within the tolerance; `axes` name the indices of a row."""
+    bad = np.argwhere(~(np.abs(sums - 1.0) <= ROW_SUM_TOLERANCE))
+    if bad.size:
+        place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, bad[0], strict=True))
+        raise InvalidInputError(
+            f"each row of {name} must sum to 1 within {ROW_SUM_TOLERANCE:g}",
+            f"the sum {float(sums[tuple(bad[0])])!r} at {place}",
+            "normalise that row",
+        )

@@ -1,0 +1,179 @@
+"""Named problems: each function returns the chain and the features of its states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.checks import check_count
+from vrtd.errors import InvalidInputError, ReducibleChainError
+from vrtd.problems.markov_reward_process import MarkovRewardProcess
+
+__all__ = ["LIBRARY", "baird", "boyan_chain", "garnet", "random_mdp", "random_walk"]
+
+Problem = tuple[MarkovRewardProcess, NDArray[np.float64]]
+
+
+def random_mdp(
+    seed: int = 0, n_states: int = 50, n_features: int = 4, gamma: float = 0.95, normalize: bool = False
+) -> Problem:
+    """Dense random chain of the VRTD experiments (Xu, Wang, Zhou, Liang 2020): all entries uniform on [0, 1].
+
+    Transition probabilities are the uniform draws divided by their row sums. With `normalize` the features are
+    divided by their largest row norm, as the theorems assume.
+
+    >>> mrp, phi = random_mdp(seed=0)
+    >>> mrp.n_states, phi.shape
+    (50, (50, 4))
+    """
+    _check_sizes(n_states, n_features)
+    n, d = n_states, n_features
+    rng = _rng(seed)
+    P = rng.random((n, n))
+    P /= P.sum(axis=1, keepdims=True)
+    R = rng.random((n, n))
+    phi = rng.random((n, d))
+    if normalize:
+        phi /= np.linalg.norm(phi, axis=1).max()
+    return MarkovRewardProcess(P, R, gamma), phi
+
+
+def garnet(seed: int = 0, n_states: int = 100, branching: int = 5, n_features: int = 8, gamma: float = 0.95) -> Problem:
+    """Sparse Garnet chain (Archibald, McKinnon, Thomas 1995).
+
+    Each state has `branching` distinct successors, uniform among all states; their probabilities are the gaps
+    between sorted uniform cut points. Rewards of transitions and features are uniform on [0, 1]. The draw is repeated
+    until there is one closed class, on which the features have full rank.
+
+    >>> mrp, phi = garnet(seed=0, n_states=30, branching=3)
+    >>> mrp.P.nnz, phi.shape
+    (90, (30, 8))
+    """
+    from scipy.sparse import csr_array
+
+    _check_sizes(n_states, n_features)
+    check_count("branching", branching)
+    n, k, d = n_states, branching, n_features
+    if k > n:
+        raise InvalidInputError("branching must be at most n_states", f"{k} for {n} states", "lower branching")
+    rng = _rng(seed)
+    for _ in range(1000):
+        successor = np.concatenate([np.sort(rng.choice(n, size=k, replace=False)) for _ in range(n)])
+        cuts = np.sort(rng.random((n, k - 1)), axis=1)
+        probability = np.diff(cuts, axis=1, prepend=0.0, append=1.0).ravel()
+        place = (successor, np.arange(0, n * k + 1, k))
+        P = csr_array((probability, *place), shape=(n, n))
+        mrp = MarkovRewardProcess(P, csr_array((rng.random(n * k), *place), shape=(n, n)), gamma)
+        phi = rng.random((n, d))
+        try:
+            recurrent = mrp.recurrent_class
+        except ReducibleChainError:
+            continue
+        if recurrent.size >= d and np.linalg.matrix_rank(phi[recurrent]) == d:
+            return mrp, phi
+    raise InvalidInputError(
+        "a Garnet must have one closed class on which its features have full rank",
+        f"none in 1000 draws with branching {k}, {n} states and {d} features",
+        "raise branching or lower n_features",
+    )
+
+
+def boyan_chain(seed: int = 0) -> Problem:
+    """Boyan's (1999) chain: 13 states, 4 interpolating features, values -2 s, theta_star = (-24, -16, -8, 0).
+
+    States 12..2 move one or two down with reward -3, state 1 moves to 0 with reward -2, undiscounted. The end of an
+    episode is a restart: state 0 is visited for one step and goes to 12 with reward and discount 0. Nothing is random:
+    `seed` is accepted for uniformity.
+
+    >>> mrp, phi = boyan_chain()
+    >>> mrp.values[[12, 8, 4, 0]]
+    array([-24., -16.,  -8.,   0.])
+    """
+    _rng(seed)
+    down = [(s, s - step, 0.5, -3.0, 1.0) for s in range(12, 1, -1) for step in (1, 2)]
+    mrp = _from_rows(13, [*down, (1, 0, 1.0, -2.0, 1.0), (0, 12, 1.0, 0.0, 0.0)])
+    position = (12 - np.arange(13)[:, None]) / 4
+    return mrp, np.maximum(0.0, 1.0 - np.abs(position - np.arange(4)))
+
+
+def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = None) -> Problem:
+    """Sutton and Barto's random walk with tabular features, as a restart chain.
+
+    Episodes start in the middle of an odd number of states and end beyond either end: reward 1 on the right,
+    `left_reward` on the left, which is 0 for 5 states and -1 otherwise unless given. An exit goes to the middle with
+    discount 0; every other transition has reward 0 and discount 1. Values rise linearly: (s + 1)/6 for 5 states,
+    (s - 9)/10 for 19. When (n_states + 1)/2 is even, as for 19, the chain has period 2. Nothing is random: `seed` is
+    accepted for uniformity.
+
+    >>> mrp, phi = random_walk()
+    >>> (6 * mrp.values).round(12).tolist()
+    [1.0, 2.0, 3.0, 4.0, 5.0]
+    """
+    _rng(seed)
+    check_count("n_states", n_states, least=3)
+    n = n_states
+    if n % 2 == 0:
+        raise InvalidInputError("n_states must be odd, so that there is a middle", n, f"pass {n - 1} or {n + 1}")
+    if left_reward is None:
+        left_reward = 0.0 if n == 5 else -1.0
+    middle = n // 2
+    rows = [(s, t, 0.5, 0.0, 1.0) for s in range(n) for t in (s - 1, s + 1) if 0 <= t < n]
+    exits = [(0, middle, 0.5, left_reward, 0.0), (n - 1, middle, 0.5, 1.0, 0.0)]
+    return _from_rows(n, rows + exits), np.eye(n)
+
+
+def baird(seed: int = 0) -> Problem:
+    """Baird's (1995) star under its target policy, which always goes to the seventh state: data for off-policy methods.
+
+    Seven states, eight features (Sutton and Barto's form), rewards 0, gamma 0.99, so all values are 0. The features
+    outnumber the states, hence the linear system is singular under any state distribution and `LinearSystem` refuses
+    it. Nothing is random: `seed` is accepted for uniformity.
+
+    >>> mrp, phi = baird()
+    >>> phi[[0, 6]]
+    array([[2., 0., 0., 0., 0., 0., 0., 1.],
+           [0., 0., 0., 0., 0., 0., 1., 2.]])
+    """
+    _rng(seed)
+    P = np.zeros((7, 7))
+    P[:, 6] = 1.0
+    phi = np.zeros((7, 8))
+    phi[np.arange(6), np.arange(6)] = 2.0
+    phi[:6, 7] = 1.0
+    phi[6, 6:] = 1.0, 2.0
+    return MarkovRewardProcess(P, np.zeros(7), 0.99), phi
+
+
+def _rng(seed: int) -> np.random.Generator:
+    check_count("seed", seed, least=0)
+    return np.random.default_rng(seed)
+
+
+def _check_sizes(n_states: int, n_features: int) -> None:
+    check_count("n_states", n_states, least=2)
+    check_count("n_features", n_features)
+    if n_features > n_states:
+        raise InvalidInputError(
+            "n_features must be at most n_states", f"{n_features} for {n_states} states", "lower n_features"
+        )
+
+
+def _from_rows(n: int, rows: list[tuple[int, int, float, float, float]]) -> MarkovRewardProcess:
+    origin, successor, probability, reward, discount = zip(*rows, strict=True)
+    return MarkovRewardProcess.from_edges(n, origin, successor, probability, reward, discount)
+
+
+#: Every named problem; the value is called as `LIBRARY[name](seed=0)`.
+LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "random_mdp": random_mdp,
+        "garnet": garnet,
+        "boyan_chain": boyan_chain,
+        "random_walk": random_walk,
+        "baird": baird,
+    }
+)

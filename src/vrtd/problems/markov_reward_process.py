@@ -1,0 +1,359 @@
+"""A finite Markov reward process: validated once, exact quantities on demand."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.checks import check_count
+from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
+from vrtd.problems.arrays import check_row_sums, frozen, real_array
+from vrtd.problems.mixing import mixing_constants
+from vrtd.problems.stationary import DENSE_LIMIT, closed_classes, gth, large_stationary, one_closed_class, period
+
+__all__ = ["Edges", "MarkovRewardProcess"]
+
+Floats = NDArray[np.float64]
+
+
+class Edges(NamedTuple):
+    """The transitions of positive probability, sorted by origin; `indptr[s]:indptr[s + 1]` are those that leave s.
+
+    Two edges may join the same states with different rewards or discounts.
+    """
+
+    indptr: NDArray[np.int64]
+    origin: NDArray[np.int32]
+    successor: NDArray[np.int32]
+    probability: Floats
+    reward: Floats
+    discount: Floats
+
+
+@final
+class MarkovRewardProcess:
+    """A Markov chain with rewards and discounts on its transitions.
+
+    Args:
+        P: (S, S) transition probabilities, dense or scipy-sparse; rows may miss 1 by 1e-8 and are normalised.
+        R: (S,) rewards on leaving a state, or (S, S) rewards of transitions. With a sparse P, (S, S) rewards are
+            sparse with the same stored entries as P (a reward of 0 is stored explicitly).
+        gamma: a discount in [0, 1), or (S, S) discounts in [0, 1] of transitions (sparse as R is, if P is sparse).
+            A transition that ends an episode has discount 0; 1 is allowed.
+
+    >>> mrp = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], gamma=0.9)
+    >>> mrp.stationary.round(4)
+    array([0.5714, 0.4286])
+    >>> mrp.values.round(4)
+    array([13.6986, 15.0685])
+    """
+
+    def __init__(self, P: ArrayLike | Any, R: ArrayLike | Any, gamma: ArrayLike | Any) -> None:
+        from scipy import sparse
+
+        pattern = _canonical("P", P) if sparse.issparse(P) else None
+        if pattern is None:
+            dense = real_array("P", P, finite=False)  # the transitions' own check names the place as s -> s'
+            _check_square(dense.shape)
+            n = dense.shape[0]
+            origin, successor = (index.ravel() for index in np.indices((n, n), dtype=np.int32))
+            probability = dense.ravel()
+        else:
+            _check_square(pattern.shape)
+            n = pattern.shape[0]
+            origin = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.indptr))
+            successor, probability = pattern.indices, pattern.data
+        reward = _on_transitions("R", R, pattern, origin, (n,))
+        discount = _on_transitions("gamma", gamma, pattern, origin, ())
+        self._store(n, origin, successor, probability, reward, discount)
+        self._is_dense = pattern is None
+
+    @classmethod
+    def from_edges(
+        cls,
+        n_states: int,
+        origin: ArrayLike,
+        successor: ArrayLike,
+        probability: ArrayLike,
+        reward: ArrayLike,
+        discount: ArrayLike,
+        rewards_averaged: bool = False,
+    ) -> Self:
+        """A process from its list of transitions, in any order; parallel transitions are kept apart.
+
+        >>> MarkovRewardProcess.from_edges(1, [0, 0], [0, 0], [0.5, 0.5], [0.0, 1.0], [0.9, 0.0]).values
+        array([0.90909091])
+        """
+        check_count("n_states", n_states)
+        n = int(n_states)
+        tail, head = _state_indices("origin", origin, n), _state_indices("successor", successor, n)
+        p = real_array("probability", probability, finite=False)
+        r = real_array("reward", reward, finite=False)
+        g = real_array("discount", discount, finite=False)
+        shapes = [tail.shape, head.shape, p.shape, r.shape, g.shape]
+        if len(set(shapes)) > 1 or len(shapes[0]) != 1:
+            raise InvalidInputError(
+                "origin, successor, probability, reward and discount must be vectors of one length",
+                f"the shapes {', '.join(map(str, shapes))}",
+                "pass one entry per transition",
+            )
+        self = cls.__new__(cls)
+        self._store(n, tail, head, p, r, g)
+        self._is_dense = False
+        self._rewards_averaged = bool(rewards_averaged)
+        return self
+
+    def _store(
+        self,
+        n: int,
+        origin: NDArray[np.int32],
+        successor: NDArray[np.int32],
+        probability: Floats,
+        reward: Floats,
+        discount: Floats,
+    ) -> None:
+        _check_each("probabilities", probability, probability >= 0.0, "be finite and non-negative", origin, successor)
+        _check_each("rewards", reward, True, "be finite", origin, successor)
+        _check_each("discounts", discount, (discount >= 0) & (discount <= 1), "lie in [0, 1]", origin, successor)
+        sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
+        check_row_sums("P", sums, ("row",))
+        kept = np.flatnonzero(probability > 0.0)
+        place = origin[kept].astype(np.int64) * n + successor[kept]
+        if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
+            kept = kept[np.lexsort((reward[kept], discount[kept], place))]
+        origin = origin[kept]
+        edges = Edges(
+            indptr=np.searchsorted(origin, np.arange(n + 1)).astype(np.int64),
+            origin=origin,
+            successor=successor[kept].astype(np.int32),
+            probability=probability[kept] / sums[origin],
+            reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
+            discount=discount[kept],
+        )
+        for array in edges:
+            frozen(array)
+        self._edges = edges
+        self._rewards_averaged = False
+
+    def __repr__(self) -> str:
+        return f"MarkovRewardProcess({self.n_states} states, {self._edges.origin.size} transitions)"
+
+    @property
+    def n_states(self) -> int:
+        return self._edges.indptr.size - 1
+
+    @property
+    def edges(self) -> Edges:
+        return self._edges
+
+    @property
+    def rewards_averaged(self) -> bool:
+        """Whether rewards of parallel transitions were replaced by their mean: same values, less noise."""
+        return self._rewards_averaged
+
+    @cached_property
+    def P(self) -> Any:
+        """Transition probabilities: dense if a dense P came, else a `scipy.sparse.csr_array`; read-only."""
+        return frozen(self._csr.toarray()) if self._is_dense else self._csr
+
+    @cached_property
+    def discounted_P(self) -> Any:
+        """(S, S) `csr_array` of E[discount 1{s'} | s]: what carries values one step back."""
+        return self.matrix(self._edges.probability * self._edges.discount)
+
+    @cached_property
+    def mean_reward(self) -> Floats:
+        """(S,) expected reward on leaving each state."""
+        edges = self._edges
+        mean = np.bincount(edges.origin, edges.probability * edges.reward, minlength=self.n_states)
+        return frozen(mean.astype(np.float64))
+
+    @property
+    def r_max(self) -> float:
+        """The largest |reward| of a possible transition."""
+        return float(np.abs(self._edges.reward).max())
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the transitions, in hexadecimal: equal processes have equal digests."""
+        sha = hashlib.sha256()
+        for array in self._edges:
+            sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        return sha.hexdigest()
+
+    @cached_property
+    def recurrent_class(self) -> NDArray[np.int64]:
+        """Sorted states of the one closed class; several such classes are a ReducibleChainError."""
+        return frozen(one_closed_class(self._csr))
+
+    @cached_property
+    def period(self) -> int:
+        """The period of the closed class: 1 when the chain is aperiodic."""
+        return period(self._recurrent_P)
+
+    @cached_property
+    def stationary(self) -> Floats:
+        """(S,) stationary distribution; exactly 0 on transient states.
+
+        Up to 2,000 recurrent states by subtraction-free elimination, above by sparse methods; the L1 residual
+        |mu P - mu| is at most 1e-12, or an AccuracyError says what it is.
+        """
+        P = self._recurrent_P
+        mu = np.zeros(self.n_states)
+        mu[self.recurrent_class] = gth(P.toarray()) if P.shape[0] <= DENSE_LIMIT else large_stationary(P)
+        return frozen(mu)
+
+    @cached_property
+    def values(self) -> Floats:
+        """(S,) expected discounted sum of rewards from each state."""
+        from scipy import sparse
+        from scipy.sparse.linalg import splu
+
+        n, D, r = self.n_states, self.discounted_P, self.mean_reward
+        # The system is singular exactly when some closed class never discounts.
+        undiscounted = np.bincount(self._edges.origin, self._edges.discount < 1.0, minlength=n) == 0
+        for states in closed_classes(self._csr):
+            if undiscounted[states].all():
+                raise SingularSystemError(
+                    "every closed class must have a discount below 1",
+                    f"discount 1 on all transitions of the class of state {states[0]}",
+                    "give the transitions that end an episode discount 0",
+                )
+        contraction = float(D.sum(axis=1).max())
+        if n <= DENSE_LIMIT:
+            v = np.linalg.solve(np.eye(n) - D.toarray(), r)
+        elif contraction <= 0.999:  # LU of a random sparse graph fills in; iteration does not care
+            v = r.copy()
+            for _ in range(int(np.ceil(np.log(1e-16) / np.log(max(contraction, 1e-16))))):
+                v = r + D @ v
+        else:
+            v = splu(sparse.eye_array(n, format="csc") - D.tocsc()).solve(r)
+        residual = float(np.abs(r + D @ v - v).max())
+        if not residual <= 1e-10 * max(1.0, float(np.abs(v).max())):
+            raise AccuracyError(
+                f"values must solve v = r + P v to 1e-10; got the residual {residual:.3g}; "
+                f"use discounts that are not so close to 1"
+            )
+        return frozen(v)
+
+    @property
+    def mixing_constant(self) -> float:
+        """kappa of sup_s TV(P^t(s, .), stationary) <= kappa rho^t, t >= 0; the pair minimises kappa/(1 - rho)."""
+        return self._mixing[0]
+
+    @property
+    def mixing_rate(self) -> float:
+        """rho of sup_s TV(P^t(s, .), stationary) <= kappa rho^t, t >= 0; the pair minimises kappa/(1 - rho)."""
+        return self._mixing[1]
+
+    @cached_property
+    def _mixing(self) -> tuple[float, float]:
+        if self.n_states > DENSE_LIMIT:
+            raise InvalidInputError(
+                f"mixing constants need at most {DENSE_LIMIT} states",
+                self.n_states,
+                "use a smaller or aggregated chain",
+            )
+        if self.period > 1:
+            raise InvalidInputError(
+                "mixing constants need an aperiodic chain",
+                f"period {self.period}",
+                "make it lazy, e.g. 0.9 P + 0.1 I; everything else works with a periodic chain",
+            )
+        return mixing_constants(self._csr.toarray(), self.stationary)
+
+    @cached_property
+    def _csr(self) -> Any:
+        return self.matrix(self._edges.probability)
+
+    @property
+    def _recurrent_P(self) -> Any:
+        states = self.recurrent_class
+        return self._csr if states.size == self.n_states else self._csr[states, :][:, states]
+
+    def matrix(self, weight: Floats) -> Any:
+        """The (S, S) CSR matrix with `weight` on the transitions, parallel ones added; read-only."""
+        from scipy.sparse import csr_array
+
+        n = self.n_states
+        M = csr_array((weight.copy(), self._edges.successor.copy(), self._edges.indptr.copy()), shape=(n, n))
+        M.sum_duplicates()
+        for array in (M.data, M.indices, M.indptr):
+            frozen(array)
+        return M
+
+
+def _check_square(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        raise InvalidInputError("P must be a square matrix", f"the shape {shape}", "pass (S, S) probabilities")
+
+
+def _check_each(
+    name: str, value: Floats, holds: Any, must: str, origin: NDArray[np.int32], successor: NDArray[np.int32]
+) -> None:
+    bad = np.flatnonzero(~(holds & np.isfinite(value)))
+    if bad.size:
+        raise InvalidInputError(
+            f"{name} must {must}",
+            f"{value[bad[0]]} on the transition {origin[bad[0]]} -> {successor[bad[0]]}",
+            "repair that entry",
+        )
+
+
+def _canonical(name: str, matrix: Any) -> Any:
+    """A private CSR copy with sorted, unique entries."""
+    from scipy.sparse import csr_array
+
+    if matrix.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} must be an array of real numbers", f"dtype {matrix.dtype}", "pass numbers")
+    copy = csr_array(matrix, dtype=np.float64, copy=True)
+    copy.sum_duplicates()
+    return copy
+
+
+def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int32], short: tuple[int, ...]) -> Floats:
+    """R or gamma on each stored transition, from an (S, S) matrix or from its `short` shape: (S,) or one number."""
+    from scipy import sparse
+
+    if sparse.issparse(value):
+        if pattern is None:
+            raise InvalidInputError(f"{name} must be dense when P is dense", "a sparse matrix", "use .toarray()")
+        matrix = _canonical(name, value)
+        if matrix.shape != pattern.shape:
+            raise InvalidInputError(f"{name} must have the shape of P, {pattern.shape}", matrix.shape, "reshape it")
+        if not (np.array_equal(matrix.indptr, pattern.indptr) and np.array_equal(matrix.indices, pattern.indices)):
+            raise InvalidInputError(
+                f"a sparse {name} must have the stored entries of P, zeros included",
+                f"{matrix.nnz} stored entries against {pattern.nnz} of P, not all in the same places",
+                f"build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape)",
+            )
+        return np.asarray(matrix.data)
+    array = real_array(name, value, finite=False)
+    if array.shape == () and short == ():
+        if not 0.0 <= array < 1.0:
+            raise InvalidInputError(f"{name} must lie in [0, 1)", array, "pass less, or discounts of transitions")
+        return np.full(origin.shape, array)
+    if array.shape == short:
+        return array[origin]
+    square = (int(origin[-1]) + 1,) * 2 if pattern is None else pattern.shape
+    if array.shape != square:
+        raise InvalidInputError(f"{name} must have the shape {short} or {square}", array.shape, "reshape it")
+    if pattern is not None:
+        raise InvalidInputError(f"{name} of transitions must be sparse when P is", "a dense matrix", "pass csr_array")
+    return array.ravel()
+
+
+def _state_indices(name: str, value: ArrayLike, n: int) -> NDArray[np.int32]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise InvalidInputError(f"{name} must hold integers", f"dtype {array.dtype}", "pass state indices")
+    bad = np.flatnonzero((array < 0) | (array >= n))
+    if bad.size:
+        raise InvalidInputError(
+            f"{name} must hold states 0..{n - 1}", f"{array.flat[bad[0]]} at entry {bad[0]}", "repair that entry"
+        )
+    return array.astype(np.int32)

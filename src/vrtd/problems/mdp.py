@@ -1,0 +1,132 @@
+"""A finite Markov decision process; a policy turns it into the reward process that is evaluated."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.errors import InvalidInputError
+from vrtd.problems.arrays import check_row_sums, frozen, real_array
+from vrtd.problems.markov_reward_process import MarkovRewardProcess
+
+__all__ = ["MDP"]
+
+Floats = NDArray[np.float64]
+
+
+@final
+class MDP:
+    """A Markov decision process with A actions on S states.
+
+    Args:
+        P: (A, S, S) transition probabilities; each row sums to 1 within 1e-8 and is normalised.
+        R: (S,), (A, S) or (A, S, S) rewards.
+        gamma: a discount in [0, 1), or an array of discounts in [0, 1] that broadcasts to (A, S, S).
+
+    >>> stay, swap = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
+    >>> mdp = MDP([stay, swap], R=[[0.0, 1.0], [0.0, 0.0]], gamma=0.5)
+    >>> mdp.chain([1, 0]).values  # leave state 0, stay in state 1
+    array([1., 2.])
+    """
+
+    def __init__(self, P: ArrayLike, R: ArrayLike, gamma: ArrayLike) -> None:
+        p = real_array("P", P)
+        if p.ndim != 3 or p.shape[1] != p.shape[2] or 0 in p.shape:
+            raise InvalidInputError("P must have the shape (A, S, S)", p.shape, "pass one (S, S) matrix per action")
+        if (p < 0.0).any():
+            a, s, t = (int(i) for i in np.argwhere(p < 0.0)[0])
+            raise InvalidInputError(
+                "P must be non-negative", f"{p[a, s, t]} at action {a}, {s} -> {t}", "repair that entry"
+            )
+        sums = p.sum(axis=2)
+        check_row_sums("P", sums, ("action", "state"))
+        A, S = p.shape[:2]
+        r = real_array("R", R)
+        if r.shape not in ((S,), (A, S), (A, S, S)):
+            raise InvalidInputError(
+                f"R must have the shape ({S},), ({A}, {S}) or ({A}, {S}, {S})", r.shape, "reshape R"
+            )
+        g = real_array("gamma", gamma)
+        bad = (g < 0.0) | (g >= 1.0 if g.ndim == 0 else g > 1.0)
+        if bad.any():
+            raise InvalidInputError(
+                "gamma must be a number in [0, 1) or discounts in [0, 1]", g[bad].flat[0], "repair that discount"
+            )
+        try:
+            g = np.broadcast_to(g, p.shape)
+        except ValueError:
+            raise InvalidInputError(
+                f"gamma must broadcast to (A, S, S) = {p.shape}", f"the shape {g.shape}", "reshape gamma"
+            ) from None
+        self._P = frozen(p / sums[:, :, None])
+        self._R = np.broadcast_to(r if r.ndim == 3 else r[..., :, None], p.shape)
+        self._gamma = g
+
+    @property
+    def n_actions(self) -> int:
+        return int(self._P.shape[0])
+
+    @property
+    def n_states(self) -> int:
+        return int(self._P.shape[1])
+
+    def chain(self, policy: ArrayLike, average_rewards: bool = False) -> MarkovRewardProcess:
+        """The reward process under `policy`: (S, A) probabilities, or (S,) integer actions.
+
+        Actions that give one transition different rewards or discounts become parallel transitions. With
+        `average_rewards` those of equal discount are merged at their mean reward: same values, less noise.
+        """
+        weight = self._policy(policy).T[:, :, None] * self._P
+        action, origin, successor = np.nonzero(weight)
+        reward, discount = self._R[action, origin, successor], self._gamma[action, origin, successor]
+        probability = weight[action, origin, successor]
+        keys = [origin, successor, discount] + ([] if average_rewards else [reward])
+        order = np.lexsort(keys[::-1])
+        is_first = np.ones(order.size, dtype=bool)
+        is_first[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+        first = np.flatnonzero(is_first)
+        merged = np.add.reduceat(probability[order], first)
+        representative = order[first]
+        if average_rewards:
+            reward = np.add.reduceat((probability * reward)[order], first) / merged
+        else:
+            reward = reward[representative]
+        return MarkovRewardProcess.from_edges(
+            self.n_states,
+            origin[representative],
+            successor[representative],
+            merged,
+            reward,
+            discount[representative],
+            rewards_averaged=average_rewards,
+        )
+
+    def _policy(self, policy: ArrayLike) -> Floats:
+        A, S = self.n_actions, self.n_states
+        raw = np.asarray(policy)
+        if raw.shape == (S,):
+            if raw.dtype.kind not in "iu":
+                raise InvalidInputError(
+                    "a policy of shape (S,) must hold integers", f"dtype {raw.dtype}", "pass actions"
+                )
+            bad = np.flatnonzero((raw < 0) | (raw >= A))
+            if bad.size:
+                raise InvalidInputError(
+                    f"actions must lie in 0..{A - 1}", f"{raw[bad[0]]} at state {bad[0]}", "repair that action"
+                )
+            one_hot: Floats = np.eye(A)[raw]
+            return one_hot
+        pi = real_array("policy", policy)
+        if pi.shape != (S, A):
+            raise InvalidInputError(
+                f"policy must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
+            )
+        if (pi < 0.0).any():
+            s, a = (int(i) for i in np.argwhere(pi < 0.0)[0])
+            raise InvalidInputError("policy must be non-negative", f"{pi[s, a]} at state {s}, action {a}", "repair it")
+        sums = pi.sum(axis=1)
+        check_row_sums("policy", sums, ("state",))
+        pi /= sums[:, None]
+        return pi

@@ -1,0 +1,175 @@
+"""What a simulation returns: every run's curve, its end, its status, and where it all came from."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.checks import check_choice
+from vrtd.errors import ResultFileError
+from vrtd.plots import AXIS_LABELS, draw_curve, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["EngineState", "Result", "Summary", "load"]
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_FORMAT = "vrtd-result-1"
+_ARRAYS = ("n_gradients", "n_samples", "curves", "theta", "diverged_at")
+
+
+class EngineState(NamedTuple):
+    """Where every run stands after its last closed epoch: all that is needed to go on."""
+
+    workspaces: NDArray[np.float64]
+    cursors: NDArray[Any]
+    environment: NDArray[np.uint64]
+    algorithm: NDArray[np.uint64]
+
+    def map(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> EngineState:
+        """The state with `function` applied to each array."""
+        return EngineState(*(function(array) for array in self))
+
+
+class Summary(NamedTuple):
+    """Statistics over the runs that have not diverged, at each checkpoint."""
+
+    mean: NDArray[np.float64]  # (C,)
+    standard_error: NDArray[np.float64]  # (C,)
+    quantiles: NDArray[np.float64]  # (5, C) for QUANTILES
+    n_diverged: NDArray[np.int64]  # (C,) runs left out because they have diverged
+    n_runs: int
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Curves of independent runs. The arrays are read-only.
+
+    `provenance` names the algorithm, the problem's digest, the sampling, the seed and the versions.
+    """
+
+    n_gradients: NDArray[np.int64]  # (C,) pseudo-gradients as the paper counts them
+    n_samples: NDArray[np.int64]  # (C,) transitions drawn
+    metrics: tuple[str, ...]
+    curves: NDArray[np.float64]  # (n_runs, C, n_metrics); NaN from the checkpoint on at which a run is seen to diverge
+    theta: NDArray[np.float64]  # (n_runs, d) what the algorithm returns at the end; NaN for a diverged run
+    diverged_at: NDArray[np.int64]  # (n_runs,) pseudo-gradients at which the run was first seen to have diverged, or -1
+    provenance: Mapping[str, Any]
+    state: EngineState = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for array in (self.n_gradients, self.n_samples, self.curves, self.theta, self.diverged_at, *self.state):
+            array.flags.writeable = False
+
+    @property
+    def n_runs(self) -> int:
+        return len(self.theta)
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """(n_runs,) "ok" or "diverged"; a diverged run calls for a smaller step size or a projection."""
+        return np.where(self.diverged_at < 0, "ok", "diverged")
+
+    def values(self, metric: str) -> NDArray[np.float64]:
+        """(n_runs, C)"""
+        check_choice("metric", metric, self.metrics)
+        return self.curves[:, :, self.metrics.index(metric)]
+
+    def summary(self, metric: str | None = None) -> Summary:
+        """Mean, standard error and quantiles over runs, with the number of runs that have diverged and are left out."""
+        values = self.values(metric if metric is not None else self._first_metric())
+        alive = np.isfinite(values)
+        count = alive.sum(axis=0)
+        kept = np.where(alive, values, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):  # 0 runs have no mean, 1 run no standard error: NaN
+            mean = kept.sum(axis=0) / count
+            spread = np.where(alive, values - mean, 0.0)
+            standard_error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
+        quantiles = np.full((len(QUANTILES), values.shape[1]), np.nan)
+        some = count > 0
+        quantiles[:, some] = np.nanquantile(np.where(alive, values, np.nan)[:, some], QUANTILES, axis=0)
+        return Summary(mean, standard_error, quantiles, self.n_runs - count, self.n_runs)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        metric: str | None = None,
+        x: Literal["n_gradients", "n_samples"] = "n_gradients",
+        label: str | None = None,
+    ) -> Axes:
+        """The mean over runs with a band of two standard errors; `ax.figure.savefig` writes it to a file."""
+        check_choice("x", x, tuple(AXIS_LABELS))
+        metric = metric if metric is not None else self._first_metric()
+        summary = self.summary(metric)
+        axes = new_axes() if ax is None else ax
+        label = label if label is not None else self.provenance["algorithm"]["name"]
+        diverged = int(summary.n_diverged[-1])
+        note = f", {diverged} diverged and left out" if diverged else ""
+        draw_curve(
+            axes,
+            getattr(self, x),
+            summary.mean,
+            np.maximum(summary.mean - 2 * summary.standard_error, summary.quantiles[0]),
+            summary.mean + 2 * summary.standard_error,
+            label=f"{label} ({self.n_runs} runs{note})",
+            x_label=AXIS_LABELS[x],
+            metric=metric,
+        )
+        return axes
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one .npz file without pickled objects, at once or not at all."""
+        header = json.dumps({"format": _FORMAT, "metrics": self.metrics, "provenance": dict(self.provenance)})
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"state_{name}": array for name, array in self.state._asdict().items()}
+        target = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez_compressed(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def _first_metric(self) -> str:
+        if not self.metrics:
+            check_choice("metric", None, self.metrics)
+        return self.metrics[0]
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """Read a result that `Result.save` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(file["header"].tobytes())
+            if header["format"] != _FORMAT:
+                raise ResultFileError(
+                    f"{path} must be a result in the format {_FORMAT}; got {header['format']}; "
+                    "read it with the version of vrtd that wrote it"
+                )
+            state = EngineState(*(file[f"state_{name}"] for name in EngineState._fields))
+            arrays = [file[name] for name in _ARRAYS]
+    except (BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
+        if isinstance(error, FileNotFoundError | ResultFileError | PermissionError):
+            raise
+        raise ResultFileError(
+            f"{path} must be a result that Result.save wrote; got a file that does not read as one ({error}); "
+            "check the path, or run the simulation again"
+        ) from error
+    n_gradients, n_samples, curves, theta, diverged_at = arrays
+    metrics, provenance = tuple(header["metrics"]), header["provenance"]
+    return Result(n_gradients, n_samples, metrics, curves, theta, diverged_at, provenance, state)

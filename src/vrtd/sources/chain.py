@@ -1,0 +1,161 @@
+"""Transitions of a finite chain: independent draws from its stationary distribution, or one trajectory.
+
+A dense chain pads its rows to a power of two, so that the handle s << shift | s' needs no table to be read back. A
+sparse chain, or one with several rewards for a transition, hands out the index of an edge.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.memory import aligned_copy
+from vrtd.kernels.random import next_word
+from vrtd.kernels.sampling import build_alias, pick
+from vrtd.kernels.transitions import Transition
+from vrtd.problems import MarkovRewardProcess
+from vrtd.sources.source import Source
+
+__all__ = ["chain_source"]
+
+_0, _1 = np.uint64(0), np.uint64(1)
+
+
+class DenseChain(NamedTuple):
+    phi: Any
+    start: Any  # alias cells: the distribution of s_0, or of every s when samples are independent
+    cells: Any  # alias cells of the rows of P, at s << shift
+    reward: Any
+    discount: Any  # one number, or one for each transition
+    discount_mask: Any  # handle & mask is where the discount stands: 0 or all ones
+    n_states: Any
+    shift: Any
+
+
+class SparseChain(NamedTuple):
+    phi: Any
+    start: Any
+    cells: Any  # alias cells, row s at indptr[s]
+    reward: Any
+    discount: Any
+    discount_mask: Any
+    indptr: Any
+    origin: Any
+    successor: Any
+
+
+@kernel
+def chain_reset(data, slots, lane, cursor, stream):
+    cursor[0] = pick(data.start, _0, np.uint64(data.start.size), next_word(stream))
+
+
+@kernel
+def dense_draw_iid(data, slots, lane, slot, cursor, stream):
+    state = pick(data.start, _0, data.n_states, next_word(stream))
+    return (state << data.shift) | pick(data.cells, state << data.shift, data.n_states, next_word(stream))
+
+
+@kernel
+def dense_draw_markov(data, slots, lane, slot, cursor, stream):
+    base = cursor[0] << data.shift
+    successor = pick(data.cells, base, data.n_states, next_word(stream))
+    cursor[0] = successor
+    return base | successor
+
+
+@kernel
+def dense_read(data, slots, lane, handle):
+    return Transition(
+        data.phi,
+        handle >> data.shift,
+        handle & ((_1 << data.shift) - _1),
+        data.reward[handle],
+        data.discount[handle & data.discount_mask],
+        1.0,
+    )
+
+
+@kernel
+def sparse_pick(data, state, stream):
+    base = data.indptr[state]
+    return base + pick(data.cells, base, data.indptr[state + _1] - base, next_word(stream))
+
+
+@kernel
+def sparse_draw_iid(data, slots, lane, slot, cursor, stream):
+    state = pick(data.start, _0, np.uint64(data.start.size), next_word(stream))
+    return sparse_pick(data, state, stream)
+
+
+@kernel
+def sparse_draw_markov(data, slots, lane, slot, cursor, stream):
+    edge = sparse_pick(data, cursor[0], stream)
+    cursor[0] = np.uint64(data.successor[edge])
+    return edge
+
+
+@kernel
+def sparse_read(data, slots, lane, handle):
+    return Transition(
+        data.phi,
+        np.uint64(data.origin[handle]),
+        np.uint64(data.successor[handle]),
+        data.reward[handle],
+        data.discount[handle & data.discount_mask],
+        1.0,
+    )
+
+
+def chain_source(
+    mrp: MarkovRewardProcess, phi: NDArray[np.float64], sampling: str, start: NDArray[np.float64]
+) -> Source:
+    """The source for `sampling` "iid" or "markov"; `start` is the distribution of s (i.i.d.) or of s_0 (Markov)."""
+    phi = aligned_copy(phi)
+    edges = mrp.edges  # read-only, and Numba compiles anew for that: the source has copies
+    cells = build_alias(edges.indptr.copy(), edges.probability.copy())
+    start_cells = build_alias(np.array([0, start.size]), start.copy())
+    constant = edges.discount.size > 0 and bool(np.all(edges.discount == edges.discount[0]))
+    mask = np.uint64(0) if constant else ~np.uint64(0)
+    if _is_dense(mrp):
+        shift = max(mrp.n_states - 1, 1).bit_length()
+        data: Any = DenseChain(
+            phi,
+            start_cells,
+            _padded(cells, mrp.n_states, shift),
+            _padded(edges.reward, mrp.n_states, shift),
+            edges.discount[:1].copy() if constant else _padded(edges.discount, mrp.n_states, shift),
+            mask,
+            np.uint64(mrp.n_states),
+            np.uint64(shift),
+        )
+        draw, read = (dense_draw_iid if sampling == "iid" else dense_draw_markov), dense_read
+    else:
+        data = SparseChain(
+            phi,
+            start_cells,
+            cells,
+            edges.reward.copy(),
+            edges.discount[:1].copy() if constant else edges.discount.copy(),
+            mask,
+            edges.indptr.astype(np.uint64),
+            edges.origin.copy(),
+            edges.successor.copy(),
+        )
+        draw, read = (sparse_draw_iid if sampling == "iid" else sparse_draw_markov), sparse_read
+    kind = "dense" if _is_dense(mrp) else "sparse"
+    return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1])
+
+
+def _is_dense(mrp: MarkovRewardProcess) -> bool:
+    """Whether every state leads to every state, once; 2**16 states keep a handle within 32 bits."""
+    n = mrp.n_states
+    return n <= 2**16 and bool(np.array_equal(mrp.edges.successor, np.tile(np.arange(n, dtype=np.int32), n)))
+
+
+def _padded(values: NDArray[Any], n_states: int, shift: int) -> NDArray[Any]:
+    table = np.zeros((n_states, 1 << shift), values.dtype)
+    table[:, :n_states] = values.reshape(n_states, n_states)
+    return table.ravel()

@@ -1,0 +1,105 @@
+"""Transitions of a compiled simulator with compiled features: any state space, nothing stored but the batch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from vrtd.errors import InvalidInputError
+from vrtd.kernels.jit import dynamics, rebind
+from vrtd.kernels.transitions import Transition
+from vrtd.sources.source import Source
+
+__all__ = ["Simulator", "simulator_source"]
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """An environment under a policy, as three functions compiled with `vrtd.kernels.jit.dynamics`.
+
+    - ``reset(params, state, stream)`` writes a start state into `state`;
+    - ``transition(params, state, stream) -> (reward, discount, done)`` moves `state` on. `discount` is 0 where the
+      transition terminates; `done` says that `reset` follows (a truncated step has `done` and keeps its discount);
+    - ``features(params, state, out)`` writes the `n_features` features of `state` into `out`.
+
+    `stream` is the run's environment stream: draw from it with `vrtd.kernels.random.next_uniform` and its kin.
+    """
+
+    name: str
+    reset: Callable[..., Any]
+    transition: Callable[..., Any]
+    features: Callable[..., Any]
+    n_features: int
+    state_size: int
+    params: Any = ()
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise InvalidInputError("the name of a simulator must be an identifier", repr(self.name), "rename it")
+        for count, what in ((self.n_features, "n_features"), (self.state_size, "state_size")):
+            if count < 1:
+                raise InvalidInputError(f"{what} of a simulator must be at least 1", count, "pass a positive number")
+
+
+def simulator_source(simulator: Simulator) -> Source:
+    """The trajectory of a simulator as a source."""
+    kernels = (simulator.reset, simulator.transition, simulator.features)
+    reset, draw = _bound(*kernels)
+    return Source(
+        name=f"simulator_{simulator.name}",
+        data=simulator.params,
+        reset=reset,
+        draw=draw,
+        read=simulator_read,
+        n_features=simulator.n_features,
+        cursor_size=simulator.state_size + simulator.n_features,
+        cursor_dtype=np.float64,
+        uses_slots=True,
+        files=tuple(sorted({inspect.getfile(inspect.unwrap(kernel)) for kernel in kernels})),
+    )
+
+
+@cache  # the same kernels must give the same loop, or every call would compile it anew
+def _bound(reset: Callable[..., Any], transition: Callable[..., Any], features: Callable[..., Any]) -> tuple[Any, Any]:
+    bindings = {"env_reset": reset, "env_transition": transition, "env_features": features}
+    return dynamics(rebind(simulator_reset, bindings)), dynamics(rebind(simulator_draw, bindings))
+
+
+# The cursor of a run is the state and, behind it, the state's features: they are computed once, as the successor's.
+_unbound: Any = None
+env_reset = env_transition = env_features = _unbound  # bound to the simulator's own kernels
+
+
+def simulator_reset(data, slots, lane, cursor, stream):
+    state_size = cursor.size - slots.phi.shape[2]
+    env_reset(data, cursor[:state_size], stream)
+    env_features(data, cursor[:state_size], cursor[state_size:])
+
+
+def simulator_draw(data, slots, lane, slot, cursor, stream):
+    state_size = cursor.size - slots.phi.shape[2]
+    state, current = cursor[:state_size], cursor[state_size:]
+    before, after = slots.phi[lane, 2 * slot], slots.phi[lane, 2 * slot + 1]
+    reward, discount, done = env_transition(data, state, stream)
+    env_features(data, state, after)
+    for i in range(current.size):
+        before[i] = current[i]
+        current[i] = after[i]
+    if done:
+        env_reset(data, state, stream)
+        env_features(data, state, current)
+    slots.reward[lane, slot] = reward
+    slots.discount[lane, slot] = discount
+    return np.uint64(slot)
+
+
+@dynamics
+def simulator_read(data, slots, lane, handle):
+    row = handle << np.uint64(1)
+    reward, discount = slots.reward[lane, handle], slots.discount[lane, handle]
+    return Transition(slots.phi[lane], row, row | np.uint64(1), reward, discount, 1.0)

@@ -1,0 +1,54 @@
+"""What every source of transitions gives to the engine: plain arrays and three kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Slots", "Source", "make_slots"]
+
+
+class Slots(NamedTuple):
+    """Room for what a simulator computes, for each interleaved run; empty for sources that only point at tables."""
+
+    phi: NDArray[np.float64]  # (n_lanes, 2 n_slots, d): the states before and after each transition
+    reward: NDArray[np.float64]  # (n_lanes, n_slots)
+    discount: NDArray[np.float64]  # (n_lanes, n_slots)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Data and kernels of one source.
+
+    A transition is known by a handle, an unsigned integer that `draw` returns and `read` turns into a `Transition`; so
+    a batch is a list of handles, whatever the source.
+
+    - ``reset(data, slots, lane, cursor, stream)`` puts the cursor at the start of a run;
+    - ``draw(data, slots, lane, slot, cursor, stream) -> handle`` takes the next sample;
+    - ``read(data, slots, lane, handle) -> Transition`` looks it up.
+    """
+
+    name: str  # tells compiled loops apart
+    data: Any  # a NamedTuple of arrays and scalars
+    reset: Callable[..., Any]
+    draw: Callable[..., Any]
+    read: Callable[..., Any]
+    n_features: int
+    cursor_size: int = 1
+    cursor_dtype: type[np.generic] = np.uint64
+    uses_slots: bool = False
+    files: tuple[str, ...] = ()  # files outside vrtd whose kernels are inlined
+
+
+def make_slots(source: Source, n_lanes: int, n_slots: int) -> Slots:
+    if not source.uses_slots:
+        n_lanes = n_slots = 0
+    return Slots(
+        np.zeros((n_lanes, 2 * n_slots, source.n_features)),
+        np.zeros((n_lanes, n_slots)),
+        np.zeros((n_lanes, n_slots)),
+    )

@@ -1,0 +1,191 @@
+import time
+
+import numpy as np
+import pytest
+
+from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
+from vrtd.linear_system import LinearSystem
+from vrtd.problems import MDP, MarkovRewardProcess, baird, boyan_chain, garnet, random_mdp, random_walk
+
+TWO_STATES = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
+
+
+def parallel_edges():
+    """A chain whose transitions carry several rewards and discounts."""
+    rng = np.random.default_rng(4)
+    P = rng.random((2, 6, 6))
+    P /= P.sum(axis=2, keepdims=True)
+    mrp = MDP(P, rng.random((2, 6)), rng.random((2, 1, 6))).chain(np.full((6, 2), 0.5))
+    return mrp, rng.random((6, 3))
+
+
+PROBLEMS = {
+    "two states": lambda: (TWO_STATES, np.array([[1.0], [0.5]])),
+    "random_mdp": lambda: random_mdp(n_states=12),
+    "garnet": lambda: garnet(n_states=15, n_features=3),
+    "boyan_chain": boyan_chain,
+    "random_walk": lambda: random_walk(n_states=7),
+    "parallel edges": parallel_edges,
+}
+
+
+def transitions(mrp, phi, mu):
+    """(probability, A_x, b_x) of every transition, in plain Python."""
+    e = mrp.edges
+    for s, t, p, r, g in zip(e.origin, e.successor, e.probability, e.reward, e.discount, strict=True):
+        yield mu[s] * p, np.outer(phi[s], g * phi[t] - phi[s]), r * phi[s]
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("off_policy", [False, True])
+def test_moments_against_sums_over_transitions(name, off_policy):
+    mrp, phi = PROBLEMS[name]()
+    rng = np.random.default_rng(0)
+    mu = rng.dirichlet(np.ones(mrp.n_states)) if off_policy else mrp.stationary
+    system = LinearSystem(mrp, phi, mu if off_policy else None)
+    terms = list(transitions(mrp, phi, mu))
+    assert np.allclose(system.A, sum(p * A for p, A, _ in terms), atol=1e-14)
+    assert np.allclose(system.b, sum(p * b for p, _, b in terms), atol=1e-13)
+    assert np.allclose(system.C, sum(mu[s] * np.outer(phi[s], phi[s]) for s in range(mrp.n_states)), atol=1e-14)
+    theta = system.theta_star
+    assert np.abs(system.mean_update(theta)).max() < 1e-12
+    noise = [(p, A @ theta + b) for p, A, b in terms]
+    assert np.allclose(system.noise_covariance, sum(p * np.outer(h, h) for p, h in noise), atol=1e-12)
+    S, m = rng.standard_normal((phi.shape[1],) * 2), rng.standard_normal(phi.shape[1])
+    assert np.allclose(system.expected_square(S), sum(p * A @ S @ A.T for p, A, _ in terms), atol=1e-13)
+    cross = sum(p * np.outer(A @ m, h) for (p, A, _), (_, h) in zip(terms, noise, strict=True))
+    assert np.allclose(system.expected_cross(m), cross, atol=1e-12)
+    assert system.condition_number == pytest.approx(np.linalg.cond(system.A))
+    assert system.n_features == phi.shape[1] and system.mrp is mrp
+    assert repr(system) == f"LinearSystem({mrp!r}, {phi.shape[1]} features)"
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("step_size", [1e-3, 0.1, 2.0])
+def test_mean_square_radius_against_the_dense_eigenvalue(name, step_size):
+    mrp, phi = PROBLEMS[name]()
+    system, eye = LinearSystem(mrp, phi), np.eye(phi.shape[1])
+    Q = sum(p * np.kron(eye + step_size * A, eye + step_size * A) for p, A, _ in transitions(mrp, phi, mrp.stationary))
+    radius = np.abs(np.linalg.eigvals(Q)).max()
+    assert system.mean_square_radius(step_size) == pytest.approx(radius, abs=1e-8)
+
+
+def test_mean_square_radius_restarts_and_is_cheap():
+    rng = np.random.default_rng(0)
+    system = LinearSystem(random_mdp(n_states=200)[0], rng.standard_normal((200, 14)))  # 105 dimensions: restarts
+    eye, a = np.eye(14), 0.01
+    square = np.stack([system.expected_square(unit).ravel() for unit in np.eye(196).reshape(196, 14, 14)], axis=1)
+    Q = np.eye(196) + a * (np.kron(system.A, eye) + np.kron(eye, system.A)) + a * a * square
+    assert system.mean_square_radius(a) == pytest.approx(np.abs(np.linalg.eigvals(Q)).max(), abs=1e-8)
+    large = LinearSystem(*random_mdp(n_states=500, n_features=64))
+    start = time.perf_counter()
+    assert 0.9 < large.mean_square_radius(0.01) < 1.0
+    assert time.perf_counter() - start < 5.0  # 0.06 s measured
+
+
+def test_mean_square_radius_reports_failure(monkeypatch):
+    system = LinearSystem(*random_mdp(n_states=60, n_features=20))
+    monkeypatch.setattr("vrtd.linear_system.RADIUS_RESTARTS", 1)
+    monkeypatch.setattr("vrtd.linear_system.RADIUS_BASIS", 2)
+    with pytest.raises(AccuracyError, match=r"mean-square radius must be found to 1e-09; got no convergence at"):
+        system.mean_square_radius(0.1)
+
+
+def test_lambda_A_is_the_definition_of_the_proofs():
+    system = LinearSystem(*random_mdp())
+    assert system.lambda_A == pytest.approx(-np.linalg.eigvalsh(system.A + system.A.T).max())
+    theta = np.random.default_rng(0).standard_normal(4)
+    assert theta @ system.A @ theta <= -0.5 * system.lambda_A * theta @ theta
+
+
+def test_lambda_A_is_refused_when_it_does_not_exist():
+    P = np.array([[0.0, 1.0], [0.0, 1.0]])  # Tsitsiklis and Van Roy's divergence
+    system = LinearSystem(MarkovRewardProcess(P, np.zeros(2), 0.99), [[1.0], [2.0]], state_distribution=[0.9, 0.1])
+    with pytest.raises(InvalidInputError, match=r"negative definite, else the proofs' lambda_A does not exist; got"):
+        _ = system.lambda_A
+
+
+def test_boyan_theta_star():
+    assert LinearSystem(*boyan_chain()).theta_star == pytest.approx([-24.0, -16.0, -8.0, 0.0], abs=1e-11)
+
+
+def test_tabular_fixed_point_is_the_value_function():
+    mrp, phi = random_walk(n_states=19)
+    assert LinearSystem(mrp, phi).theta_star == pytest.approx(mrp.values, abs=1e-12)
+
+
+def test_fixed_point_minimises_the_projected_bellman_error():
+    mrp, phi = random_mdp()
+    theta = LinearSystem(mrp, phi).theta_star
+    D = np.diag(mrp.stationary)
+    target = mrp.mean_reward + mrp.discounted_P @ (phi @ theta)
+    projection = np.linalg.solve(phi.T @ D @ phi, phi.T @ D @ target)
+    assert projection == pytest.approx(theta, abs=1e-10)
+
+
+def test_mean_update_takes_leading_axes():
+    system = LinearSystem(*random_mdp())
+    thetas = np.random.default_rng(0).standard_normal((3, 2, 4))
+    assert np.allclose(system.mean_update(thetas)[2, 1], system.A @ thetas[2, 1] + system.b)
+
+
+def test_arrays_are_private_and_read_only():
+    phi, mu = np.array([[1.0], [0.5]]), np.array([0.5, 0.5 + 2e-9])
+    system = LinearSystem(TWO_STATES, phi, mu)
+    A = system.A.copy()
+    phi[:] = mu[:] = 7.0
+    assert np.array_equal(system.A, A) and system.phi[0, 0] == 1.0
+    assert system.state_distribution.sum() == pytest.approx(1.0, abs=1e-15)
+    own = (system.phi, system.state_distribution, system.A, system.b, system.C, system.theta_star)
+    for array in (*own, system.noise_covariance):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
+
+
+def test_large_sparse_system_is_cheap():
+    mrp, phi = garnet(n_states=10_000, n_features=64)
+    start = time.perf_counter()
+    system = LinearSystem(mrp, phi)
+    assert np.abs(system.mean_update(system.theta_star)).max() < 1e-10
+    assert time.perf_counter() - start < 10.0  # 0.3 s measured
+
+
+@pytest.mark.parametrize(
+    ("phi", "mu", "message"),
+    [
+        (np.ones(2), None, r"phi must have the shape \(2, d\); got \(2,\)"),
+        (np.ones((3, 1)), None, r"phi must have the shape \(2, d\); got \(3, 1\)"),
+        (np.ones((2, 0)), None, r"phi must have the shape \(2, d\); got \(2, 0\)"),
+        ([[1.0], [np.nan]], None, r"phi must be finite; got nan at index \(1, 0\)"),
+        (np.ones((2, 2)), None, "full column rank 2 on the states of positive probability; got rank 1"),
+        (np.eye(2), [1.0, 0.0], "full column rank 2.*got rank 1"),
+        (np.eye(2), [1.0], r"state_distribution must have the shape \(2,\); got \(1,\)"),
+        (np.eye(2), [1.5, -0.5], r"state_distribution must be non-negative; got -0\.5 at state 1"),
+        (np.eye(2), [0.5, 0.6], r"state_distribution must sum to 1 within 1e-08; got the sum 1\.1"),
+        (np.eye(2), [0.5, np.inf], r"state_distribution must be finite; got inf"),
+    ],
+)
+def test_bad_systems_are_refused(phi, mu, message):
+    with pytest.raises(InvalidInputError, match=message):
+        LinearSystem(TWO_STATES, phi, mu)
+
+
+def test_baird_has_no_linear_system():
+    mrp, phi = baird()
+    with pytest.raises(InvalidInputError, match=r"full column rank 8.*got rank 7"):
+        LinearSystem(mrp, phi, np.full(7, 1 / 7))
+
+
+def test_a_singular_system_is_refused():
+    P = np.array([[0.0, 1.0], [1.0, 0.0]])
+    never_discounted = MarkovRewardProcess(P, [1.0, 0.0], np.ones((2, 2)))
+    with pytest.raises(SingularSystemError, match=r"A must be invertible; got condition number (\d|inf)"):
+        _ = LinearSystem(never_discounted, np.eye(2)).theta_star
+
+
+def test_bad_arguments_are_refused():
+    system = LinearSystem(*random_mdp())
+    with pytest.raises(InvalidInputError, match=r"theta must have the shape \(..., 4\); got \(3,\)"):
+        system.mean_update(np.ones(3))
+    with pytest.raises(InvalidInputError, match="step_size must be a positive, finite number; got 0"):
+        system.mean_square_radius(0)

@@ -1,0 +1,147 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.problems import MarkovRewardProcess, random_mdp
+from vrtd.theory import Moments, stationary_second_moment, td_iid_moments, vrtd_iid_moments
+
+TWO_STATES = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
+SCALAR = LinearSystem(TWO_STATES, [[1.0], [0.5]])
+PLANE = LinearSystem(TWO_STATES, [[1.0, 0.2], [0.5, -1.0]])
+RANDOM = LinearSystem(*random_mdp())
+OUTPUTS = ("random", "last", "average")
+
+
+def samples(system):
+    """Probability, A_x and b_x of every transition."""
+    e, phi = system.mrp.edges, system.phi
+    p = system.state_distribution[e.origin] * e.probability
+    psi = e.discount[:, None] * phi[e.successor] - phi[e.origin]
+    return p, np.einsum("ei,ej->eij", phi[e.origin], psi), e.reward[:, None] * phi[e.origin]
+
+
+def epoch(system, atoms, step_size, M, output):
+    """Every outcome of one epoch of Algorithm 1, as the paper writes it, from every atom (probability, theta)."""
+    p, A, b = samples(system)
+    weights, thetas = [], []
+    weight, anchor = atoms
+    for batch in itertools.product(range(p.size), repeat=M):
+        G = np.mean([anchor @ A[x].T + b[x] for x in batch], axis=0)
+        for inner in itertools.product(range(p.size), repeat=M):
+            theta, path = anchor, []
+            for x in inner:
+                theta = theta + step_size * ((theta - anchor) @ A[x].T + G)
+                path.append(theta)
+            chosen = {"random": path, "last": path[-1:], "average": [np.mean(path, axis=0)]}[output]
+            for theta in chosen:
+                weights.append(weight * p[list(batch)].prod() * p[list(inner)].prod() / len(chosen))
+                thetas.append(theta)
+    return np.concatenate(weights), np.concatenate(thetas)
+
+
+def moments_of(system, atoms):
+    weight, theta = atoms
+    u = theta - system.theta_star
+    assert weight.sum() == pytest.approx(1.0)
+    return weight @ theta, np.einsum("n,ni,nj->ij", weight, u, u)
+
+
+@pytest.mark.parametrize("system", [SCALAR, PLANE])
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(("M", "n_epochs"), [(1, 3), (2, 2), (3, 1)])
+def test_vrtd_moments_against_all_sample_paths(system, output, M, n_epochs):
+    theta_0 = np.array([0.3, -0.7])[: system.n_features]
+    moments = vrtd_iid_moments(system, 0.4, M, n_epochs, theta_0, output)
+    atoms = np.ones(1), theta_0[None]
+    for k in range(n_epochs):
+        atoms = epoch(system, atoms, 0.4, M, output)
+        mean, second = moments_of(system, atoms)
+        assert np.allclose(moments.mean[k + 1], mean, atol=1e-12)
+        assert np.allclose(moments.second[k + 1], second, atol=1e-11)
+
+
+@pytest.mark.parametrize("system", [SCALAR, PLANE])
+def test_td_moments_against_all_sample_paths(system):
+    p, A, b = samples(system)
+    steps, theta_0 = np.array([0.5, 0.4, 0.1, 0.3]), np.full(system.n_features, 0.7)
+    moments = td_iid_moments(system, steps, 4, theta_0)
+    weight, theta = np.ones(1), theta_0[None]
+    for k, a in enumerate(steps):
+        theta = np.concatenate([theta + a * (theta @ A[x].T + b[x]) for x in range(p.size)])
+        weight = np.concatenate([weight * p[x] for x in range(p.size)])
+        mean, second = moments_of(system, (weight, theta))
+        assert np.allclose(moments.mean[k + 1], mean, atol=1e-12)
+        assert np.allclose(moments.second[k + 1], second, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("M", "expected"), [(1, 1.2009842830), (2, 0.9953122705), (4, 0.8921480598), (8, 0.8387202057)]
+)
+def test_stationary_error_of_the_fixture(M, expected):
+    assert stationary_second_moment(SCALAR, 0.1, M).trace() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("M", "expected"), [(1, 1.669), (50, 1.056), (500, 0.576), (1000, 0.346), (2000, 0.187)])
+def test_stationary_error_of_the_random_mdp(M, expected):
+    assert stationary_second_moment(RANDOM, 0.1, M).trace() == pytest.approx(expected, abs=5.1e-4)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_batch_of_one_is_td(output):
+    td = td_iid_moments(RANDOM, 0.1, 30, np.ones(4))
+    vrtd = vrtd_iid_moments(RANDOM, 0.1, 1, 30, np.ones(4), output)
+    assert np.allclose(vrtd.mean, td.mean, atol=1e-12) and np.allclose(vrtd.second, td.second, atol=1e-12)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("M", [1, 20])
+def test_runs_approach_the_stationary_moment(output, M):
+    moments = vrtd_iid_moments(RANDOM, 0.1, M, 6_000 // M, np.zeros(4), output)
+    assert np.allclose(moments.second[-1], stationary_second_moment(RANDOM, 0.1, M, output), atol=1e-8)
+    assert np.allclose(moments.mean[-1], RANDOM.theta_star, atol=1e-8)
+
+
+def test_small_steps_reach_the_limit_of_large_batches():
+    inverse = np.linalg.inv(SCALAR.A)
+    limit = (inverse @ SCALAR.noise_covariance @ inverse.T).trace()
+    M = 20_000
+    assert M * stationary_second_moment(SCALAR, 0.01, M, "last").trace() == pytest.approx(limit, rel=0.02)
+
+
+def test_moments_start_at_theta_0_and_are_read_only():
+    theta_0 = np.arange(4.0)
+    moments = vrtd_iid_moments(RANDOM, 0.1, 5, 2, theta_0)
+    assert isinstance(moments, Moments) and moments.mean.shape == (3, 4) and moments.second.shape == (3, 4, 4)
+    assert np.allclose(moments.mean[0], theta_0)
+    assert moments.squared_error[0] == pytest.approx(((theta_0 - RANDOM.theta_star) ** 2).sum())
+    assert not moments.mean.flags.writeable and not moments.second.flags.writeable and theta_0.flags.writeable
+    assert td_iid_moments(RANDOM, 0.1, 0, theta_0).second.shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: td_iid_moments(RANDOM, 0.1, -1, np.zeros(4)),
+            "n_updates must be a whole number of at least 0; got -1",
+        ),
+        (lambda: td_iid_moments(RANDOM, [0.1], 2, np.zeros(4)), r"a number or have the shape \(2,\); got \(1,\)"),
+        (lambda: td_iid_moments(RANDOM, [0.1, 0.0], 2, np.zeros(4)), r"be positive; got 0\.0 at update 1"),
+        (lambda: td_iid_moments(RANDOM, np.nan, 2, np.zeros(4)), "step_size must be finite; got nan"),
+        (lambda: td_iid_moments(RANDOM, 0.1, 2, np.zeros(3)), r"theta_0 must have the shape \(4,\); got \(3,\)"),
+        (lambda: vrtd_iid_moments(RANDOM, 0.1, 0, 2, np.zeros(4)), "batch_size must be a whole number of at least 1"),
+        (lambda: vrtd_iid_moments(RANDOM, 0.1, 2, -2, np.zeros(4)), "n_epochs must be a whole number of at least 0"),
+        (lambda: vrtd_iid_moments(RANDOM, -0.1, 2, 2, np.zeros(4)), r"positive, finite number; got -0\.1"),
+        (lambda: vrtd_iid_moments(RANDOM, 0.1, 2, 2, np.zeros(4), "mean"), "output must be one of .*got 'mean'"),
+        (
+            lambda: stationary_second_moment(RANDOM, 5.0),
+            r"mean-square stable.*step_size 5\.0, batch_size 1 and radius 4\.7",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()
