@@ -56,7 +56,8 @@ def test_moments_against_sums_over_transitions(name, off_policy):
     cross = sum(p * np.outer(A @ m, h) for (p, A, _), (_, h) in zip(terms, noise, strict=True))
     assert np.allclose(system.expected_cross(m), cross, atol=1e-12)
     assert system.condition_number == pytest.approx(np.linalg.cond(system.A))
-    assert system.n_features == phi.shape[1] and system.mrp is mrp
+    assert system.n_features == phi.shape[1]
+    assert system.mrp is mrp
     assert repr(system) == f"LinearSystem({mrp!r}, {phi.shape[1]} features)"
 
 
@@ -134,7 +135,8 @@ def test_arrays_are_private_and_read_only():
     system = LinearSystem(TWO_STATES, phi, mu)
     A = system.A.copy()
     phi[:] = mu[:] = 7.0
-    assert np.array_equal(system.A, A) and system.phi[0, 0] == 1.0
+    assert np.array_equal(system.A, A)
+    assert system.phi[0, 0] == 1.0
     assert system.state_distribution.sum() == pytest.approx(1.0, abs=1e-15)
     own = (system.phi, system.state_distribution, system.A, system.b, system.C, system.theta_star)
     for array in (*own, system.noise_covariance):

@@ -93,7 +93,8 @@ def test_stationary_error_of_the_random_mdp(M, expected):
 def test_a_batch_of_one_is_td(output):
     td = td_iid_moments(RANDOM, 0.1, 30, np.ones(4))
     vrtd = vrtd_iid_moments(RANDOM, 0.1, 1, 30, np.ones(4), output)
-    assert np.allclose(vrtd.mean, td.mean, atol=1e-12) and np.allclose(vrtd.second, td.second, atol=1e-12)
+    assert np.allclose(vrtd.mean, td.mean, atol=1e-12)
+    assert np.allclose(vrtd.second, td.second, atol=1e-12)
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -114,10 +115,14 @@ def test_small_steps_reach_the_limit_of_large_batches():
 def test_moments_start_at_theta_0_and_are_read_only():
     theta_0 = np.arange(4.0)
     moments = vrtd_iid_moments(RANDOM, 0.1, 5, 2, theta_0)
-    assert isinstance(moments, Moments) and moments.mean.shape == (3, 4) and moments.second.shape == (3, 4, 4)
+    assert isinstance(moments, Moments)
+    assert moments.mean.shape == (3, 4)
+    assert moments.second.shape == (3, 4, 4)
     assert np.allclose(moments.mean[0], theta_0)
     assert moments.squared_error[0] == pytest.approx(((theta_0 - RANDOM.theta_star) ** 2).sum())
-    assert not moments.mean.flags.writeable and not moments.second.flags.writeable and theta_0.flags.writeable
+    assert not moments.mean.flags.writeable
+    assert not moments.second.flags.writeable
+    assert theta_0.flags.writeable
     assert td_iid_moments(RANDOM, 0.1, 0, theta_0).second.shape == (1, 4, 4)
 
 

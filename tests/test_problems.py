@@ -46,16 +46,21 @@ def distances(P, mu, n_times):
 def test_edges_of_a_dense_chain():
     mrp = MarkovRewardProcess([[0.0, 1.0], [0.4, 0.6]], [[9.0, 1.0], [2.0, -3.0]], gamma=0.9)
     edges = mrp.edges
-    assert edges.indptr.tolist() == [0, 1, 3] and edges.indptr.dtype == np.int64
-    assert edges.origin.tolist() == [0, 1, 1] and edges.origin.dtype == np.int32
-    assert edges.successor.tolist() == [1, 0, 1] and edges.successor.dtype == np.int32
+    assert edges.indptr.tolist() == [0, 1, 3]
+    assert edges.indptr.dtype == np.int64
+    assert edges.origin.tolist() == [0, 1, 1]
+    assert edges.origin.dtype == np.int32
+    assert edges.successor.tolist() == [1, 0, 1]
+    assert edges.successor.dtype == np.int32
     assert edges.probability.tolist() == [1.0, 0.4, 0.6]
     assert edges.reward.tolist() == [1.0, 2.0, -3.0]
     assert edges.discount.tolist() == [0.9] * 3
     assert mrp.r_max == 3.0  # the reward 9 belongs to an impossible transition
     assert mrp.mean_reward == pytest.approx([1.0, -1.0])
-    assert mrp.n_states == 2 and not mrp.rewards_averaged
-    assert isinstance(mrp.P, np.ndarray) and mrp.P.tolist() == [[0.0, 1.0], [0.4, 0.6]]
+    assert mrp.n_states == 2
+    assert not mrp.rewards_averaged
+    assert isinstance(mrp.P, np.ndarray)
+    assert mrp.P.tolist() == [[0.0, 1.0], [0.4, 0.6]]
     assert repr(mrp) == "MarkovRewardProcess(2 states, 3 transitions)"
 
 
@@ -65,8 +70,10 @@ def test_sparse_and_dense_are_one_process(convert):
     R = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [4.0, 5.0, 6.0]])
     gamma = np.where(P > 0, 0.5, 0.0)
     dense, sparse = MarkovRewardProcess(P, R, gamma), MarkovRewardProcess(convert(P), convert(R), convert(gamma))
-    assert dense.digest == sparse.digest and len(dense.digest) == 64
-    assert isinstance(sparse.P, sp.csr_array) and np.array_equal(sparse.P.toarray(), P)
+    assert dense.digest == sparse.digest
+    assert len(dense.digest) == 64
+    assert isinstance(sparse.P, sp.csr_array)
+    assert np.array_equal(sparse.P.toarray(), P)
     assert dense.digest != MarkovRewardProcess(P, R, 0.4).digest
 
 
@@ -83,7 +90,8 @@ def test_a_stored_zero_probability_is_part_of_the_pattern_but_not_an_edge():
     P = sp.csr_array((np.array([0.0, 1.0, 1.0, 0.0]), indices, indptr), shape=(2, 2))
     R = sp.csr_array((np.array([5.0, 1.0, 2.0, 5.0]), indices, indptr), shape=(2, 2))
     mrp = MarkovRewardProcess(P, R, 0.5)
-    assert mrp.edges.reward.tolist() == [1.0, 2.0] and mrp.period == 2
+    assert mrp.edges.reward.tolist() == [1.0, 2.0]
+    assert mrp.period == 2
 
 
 def test_rows_are_normalised_within_the_tolerance():
@@ -97,26 +105,32 @@ def test_the_callers_arrays_are_neither_changed_nor_shared():
     mrp = MarkovRewardProcess(P, R, gamma)
     digest, values = mrp.digest, mrp.values.copy()
     for array, old in zip((P.data, P.indices, P.indptr, R, gamma.data), before, strict=True):
-        assert np.array_equal(array, old) and array.flags.writeable
+        assert np.array_equal(array, old)
+        assert array.flags.writeable
     P.data[:] = 7.0
     R[:] = 7.0
     gamma.data[:] = 7.0
     again = MarkovRewardProcess(mrp.P, np.ones(2), 0.9)
-    assert again.digest == digest and np.array_equal(again.values, values)
+    assert again.digest == digest
+    assert np.array_equal(again.values, values)
     own = (*mrp.edges, mrp.P.data, mrp.P.indices, mrp.stationary, mrp.values, mrp.mean_reward, mrp.recurrent_class)
     for array in own:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     dense = TWO.copy()
     exposed = chain(dense).P
-    assert not np.shares_memory(exposed, dense) and not exposed.flags.writeable and dense.flags.writeable
+    assert not np.shares_memory(exposed, dense)
+    assert not exposed.flags.writeable
+    assert dense.flags.writeable
 
 
 def test_from_edges_sorts_and_keeps_parallel_transitions():
     edges = ([1, 0, 0], [0, 1, 1], [1.0, 0.25, 0.75], [0.0, 4.0, 0.0], [0.5, 0.5, 0.5])
     mrp = MarkovRewardProcess.from_edges(2, *edges)
-    assert mrp.edges.origin.tolist() == [0, 0, 1] and mrp.edges.reward.tolist() == [0.0, 4.0, 0.0]
-    assert isinstance(mrp.P, sp.csr_array) and mrp.P.toarray().tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert mrp.edges.origin.tolist() == [0, 0, 1]
+    assert mrp.edges.reward.tolist() == [0.0, 4.0, 0.0]
+    assert isinstance(mrp.P, sp.csr_array)
+    assert mrp.P.toarray().tolist() == [[0.0, 1.0], [1.0, 0.0]]
     assert mrp.mean_reward.tolist() == [1.0, 0.0]
     swapped = MarkovRewardProcess.from_edges(2, *[np.array(x)[[2, 0, 1]] for x in edges])
     assert swapped.digest == mrp.digest
@@ -252,7 +266,9 @@ def test_gth_reports_what_it_missed(monkeypatch):
 def test_large_fast_mixing_chain():
     mrp, _ = garnet(seed=1, n_states=10_000)
     mu = mrp.stationary
-    assert mu.min() >= 0 and abs(mu.sum() - 1) < 1e-12 and np.abs(mrp.P.T @ mu - mu).sum() <= 1e-12
+    assert mu.min() >= 0
+    assert abs(mu.sum() - 1) < 1e-12
+    assert np.abs(mrp.P.T @ mu - mu).sum() <= 1e-12
     assert np.abs(mrp.mean_reward + mrp.discounted_P @ mrp.values - mrp.values).max() < 1e-11
 
 
@@ -269,7 +285,8 @@ def test_large_slow_chains_against_detailed_balance(kind):
     assert np.abs(computed - mu).sum() < 1e-7  # relaxation of the random environment takes more than 1e8 steps
     heavy = mu > 1e-100
     assert np.abs(computed[heavy] / mu[heavy] - 1).max() < 1e-6
-    assert computed.min() >= 0 and np.abs(P.T @ computed - computed).sum() <= 1e-12
+    assert computed.min() >= 0
+    assert np.abs(P.T @ computed - computed).sum() <= 1e-12
 
 
 def test_large_nearly_cyclic_chain():
@@ -279,7 +296,9 @@ def test_large_nearly_cyclic_chain():
     data = [stay, 1.0 - stay - skip, skip]
     P = sp.csr_array((np.concatenate(data), (np.tile(s, 3), np.concatenate(columns))), shape=(n, n))
     mu = MarkovRewardProcess(P, np.zeros(n), 0.9).stationary
-    assert np.abs(P.T @ mu - mu).sum() <= 1e-12 and abs(mu.sum() - 1) < 1e-12 and mu.min() > 0
+    assert np.abs(P.T @ mu - mu).sum() <= 1e-12
+    assert abs(mu.sum() - 1) < 1e-12
+    assert mu.min() > 0
 
 
 def test_laziness_does_not_slow_a_large_chain():
@@ -363,7 +382,8 @@ def test_mixing_constants_of_identical_rows(P):
 
 def test_mixing_constants_of_a_single_state():
     mrp = chain([[1.0]])
-    assert 0.0 < mrp.mixing_constant < 1e-200 and 0.0 < mrp.mixing_rate < 1.0
+    assert 0.0 < mrp.mixing_constant < 1e-200
+    assert 0.0 < mrp.mixing_rate < 1.0
 
 
 def test_mixing_constants_are_refused_where_they_do_not_exist():
@@ -404,7 +424,8 @@ def test_chain_of_a_stochastic_policy_keeps_rewards_apart():
     assert mrp.edges.reward.tolist() == [1.0, 3.0, 1.0, 3.0, 5.0, 5.0]
     assert mrp.edges.probability == pytest.approx([0.175, 0.525, 0.075, 0.225, 0.4, 0.6])
     averaged = mdp.chain([[0.25, 0.75], [0.5, 0.5]], average_rewards=True)
-    assert averaged.rewards_averaged and not mrp.rewards_averaged
+    assert averaged.rewards_averaged
+    assert not mrp.rewards_averaged
     assert averaged.edges.reward == pytest.approx([2.5, 2.5, 5.0, 5.0])
     assert averaged.values == pytest.approx(mrp.values)
 
@@ -437,7 +458,9 @@ def test_mdp_leaves_its_arguments_alone():
     mdp = MDP(P, R, 0.5)
     digest = mdp.chain(pi).digest
     P[:] = R[:] = 9.0
-    assert mdp.chain(pi).digest == digest and (pi == 0.5).all() and pi.flags.writeable
+    assert mdp.chain(pi).digest == digest
+    assert (pi == 0.5).all()
+    assert pi.flags.writeable
     assert (mdp.n_actions, mdp.n_states) == (2, 2)
 
 
@@ -488,9 +511,12 @@ def test_bad_policies_are_refused(policy, message):
 def test_library_problems_are_valid_and_deterministic(name):
     mrp, phi = LIBRARY[name](seed=3)
     again, phi_again = LIBRARY[name](seed=3)
-    assert mrp.digest == again.digest and np.array_equal(phi, phi_again)
-    assert phi.dtype == np.float64 and phi.shape[0] == mrp.n_states
-    assert mrp.stationary.sum() == pytest.approx(1.0) and np.isfinite(mrp.values).all()
+    assert mrp.digest == again.digest
+    assert np.array_equal(phi, phi_again)
+    assert phi.dtype == np.float64
+    assert phi.shape[0] == mrp.n_states
+    assert mrp.stationary.sum() == pytest.approx(1.0)
+    assert np.isfinite(mrp.values).all()
     with pytest.raises(InvalidInputError, match="seed must be a whole number of at least 0; got -1"):
         LIBRARY[name](seed=-1)
 
@@ -501,7 +527,8 @@ def test_random_mdp_draws_in_the_stated_order():
     P /= P.sum(axis=1, keepdims=True)
     R, phi = rng.random((50, 50)), rng.random((50, 4))
     mrp, features = random_mdp(seed=7)
-    assert np.allclose(mrp.P, P, atol=1e-16) and np.array_equal(features, phi)
+    assert np.allclose(mrp.P, P, atol=1e-16)
+    assert np.array_equal(features, phi)
     assert np.array_equal(mrp.edges.reward, R.ravel())
     normalised = random_mdp(seed=7, normalize=True)[1]
     assert np.linalg.norm(normalised, axis=1).max() == pytest.approx(1.0)
@@ -510,7 +537,8 @@ def test_random_mdp_draws_in_the_stated_order():
 
 def test_garnet_has_the_stated_form():
     mrp, phi = garnet(seed=2, n_states=60, branching=3, n_features=5, gamma=0.8)
-    assert (np.diff(mrp.edges.indptr) == 3).all() and isinstance(mrp.P, sp.csr_array)
+    assert (np.diff(mrp.edges.indptr) == 3).all()
+    assert isinstance(mrp.P, sp.csr_array)
     assert np.linalg.matrix_rank(phi[mrp.recurrent_class]) == 5
     assert (mrp.edges.discount == 0.8).all()
 
@@ -519,13 +547,15 @@ def test_boyan_chain_values():
     mrp, phi = boyan_chain()
     assert mrp.values == pytest.approx(-2.0 * np.arange(13), abs=1e-12)
     assert phi @ [-24.0, -16.0, -8.0, 0.0] == pytest.approx(mrp.values, abs=1e-12)
-    assert phi.sum(axis=1).tolist() == [1.0] * 13 and mrp.period == 1
+    assert phi.sum(axis=1).tolist() == [1.0] * 13
+    assert mrp.period == 1
 
 
 @pytest.mark.parametrize(("n", "values"), [(5, np.arange(1, 6) / 6), (19, np.arange(-9, 10) / 10), (3, [-0.5, 0, 0.5])])
 def test_random_walk_values(n, values):
     mrp, phi = random_walk(n_states=n)
-    assert mrp.values == pytest.approx(values, abs=1e-12) and np.array_equal(phi, np.eye(n))
+    assert mrp.values == pytest.approx(values, abs=1e-12)
+    assert np.array_equal(phi, np.eye(n))
     assert mrp.period == (1 if (n + 1) // 2 % 2 else 2)
     shifted = random_walk(n_states=n, left_reward=1.0)[0]
     assert shifted.values == pytest.approx(np.ones(n))
@@ -533,8 +563,10 @@ def test_random_walk_values(n, values):
 
 def test_baird_is_the_star():
     mrp, phi = baird()
-    assert mrp.recurrent_class.tolist() == [6] and (mrp.values == 0).all()
-    assert np.linalg.matrix_rank(phi) == 7 and phi.shape == (7, 8)
+    assert mrp.recurrent_class.tolist() == [6]
+    assert (mrp.values == 0).all()
+    assert np.linalg.matrix_rank(phi) == 7
+    assert phi.shape == (7, 8)
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.checks import check_choice
-from vrtd.errors import ResultFileError
+from vrtd.errors import InvalidInputError, ResultFileError
 from vrtd.plots import AXIS_LABELS, draw_curve, new_axes
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Result:
         alive = np.isfinite(values)
         count = alive.sum(axis=0)
         kept = np.where(alive, values, 0.0)
-        with np.errstate(invalid="ignore", divide="ignore"):  # 0 runs have no mean, 1 run no standard error: NaN
+        with np.errstate(all="ignore"):  # 0 runs have no mean, 1 run has no standard error, huge errors have inf
             mean = kept.sum(axis=0) / count
             spread = np.where(alive, values - mean, 0.0)
             standard_error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
@@ -147,29 +147,26 @@ class Result:
 
     def _first_metric(self) -> str:
         if not self.metrics:
-            check_choice("metric", None, self.metrics)
+            raise InvalidInputError(
+                "a metric must have been recorded", "none", "simulate with metrics=(...), or look at theta"
+            )
         return self.metrics[0]
 
 
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a result that `Result.save` wrote."""
+    content = BytesIO(Path(path).read_bytes())
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(content, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes())
             if header["format"] != _FORMAT:
-                raise ResultFileError(
-                    f"{path} must be a result in the format {_FORMAT}; got {header['format']}; "
-                    "read it with the version of vrtd that wrote it"
-                )
+                raise ValueError(f"format {header['format']!r} instead of {_FORMAT!r}")
             state = EngineState(*(file[f"state_{name}"] for name in EngineState._fields))
-            arrays = [file[name] for name in _ARRAYS]
-    except (BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
-        if isinstance(error, FileNotFoundError | ResultFileError | PermissionError):
-            raise
+            n_gradients, n_samples, curves, theta, diverged_at = (file[name] for name in _ARRAYS)
+    except Exception as error:  # damage shows as whatever zip, zlib, json and numpy make of it
         raise ResultFileError(
-            f"{path} must be a result that Result.save wrote; got a file that does not read as one ({error}); "
+            f"{path} must be a result that this version of vrtd wrote; got a file that does not read as one ({error}); "
             "check the path, or run the simulation again"
         ) from error
-    n_gradients, n_samples, curves, theta, diverged_at = arrays
     metrics, provenance = tuple(header["metrics"]), header["provenance"]
     return Result(n_gradients, n_samples, metrics, curves, theta, diverged_at, provenance, state)

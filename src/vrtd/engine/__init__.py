@@ -1,5 +1,5 @@
 """The one run loop, and the verb that calls it."""
 
-from vrtd.engine.simulate import simulate
+from vrtd.engine.simulation import simulate
 
 __all__ = ["simulate"]

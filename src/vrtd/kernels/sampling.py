@@ -34,8 +34,8 @@ def build_alias(indptr, probability):
     """Cells (threshold << 32 | alias) for the distributions in the rows of a CSR-like table.
 
     Row r holds probability[indptr[r]:indptr[r + 1]]; an alias is an index inside its row. A cell is chosen by 32 bits,
-    so cells are not exactly equally likely; their exact shares enter the construction, which leaves an error of 2**-33
-    relative to a cell.
+    so cells are not exactly equally likely; their exact shares enter the construction, which leaves an outcome an error
+    of 2**-33 of each cell that names it.
     """
     cells = np.empty(probability.size, np.uint64)
     for row in range(indptr.size - 1):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import dynamics, rebind
 from vrtd.kernels.transitions import Transition
@@ -41,9 +42,8 @@ class Simulator:
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise InvalidInputError("the name of a simulator must be an identifier", repr(self.name), "rename it")
-        for count, what in ((self.n_features, "n_features"), (self.state_size, "state_size")):
-            if count < 1:
-                raise InvalidInputError(f"{what} of a simulator must be at least 1", count, "pass a positive number")
+        check_count("n_features of a simulator", self.n_features)
+        check_count("state_size of a simulator", self.state_size)
 
 
 def simulator_source(simulator: Simulator) -> Source:

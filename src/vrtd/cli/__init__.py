@@ -1,0 +1,61 @@
+"""The command line: one file per command. Nothing heavy is imported until a command runs, so help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from vrtd import __version__
+from vrtd.cli import doctor, simulate
+from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, tell
+from vrtd.errors import StabilityWarning, VrtdError
+
+__all__ = ["main", "make_parser"]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        tell(f"{message}; see: {self.prog} --help", "error")
+        raise SystemExit(BAD_USAGE)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "vrtd",
+        description="Policy evaluation with variance-reduced temporal difference learning.",
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"vrtd {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    doctor.add_parser(commands)
+    simulate.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        arguments = make_parser().parse_args(argv)
+    except SystemExit as stop:  # help, version or bad usage: argparse has printed it
+        return int(stop.code or OK)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", StabilityWarning)
+            warnings.showwarning = lambda message, *_, **__: tell(f"{message}", "warning")
+            code: int = arguments.command(arguments)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        tell("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # as `vrtd ... | head` does; what is left to print goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (VrtdError, OSError, MemoryError) as error:
+        tell(f"{error}", "error")
+        return BAD_USAGE
+    return code

@@ -1,0 +1,422 @@
+import csv
+import io
+import json
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vrtd
+import vrtd.engine
+from vrtd.algorithms import REGISTRY
+from vrtd.cli import main, make_parser, terminal
+from vrtd.cli.doctor import EXTRAS, NEEDED
+from vrtd.cli.simulate import ALGORITHMS, METRICS, PROBLEMS
+from vrtd.problems import LIBRARY
+
+ROOT = Path(__file__).parent.parent
+# One combination of options for all runs: each new one compiles a loop.
+SMALL = shlex.split("simulate --runs 4 --gradients 2000 --batch-size 50 --checkpoints 5")
+DIVERGING = [*SMALL, "--problem", "boyan_chain", "--step-size", "50", "--checkpoints", "2", "--gradients", "20000"]
+
+
+def library(**options):
+    mrp, phi = vrtd.problems.random_mdp()
+    algorithm = vrtd.VRTD(batch_size=50)
+    return vrtd.simulate(mrp, phi, algorithm, n_runs=4, n_gradients=2000, checkpoints=5, **options)
+
+
+def never(monkeypatch):
+    """Fail if a run begins."""
+    monkeypatch.setattr(vrtd.engine, "simulate", lambda *_, **__: pytest.fail("the run began"))
+
+
+# Help
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["simulate", "--help"], ["simulate", "--oops"]])
+def test_what_needs_no_library_loads_none(arguments):
+    heavy = ("numpy", "scipy", "numba", "matplotlib")
+    code = (
+        "import sys, time; from vrtd.cli import main; main(sys.argv[1:]);"
+        f"print(sorted(set(sys.modules) & {set(heavy)}), time.process_time())"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    ends = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(3)]
+    loaded, seconds = zip(*(end.splitlines()[-1].rsplit(" ", 1) for end in ends), strict=True)
+    assert set(loaded) == {"[]"}
+    assert min(map(float, seconds)) < 0.15
+
+
+def test_help_and_version(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "doctor" in shown
+    assert "simulate" in shown
+    assert "3 some runs diverged" in shown
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"vrtd {vrtd.__version__}\n"
+    module = subprocess.run([sys.executable, "-m", "vrtd", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout == f"vrtd {vrtd.__version__}\n"
+
+
+def test_names_and_options_are_those_of_the_library():
+    assert set(PROBLEMS) == set(LIBRARY) - {"baird"}
+    for name, options in PROBLEMS.items():
+        takes = set(signature(LIBRARY[name]).parameters)
+        assert {"n_states", "n_features"} & takes == set(options) - {"problem_seed"}
+        digests = {LIBRARY[name](seed=seed)[0].digest for seed in (0, 1)}
+        assert ("problem_seed" in options) == (len(digests) == 2)
+    assert {name: {field.name for field in fields(kind)} for name, kind in REGISTRY.items()} == {
+        name: set(options) for name, options in ALGORITHMS.items()
+    }
+    assert set(METRICS) == set(vrtd.metrics.METRICS)
+
+
+def test_help_names_the_defaults_of_the_library(capsys):
+    main(["simulate", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    defaults = {name: parameter.default for name, parameter in signature(vrtd.simulate).parameters.items()}
+    defaults |= {field.name: field.default for kind in REGISTRY.values() for field in fields(kind)}
+    for option, name in {
+        "--step-size ALPHA": "step_size",
+        "--batch-size M": "batch_size",
+        "--output {random,last,average}": "output",
+        "--sampling {markov,iid}": "sampling",
+        "--runs N": "n_runs",
+        "--gradients N": "n_gradients",
+        "--checkpoints N": "checkpoints",
+        "--seed SEED": "seed",
+    }.items():
+        described = shown.split(f" {option} ")[1].split(" --")[0]
+        assert f"(default {defaults[name]})" in described
+    assert defaults["metrics"] == ("squared_error",)
+    assert defaults["radius"] is None
+    assert defaults["average"] is False
+
+
+def test_documented_commands_parse_and_codes_agree():
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    commands = [line.removeprefix("$ vrtd ") for line in page.splitlines() if line.startswith("$ vrtd ")]
+    for command in commands:
+        arguments = shlex.split(command.split(" | ")[0])
+        if not {"--help", "--version"} & set(arguments):
+            make_parser().parse_args(arguments)
+    assert len(commands) >= 4
+    for code in (0, 1, 2, 3, 130, 141):
+        assert f"| {code} |" in page
+        assert f"{code} " in terminal.EXIT_CODES
+
+
+# Simulate
+
+
+def test_text(capsys):
+    assert main([*SMALL, "--metric", "squared_error", "--metric", "neu", "--metric", "neu"]) == 0
+    shown, noise = capsys.readouterr()
+    assert noise == ""
+    for words in (
+        "random_mdp, seed 0, n_states 50, n_features 4",
+        "vrtd, step_size 0.1, batch_size 50, output random",
+        "4, markov sampling, seed 0",
+        "a second",
+    ):
+        assert words in shown
+    summary = library().summary()
+    last = [line.split() for line in shown.splitlines() if line.strip().startswith("2000 ")]
+    assert len(last) == 2  # one table a metric
+    assert last[0] == [
+        "2000", "1000", f"{summary.mean[-1]:.4g}", "+-", f"{summary.standard_error[-1]:.4g}",
+        f"{summary.quantiles[2, -1]:.4g}", "0",
+    ]  # fmt: skip
+
+
+def test_json_equals_the_library(capsys):
+    assert main([*SMALL, "--json", "--seed", "3", "--initial", "2", "--threads", "1"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    result = library(seed=3, initial=2)
+    summary = result.summary()
+    columns = shown["metrics"]["squared_error"]
+    assert columns["n_gradients"] == result.n_gradients.tolist()
+    assert columns["n_samples"] == result.n_samples.tolist()
+    assert columns["mean"] == summary.mean.tolist()
+    assert columns["standard_error"] == summary.standard_error.tolist()
+    assert [columns[q] for q in ("q05", "q25", "q50", "q75", "q95")] == summary.quantiles.tolist()
+    assert columns["n_diverged"] == [0] * 5
+    assert shown["n_diverged"] == 0
+    assert shown["problem"] == {
+        "name": "random_mdp", "seed": 0, "n_states": 50, "n_features": 4, "digest": result.provenance["problem"]
+    }  # fmt: skip
+    for key in ("algorithm", "sampling", "seed", "n_runs", "versions"):
+        assert shown[key] == result.provenance[key]
+    assert shown["gradients_per_second"] > 0
+    assert shown["files"] == {}
+
+
+def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
+    seen = []
+
+    def stop(mrp, phi, algorithm, **options):
+        seen.append((mrp, phi, algorithm, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vrtd.engine, "simulate", stop)
+    main(
+        shlex.split(
+            "simulate --problem garnet --problem-seed 7 --states 30 --features 3 --algorithm td --average --radius 9"
+        )
+    )
+    main(shlex.split("simulate --output last --inner fresh --step-size 0.5 --sampling iid --quiet"))
+    (mrp, phi, algorithm, options), other = seen
+    assert mrp.digest == vrtd.problems.garnet(seed=7, n_states=30, n_features=3)[0].digest
+    assert phi.shape == (30, 3)
+    assert algorithm == vrtd.TD(average=True, radius=9.0)
+    assert set(options) == {"progress"}
+    assert other[2] == vrtd.VRTD(output="last", inner="fresh", step_size=0.5)
+    assert other[3] == {"sampling": "iid", "progress": None}
+
+
+def test_no_standard_error_of_one_run_is_null(capsys):
+    assert main([*SMALL, "--json", "--runs", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["squared_error"]["standard_error"] == [None] * 5
+    assert main([*SMALL, "--runs", "1"]) == 0
+    assert " +- - " in capsys.readouterr().out
+
+
+def test_files(capsys, tmp_path):
+    figure, out = tmp_path / "curve.png", tmp_path / "run.npz"
+    assert (
+        main([*SMALL, "--metric", "squared_error", "--metric", "neu", "--figure", str(figure), "--out", str(out)]) == 0
+    )
+    shown, noise = capsys.readouterr()
+    assert f"wrote {out}, {figure}, {tmp_path / 'curve.csv'}" in shown
+    assert noise == ""
+    assert {path.name for path in tmp_path.iterdir()} == {"curve.png", "curve.csv", "run.npz"}
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "plain").touch()
+    assert figure.stat().st_mode == (tmp_path / "curve.csv").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+    result = library(metrics=("squared_error", "neu"))
+    assert np.array_equal(vrtd.load(out).curves, result.curves)
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "curve.csv").read_text())))
+    assert len(rows) == 10
+    for metric in result.metrics:
+        summary = result.summary(metric)
+        mine = [row for row in rows if row["metric"] == metric]
+        assert [int(row["n_gradients"]) for row in mine] == result.n_gradients.tolist()
+        assert [float(row["mean"]) for row in mine] == summary.mean.tolist()
+        assert [float(row["q95"]) for row in mine] == summary.quantiles[-1].tolist()
+        assert [int(row["n_diverged"]) for row in mine] == [0] * 5
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_other_figures_and_named_data(capsys, tmp_path, suffix, start):
+    figure, data = tmp_path / f"curve.{suffix}", tmp_path / "numbers.csv"
+    assert main([*SMALL, "--json", "--figure", str(figure), "--data", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["files"] == {"data": str(data), "figure": str(figure)}
+    assert figure.read_bytes().startswith(start)
+    assert data.exists()
+    assert not (tmp_path / "curve.csv").exists()
+
+
+def test_csv_beside_a_figure_replaces_only_its_own_kind(capsys, tmp_path, monkeypatch):
+    arguments = [*SMALL, "--figure", str(tmp_path / "curve.png")]
+    assert main(arguments) == 0
+    assert main(arguments) == 0
+    (tmp_path / "curve.csv").write_text("name,grade\n")
+    never(monkeypatch)
+    assert main(arguments) == 2
+    assert "holds something else; name a --data file" in capsys.readouterr().err
+    assert (tmp_path / "curve.csv").read_text() == "name,grade\n"
+
+
+def test_diverged_runs(capsys):
+    assert main([*DIVERGING, "--json"]) == 3
+    shown, noise = capsys.readouterr()
+    columns = json.loads(shown)["metrics"]["squared_error"]
+    assert json.loads(shown)["n_diverged"] == 4
+    assert columns["n_diverged"] == [0, 4]
+    assert columns["mean"][0] == pytest.approx(24.0**2 + 16**2 + 8**2)
+    assert columns["mean"][1] is None
+    first, second = noise.splitlines()
+    assert first.startswith("vrtd: warning: step_size 50 must not")
+    assert second.startswith("vrtd: warning: 4 of 4 runs diverged")
+    assert "--step-size" in second
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "arguments are required: COMMAND; see: vrtd --help"),
+        ("simulate --problem baird", "invalid choice: 'baird'"),
+        ("simulate --runs many", "argument --runs: invalid int value: 'many'; see: vrtd simulate --help"),
+        ("simulate --step 1", "unrecognized arguments: --step 1"),
+        ("simulate --algorithm td --batch-size 5", "--batch-size belongs to vrtd; got --algorithm td; drop it"),
+        ("simulate --average", "--average belongs to td; got --algorithm vrtd; drop it, or change --algorithm"),
+        ("simulate --problem boyan_chain --states 5", "--states belongs to random_mdp or garnet or random_walk; got"),
+        ("simulate --problem random_walk --problem-seed 0", "--problem-seed belongs to random_mdp or garnet; got"),
+        ("simulate --step-size -1", "step_size must be a positive, finite number; got -1.0; pass a number above 0"),
+        ("simulate --states 3", "n_features must be at most n_states; got 4 for 3 states; lower n_features"),
+        ("simulate --gradients 10", "n_gradients must be at least one epoch, which counts 1000; got 10"),
+        ("simulate --figure curve.jpg", "--figure must be a .png or .svg or .pdf file; got curve.jpg; change the name"),
+        ("simulate --figure no/curve.png", "--figure must be in a folder that exists and can be written; got no;"),
+        ("simulate --out run.csv", "--out must be a .npz file; got run.csv; change the name"),
+        ("simulate --data run", "--data must be a .csv file; got run; change the name"),
+    ],
+)
+def test_errors(capsys, arguments, message):
+    assert main(shlex.split(arguments)) == 2
+    shown, noise = capsys.readouterr()
+    assert shown == ""
+    assert len(noise.splitlines()) == 1
+    assert noise.startswith("vrtd: error: ")
+    assert message in noise
+
+
+def test_missing_matplotlib_is_told_before_the_run(capsys, tmp_path, monkeypatch):
+    for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"):
+        monkeypatch.setitem(sys.modules, name, None)
+    never(monkeypatch)
+    assert main([*SMALL, "--figure", str(tmp_path / "curve.png")]) == 2
+    assert "pip install 'vrtd[plot]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "vrtd: interrupted\n"),
+        (MemoryError("Unable to allocate 8 TiB"), 2, "vrtd: error: Unable to allocate 8 TiB\n"),
+        (vrtd.errors.AccuracyError("too far off"), 2, "vrtd: error: too far off\n"),
+    ],
+)
+def test_a_run_that_stops_leaves_nothing(capsys, tmp_path, monkeypatch, error, code, message):
+    def stop(*_, **__):
+        raise error
+
+    monkeypatch.setattr(vrtd.engine, "simulate", stop)
+    assert main([*SMALL, "--figure", str(tmp_path / "a.png"), "--out", str(tmp_path / "a.npz")]) == code
+    assert capsys.readouterr() == ("", message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed(capsys, tmp_path, monkeypatch):
+    def fail(axes, result, problem, file, suffix):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vrtd.cli.simulate.draw", fail)
+    assert main([*SMALL, "--json", "--figure", str(tmp_path / "a.png")]) == 2
+    shown, noise = capsys.readouterr()
+    assert "metrics" in json.loads(shown)
+    assert noise == "vrtd: error: [Errno 28] No space left on device\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.csv"}
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = [sys.executable, "-m", "vrtd", *SMALL, "--json", "--checkpoints", "2000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == terminal.BROKEN_PIPE
+
+
+# Progress and colour
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        (
+            Screen(),
+            "\r\x1b[K[..............................]   0%, getting the compiled loop ready"
+            "\r\x1b[K[###...........................]  10%"
+            "\r\x1b[K[###############...............]  50%, 1:40 left"
+            "\r\x1b[K[##############################] 100%, 0:00 left"
+            "\r\x1b[K",
+        ),
+        (io.StringIO(), "vrtd: 50% done, 1:40 left\nvrtd: 100% done, 0:00 left\n"),
+    ],
+)
+def test_progress(monkeypatch, stream, expected):
+    times = iter([0.0, 5.0, 85.0, 85.01, 95.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    progress = terminal.Progress(stream)
+    for share in (0.1, 0.5, 0.51, 1.0):
+        progress(share)
+    progress.close()
+    assert stream.getvalue() == expected
+
+
+def test_colour_on_a_terminal_only_and_not_with_no_color(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stderr", Screen())
+    terminal.tell("careful", "warning")
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal.tell("broken", "error")
+    assert sys.stderr.getvalue() == "\r\x1b[Kvrtd: \x1b[33mwarning:\x1b[0m careful\n\r\x1b[Kvrtd: error: broken\n"
+
+
+# Doctor
+
+
+def test_doctor(capsys):
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"]
+    assert report["vrtd"] == vrtd.__version__
+    assert report["threads"] >= 1
+    assert report["cpu"]
+    assert report["libraries"]["numpy"] == {"version": np.__version__, "problem": None, "install": None}
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads"):
+        assert any(line.split()[:1] == [name] for line in shown.splitlines())
+    assert "everything needed is there" in shown
+
+
+def test_doctor_finds_the_cache_of_the_loops(tmp_path):
+    code = "import sys, json; from vrtd.cli import main; sys.exit(main(['doctor', '--json']))"
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    cache = json.loads(found.stdout)["cache"]
+    assert cache["writable"]
+    assert Path(cache["folder"]).is_relative_to(tmp_path)
+
+
+def test_doctor_without_a_cache(capsys, monkeypatch):
+    monkeypatch.setattr("vrtd.cli.doctor._cache_folder", lambda: None)
+    assert main(["doctor"]) == 0
+    assert "set NUMBA_CACHE_DIR" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "install"),
+    [("numba", 1, "pip install --upgrade vrtd numba"), ("matplotlib", 0, "pip install 'vrtd[plot]'")],
+)
+def test_doctor_names_what_is_missing(capsys, monkeypatch, name, code, install):
+    monkeypatch.setitem(sys.modules, name, None)
+    assert main(["doctor"]) == code
+    assert install in capsys.readouterr().out
+    assert main(["doctor", "--json"]) == code
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] == (code == 0)
+    assert report["libraries"][name]["install"] == install
+
+
+def test_doctor_knows_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS.values()) == set(extras) - {"test"}

@@ -1,0 +1,235 @@
+"""What every algorithm must do on every source, row by row of tests/table.py. Nothing here is left to chance."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import event
+
+import vrtd
+from tests import reference
+from tests.table import ROWS, Row, noiseless, two_states
+from vrtd.algorithms import REGISTRY
+from vrtd.engine import blocks
+from vrtd.kernels.random import ENVIRONMENT, make_streams
+from vrtd.sources import chain_source
+
+MRP, PHI = vrtd.problems.random_mdp(seed=0)
+each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
+
+
+def run(row: Row, n_epochs: int | None = None, **changes: Any) -> vrtd.Result:
+    epoch = row.algorithm.epoch(row.sampling).n_gradients
+    arguments = {
+        "sampling": row.sampling,
+        "n_runs": 9,
+        "n_gradients": epoch * (row.n_epochs if n_epochs is None else n_epochs),
+        "seed": 5,
+        "metrics": ("squared_error", "mspbe"),
+        "checkpoints": 7,
+    }
+    return vrtd.simulate(MRP, PHI, row.algorithm, **(arguments | changes))
+
+
+def assert_same_bits(left: vrtd.Result, right: vrtd.Result, runs: slice = slice(None)) -> None:
+    assert left.curves[runs].tobytes() == right.curves[runs].tobytes()
+    assert left.theta[runs].tobytes() == right.theta[runs].tobytes()
+    for ours, theirs in zip(left.state, right.state, strict=True):
+        assert ours[runs].tobytes() == theirs[runs].tobytes()
+
+
+def test_every_registered_algorithm_has_rows() -> None:
+    assert {type(row.algorithm) for row in ROWS} == set(REGISTRY.values())
+    assert all(REGISTRY[name].name == name for name in REGISTRY)
+
+
+@each_row
+def test_agrees_with_the_transcription(row: Row) -> None:
+    result = run(row, checkpoints=1)
+    source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
+    for i in (0, 1, 8):
+        draw = reference.chain_draw(source, row.sampling, 5, i)
+        index = reference.algorithm_index(5, i)
+        outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
+        np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-12, atol=1e-12)
+
+
+@each_row
+def test_values_at_checkpoints_are_those_of_the_output(row: Row) -> None:
+    every = row.algorithm.epoch(row.sampling).n_gradients
+    result = run(row, n_epochs=5, checkpoints=every * np.arange(6), n_runs=2)
+    source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
+    draw, index = reference.chain_draw(source, row.sampling, 5, 0), reference.algorithm_index(5, 0)
+    outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), 5)
+    system = vrtd.LinearSystem(MRP, PHI)
+    for name in ("squared_error", "mspbe"):
+        form = vrtd.metrics.METRICS[name](system)
+        np.testing.assert_allclose(result.values(name)[0], [form(theta) for theta in outputs], rtol=1e-10)
+
+
+@each_row
+def test_threads_do_not_change_a_bit(row: Row) -> None:
+    one = run(row, threads=1)
+    for threads in (2, 3, 7):
+        assert_same_bits(one, run(row, threads=threads))
+
+
+@each_row
+def test_blocks_and_calls_do_not_change_a_bit(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(row, threads=1)
+    for gradients_per_call in (1, 100, 1000):
+        monkeypatch.setattr(blocks, "_GRADIENTS_PER_CALL", gradients_per_call)
+        assert_same_bits(whole, run(row, threads=2))
+
+
+@each_row
+def test_a_run_does_not_know_how_many_others_there_are(row: Row) -> None:
+    whole = run(row)
+    for n_runs in (1, 2, 4):
+        assert_same_bits(whole, run(row, n_runs=n_runs), slice(n_runs))
+
+
+@each_row
+def test_a_continued_run_equals_one_long_run(row: Row) -> None:
+    epoch = row.algorithm.epoch(row.sampling).n_gradients
+    total = 6 * epoch + epoch // 2
+    long = run(row, n_gradients=total, checkpoints=np.arange(total))
+    for first in (2 * epoch, 2 * epoch + epoch // 3, 3 * epoch + epoch - 1):
+        start = run(row, n_gradients=first, checkpoints=3)
+        rest = run(row, n_gradients=total - first, checkpoints=5, start=start)
+        assert rest.n_gradients[-1] == total
+        assert rest.theta.tobytes() == long.theta.tobytes()
+        for ours, theirs in zip(rest.state, long.state, strict=True):
+            assert ours.tobytes() == theirs.tobytes()
+        for part in (start, rest):
+            _, here, there = np.intersect1d(part.n_gradients, long.n_gradients, return_indices=True)
+            assert here.size >= 2
+            assert part.curves[:, here].tobytes() == long.curves[:, there].tobytes()
+            np.testing.assert_array_equal(part.n_samples[here], long.n_samples[there])
+
+
+@each_row
+def test_counts_are_what_was_drawn(row: Row) -> None:
+    """The environment's stream tells how many words were used: one for s_0, then one a Markov sample, two if i.i.d."""
+    result = run(row)
+    fresh = make_streams(5, np.arange(9), ENVIRONMENT)
+    used = [
+        (int(end) - int(start)) * pow(int(increment), -1, 1 << 64) % (1 << 64)
+        for (start, increment), (end, _) in zip(fresh, result.state.environment, strict=True)
+    ]
+    per_sample = 2 if row.sampling == "iid" else 1
+    assert {1 + per_sample * int(result.n_samples[-1])} == set(used)
+    epoch = row.algorithm.epoch(row.sampling)
+    assert result.n_gradients[-1] == row.n_epochs * epoch.n_gradients
+
+
+@each_row
+def test_theta_star_is_kept_when_no_transition_contradicts_it(row: Row) -> None:
+    mrp, phi, theta = noiseless()
+    np.testing.assert_allclose(vrtd.LinearSystem(mrp, phi).theta_star, theta, atol=1e-9)
+    epoch = row.algorithm.epoch(row.sampling).n_gradients
+    result = vrtd.simulate(
+        mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=20 * epoch, theta_0=theta
+    )
+    np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=1e-12)
+
+
+@each_row
+def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
+    mrp, phi, theta = noiseless()
+    n_gradients = (
+        20_000 // row.algorithm.epoch(row.sampling).n_gradients * row.algorithm.epoch(row.sampling).n_gradients
+    )
+    result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
+    np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=row.tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.sampling == "iid" and row.algorithm.epoch("iid").inner == "fresh"], ids=str
+)
+def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:
+    """The mean over every possible epoch, by enumeration of its samples and of the algorithm's own draws."""
+    mrp, phi = two_states()
+    theta_star = vrtd.LinearSystem(mrp, phi).theta_star
+    algorithm = row.algorithm if isinstance(row.algorithm, vrtd.TD) else vrtd.VRTD(0.1, 2, output=row.algorithm.output)
+    outcomes = [
+        (mrp.stationary[s] * mrp.edges.probability[e], (phi[s], phi[mrp.edges.successor[e]], mrp.edges.reward[e], 0.9))
+        for e, s in enumerate(mrp.edges.origin)
+    ]
+    n_draws = int(algorithm.epoch("iid").samples_at(np.array([algorithm.epoch("iid").n_gradients]))[0])
+    mean, total = np.zeros(1), 0.0
+    for path in itertools.product(outcomes, repeat=n_draws):
+        for chosen in (0, 1):
+            samples = iter([x for _, x in path])
+            _, after = row.reference(algorithm, "iid", lambda s=samples: next(s), lambda n, c=chosen: c, theta_star, 1)
+            weight = 0.5 * np.prod([probability for probability, _ in path])
+            mean, total = mean + weight * after, total + weight
+    assert total == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(mean, theta_star, rtol=1e-12)
+
+
+@each_row
+def test_a_second_call_compiles_nothing(row: Row) -> None:
+    run(row)
+    with event.install_recorder("numba:compile") as recorder:
+        run(row, n_runs=4, seed=6, n_epochs=3, metrics=("neu",), theta_0=np.ones(4), threads=2)
+    assert not recorder.buffer
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.id in ("td-iid", "vrtd-algorithm-2")], ids=str)
+def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
+    mrp, phi = vrtd.problems.boyan_chain()
+    source = chain_source(mrp, phi, row.sampling, mrp.stationary)
+    assert source.name == f"sparse_{row.sampling}"
+    assert source.data.discount.size > 1
+    n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
+    result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
+    draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)
+    outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
+    np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
+
+
+def test_several_rewards_of_one_transition_are_drawn_apart() -> None:
+    P = np.full((2, 2, 2), 0.5)
+    mdp = vrtd.MDP(P, np.array([[1.0, 1.0], [-1.0, -1.0]]), 0.5)
+    phi = np.ones((2, 1))
+    noisy, mean = (mdp.chain(np.full((2, 2), 0.5), average_rewards=average) for average in (False, True))
+    assert vrtd.LinearSystem(noisy, phi).noise_covariance == pytest.approx(1.0)
+    for mrp, expected in ((noisy, True), (mean, False)):
+        theta = vrtd.simulate(mrp, phi, vrtd.TD(0.1), n_runs=4, n_gradients=50).theta
+        assert np.any(theta != 0) == expected
+
+
+def test_a_batch_of_one_is_td() -> None:
+    for sampling in ("iid", "markov"):
+        td = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), sampling=sampling, n_runs=5, n_gradients=300)
+        one = vrtd.simulate(MRP, PHI, vrtd.VRTD(0.1, 1), sampling=sampling, n_runs=5, n_gradients=300)
+        np.testing.assert_allclose(one.theta, td.theta, rtol=1e-12)
+        np.testing.assert_allclose(one.curves, td.curves, rtol=1e-12)
+        np.testing.assert_array_equal(one.n_samples, td.n_samples)
+        np.testing.assert_array_equal(one.n_gradients, td.n_gradients)
+        np.testing.assert_array_equal(one.state.environment, td.state.environment)
+
+
+def test_every_algorithm_sees_the_same_transitions() -> None:
+    """The k-th transition of run i depends on seed, run and sampling alone."""
+    for sampling in ("iid", "markov"):
+        td = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), sampling=sampling, n_runs=3, n_gradients=28)
+        other = vrtd.simulate(MRP, PHI, vrtd.VRTD(0.1, 7, inner="fresh"), sampling=sampling, n_runs=3, n_gradients=28)
+        np.testing.assert_array_equal(td.state.environment, other.state.environment)
+        np.testing.assert_array_equal(td.state.cursors, other.state.cursors)
+
+
+@pytest.mark.parametrize("d", [2, 7, 16, 17, 33])
+def test_any_number_of_features(d: int) -> None:
+    """Up to 16 features the loop is unrolled, beyond it is not: both agree with the transcription."""
+    mrp, phi = vrtd.problems.random_mdp(seed=1, n_states=40, n_features=d, normalize=True)
+    for algorithm, transcription in ((vrtd.TD(0.3), reference.td), (vrtd.VRTD(0.3, 6), reference.vrtd)):
+        n = 10 * algorithm.epoch("markov").n_gradients
+        result = vrtd.simulate(mrp, phi, algorithm, n_runs=3, n_gradients=n, checkpoints=1)
+        draw = reference.chain_draw(chain_source(mrp, phi, "markov", mrp.stationary), "markov", 0, 2)
+        outputs = transcription(algorithm, "markov", draw, reference.algorithm_index(0, 2), np.zeros(d), 10)
+        np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)

@@ -1,0 +1,168 @@
+"""Results: statistics, figures, files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from vrtd import plots
+from vrtd.errors import InvalidInputError, MissingExtraError, ResultFileError
+
+MRP, PHI = vrtd.problems.random_mdp(seed=0)
+
+
+@pytest.fixture(scope="module")
+def result() -> vrtd.Result:
+    return vrtd.simulate(
+        MRP, PHI, vrtd.TD(0.1), n_runs=20, n_gradients=500, checkpoints=6, metrics=("squared_error", "neu")
+    )
+
+
+def with_a_diverged_run(result: vrtd.Result, n_diverged: int) -> vrtd.Result:
+    curves, diverged_at = result.curves.copy(), result.diverged_at.copy()
+    curves[:n_diverged, 3:] = np.nan
+    diverged_at[:n_diverged] = result.n_gradients[3]
+    return vrtd.Result(
+        result.n_gradients, result.n_samples, result.metrics, curves, result.theta, diverged_at, result.provenance,
+        result.state,
+    )  # fmt: skip
+
+
+def test_summary_is_numpys(result: vrtd.Result) -> None:
+    values, summary = result.values("neu"), result.summary("neu")
+    np.testing.assert_allclose(summary.mean, values.mean(axis=0))
+    np.testing.assert_allclose(summary.standard_error, values.std(axis=0, ddof=1) / np.sqrt(20), atol=1e-15)
+    np.testing.assert_allclose(summary.quantiles, np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0))
+    assert summary.n_diverged.tolist() == [0] * 6
+    assert summary.n_runs == 20
+
+
+def test_summary_leaves_diverged_runs_out_and_counts_them(result: vrtd.Result) -> None:
+    summary = with_a_diverged_run(result, 2).summary()
+    assert summary.n_diverged.tolist() == [0, 0, 0, 2, 2, 2]
+    np.testing.assert_allclose(summary.mean[3:], result.values("squared_error")[2:, 3:].mean(axis=0))
+    assert np.isnan(with_a_diverged_run(result, 20).summary().mean[3:]).all()
+    assert np.isnan(with_a_diverged_run(result, 19).summary().standard_error[3:]).all()
+
+
+def test_arrays_are_read_only(result: vrtd.Result) -> None:
+    for array in (result.theta, result.curves, result.n_gradients, result.state.workspaces):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+def test_an_unknown_metric_is_named(result: vrtd.Result) -> None:
+    with pytest.raises(InvalidInputError, match="metric must be one of 'squared_error', 'neu'; got 'mspbe'"):
+        result.values("mspbe")
+    bare = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), n_runs=2, n_gradients=10, metrics=())
+    with pytest.raises(InvalidInputError, match="a metric must have been recorded"):
+        bare.summary()
+
+
+def test_provenance_says_where_it_came_from(result: vrtd.Result) -> None:
+    record = result.provenance
+    assert record["algorithm"] == {"name": "td", "step_size": 0.1, "radius": None, "average": False}
+    assert (record["sampling"], record["seed"], record["n_runs"]) == ("markov", 0, 20)
+    assert set(record["versions"]) == {"vrtd", "python", "numpy", "scipy", "numba"}
+    json.dumps(record)
+
+
+def test_save_and_load_keep_every_bit(result: vrtd.Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "result.npz")
+    loaded = vrtd.load(tmp_path / "result.npz")
+    assert loaded.metrics == result.metrics
+    assert loaded.provenance == result.provenance
+    for name in ("n_gradients", "n_samples", "curves", "theta", "diverged_at"):
+        assert getattr(loaded, name).tobytes() == getattr(result, name).tobytes()
+    more = {"n_runs": 20, "n_gradients": 300, "checkpoints": 4}
+    here = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), start=result, **more)
+    there = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), start=loaded, **more)
+    assert here.theta.tobytes() == there.theta.tobytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["result.npz"]
+
+
+def test_settings_with_schedules_survive_the_file(tmp_path: Path) -> None:
+    algorithm = vrtd.TD(vrtd.Piecewise((10,), (np.float64(0.1), 0.05)))
+    first = vrtd.simulate(MRP, PHI, algorithm, n_runs=np.int64(2), n_gradients=20)
+    first.save(tmp_path / "x.npz")
+    vrtd.simulate(MRP, PHI, algorithm, n_runs=2, n_gradients=20, start=vrtd.load(tmp_path / "x.npz"))
+
+
+def test_a_failed_save_leaves_nothing_behind(
+    result: vrtd.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **named: Any) -> None:
+        raise OSError("disk full")
+
+    (tmp_path / "result.npz").write_text("old")
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(OSError, match="disk full"):
+        result.save(tmp_path / "result.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["result.npz"]
+    assert (tmp_path / "result.npz").read_text() == "old"
+
+
+@pytest.mark.parametrize("damage", ["text", "truncated", "flipped", "foreign", "other-format", "pickle"])
+def test_a_damaged_file_is_a_typed_error(result: vrtd.Result, tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "result.npz"
+    result.save(path)
+    content = bytearray(path.read_bytes())
+    if damage == "text":
+        path.write_text("not a result")
+    elif damage == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo("curves.npy")
+        content[info.header_offset + 200] ^= 0xFF
+        path.write_bytes(content)
+    elif damage == "foreign":
+        np.savez(path, a=np.zeros(3))
+    elif damage == "other-format":
+        header = json.dumps({"format": "vrtd-result-99"}).encode()
+        np.savez(path, header=np.frombuffer(header, np.uint8))
+    else:
+        np.savez(path, header=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ResultFileError, match="must be a result"):
+        vrtd.load(path)
+
+
+def test_a_missing_file_stays_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        vrtd.load(tmp_path / "nowhere.npz")
+
+
+def test_plot_draws_the_mean_with_its_band(result: vrtd.Result, tmp_path: Path) -> None:
+    axes = result.plot()
+    (line,) = axes.get_lines()
+    np.testing.assert_allclose(line.get_ydata(), result.summary().mean)
+    np.testing.assert_array_equal(line.get_xdata(), result.n_gradients)
+    assert axes.get_xlabel() == "pseudo-gradients"
+    assert axes.get_yscale() == "log"
+    assert axes.get_legend_handles_labels()[1] == ["td (20 runs)"]
+    again = result.plot(axes, metric="squared_error", x="n_samples", label="again")
+    assert again is axes
+    assert len(axes.get_lines()) == 2
+    axes.figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_plot_says_how_many_runs_diverged(result: vrtd.Result) -> None:
+    axes = with_a_diverged_run(result, 2).plot()
+    assert axes.get_legend_handles_labels()[1] == ["td (20 runs, 2 diverged and left out)"]
+    with pytest.raises(InvalidInputError, match="x must be one of 'n_gradients', 'n_samples'"):
+        result.plot(x="seconds")  # type: ignore[arg-type]
+
+
+def test_without_matplotlib_the_pip_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[plot\]'"):
+        plots.new_axes()

@@ -1,0 +1,242 @@
+"""The verb: what it refuses, what it warns of, where it looks, and what it does with runs that diverge."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from vrtd.errors import InvalidInputError, StabilityWarning, VrtdError
+
+MRP, PHI = vrtd.problems.random_mdp(seed=0)
+TD, VRTD = vrtd.TD(0.1), vrtd.VRTD(0.1, 7)
+
+
+def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
+    return vrtd.simulate(MRP, PHI, algorithm, **({"n_runs": 3, "n_gradients": 100} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sampling": "sequential"}, "sampling must be one of 'iid', 'markov'; got 'sequential'"),
+        ({"sampling": "markow"}, "did you mean 'markov'"),
+        ({"n_runs": 0}, "n_runs must be a whole number of at least 1; got 0"),
+        ({"n_runs": 2.5}, "n_runs must be a whole number"),
+        ({"n_gradients": 0}, "n_gradients must be a whole number of at least 1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"threads": 0}, "threads must be a whole number of at least 1"),
+        ({"theta_0": np.zeros(3)}, r"theta_0 must be 4 finite numbers.*got shape \(3,\)"),
+        ({"theta_0": [0.0, np.nan, 0.0, 0.0]}, "theta_0 must be 4 finite numbers"),
+        ({"initial": "somewhere"}, "initial must be one of 'stationary'"),
+        ({"initial": 50}, r"initial must be a state in 0 .. 49; got 50"),
+        ({"initial": np.full(50, 0.03)}, "initial must be a distribution over 50 states"),
+        ({"initial": np.full(49, 1 / 49)}, "initial must be a distribution over 50 states"),
+        ({"initial": 3, "sampling": "iid"}, 'initial must be "stationary" when samples are independent'),
+        ({"metrics": ("squared_eror",)}, "did you mean 'squared_error'"),
+        ({"checkpoints": 0}, "checkpoints must be a whole number of at least 1"),
+        ({"checkpoints": [50, 200]}, "checkpoints must be whole numbers of pseudo-gradients in 0 .. 100"),
+        ({"checkpoints": [-1, 5]}, "checkpoints must be whole numbers of pseudo-gradients in 0 .. 100"),
+        ({"checkpoints": [0.5, 5.0]}, "checkpoints must be whole numbers"),
+        ({"algorithm": VRTD, "n_gradients": 13}, "n_gradients must be at least one epoch, which counts 14; got 13"),
+        ({"algorithm": "td"}, "algorithm must be an Algorithm; got 'td'"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        simulate(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: vrtd.TD(0.0), "step_size must be a positive, finite number; got 0.0"),
+        (lambda: vrtd.TD(float("nan")), "step_size must be a positive, finite number; got nan"),
+        (lambda: vrtd.TD("big"), "step_size must be a positive, finite number; got 'big'"),
+        (lambda: vrtd.TD(0.1, radius=-1.0), "radius must be a positive"),
+        (lambda: vrtd.VRTD(-0.1), "step_size must be a positive"),
+        (lambda: vrtd.VRTD(0.1, 0), "batch_size must be a whole number of at least 1; got 0"),
+        (lambda: vrtd.VRTD(0.1, 2.5), "batch_size must be a whole number"),
+        (lambda: vrtd.VRTD(0.1, 5, radius=0), "radius must be a positive"),
+        (lambda: vrtd.VRTD(0.1, 5, output="best"), "output must be one of 'random', 'last', 'average'; got 'best'"),
+        (lambda: vrtd.VRTD(0.1, 5, inner="old"), "inner must be one of None, 'fresh', 'resample'; got 'old'"),
+        (lambda: vrtd.Constant(-1.0), "step_size must be a positive"),
+        (lambda: vrtd.Harmonic(c=0.0, t0=1.0), "c must be a positive"),
+        (lambda: vrtd.Harmonic(c=1.0, t0=0.0), "t0 must be a positive"),
+        (lambda: vrtd.Piecewise((10,), (0.1,)), "one value more than it has boundaries; got 1 values and 1 boundaries"),
+        (lambda: vrtd.Piecewise((10, 5), (0.1, 0.2, 0.3)), "boundaries must be positive and increasing"),
+        (lambda: vrtd.Piecewise((10,), (0.1, -0.2)), "every value of a piecewise schedule must be a positive"),
+        (lambda: vrtd.QuadraticForm("x", np.eye(2), np.zeros(3)), "must be .d, d. and its centre"),
+        (lambda: vrtd.simulate("chain", PHI, TD), "problem must be a MarkovRewardProcess or a Simulator; got 'chain'"),
+        (lambda: vrtd.simulate(MRP, None, TD), "a chain needs features phi"),
+        (lambda: vrtd.simulate(MRP, PHI[:49], TD), "phi must have the shape"),
+        (lambda: vrtd.simulate(MRP, np.ones((50, 2)), TD), "full column rank"),
+    ],
+)
+def test_bad_settings_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+def test_the_callers_arrays_are_untouched() -> None:
+    arrays = {"phi": PHI.copy(), "theta_0": np.ones(4), "initial": np.full(50, 0.02), "checkpoints": np.array([90, 10])}
+    copies = {name: array.copy() for name, array in arrays.items()}
+    phi = arrays["phi"]
+    vrtd.simulate(MRP, phi, TD, n_runs=2, n_gradients=100, **{k: v for k, v in arrays.items() if k != "phi"})
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, copies[name])
+        assert array.flags.writeable
+
+
+def test_checkpoints_by_count_go_from_the_start_to_the_end() -> None:
+    result = simulate(checkpoints=5)
+    assert result.n_gradients.tolist() == [0, 25, 50, 75, 100]
+    assert result.n_samples.tolist() == [0, 25, 50, 75, 100]
+    assert simulate(checkpoints=1).n_gradients.tolist() == [100]
+    assert simulate(checkpoints=1000).n_gradients.tolist() == list(range(101))
+    theta_star = vrtd.LinearSystem(MRP, PHI).theta_star
+    np.testing.assert_allclose(result.values("squared_error")[:, 0], theta_star @ theta_star)
+
+
+def test_checkpoints_by_array_get_the_end_added() -> None:
+    assert simulate(checkpoints=[70, 10, 10]).n_gradients.tolist() == [10, 70, 100]
+
+
+def test_inside_an_epoch_the_value_is_the_last_closed_epochs() -> None:
+    result = simulate(VRTD, checkpoints=np.arange(101), n_gradients=100)
+    values = result.values("squared_error")
+    for pg in range(101):
+        np.testing.assert_array_equal(values[:, pg], values[:, pg // 14 * 14])
+    assert result.n_samples.tolist() == [pg // 14 * 7 + min(pg % 14, 7) for pg in range(101)]
+
+
+def test_counts_of_algorithm_1_include_its_inner_samples() -> None:
+    assert simulate(VRTD, sampling="iid", checkpoints=np.arange(101)).n_samples.tolist() == list(range(101))
+
+
+def test_an_initial_state_and_the_distribution_that_is_certain_of_it_are_the_same() -> None:
+    certain = np.zeros(50)
+    certain[4] = 1.0
+    assert simulate(initial=4).theta.tobytes() == simulate(initial=certain).theta.tobytes()
+    assert simulate(initial=4).theta.tobytes() != simulate(initial=5).theta.tobytes()
+
+
+def test_theta_0_is_where_runs_begin() -> None:
+    theta_star = vrtd.LinearSystem(MRP, PHI).theta_star
+    assert np.allclose(simulate(theta_0=theta_star).values("squared_error")[:, 0], 0.0)
+
+
+def test_the_metrics_are_what_they_say() -> None:
+    result = simulate(metrics=("squared_error", "value_error", "neu", "mspbe"))
+    system = vrtd.LinearSystem(MRP, PHI)
+    for theta, last in zip(result.theta, result.curves[:, -1], strict=True):
+        g = system.A @ theta + system.b
+        expected = (
+            (theta - system.theta_star) @ (theta - system.theta_star),
+            MRP.stationary @ (PHI @ theta - MRP.values) ** 2,
+            g @ g,
+            g @ np.linalg.solve(system.C, g),
+        )
+        np.testing.assert_allclose(last, expected, rtol=1e-9)
+
+
+def test_an_unstable_step_is_warned_of() -> None:
+    with pytest.warns(StabilityWarning, match="step_size 3 must not let the second moment"):
+        simulate(vrtd.TD(3.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        simulate(vrtd.TD(0.1))
+
+
+@pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
+@pytest.mark.parametrize("algorithm", [vrtd.TD(40.0), vrtd.VRTD(40.0, 7)], ids=["td", "vrtd"])
+def test_a_diverging_run_is_dated_and_never_hidden(algorithm: Any) -> None:
+    result = simulate(algorithm, n_gradients=10_000, checkpoints=100)
+    assert result.status.tolist() == ["diverged"] * 3
+    assert np.isnan(result.theta).all()
+    values = result.values("squared_error")
+    for run, seen in enumerate(np.searchsorted(result.n_gradients, result.diverged_at)):
+        assert np.isfinite(values[run, :seen]).all()
+        assert np.isnan(values[run, seen:]).all()
+    summary = result.summary()
+    assert summary.n_diverged[-1] == 3
+    assert np.isnan(summary.mean[-1])
+    assert np.isfinite(summary.mean[0])
+    more = simulate(algorithm, n_gradients=1_000, checkpoints=3, start=result)
+    np.testing.assert_array_equal(more.diverged_at, result.diverged_at)
+    assert np.isnan(more.curves).all()
+
+
+@pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
+def test_a_diverging_run_leaves_the_others_alone() -> None:
+    """At this step size some runs overflow within the budget and some do not."""
+    result = simulate(vrtd.TD(2.0), n_runs=64, n_gradients=15_000, sampling="iid")
+    diverged = result.status == "diverged"
+    assert 0 < diverged.sum() < 64
+    assert np.isfinite(result.theta[~diverged]).all()
+    assert np.isfinite(result.curves[~diverged]).all()
+    assert result.summary().n_diverged[-1] == diverged.sum()
+
+
+@pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
+def test_a_projection_keeps_every_run_inside_its_ball() -> None:
+    for algorithm in (vrtd.TD(40.0, radius=3.0), vrtd.VRTD(40.0, 7, radius=3.0)):
+        result = simulate(algorithm, n_gradients=1000)
+        assert np.all(result.status == "ok")
+        assert np.all(np.linalg.norm(result.theta, axis=1) <= 3.0 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, "start must come from the same seed, 1; got 0"),
+        ({"n_runs": 4}, "start must come from the same n_runs, 4; got 3"),
+        ({"sampling": "iid"}, "start must come from the same sampling"),
+        ({"algorithm": vrtd.TD(0.2)}, "start must come from the same algorithm"),
+        ({"theta_0": np.zeros(4)}, "theta_0 must be left out when start is given"),
+        ({"checkpoints": [50]}, "pseudo-gradients in 100 .. 200"),
+    ],
+)
+def test_a_start_from_something_else_is_refused(changes: dict[str, Any], message: str) -> None:
+    start = simulate()
+    with pytest.raises(InvalidInputError, match=message):
+        simulate(**({"start": start} | changes))
+    mrp, phi = vrtd.problems.random_mdp(seed=1)
+    with pytest.raises(InvalidInputError, match="the same problem"):
+        vrtd.simulate(mrp, phi, TD, n_runs=3, n_gradients=100, start=start)
+
+
+def test_a_start_is_not_changed_by_being_continued() -> None:
+    start = simulate()
+    before = [array.copy() for array in (*start.state, start.theta, start.curves)]
+    simulate(start=start)
+    for array, copy in zip((*start.state, start.theta, start.curves), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_progress_goes_from_0_to_1() -> None:
+    shares: list[float] = []
+    simulate(n_runs=200, threads=2, progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+
+
+def test_an_error_in_progress_stops_the_work_and_comes_out() -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(share: float) -> None:
+        raise StopError
+
+    with pytest.raises(StopError):
+        simulate(n_runs=200, threads=2, progress=stop)
+
+
+def test_every_error_is_a_vrtd_error_and_a_value_error() -> None:
+    with pytest.raises(VrtdError):
+        vrtd.TD(-1.0)
+    with pytest.raises(ValueError, match="positive"):
+        vrtd.TD(-1.0)

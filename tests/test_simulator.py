@@ -1,0 +1,80 @@
+"""The interface for compiled simulators, proven on a toy whose every transition is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from tests import reference
+from tests.table import ROWS, Row
+from tests.toy_simulator import ring, ring_draw
+from vrtd.errors import InvalidInputError
+
+PHI = np.random.default_rng(4).random((5, 3))
+ON_TRAJECTORIES = [row for row in ROWS if row.id in ("td-markov", "vrtd-algorithm-2", "vrtd-fresh-on-markov")]
+each_row = pytest.mark.parametrize("row", ON_TRAJECTORIES, ids=[row.id for row in ON_TRAJECTORIES])
+DISTANCE = vrtd.QuadraticForm("distance", np.eye(3), np.zeros(3))
+
+
+def run(row: Row, simulator: Any, **changes: Any) -> vrtd.Result:
+    n_gradients = row.n_epochs * row.algorithm.epoch("markov").n_gradients
+    arguments = {"n_runs": 5, "n_gradients": n_gradients, "seed": 2, "metrics": (DISTANCE,), "checkpoints": 4}
+    return vrtd.simulate(simulator, None, row.algorithm, **(arguments | changes))
+
+
+@each_row
+def test_agrees_with_the_transcription(row: Row) -> None:
+    simulator = ring(PHI)
+    result = run(row, simulator)
+    for i in (0, 3, 4):
+        draw = ring_draw(simulator, reference.uniforms(2, i))
+        outputs = row.reference(
+            row.algorithm, "markov", draw, reference.algorithm_index(2, i), np.zeros(3), row.n_epochs
+        )
+        np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-12, atol=1e-12)
+        assert result.values("distance")[i, -1] == pytest.approx(outputs[-1] @ outputs[-1], rel=1e-12)
+
+
+@each_row
+def test_threads_and_continuation_do_not_change_a_bit(row: Row) -> None:
+    simulator = ring(PHI)
+    whole = run(row, simulator, threads=1)
+    assert run(row, simulator, threads=3).theta.tobytes() == whole.theta.tobytes()
+    first = int(whole.n_gradients[-1]) // 3
+    rest = int(whole.n_gradients[-1]) - first
+    continued = run(row, simulator, n_gradients=rest, start=run(row, simulator, n_gradients=first))
+    assert continued.theta.tobytes() == whole.theta.tobytes()
+
+
+def test_a_second_simulator_with_the_same_kernels_compiles_nothing() -> None:
+    from numba.core import event
+
+    row = ON_TRAJECTORIES[0]
+    run(row, ring(PHI))
+    with event.install_recorder("numba:compile") as recorder:
+        run(row, ring(PHI[::-1], forward=0.5))
+    assert not recorder.buffer
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metrics": ("squared_error",)}, "must be QuadraticForms"),
+        ({"sampling": "iid"}, "one trajectory"),
+        ({"initial": 2}, "its own features and start"),
+        ({"metrics": (vrtd.QuadraticForm("x", np.eye(2), np.zeros(2)),)}, "must be for 3 features"),
+    ],
+)
+def test_what_a_simulator_cannot_do_is_said(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        run(ON_TRAJECTORIES[0], ring(PHI), **changes)
+
+
+def test_bad_simulators_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="identifier"):
+        ring(PHI, name="not a name")
+    with pytest.raises(InvalidInputError, match="n_features of a simulator must be a whole number of at least 1"):
+        ring(np.empty((5, 0)))
