@@ -165,4 +165,4 @@ def test_without_matplotlib_the_pip_command_is_named(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[plot\]'"):
-        plots.new_axes()
+        plots.new_panels(1)

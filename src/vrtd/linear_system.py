@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
 from vrtd.checks import check_positive
 from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
-from vrtd.problems.arrays import ROW_SUM_TOLERANCE, frozen, real_array
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 
 __all__ = ["LinearSystem"]

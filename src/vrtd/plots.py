@@ -12,7 +12,7 @@ from vrtd.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AXIS_LABELS", "PALETTE", "draw_curve", "new_axes"]
+__all__ = ["AXIS_LABELS", "PALETTE", "draw_curve", "new_panels"]
 
 # Okabe and Ito (2008): told apart by every common kind of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -26,18 +26,23 @@ METRIC_LABELS = {
 }
 
 
-def new_axes() -> Axes:
-    """Axes on a figure of their own, outside pyplot, so that nothing piles up and no window opens."""
+# A mean beyond this is of runs on their way to overflow: the curve leaves the figure.
+_OFF_THE_CHART = 1e30
+
+
+def new_panels(n_panels: int) -> list[Axes]:
+    """Axes below each other on a figure of their own, outside pyplot, so that nothing piles up and no window opens."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    figure = Figure(figsize=(6.4, 1.0 + 3.0 * n_panels), layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Axes = figure.subplots()
-    axes.set_prop_cycle(color=list(PALETTE))
-    return axes
+    panels: list[Axes] = figure.subplots(n_panels, squeeze=False).ravel().tolist()
+    for axes in panels:
+        axes.set_prop_cycle(color=list(PALETTE))
+    return panels
 
 
 def draw_curve(
@@ -52,10 +57,13 @@ def draw_curve(
     metric: str,
 ) -> None:
     """A curve with its band on a logarithmic axis of errors."""
-    (line,) = axes.plot(x, centre, label=label, linewidth=1.5)
-    axes.fill_between(x, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    middle, bottom, top = (np.minimum(curve, _OFF_THE_CHART) for curve in (centre, low, high))
+    (line,) = axes.plot(x, middle, label=label, linewidth=1.5)
+    axes.fill_between(x, bottom, top, color=line.get_color(), alpha=0.2, linewidth=0)
     if np.any(centre > 0):
         axes.set_yscale("log")
+    if np.any(centre > _OFF_THE_CHART):
+        axes.set_ylim(top=_OFF_THE_CHART / 1e3)
     axes.set_xlabel(x_label)
     axes.set_ylabel(METRIC_LABELS.get(metric, metric))
     axes.grid(alpha=0.25)

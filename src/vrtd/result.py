@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError, ResultFileError
-from vrtd.plots import AXIS_LABELS, draw_curve, new_axes
+from vrtd.files import write_at_once
+from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EngineState", "Result", "Summary", "load"]
+__all__ = ["CSV_HEADER", "EngineState", "Result", "Summary", "load"]
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+COLUMNS = ("n_gradients", "n_samples", "mean", "standard_error", "q05", "q25", "q50", "q75", "q95", "n_diverged")
+CSV_HEADER = ",".join(("metric", *COLUMNS))
 _FORMAT = "vrtd-result-1"
 _ARRAYS = ("n_gradients", "n_samples", "curves", "theta", "diverged_at")
 
@@ -90,9 +93,9 @@ class Result:
         values = self.values(metric if metric is not None else self._first_metric())
         alive = np.isfinite(values)
         count = alive.sum(axis=0)
-        kept = np.where(alive, values, 0.0)
+        shift = np.where(count > 0, values[alive.argmax(axis=0), np.arange(values.shape[1])], 0.0)
         with np.errstate(all="ignore"):  # 0 runs have no mean, 1 run has no standard error, huge errors have inf
-            mean = kept.sum(axis=0) / count
+            mean = shift + np.where(alive, values - shift, 0.0).sum(axis=0) / count  # equal values: exactly their mean
             spread = np.where(alive, values - mean, 0.0)
             standard_error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
         quantiles = np.full((len(QUANTILES), values.shape[1]), np.nan)
@@ -112,7 +115,7 @@ class Result:
         check_choice("x", x, tuple(AXIS_LABELS))
         metric = metric if metric is not None else self._first_metric()
         summary = self.summary(metric)
-        axes = new_axes() if ax is None else ax
+        axes = new_panels(1)[0] if ax is None else ax
         label = label if label is not None else self.provenance["algorithm"]["name"]
         diverged = int(summary.n_diverged[-1])
         note = f", {diverged} diverged and left out" if diverged else ""
@@ -133,17 +136,25 @@ class Result:
         header = json.dumps({"format": _FORMAT, "metrics": self.metrics, "provenance": dict(self.provenance)})
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"state_{name}": array for name, array in self.state._asdict().items()}
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with write_at_once(path) as file:
+            np.savez_compressed(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
+
+    def columns(self, metric: str | None = None) -> dict[str, list[Any]]:
+        """The summary of a metric over the checkpoints as lists of plain numbers; None where there is no finite one."""
+        summary = self.summary(metric)
+        statistics = (summary.mean, summary.standard_error, *summary.quantiles)
+        plain = ([value if isfinite(value) else None for value in column.tolist()] for column in statistics)
+        columns = (self.n_gradients.tolist(), self.n_samples.tolist(), *plain, summary.n_diverged.tolist())
+        return dict(zip(COLUMNS, columns, strict=True))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the summary of every metric as a table: the data behind a figure."""
+        lines = [CSV_HEADER]
+        for metric in self.metrics:
+            rows = zip(*self.columns(metric).values(), strict=True)
+            lines += [",".join([metric, *("" if cell is None else repr(cell) for cell in row)]) for row in rows]
+        with write_at_once(path) as file:
+            file.write("\n".join([*lines, ""]).encode())
 
     def _first_metric(self) -> str:
         if not self.metrics:

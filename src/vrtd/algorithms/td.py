@@ -9,7 +9,7 @@ output is the mean of theta_1, ..., theta_t (Polyak and Ruppert).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,9 +73,9 @@ class TD(Algorithm):
     1
     """
 
-    step_size: float | Schedule = 0.1
-    radius: float | None = None
-    average: bool = False
+    step_size: Annotated[float | Schedule, "alpha"] = 0.1
+    radius: Annotated[float | None, "project onto the ball of this radius"] = None
+    average: Annotated[bool, "return the mean of all iterates"] = False
 
     name: ClassVar[str] = "td"
     kernels: ClassVar[Kernels] = Kernels(td_views, td_step, td_output)

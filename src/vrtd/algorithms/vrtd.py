@@ -14,7 +14,7 @@ is CTD of N. Korda and L. A. Prashanth (2015), ICML.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,11 +115,11 @@ class VRTD(Algorithm):
     1000
     """
 
-    step_size: float = 0.1
-    batch_size: int = 500
-    radius: float | None = None
-    output: Literal["random", "last", "average"] = "random"
-    inner: Inner | None = None
+    step_size: Annotated[float, "alpha"] = 0.1
+    batch_size: Annotated[int, "M, the samples of a batch and the steps of an epoch"] = 500
+    radius: Annotated[float | None, "project onto the ball of this radius"] = None
+    output: Annotated[Literal["random", "last", "average"], "which iterate an epoch returns"] = "random"
+    inner: Annotated[Inner | None, "where inner steps take their samples"] = None
 
     name: ClassVar[str] = "vrtd"
     kernels: ClassVar[Kernels] = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)

@@ -23,7 +23,8 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_USAGE)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser for this command line: only the command that is called loads what its options need."""
     parser = _Parser(
         "vrtd",
         description="Policy evaluation with variance-reduced temporal difference learning.",
@@ -33,14 +34,17 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"vrtd {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     doctor.add_parser(commands)
-    simulate.add_parser(commands)
+    simulate_parser = simulate.add_parser(commands)
+    if argv[:1] == ["simulate"]:
+        simulate.add_options(simulate_parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        arguments = make_parser().parse_args(argv)
+        arguments = make_parser(argv).parse_args(argv)
     except SystemExit as stop:  # help, version or bad usage: argparse has printed it
         return int(stop.code or OK)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
 from importlib import import_module
@@ -38,7 +37,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         "executable": sys.executable,
         "libraries": libraries,
         "cache": {"folder": cache, "writable": cache is not None},
-        "threads": len(os.sched_getaffinity(0)),
+        "threads": _threads() if ok else None,
         "cpu": _cpu_name() if ok else None,
     }
     print(json.dumps(report) if arguments.json else _as_text(report))
@@ -70,10 +69,15 @@ def _library(name: str) -> dict[str, str | None]:
 def _cache_folder() -> str | None:
     """Where the compiled loops are kept; Numba has checked that it can write there."""
     from vrtd.engine.loop import advance
-    from vrtd.kernels.jit import specialise
+    from vrtd.kernels.jit import cache_folder
 
-    folder: str | None = specialise(advance, "doctor", {}).stats.cache_path  # type: ignore[attr-defined]
-    return folder
+    return cache_folder(advance)
+
+
+def _threads() -> int:
+    from vrtd.engine.blocks import available_threads
+
+    return available_threads()
 
 
 def _cpu_name() -> str:

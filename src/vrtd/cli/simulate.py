@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from vrtd.cli.formats import CSV_HEADER, as_csv, as_json, as_text, draw, write_at_once
+from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, tell
 from vrtd.errors import InvalidInputError
 
-__all__ = ["ALGORITHMS", "METRICS", "PROBLEMS", "add_parser"]
+__all__ = ["add_options", "add_parser"]
 
-Table = Mapping[str, tuple[str, ...]]
-
-# The options of each name, written down so that help needs no heavy import; a test holds them against the library.
-PROBLEMS: Table = {  # without baird, whose linear system is singular: there is no solution to measure errors from
-    "random_mdp": ("problem_seed", "n_states", "n_features"),
-    "garnet": ("problem_seed", "n_states", "n_features"),
-    "boyan_chain": (),
-    "random_walk": ("n_states",),
-}
-ALGORITHMS: Table = {
-    "td": ("step_size", "radius", "average"),
-    "vrtd": ("step_size", "batch_size", "radius", "output", "inner"),
-}
-METRICS = ("squared_error", "value_error", "neu", "mspbe")
 _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
 _SUFFIXES = {"out": (".npz",), "data": (".csv",), "figure": (".png", ".svg", ".pdf")}
+_KINDS = (bool, int, float)
 
 
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser(
+class Option(NamedTuple):
+    kind: Any  # bool, int, float or a Literal, perhaps beside other types
+    default: Any
+    text: str
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
         "simulate",
         help="many independent runs of one algorithm on a named problem",
         usage="vrtd simulate [OPTIONS]",
@@ -44,27 +39,28 @@ def add_parser(commands: Any) -> None:
         argument_default=argparse.SUPPRESS,  # what is not given is left to the library; the help names its defaults
         allow_abbrev=False,
     )
-    parser.set_defaults(command=_simulate, problem="random_mdp", algorithm="vrtd", json=False, quiet=False)
+    return parser
 
-    add = parser.add_argument_group("problem").add_argument
-    add("--problem", choices=PROBLEMS, help="(default random_mdp)")
-    add(
-        "--problem-seed", type=int, metavar="SEED", help=f"draws the problem (default 0){_of('problem_seed', PROBLEMS)}"
-    )
-    add("--states", type=int, dest="n_states", metavar="N", help=f"how many{_of('n_states', PROBLEMS)}")
-    add("--features", type=int, dest="n_features", metavar="D", help=f"how many{_of('n_features', PROBLEMS)}")
 
-    add = parser.add_argument_group("algorithm").add_argument
-    outputs, inners = ("random", "last", "average"), ("fresh", "resample")
-    add("--algorithm", choices=ALGORITHMS, help="(default vrtd)")
-    add("--step-size", type=float, metavar="ALPHA", help="(default 0.1)")
-    add("--radius", type=float, metavar="R", help="project onto the ball of this radius (default: no projection)")
-    add("--batch-size", type=int, metavar="M", help=f"samples a batch (default 500){_of('batch_size', ALGORITHMS)}")
-    add("--output", choices=outputs, help=f"what an epoch returns (default random){_of('output', ALGORITHMS)}")
-    inner_help = "where samples of inner steps come from (default: fresh if iid, else resample the batch)"
-    add("--inner", choices=inners, help=inner_help + _of("inner", ALGORITHMS))
-    average_help = f"return the mean of all iterates{_of('average', ALGORITHMS)}"
-    add("--average", action="store_const", const=True, help=average_help)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options, read off the library: a new algorithm or problem brings its own."""
+    from vrtd.algorithms import REGISTRY
+    from vrtd.metrics import METRICS
+    from vrtd.problems import LIBRARY
+
+    problems = {name: dict(_parameters(function)) for name, function in LIBRARY.items()}
+    algorithms = {name: dict(_fields(algorithm)) for name, algorithm in REGISTRY.items()}
+    parser.set_defaults(
+        command=_simulate, problem="random_mdp", algorithm="vrtd", json=False, quiet=False,
+        tables={"problem": problems, "algorithm": algorithms},
+    )  # fmt: skip
+
+    group = parser.add_argument_group("problem", "in brackets: which problems take the option, and their defaults")
+    group.add_argument("--problem", choices=LIBRARY, help="(default random_mdp)")
+    _add_from(group, problems)
+    group = parser.add_argument_group("algorithm", "in brackets: which algorithms take the option, and their defaults")
+    group.add_argument("--algorithm", choices=REGISTRY, help="(default vrtd)")
+    _add_from(group, algorithms)
 
     add = parser.add_argument_group("runs").add_argument
     add("--sampling", choices=("markov", "iid"), help="one trajectory a run, or independent samples (default markov)")
@@ -84,30 +80,64 @@ def add_parser(commands: Any) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
-def _of(option: str, table: Table) -> str:
-    return f" [{', '.join(name for name, options in table.items() if option in options)}]"
+def _parameters(function: Any) -> Iterator[tuple[str, Option]]:
+    """The options of a named problem; its seed is not the seed of the runs."""
+    hints = get_type_hints(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        yield "problem_seed" if name == "seed" else name, Option(hints[name], parameter.default, "")
+
+
+def _fields(algorithm: Any) -> Iterator[tuple[str, Option]]:
+    """The options of an algorithm, whose fields are annotated with what they are."""
+    hints = get_type_hints(algorithm, include_extras=True)
+    for field in dataclasses.fields(algorithm):
+        kind, text = get_args(hints[field.name])
+        yield field.name, Option(kind, field.default, text)
+
+
+def _add_from(group: Any, table: Mapping[str, Mapping[str, Option]]) -> None:
+    """One argument for each option that any name in the table has."""
+    for option in dict.fromkeys(option for options in table.values() for option in options):
+        owners = {name: options[option] for name, options in table.items() if option in options}
+        kind, _, text = next(iter(owners.values()))
+        whose = ", ".join(
+            name if default is None or default is False else f"{name} {default}"
+            for name, (_, default, _) in owners.items()
+        )
+        text = f"{text} [{whose}]".lstrip()
+        flag = "--" + option.removeprefix("n_").replace("_", "-")
+        plain = next(part for part in (kind, *get_args(kind)) if get_origin(part) is Literal or part in _KINDS)
+        if plain is bool:
+            group.add_argument(flag, dest=option, action="store_const", const=True, help=text)
+        elif get_origin(plain) is Literal:
+            group.add_argument(flag, dest=option, choices=get_args(plain), help=text)
+        else:
+            group.add_argument(flag, dest=option, type=plain, metavar="N" if plain is int else "X", help=text)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
-    problem_options = _options("problem", given, PROBLEMS)
-    algorithm_options = _options("algorithm", given, ALGORITHMS)
+    problem_options = _options("problem", given)
+    algorithm_options = _options("algorithm", given)
     files = _check_files(given)
 
     from vrtd.algorithms import REGISTRY
     from vrtd.engine import simulate
-    from vrtd.plots import new_axes
+    from vrtd.files import write_at_once
+    from vrtd.plots import new_panels
     from vrtd.problems import LIBRARY
 
-    axes = new_axes() if "figure" in files else None  # now, so that a missing library does not cost a long run
-    if "problem_seed" in PROBLEMS[arguments.problem]:
-        problem_options = {"seed": problem_options.pop("problem_seed", 0), **problem_options}
-    mrp, phi = LIBRARY[arguments.problem](**problem_options)
-    problem = {"name": arguments.problem, **problem_options, "n_states": mrp.n_states, "n_features": phi.shape[1]}
-    algorithm = REGISTRY[arguments.algorithm](**algorithm_options)
     options = {option: given[option] for option in _RUNS if option in given}
     if "metrics" in options:
         options["metrics"] = tuple(dict.fromkeys(options["metrics"]))
+    # The figure is begun now, so that a missing library does not cost a long run.
+    panels = new_panels(len(options.get("metrics", "1"))) if "figure" in files else []
+    settings = {option: default for option, (_, default, _) in given["tables"]["problem"][arguments.problem].items()}
+    settings |= problem_options
+    mrp, phi = LIBRARY[arguments.problem](seed=settings.pop("problem_seed"), **settings)
+    sizes = {"n_states": mrp.n_states, "n_features": phi.shape[1]}
+    problem = {"name": arguments.problem, "seed": problem_options.get("problem_seed", 0), **settings, **sizes}
+    algorithm = REGISTRY[arguments.algorithm](**algorithm_options)
     progress = None if arguments.quiet else Progress(sys.stderr)
     result = simulate(mrp, phi, algorithm, progress=progress, **options)
     if progress is not None:
@@ -117,11 +147,10 @@ def _simulate(arguments: argparse.Namespace) -> int:
         if "out" in files:
             result.save(files["out"])
         if "data" in files:
-            with write_at_once(files["data"]) as file:
-                file.write(as_csv(result).encode())
-        if axes is not None:
+            result.to_csv(files["data"])
+        if panels:
             with write_at_once(files["figure"]) as file:
-                draw(axes, result, problem, file, files["figure"].suffix[1:])
+                draw(panels, result, problem).savefig(file, format=files["figure"].suffix[1:], dpi=150)
     finally:  # a full disk must not take the numbers too
         print(
             json.dumps(as_json(result, problem, files), allow_nan=False) if arguments.json else as_text(result, problem)
@@ -138,9 +167,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
     return DIVERGED if n_diverged else OK
 
 
-def _options(kind: str, given: Mapping[str, Any], table: Table) -> dict[str, Any]:
+def _options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given for the chosen problem or algorithm; an option of another one is an error."""
-    name = given[kind]
+    name, table = given[kind], given["tables"][kind]
     for option in given:
         others = [other for other, options in table.items() if option in options]
         if others and name not in others:
@@ -153,6 +182,8 @@ def _options(kind: str, given: Mapping[str, Any], table: Table) -> dict[str, Any
 
 def _check_files(given: Mapping[str, Any]) -> dict[str, Path]:
     """Where to write, checked before the run so that nothing is lost after it."""
+    from vrtd.result import CSV_HEADER
+
     files: dict[str, Path] = {kind: given[kind] for kind in _SUFFIXES if kind in given}
     for kind, path in files.items():
         if path.suffix not in _SUFFIXES[kind] or path.is_dir():

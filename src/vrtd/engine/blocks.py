@@ -21,7 +21,7 @@ from vrtd.result import EngineState
 from vrtd.sources import Source
 from vrtd.sources.source import make_slots
 
-__all__ = ["Job", "Outputs", "available_threads", "run_blocks"]
+__all__ = ["Job", "Outputs", "available_threads", "prepare", "run_blocks"]
 
 # One call of the compiled loop: long beside the cost of calling it, short beside a person's patience with Ctrl-C.
 _GRADIENTS_PER_CALL = 20_000_000
@@ -52,12 +52,23 @@ class Outputs(NamedTuple):
     left: NDArray[np.int64]  # (n_runs,) the checkpoint at which a run is first seen to have diverged, or -1
 
 
-def run_blocks(job: Job, state: EngineState, threads: int | None, progress: Callable[[float], None] | None) -> Outputs:
+def prepare(job: Job, state: EngineState) -> Callable[..., Any]:
+    """The loop for this job, compiled or loaded from the cache: a call with no runs does that and nothing else."""
+    loop = compile_loop(job.algorithm, job.epoch, job.source)
+    with short_vectors():
+        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, *_outputs(job, 0))
+    return loop
+
+
+def run_blocks(
+    job: Job,
+    loop: Callable[..., Any],
+    state: EngineState,
+    threads: int | None,
+    progress: Callable[[float], None] | None,
+) -> Outputs:
     """Take all runs through all checkpoints, advancing `state` in place."""
     n_runs, n_threads = len(state.workspaces), threads or available_threads()
-    loop = compile_loop(job.algorithm, job.epoch, job.source)
-    with short_vectors():  # compiles, runs nothing
-        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, *_outputs(job, 0))
     outputs = _outputs(job, n_runs)
     # Blocks of whole groups: none longer than a call, and enough of them to keep every thread busy to the end.
     n_groups = -(-n_runs // LANES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import time
 import warnings
@@ -15,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import Algorithm
 from vrtd.algorithms.algorithm import Sampling
+from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count
-from vrtd.engine.blocks import Job, run_blocks
+from vrtd.engine.blocks import Job, prepare, run_blocks
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.linear_system import LinearSystem
@@ -94,14 +96,17 @@ def simulate(
         _warn_if_unstable(system, algorithm.largest_step_size)
 
     axis = _axis(checkpoints, done, done + int(n_gradients))
+    _check_memory(n_runs, axis.size, len(forms))
     job = Job(
         algorithm, epoch, source, forms,
         epoch_0=-1 if start is None else done // epoch.n_gradients,
         epochs=axis // epoch.n_gradients,
     )  # fmt: skip
     clock = time.perf_counter()
-    curves, theta, left = run_blocks(job, state, threads, progress)
-    seconds = time.perf_counter() - clock
+    loop = prepare(job, state)
+    prepared = time.perf_counter()
+    curves, theta, left = run_blocks(job, loop, state, threads, progress)
+    seconds = {"compile_seconds": prepared - clock, "seconds": time.perf_counter() - prepared}
 
     diverged_at = np.where(left >= 0, axis[left], -1)
     if start is not None:
@@ -110,7 +115,7 @@ def simulate(
     for run in np.flatnonzero(left >= 0):
         curves[run, left[run] :] = np.nan
         theta[run] = state.workspaces[run] = np.nan  # so that a continued run stays diverged
-    provenance = identity | {"seconds": seconds, "versions": _versions()}
+    provenance = identity | seconds | {"versions": _versions()}
     names = tuple(form.name for form in forms)
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)
 
@@ -170,17 +175,14 @@ def _start_distribution(mrp: MarkovRewardProcess, sampling: Sampling, initial: A
                 f"initial must be a state in 0 .. {mrp.n_states - 1}", initial, "states are counted from 0"
             )
         return np.eye(1, mrp.n_states, int(initial)).ravel()
-    distribution = np.array(initial, float)
-    if (
-        distribution.shape != (mrp.n_states,)
-        or not np.all(distribution >= 0)
-        or not abs(distribution.sum() - 1) <= 1e-8
-    ):
+    distribution = real_array("initial", initial)
+    if distribution.shape != (mrp.n_states,) or np.any(distribution < 0):
         raise InvalidInputError(
-            f"initial must be a distribution over {mrp.n_states} states",
-            f"shape {distribution.shape}, sum {distribution.sum()}",
-            "pass non-negative probabilities that sum to 1",
+            f"initial must be {mrp.n_states} probabilities, one a state",
+            f"shape {distribution.shape}, least {distribution.min()}",
+            "pass a state, or non-negative probabilities",
         )
+    check_row_sums("initial", distribution.sum(keepdims=True), ("row",))
     distribution /= distribution.sum()
     return distribution
 
@@ -205,12 +207,10 @@ def _as_form(metric: Any, system: LinearSystem | None, n_features: int) -> Quadr
 def _check_theta_0(theta_0: ArrayLike | None, n_features: int) -> NDArray[np.float64]:
     if theta_0 is None:
         return np.zeros(n_features)
-    theta = np.array(theta_0, float)
-    if theta.shape != (n_features,) or not np.isfinite(theta).all():
+    theta = real_array("theta_0", theta_0)
+    if theta.shape != (n_features,):
         raise InvalidInputError(
-            f"theta_0 must be {n_features} finite numbers, one a feature",
-            f"shape {theta.shape}" if theta.shape != (n_features,) else theta,
-            "match it to the columns of phi",
+            f"theta_0 must have the shape ({n_features},)", theta.shape, "match it to the columns of phi"
         )
     return theta
 
@@ -262,6 +262,21 @@ def _axis(checkpoints: Any, first: int, last: int) -> NDArray[np.int64]:
             "drop those outside the budget",
         )
     return np.union1d(axis.astype(np.int64), [last])
+
+
+def _check_memory(n_runs: int, n_checkpoints: int, n_metrics: int) -> None:
+    """Refuse curves that cannot fit: the system would hand the memory out and end the process when it is used."""
+    needed = 8 * n_runs * n_checkpoints * n_metrics
+    try:
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return
+    if needed > physical / 2:
+        raise InvalidInputError(
+            f"n_runs x checkpoints x metrics must fit in half of the memory, {physical / 2**31:.1f} GiB",
+            f"{n_runs} x {n_checkpoints} x {n_metrics}, which take {needed / 2**30:.3g} GiB",
+            "record fewer checkpoints, or split the runs by seed",
+        )
 
 
 def _versions() -> dict[str, str]:

@@ -20,6 +20,7 @@ from numba.extending import intrinsic
 
 __all__ = [
     "borrow",
+    "cache_folder",
     "compiled",
     "dynamics",
     "kernel",
@@ -80,6 +81,14 @@ def short_vectors() -> Iterator[None]:
         yield
     finally:
         config.SLP_VECTORIZE = before
+
+
+def cache_folder(function: Callable[..., Any]) -> str | None:
+    """Where what is compiled from this function is kept, or None where nothing can be written."""
+    try:
+        return str(_CheckedCache(function).cache_path)
+    except RuntimeError:
+        return None
 
 
 def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionType:

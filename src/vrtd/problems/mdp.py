@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import check_row_sums, frozen, real_array
 from vrtd.errors import InvalidInputError
-from vrtd.problems.arrays import check_row_sums, frozen, real_array
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 
 __all__ = ["MDP"]

@@ -16,10 +16,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import frozen, real_array
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
-from vrtd.problems.arrays import frozen, real_array
 
 __all__ = ["Moments", "Output", "stationary_second_moment", "td_iid_moments", "vrtd_iid_moments"]
 
