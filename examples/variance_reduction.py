@@ -1,0 +1,30 @@
+"""Why variance reduction helps: the paper's chain, TD against VRTD with growing batches (the picture of the README).
+
+python examples/variance_reduction.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import vrtd
+from vrtd.plots import new_panels
+
+
+def main(folder: Path) -> None:
+    mrp, phi = vrtd.problems.random_mdp(seed=0)
+    (axes,) = new_panels(1)
+    for batch_size in (1, 50, 500, 2000):
+        algorithm = vrtd.TD(0.1) if batch_size == 1 else vrtd.VRTD(0.1, batch_size)
+        result = vrtd.simulate(mrp, phi, algorithm, sampling="markov", n_runs=1000, n_gradients=80_000)
+        label = "TD" if batch_size == 1 else f"VRTD, batches of {batch_size}"
+        result.plot(axes, label=label)
+        result.to_csv(folder / f"variance_reduction_{batch_size}.csv")
+        print(f"{label:<24} {result.summary().mean[-1]:.4f} +- {result.summary().standard_error[-1]:.4f}")
+    axes.set_title("Step size 0.1 for all: larger batches, smaller errors", fontsize="medium")
+    axes.figure.savefig(folder / "variance_reduction.png", dpi=120)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))

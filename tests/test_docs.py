@@ -1,0 +1,38 @@
+"""Every Python block in the documentation runs, page by page, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.stem)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / f"{page.stem.replace('-', '_')}_page.py"
+    script.write_text("\n".join(BLOCK.findall(page.read_text())))
+    runpy.run_path(str(script))
+
+
+def test_the_picture_of_the_readme_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vrtd
+
+    simulate = vrtd.simulate
+    monkeypatch.setattr(vrtd, "simulate", lambda *a, **k: simulate(*a, **(k | {"n_runs": 4})), raising=False)
+    runpy.run_path(str(ROOT / "examples" / "variance_reduction.py"))["main"](tmp_path)
+    assert (tmp_path / "variance_reduction.png").stat().st_size > 10_000
+    assert len(list(tmp_path.glob("*.csv"))) == 4
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
