@@ -16,9 +16,10 @@ import numpy as np
 from numba import carray
 
 from vrtd.algorithms import Algorithm, Epoch
-from vrtd.kernels.jit import borrow, sources_digest, specialise, stack_words
+from vrtd.kernels.jit import borrow, kernel, sources_digest, specialise, stack_words, with_width
 from vrtd.kernels.linalg import quadratic_form, squared_norm
 from vrtd.kernels.random import uniform_index
+from vrtd.kernels.transitions import Transition
 from vrtd.sources import Source
 
 __all__ = ["LANES", "compile_loop"]
@@ -36,6 +37,12 @@ OPTIONS: Any = ()
 CURSOR_DTYPE = np.uint64
 
 
+@kernel
+def known(x, d):
+    """The transition, with what the compiler should know of its table."""
+    return Transition(with_width(x.phi, d), x.row, x.row_next, x.reward, x.discount, x.weight)
+
+
 def advance(
     params, data, slots, batch, workspaces, cursors, environment, algorithm, n_features, n_absorb, n_steps,
     matrices, is_diagonal, centres, offsets, epoch_0, epochs, checkpoint, values, thetas, left,
@@ -46,6 +53,7 @@ def advance(
     which a run is not finite. With `checkpoint` -1 nothing is written but the state.
     """
     params, data, slots, workspaces = borrow(params), borrow(data), borrow(slots), borrow(workspaces)
+    batch = with_width(batch, LANES)
     d = FEATURES if IS_SMALL else n_features
     if IS_SMALL:
         local = carray(stack_words(N_WORDS), (LANES, WORDS), np.float64)
@@ -77,7 +85,7 @@ def advance(
                             handle = draw(data, slots, k, i, cursor[k], stream[0, k])
                             if RESAMPLES:
                                 batch[i, k] = handle
-                            absorb(params, OPTIONS, views(workspace[k], d), read(data, slots, k, handle))
+                            absorb(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d))
                     for k in range(LANES):
                         begin(params, OPTIONS, views(workspace[k], d), stream[1, k])
                 for t in range(n_steps if ABSORBS else 1):
@@ -86,7 +94,7 @@ def advance(
                             handle = np.uint64(batch[uniform_index(stream[1, k], n_absorb), k])
                         else:
                             handle = draw(data, slots, k, n_absorb, cursor[k], stream[0, k])
-                        step(params, OPTIONS, views(workspace[k], d), read(data, slots, k, handle), t, epoch)
+                        step(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d), t, epoch)
                 if ABSORBS:
                     for k in range(LANES):
                         close(params, OPTIONS, views(workspace[k], d))

@@ -29,6 +29,7 @@ __all__ = [
     "sources_digest",
     "specialise",
     "stack_words",
+    "with_width",
 ]
 
 # The full fastmath would fold isfinite to True and blind the check for diverged runs.
@@ -129,23 +130,44 @@ def stack_words(typing_context, n_words):
 
 @intrinsic
 def borrow(typing_context, value):
-    """The same array, or tuple with arrays, without reference counts, which cost atomic operations in hot loops."""
+    """The same array, or tuple with arrays, without reference counts, which cost atomic operations in hot loops.
 
-    def strip(context, builder, kind, item):
-        if isinstance(kind, numba_types.Array):
-            array = context.make_array(kind)(context, builder, value=item)
-            array.meminfo = cgutils.get_null_value(array.meminfo.type)
-            return array._getvalue()
-        if isinstance(kind, BaseTuple):
-            for i, inner in enumerate(kind):
-                stripped = strip(context, builder, inner, builder.extract_value(item, i))
-                item = builder.insert_value(item, stripped, i)
-        return item
+    For arguments of the calling function: its caller keeps them alive.
+    """
 
     def codegen(context, builder, signature, arguments):
-        return strip(context, builder, signature.return_type, arguments[0])
+        return _borrowed(context, builder, value, arguments[0])
 
     return value(value), codegen
+
+
+@intrinsic
+def with_width(typing_context, array, width):
+    """A C-contiguous matrix, borrowed, with rows known to be `width` long: a constant makes a row's address a shift."""
+
+    def codegen(context, builder, signature, arguments):
+        value = _borrowed(context, builder, array, arguments[0])
+        matrix = context.make_array(array)(context, builder, value=value)
+        columns = context.cast(builder, arguments[1], width, numba_types.intp)
+        rows, _ = cgutils.unpack_tuple(builder, matrix.shape)
+        matrix.shape = cgutils.pack_array(builder, [rows, columns])
+        matrix.strides = cgutils.pack_array(builder, [builder.mul(columns, matrix.itemsize), matrix.itemsize])
+        return matrix._getvalue()
+
+    return array(array, width), codegen
+
+
+def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Clear the owner of an array, or of each array in a tuple: Numba counts no references of what nobody owns."""
+    if isinstance(kind, numba_types.Array):
+        array = context.make_array(kind)(context, builder, value=value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        return array._getvalue()
+    if isinstance(kind, BaseTuple):
+        for i, inner in enumerate(kind):
+            item = _borrowed(context, builder, inner, builder.extract_value(value, i))
+            value = builder.insert_value(value, item, i)
+    return value
 
 
 class _CheckedFile(caching.IndexDataCacheFile):
