@@ -280,7 +280,9 @@ class MarkovRewardProcess:
         from scipy.sparse import csr_array
 
         n = self.n_states
-        M = csr_array((weight.copy(), self._edges.successor.copy(), self._edges.indptr.copy()), shape=(n, n))
+        # scipy's graph routines want one index type, 32 bits where that is enough.
+        indptr = self._edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
+        M = csr_array((weight.copy(), self._edges.successor.copy(), indptr), shape=(n, n))
         M.sum_duplicates()
         for array in (M.data, M.indices, M.indptr):
             frozen(array)
