@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from types import FunctionType
 from typing import Any
 
@@ -35,6 +36,7 @@ __all__ = [
 # The full fastmath would fold isfinite to True and blind the check for diverged runs.
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_CONFIG_LOCK = Lock()
 _COMPILED_ROOMS = ("kernels", "sources", "algorithms", "engine")
 
 
@@ -76,12 +78,13 @@ def specialise(template: Callable[..., Any], name: str, bindings: dict[str, Any]
 @contextmanager
 def short_vectors() -> Iterator[None]:
     """Let LLVM turn unrolled arithmetic into vector instructions, which Numba leaves off; for what compiles inside."""
-    before = config.SLP_VECTORIZE
-    config.SLP_VECTORIZE = 1
-    try:
-        yield
-    finally:
-        config.SLP_VECTORIZE = before
+    with _CONFIG_LOCK:
+        before = config.SLP_VECTORIZE
+        config.SLP_VECTORIZE = 1
+        try:
+            yield
+        finally:
+            config.SLP_VECTORIZE = before
 
 
 def cache_folder(function: Callable[..., Any]) -> str | None:
