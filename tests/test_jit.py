@@ -7,10 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import vrtd
+from vrtd.kernels.digest import digest
+from vrtd.kernels.jit import dynamics, kernel
 
 PACKAGE = Path(vrtd.__file__).parent
 
@@ -80,12 +84,42 @@ def test_without_a_place_for_a_cache_it_still_runs(tmp_path: Path) -> None:
     assert output.split()[0] == "True"
 
 
-def test_a_changed_kernel_file_changes_the_name_of_the_loop(tmp_path: Path) -> None:
-    from vrtd.kernels.jit import sources_digest
+def test_a_loop_is_told_apart_by_all_that_it_depends_on() -> None:
+    """Kernels that differ in code, in a constant, in a closure, or in a kernel that they call."""
 
-    file = tmp_path / "simulator.py"
-    file.write_text("a")
-    before = sources_digest((str(file),))
-    file.write_text("b")
-    sources_digest.cache_clear()
-    assert sources_digest((str(file),)) != before
+    def make(constant: float, twice: bool) -> Any:
+        @dynamics
+        def inner(x: Any) -> Any:
+            return 2.0 * x if twice else x
+
+        @dynamics
+        def outer(x: Any) -> Any:
+            return inner(x) + constant
+
+        return outer
+
+    assert digest(make(1.0, True)) == digest(make(1.0, True))
+    assert len({digest(make(c, twice)) for c in (1.0, 2.0) for twice in (True, False)}) == 4
+    assert digest(dynamics(lambda x: x + 1)) != digest(dynamics(lambda x: x + 2))
+    assert digest(np.zeros(2)) != digest(np.zeros(3))
+    assert digest(kernel(lambda x: x)) != digest(dynamics(lambda x: x))
+
+
+def test_a_digest_is_the_same_in_every_process() -> None:
+    code = "import vrtd.engine.loop as loop; from vrtd.kernels.digest import digest; print(digest(loop.advance))"
+    assert len({python(code, PYTHONHASHSEED=seed) for seed in "123"}) == 1
+
+
+def test_an_algorithm_of_ones_own_is_never_stale(tmp_path: Path) -> None:
+    """The skeleton of CONTRIBUTING.md in a file of its own, run, edited, and run again with the same cache."""
+    page = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text()
+    skeleton = page.split("```python\n")[1].split("import vrtd\n")[0]
+    run = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import vrtd, mine\n"
+        "result = vrtd.simulate(*vrtd.problems.random_mdp(), mine.SignTD(0.01), n_runs=2, n_gradients=50)\n"
+        "print(result.theta.any())"
+    )
+    (tmp_path / "mine.py").write_text(skeleton)
+    assert python(run, NUMBA_CACHE_DIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1").strip() == "True"
+    (tmp_path / "mine.py").write_text(skeleton.replace("+= change", "+= 0.0 * change"))
+    assert python(run, NUMBA_CACHE_DIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1").strip() == "False"

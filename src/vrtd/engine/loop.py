@@ -16,7 +16,7 @@ import numpy as np
 from numba import carray
 
 from vrtd.algorithms import Algorithm, Epoch
-from vrtd.kernels.jit import borrow, kernel, sources_digest, specialise, stack_words, with_width
+from vrtd.kernels.jit import borrow, kernel, specialise, stack_words, with_width
 from vrtd.kernels.linalg import quadratic_form, squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transitions import Transition
@@ -135,8 +135,8 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source) -> Callable
     size = f"d{d}" if small else "d"
     options = algorithm.options()
     inner = epoch.inner if absorbs else "online"
-    kind = "".join(map(str, options))
-    name = f"advance_{algorithm.name}{kind}_{inner}_{source.name}_{size}_{sources_digest(source.files)}"
+    kind = "_".join(map(str, ("", *options)))
+    name = f"advance_{algorithm.name}{kind}_{inner}_{source.name}_{size}"
     bindings: dict[str, Any] = {
         "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
         "close": kernels.close, "output": kernels.output, "reset": source.reset, "draw": source.draw,

@@ -6,7 +6,6 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
@@ -19,6 +18,8 @@ from numba.core import types as numba_types
 from numba.core.types.containers import BaseTuple
 from numba.extending import intrinsic
 
+from vrtd.kernels.digest import digest
+
 __all__ = [
     "borrow",
     "cache_folder",
@@ -27,7 +28,6 @@ __all__ = [
     "kernel",
     "rebind",
     "short_vectors",
-    "sources_digest",
     "specialise",
     "stack_words",
     "with_width",
@@ -37,7 +37,6 @@ __all__ = [
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _CONFIG_LOCK = Lock()
-_COMPILED_ROOMS = ("kernels", "sources", "algorithms", "engine")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -66,11 +65,10 @@ def specialise(template: Callable[..., Any], name: str, bindings: dict[str, Any]
     """Compile `template` with some of its globals replaced.
 
     Numba freezes globals as constants, so this binds a loop to its kernels at no cost. Functions passed as arguments,
-    closures and jitclasses would do the same but compile anew in every process; Numba's disk cache is keyed by the
-    name, which must therefore tell apart whatever differs in `bindings`.
+    closures and jitclasses would do the same but compile anew in every process.
     """
     function = rebind(template, bindings)
-    function.__qualname__ = name  # Numba names its cache files after it
+    function.__qualname__ = f"{name}_{digest(function)[:16]}"  # Numba names its cache files after it
     loop: Callable[..., Any] = _cached(numba.njit(fastmath=_FASTMATH, **_OPTIONS)(function))
     return loop
 
@@ -100,17 +98,6 @@ def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionTy
     if not isinstance(template, FunctionType):
         raise TypeError("template must be a plain function")
     return FunctionType(template.__code__, {**template.__globals__, **bindings})
-
-
-@cache
-def sources_digest(extra: tuple[str, ...] = ()) -> str:
-    """A digest of every file that holds kernels: Numba's cache does not see a change in a file that it inlines."""
-    package = Path(__file__).resolve().parent.parent
-    files = [path for room in _COMPILED_ROOMS for path in sorted((package / room).glob("*.py"))]
-    digest = hashlib.sha256()
-    for path in [*files, *map(Path, extra)]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 @intrinsic
@@ -170,6 +157,8 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         for i, inner in enumerate(kind):
             item = _borrowed(context, builder, inner, builder.extract_value(value, i))
             value = builder.insert_value(value, item, i)
+        return value
+    context.nrt.incref(builder, kind, value)  # of anything else that is counted, this is a reference of its own
     return value
 
 

@@ -281,7 +281,7 @@ class MarkovRewardProcess:
 
         n = self.n_states
         # scipy's graph routines want one index type, 32 bits where that is enough.
-        indptr = self._edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
+        indptr: Any = self._edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
         M = csr_array((weight.copy(), self._edges.successor.copy(), indptr), shape=(n, n))
         M.sum_duplicates()
         for array in (M.data, M.indices, M.indptr):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -60,7 +59,6 @@ def simulator_source(simulator: Simulator) -> Source:
         cursor_size=simulator.state_size + simulator.n_features,
         cursor_dtype=np.float64,
         uses_slots=True,
-        files=tuple(sorted({inspect.getfile(inspect.unwrap(kernel)) for kernel in kernels})),
     )
 
 

@@ -41,7 +41,6 @@ class Source:
     cursor_size: int = 1
     cursor_dtype: type[np.generic] = np.uint64
     uses_slots: bool = False
-    files: tuple[str, ...] = ()  # files outside vrtd whose kernels are inlined
 
 
 def make_slots(source: Source, n_lanes: int, n_slots: int) -> Slots:

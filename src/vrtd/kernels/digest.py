@@ -1,0 +1,75 @@
+"""A digest of all that a compiled function depends on.
+
+Numba's disk cache looks at one file and at the name of a function; it sees no change in a kernel that is inlined from
+elsewhere, in a constant, or in what a closure holds. So the name of a loop carries this digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numba.extending import _Intrinsic
+
+__all__ = ["digest"]
+
+
+def digest(*things: Any) -> str:
+    """Of functions with all that they refer to, numbers, strings, arrays, types, and tuples of them.
+
+    >>> digest(1, (2.0, "a")) == digest(1, (2.0, "a")), digest(1) == digest(1.0)
+    (True, False)
+    """
+    sha, seen = hashlib.sha256(), set[int]()
+
+    def feed(thing: Any, attributes: tuple[str, ...] = ()) -> None:
+        sha.update(type(thing).__name__.encode())
+        match thing:
+            case Dispatcher():
+                feed(tuple(sorted(thing.targetoptions.items())))
+                feed(thing.py_func)
+            case _Intrinsic():
+                feed(thing._defn)
+            case FunctionType():
+                if id(thing) not in seen:
+                    seen.add(id(thing))
+                    feed(thing.__code__)
+                    feed(tuple(cell.cell_contents for cell in thing.__closure__ or ()))
+                    for name in names(thing.__code__):
+                        if name in thing.__globals__:
+                            feed(thing.__globals__[name], names(thing.__code__))
+            case CodeType():
+                sha.update(thing.co_code + repr((thing.co_names, thing.co_varnames, thing.co_freevars)).encode())
+                feed(thing.co_consts)
+            case ModuleType():  # of a module, the functions that may be meant
+                sha.update(thing.__name__.encode())
+                for name in attributes:
+                    if isinstance(vars(thing).get(name), Dispatcher):
+                        feed(vars(thing)[name])
+            case type():
+                sha.update(f"{thing.__module__}.{thing.__qualname__}{getattr(thing, '_fields', '')}".encode())
+            case set() | frozenset():  # whose own order changes from process to process
+                feed(tuple(sorted(map(repr, thing))))
+            case tuple():
+                sha.update(repr((len(thing), getattr(thing, "_fields", ""))).encode())
+                for item in thing:
+                    feed(item)
+            case np.ndarray():
+                sha.update(repr((thing.dtype, thing.shape)).encode() + thing.tobytes())
+            case bool() | int() | float() | str() | bytes() | None | np.generic():
+                sha.update(repr(thing).encode())
+            case _:  # anything else that a kernel may name is told apart by its kind alone
+                sha.update(type(thing).__qualname__.encode())
+
+    for thing in things:
+        feed(thing)
+    return sha.hexdigest()
+
+
+def names(code: CodeType) -> tuple[str, ...]:
+    """The names that code refers to, those inside nested functions included."""
+    inner = (names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return tuple(dict.fromkeys([*code.co_names, *(name for part in inner for name in part)]))
