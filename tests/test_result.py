@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,9 @@ def test_a_failed_save_leaves_nothing_behind(
     assert (tmp_path / "result.npz").read_text() == "old"
 
 
-@pytest.mark.parametrize("damage", ["text", "truncated", "flipped", "foreign", "other-format", "pickle"])
+@pytest.mark.parametrize(
+    "damage", ["text", "truncated", "flipped", "foreign", "other-format", "pickle", "no-metrics", "shapes"]
+)
 def test_a_damaged_file_is_a_typed_error(result: vrtd.Result, tmp_path: Path, damage: str) -> None:
     path = tmp_path / "result.npz"
     result.save(path)
@@ -127,10 +130,37 @@ def test_a_damaged_file_is_a_typed_error(result: vrtd.Result, tmp_path: Path, da
     elif damage == "other-format":
         header = json.dumps({"format": "vrtd-result-99"}).encode()
         np.savez(path, header=np.frombuffer(header, np.uint8))
-    else:
+    elif damage == "pickle":
         np.savez(path, header=np.array([{"a": 1}], dtype=object))
+    else:
+        with np.load(path) as file:
+            arrays = dict(file)
+        header = json.loads(arrays["header"].tobytes())
+        if damage == "no-metrics":
+            del header["metrics"]
+        else:
+            arrays["curves"] = arrays["curves"][:3]
+        np.savez(path, **(arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}))
     with pytest.raises(ResultFileError, match="must be a result"):
         vrtd.load(path)
+
+
+def test_files_are_replaced_whole_and_keep_their_mode(result: vrtd.Result, tmp_path: Path) -> None:
+    target, link = tmp_path / "a.csv", tmp_path / "link.csv"
+    target.write_text("")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    result.to_csv(link)
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert target.read_text().startswith("metric,n_gradients,n_samples,mean")
+    with pytest.raises(FileNotFoundError, match="nowhere must be a folder"):
+        result.to_csv(tmp_path / "nowhere" / "a.csv")
+
+
+def test_errors_survive_the_way_back_from_a_worker() -> None:
+    for error in (InvalidInputError("x must hold", 1, "do this"), MissingExtraError("matplotlib", "plot")):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def test_a_missing_file_stays_a_missing_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -9,10 +10,20 @@ import numpy as np
 import pytest
 
 import vrtd
+from vrtd.algorithms.schedules import Schedule
 from vrtd.errors import InvalidInputError, StabilityWarning, VrtdError
 
 MRP, PHI = vrtd.problems.random_mdp(seed=0)
 TD, VRTD = vrtd.TD(0.1), vrtd.VRTD(0.1, 7)
+
+
+class OwnSchedule(Schedule):
+    def __call__(self, t: int) -> float:
+        return 0.1
+
+    @property
+    def largest(self) -> float:
+        return 0.1
 
 
 def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
@@ -42,7 +53,16 @@ def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
         ({"checkpoints": [-1, 5]}, "checkpoints must be whole numbers of pseudo-gradients in 0 .. 100"),
         ({"checkpoints": [0.5, 5.0]}, "checkpoints must be whole numbers"),
         ({"algorithm": VRTD, "n_gradients": 13}, "n_gradients must be at least one epoch, which counts 14; got 13"),
-        ({"n_runs": 10**8, "checkpoints": 10**5, "n_gradients": 10**6}, "must fit in half of the memory"),
+        (
+            {"n_runs": 10**8, "checkpoints": 10**5, "n_gradients": 10**6},
+            "curves and states of all runs must fit in half of the memory",
+        ),
+        ({"n_runs": 10**11}, "curves and states of all runs must fit in half of the memory"),
+        ({"n_gradients": 2**53 + 1}, r"n_gradients must be at most 2\*\*53"),
+        ({"metrics": "neu"}, "metrics must be a tuple of names or forms; got 'neu'"),
+        ({"metrics": None}, "metrics must be a tuple"),
+        ({"metrics": ("neu", "neu")}, "metrics must have different names"),
+        ({"start": "result.npz"}, "start must be a Result; got 'result.npz'; pass vrtd.load"),
         ({"algorithm": "td"}, "algorithm must be an Algorithm; got 'td'"),
     ],
 )
@@ -68,8 +88,18 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         (lambda: vrtd.Harmonic(c=0.0, t0=1.0), "c must be a positive"),
         (lambda: vrtd.Harmonic(c=1.0, t0=0.0), "t0 must be a positive"),
         (lambda: vrtd.Piecewise((10,), (0.1,)), "one value more than it has boundaries; got 1 values and 1 boundaries"),
-        (lambda: vrtd.Piecewise((10, 5), (0.1, 0.2, 0.3)), "boundaries must be positive and increasing"),
+        (lambda: vrtd.Piecewise((10, 5), (0.1, 0.2, 0.3)), "boundaries must increase"),
         (lambda: vrtd.Piecewise((10,), (0.1, -0.2)), "every value of a piecewise schedule must be a positive"),
+        (lambda: vrtd.Piecewise((1.7,), (0.1, 0.2)), "every boundary of a piecewise schedule must be a whole number"),
+        (lambda: vrtd.Piecewise(10, (0.1, 0.2)), "boundaries and values must be tuples; got 10"),
+        (lambda: vrtd.Piecewise((2**70,), (0.1, 0.2)), "boundaries must increase, up to"),
+        (lambda: vrtd.TD(OwnSchedule()), "the kind of a schedule must be one of"),
+        (lambda: vrtd.TD(10**400), "step_size must be a positive, finite number"),
+        (lambda: vrtd.TD(0.1, average="yes"), "average must be True or False; got 'yes'"),
+        (lambda: vrtd.QuadraticForm("a,b", np.eye(1), np.zeros(1)), "the name of a metric must be an identifier"),
+        (lambda: vrtd.QuadraticForm("x", [[np.nan]], [0.0]), "matrix must be finite; got nan"),
+        (lambda: vrtd.QuadraticForm("x", [[1.0]], [0.0], "a"), "offset must be an array of real numbers"),
+        (lambda: vrtd.LinearSystem(MRP.P, PHI), "mrp must be a MarkovRewardProcess; got ndarray"),
         (lambda: vrtd.QuadraticForm("x", np.eye(2), np.zeros(3)), "must be .d, d. and its centre"),
         (lambda: vrtd.simulate("chain", PHI, TD), "problem must be a MarkovRewardProcess or a Simulator; got 'chain'"),
         (lambda: vrtd.simulate(MRP, None, TD), "a chain needs features phi"),
@@ -197,7 +227,8 @@ def test_a_projection_keeps_every_run_inside_its_ball() -> None:
         ({"n_runs": 4}, "start must come from the same n_runs, 4; got 3"),
         ({"sampling": "iid"}, "start must come from the same sampling"),
         ({"algorithm": vrtd.TD(0.2)}, "start must come from the same algorithm"),
-        ({"theta_0": np.zeros(4)}, "theta_0 must be left out when start is given"),
+        ({"theta_0": np.zeros(4)}, "theta_0 and initial must be left out when start is given"),
+        ({"initial": 3}, "theta_0 and initial must be left out when start is given"),
         ({"checkpoints": [50]}, "pseudo-gradients in 100 .. 200"),
     ],
 )
@@ -208,6 +239,28 @@ def test_a_start_from_something_else_is_refused(changes: dict[str, Any], message
     mrp, phi = vrtd.problems.random_mdp(seed=1)
     with pytest.raises(InvalidInputError, match="the same problem"):
         vrtd.simulate(mrp, phi, TD, n_runs=3, n_gradients=100, start=start)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("cursors", lambda array: array + np.uint64(2**40), "cursors of the start must be states below 50"),
+        ("cursors", lambda array: array.astype(float), "cursors of the start must be uint64 of shape"),
+        ("workspaces", lambda array: array[:, :3].copy(), "workspaces of the start must be float64 of shape"),
+        ("environment", lambda array: array[:, :1].copy(), "environment of the start must be uint64 of shape"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused(name: str, damage: Any, message: str) -> None:
+    start = simulate()
+    bad = dataclasses.replace(start, state=start.state._replace(**{name: damage(getattr(start.state, name))}))
+    with pytest.raises(InvalidInputError, match=message):
+        simulate(start=bad)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16])
+def test_small_numpy_integers_are_numbers(kind: Any) -> None:
+    small = simulate(vrtd.VRTD(np.float32(0.125), kind(100)), n_runs=kind(3), n_gradients=1000)
+    assert small.theta.tobytes() == simulate(vrtd.VRTD(0.125, 100), n_gradients=1000).theta.tobytes()
 
 
 def test_a_start_is_not_changed_by_being_continued() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests import reference
 from tests.table import ROWS, Row
 from tests.toy_simulator import ring, ring_draw
 from vrtd.errors import InvalidInputError
+from vrtd.kernels.jit import dynamics
 
 PHI = np.random.default_rng(4).random((5, 3))
 ON_TRAJECTORIES = [row for row in ROWS if row.id in ("td-markov", "vrtd-algorithm-2", "vrtd-fresh-on-markov")]
@@ -73,7 +75,34 @@ def test_what_a_simulator_cannot_do_is_said(changes: dict[str, Any], message: st
         run(ON_TRAJECTORIES[0], ring(PHI), **changes)
 
 
+def test_two_simulators_of_one_name_are_two() -> None:
+    """Closures tell kernels apart, and a start from the other one is refused."""
+
+    def walk(width: float) -> vrtd.Simulator:
+        @dynamics
+        def transition(params: Any, state: Any, stream: Any) -> Any:
+            state[0] = width
+            return width, 0.5, False
+
+        simulator = ring(PHI)
+        return dataclasses.replace(simulator, transition=transition)
+
+    row = ON_TRAJECTORIES[0]
+    one, two = (run(row, walk(width)) for width in (1.0, 2.0))
+    assert not np.allclose(one.theta, two.theta)
+    with pytest.raises(InvalidInputError, match="start must come from the same problem"):
+        run(row, walk(2.0), start=one)
+    with pytest.raises(InvalidInputError, match="start must come from the same problem"):
+        run(row, ring(PHI, forward=0.5), start=run(row, ring(PHI)))
+
+
 def test_bad_simulators_are_refused() -> None:
+    simulator = ring(PHI)
+    for params in ([1.0], "abc", (1.0, "abc"), {"a": 1}):
+        with pytest.raises(InvalidInputError, match="params of a simulator must be numbers, arrays, or tuples"):
+            dataclasses.replace(simulator, params=params)
+    with pytest.raises(InvalidInputError, match="must be compiled"):
+        dataclasses.replace(simulator, reset=lambda params, state, stream: None)
     with pytest.raises(InvalidInputError, match="identifier"):
         ring(PHI, name="not a name")
     with pytest.raises(InvalidInputError, match="n_features of a simulator must be a whole number of at least 1"):

@@ -58,5 +58,5 @@ def check_row_sums(name: str, sums: Floats, axes: Sequence[str]) -> None:
         raise InvalidInputError(
             f"each row of {name} must sum to 1 within {ROW_SUM_TOLERANCE:g}",
             f"the sum {float(sums[tuple(bad[0])])!r} at {place}",
-            "normalise that row",
+            "compute it in float64 and divide it by its sum",
         )

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
-from math import inf
+from math import inf, nan
 from numbers import Integral, Real
 from typing import Any
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["check_choice", "check_count", "check_positive", "check_radius"]
+__all__ = ["check_choice", "check_count", "check_flag", "check_positive", "check_radius"]
 
 
 def check_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < inf:
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+    except OverflowError:  # an integer beyond any float
+        number = inf
+    if not 0 < number < inf:
         raise InvalidInputError(f"{name} must be a positive, finite number", repr(value), "pass a number above 0")
 
 
@@ -35,3 +39,8 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
         near = get_close_matches(str(value), [str(choice) for choice in choices], n=1)
         do = f"did you mean {near[0]!r}?" if near else "choose one of them"
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}", repr(value), do)
+
+
+def check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{name} must be True or False", repr(value), "pass one of them")

@@ -57,6 +57,10 @@ class MissingExtraError(VrtdError, ImportError):
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is needed for this; it is not installed; run: pip install 'vrtd[{extra}]'")
+        self.library, self.extra = library, extra
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.library, self.extra)
 
 
 class StabilityWarning(UserWarning):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import IO
 
 __all__ = ["write_at_once"]
@@ -14,13 +15,17 @@ __all__ = ["write_at_once"]
 @contextmanager
 def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Write into a temporary file in the same folder, which takes the place of `path` when all went well."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path))  # a link stays a link, to a new file
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent} must be a folder, for {target.name}; it is not there; create it")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{get_ident()}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if target.exists():
+            temporary.chmod(target.stat().st_mode)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -35,6 +35,10 @@ class LinearSystem:
     """
 
     def __init__(self, mrp: MarkovRewardProcess, phi: ArrayLike, state_distribution: ArrayLike | None = None) -> None:
+        if not isinstance(mrp, MarkovRewardProcess):
+            raise InvalidInputError(
+                "mrp must be a MarkovRewardProcess", type(mrp).__name__, "build one, or take mdp.chain(policy)"
+            )
         table = real_array("phi", phi)
         n = mrp.n_states
         if table.ndim != 2 or table.shape[0] != n or table.shape[1] == 0:
@@ -180,8 +184,11 @@ class LinearSystem:
             basis[0] = x / np.linalg.norm(x)
             for k in range(size):
                 S = basis[k].reshape(d, d)
-                image = (S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S)).ravel()
-                scale = float(np.linalg.norm(image))
+                with np.errstate(over="ignore", invalid="ignore"):
+                    image = (S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S)).ravel()
+                    scale = float(np.linalg.norm(image))
+                if not np.isfinite(scale):
+                    return float("inf")
                 for _ in range(2):  # twice is enough for orthogonality
                     part = basis[: k + 1] @ image
                     H[: k + 1, k] += part

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import frozen, real_array
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 
@@ -29,6 +30,10 @@ class QuadraticForm:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise InvalidInputError("the name of a metric must be an identifier", repr(self.name), "rename it")
+        for field in ("matrix", "centre", "offset"):
+            object.__setattr__(self, field, frozen(real_array(field, getattr(self, field))))
         d = self.centre.shape
         if len(d) != 1 or self.matrix.shape != d * 2:
             raise InvalidInputError(

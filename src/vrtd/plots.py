@@ -62,7 +62,8 @@ def draw_curve(
     axes.fill_between(x, bottom, top, color=line.get_color(), alpha=0.2, linewidth=0)
     if np.any(centre > 0):
         axes.set_yscale("log")
-    if np.any(centre > _OFF_THE_CHART):
+    seen = centre[np.isfinite(centre)]
+    if seen.size and seen.min() < _OFF_THE_CHART / 1e6 and seen.max() > _OFF_THE_CHART:
         axes.set_ylim(top=_OFF_THE_CHART / 1e3)
     axes.set_xlabel(x_label)
     axes.set_ylabel(METRIC_LABELS.get(metric, metric))

@@ -123,7 +123,7 @@ class Result:
             axes,
             getattr(self, x),
             summary.mean,
-            np.maximum(summary.mean - 2 * summary.standard_error, summary.quantiles[0]),
+            summary.mean - 2 * summary.standard_error,
             summary.mean + 2 * summary.standard_error,
             label=f"{label} ({self.n_runs} runs{note})",
             x_label=AXIS_LABELS[x],
@@ -174,10 +174,17 @@ def load(path: str | os.PathLike[str]) -> Result:
                 raise ValueError(f"format {header['format']!r} instead of {_FORMAT!r}")
             state = EngineState(*(file[f"state_{name}"] for name in EngineState._fields))
             n_gradients, n_samples, curves, theta, diverged_at = (file[name] for name in _ARRAYS)
+        metrics, provenance = tuple(header["metrics"]), dict(header["provenance"])
+        n_runs, n_checkpoints = len(theta), len(n_gradients)
+        if (
+            curves.shape != (n_runs, n_checkpoints, len(metrics))
+            or n_samples.shape != (n_checkpoints,)
+            or {len(array) for array in (diverged_at, *state)} != {n_runs}
+        ):
+            raise ValueError("arrays whose shapes do not agree")
     except Exception as error:  # damage shows as whatever zip, zlib, json and numpy make of it
         raise ResultFileError(
             f"{path} must be a result that this version of vrtd wrote; got a file that does not read as one ({error}); "
             "check the path, or run the simulation again"
         ) from error
-    metrics, provenance = tuple(header["metrics"]), header["provenance"]
     return Result(n_gradients, n_samples, metrics, curves, theta, diverged_at, provenance, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_positive
+from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel
 
@@ -92,6 +93,14 @@ class Piecewise(Schedule):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.boundaries, Sequence) or not isinstance(self.values, Sequence):
+            raise InvalidInputError(
+                "boundaries and values must be tuples", f"{self.boundaries!r} and {self.values!r}", "pass tuples"
+            )
+        for boundary in self.boundaries:
+            check_count("every boundary of a piecewise schedule", boundary)
+        for value in self.values:
+            check_positive("every value of a piecewise schedule", value)
         object.__setattr__(self, "boundaries", tuple(int(b) for b in self.boundaries))
         object.__setattr__(self, "values", tuple(float(v) for v in self.values))
         if len(self.values) != len(self.boundaries) + 1:
@@ -100,12 +109,10 @@ class Piecewise(Schedule):
                 f"{len(self.values)} values and {len(self.boundaries)} boundaries",
                 "add or drop a value",
             )
-        if any(b <= a for a, b in pairwise((0, *self.boundaries))):
+        if any(b <= a for a, b in pairwise(self.boundaries)) or max(self.boundaries, default=0) > 2**53:
             raise InvalidInputError(
-                "boundaries must be positive and increasing", self.boundaries, "sort them and drop what repeats"
+                "boundaries must increase, up to 2**53", self.boundaries, "sort them and drop what repeats"
             )
-        for value in self.values:
-            check_positive("every value of a piecewise schedule", value)
 
     def __call__(self, t: int) -> float:
         return self.values[int(np.searchsorted(self.boundaries, t, side="right"))]
@@ -129,7 +136,10 @@ _KINDS = {Constant: _CONSTANT, Harmonic: _HARMONIC, Piecewise: _PIECEWISE}
 
 
 def as_schedule(step_size: float | Schedule) -> Schedule:
-    return step_size if isinstance(step_size, Schedule) else Constant(step_size)
+    if isinstance(step_size, Schedule):
+        check_choice("the kind of a schedule", type(step_size), tuple(_KINDS))
+        return step_size
+    return Constant(step_size)
 
 
 def schedule_kind(schedule: Schedule) -> int:

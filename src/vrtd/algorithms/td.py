@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling
 from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
-from vrtd.checks import check_positive, check_radius
+from vrtd.checks import check_flag, check_radius
 from vrtd.kernels.bellman import add_pseudo_gradient
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm
@@ -81,9 +81,9 @@ class TD(Algorithm):
     kernels: ClassVar[Kernels] = Kernels(td_views, td_step, td_output)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.step_size, Schedule):
-            check_positive("step_size", self.step_size)
+        as_schedule(self.step_size)
         check_radius(self.radius)
+        check_flag("average", self.average)
 
     def epoch(self, sampling: Sampling) -> Epoch:
         return Epoch(n_absorb=0, n_steps=1, inner="fresh")

@@ -135,7 +135,8 @@ class VRTD(Algorithm):
         if self.batch_size == 1:
             return Epoch(n_absorb=1, n_steps=1, inner="resample", gradients_per_step=0)
         default: Inner = "fresh" if sampling == "iid" else "resample"
-        return Epoch(n_absorb=self.batch_size, n_steps=self.batch_size, inner=self.inner or default)
+        batch_size = int(self.batch_size)
+        return Epoch(n_absorb=batch_size, n_steps=batch_size, inner=self.inner or default)
 
     def params(self) -> VRTDParams:
         return VRTDParams(float(self.step_size), int(self.batch_size), float(self.radius or 0.0))
@@ -148,4 +149,4 @@ class VRTD(Algorithm):
 
     @property
     def largest_step_size(self) -> float:
-        return self.step_size
+        return float(self.step_size)

@@ -19,7 +19,8 @@ __all__ = ["main", "make_parser"]
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        tell(f"{message}; see: {self.prog} --help", "error")
+        command = "vrtd COMMAND" if message.startswith("unrecognized") else self.prog
+        tell(f"{message}; see: {command} --help", "error")
         raise SystemExit(BAD_USAGE)
 
 

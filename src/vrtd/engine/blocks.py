@@ -72,7 +72,8 @@ def run_blocks(
     outputs = _outputs(job, n_runs)
     # Blocks of whole groups: none longer than a call, and enough of them to keep every thread busy to the end.
     n_groups = -(-n_runs // LANES)
-    longest = _GRADIENTS_PER_CALL // max(job.n_gradients * LANES, 1)
+    per_call = _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
+    longest = per_call // max(job.n_gradients * LANES, 1)
     block_size = max(1, min(longest, n_groups // (8 * n_threads))) * LANES
     report = _reporter(progress, n_runs * job.n_gradients)
     cancelled = Event()
@@ -83,7 +84,7 @@ def run_blocks(
         lanes = np.minimum(np.arange(n + -n % LANES), n - 1) + first  # the last run fills the empty lanes of its group
         part, written = state.map(lambda array: aligned_copy(array[lanes])), _outputs(job, lanes.size)
         inputs = _inputs(job, part)
-        position, limit = job.epoch_0, max(_GRADIENTS_PER_CALL // (job.epoch.n_gradients * n), 1)
+        position, limit = job.epoch_0, max(per_call // (job.epoch.n_gradients * n), 1)
         for targets, checkpoint in _calls(job.epochs, position, limit):
             if cancelled.is_set():
                 return

@@ -19,9 +19,9 @@ from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count
 from vrtd.engine.blocks import Job, prepare, run_blocks
-from vrtd.errors import InvalidInputError, StabilityWarning
+from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
-from vrtd.linear_system import LinearSystem
+from vrtd.linear_system import RADIUS_TOLERANCE, LinearSystem
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import MarkovRewardProcess
 from vrtd.result import EngineState, Result
@@ -68,16 +68,20 @@ def simulate(
     >>> result.values("squared_error").shape
     (4, 200)
     """
-    _check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads)
-    system, source, digest = _bind(problem, phi, sampling, initial)
+    _check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
+    n_runs, n_gradients = int(n_runs), int(n_gradients)
+    system, source, problem_digest = _bind(problem, phi, sampling, initial)
     forms = [_as_form(metric, system, source.n_features) for metric in metrics]
     epoch = algorithm.epoch(sampling)
+    if np.ndim(checkpoints) == 0:
+        check_count("checkpoints", checkpoints)
+    _check_memory(n_runs, checkpoints, n_gradients, len(forms), algorithm.workspace_size(source.n_features))
     identity = {
         "algorithm": algorithm.settings,
-        "problem": digest,
+        "problem": problem_digest,
         "sampling": sampling,
         "seed": int(seed),
-        "n_runs": int(n_runs),
+        "n_runs": n_runs,
     }
     if start is None:
         if n_gradients < epoch.n_gradients:
@@ -89,14 +93,14 @@ def simulate(
         done = 0
         state = _fresh_state(algorithm, source, n_runs, seed, _check_theta_0(theta_0, source.n_features))
     else:
-        _check_start(start, identity, theta_0)
+        _check_start(start, identity, theta_0, initial)
         done = int(start.n_gradients[-1])
         state = start.state.map(np.copy)
+        _check_state(state, _fresh_state(algorithm, source, n_runs, seed, np.zeros(source.n_features)), problem)
     if system is not None and source.n_features <= _MOST_FEATURES_TO_CHECK:
         _warn_if_unstable(system, algorithm.largest_step_size)
 
-    axis = _axis(checkpoints, done, done + int(n_gradients))
-    _check_memory(n_runs, axis.size, len(forms))
+    axis = _axis(checkpoints, done, done + n_gradients)
     job = Job(
         algorithm, epoch, source, forms,
         epoch_0=-1 if start is None else done // epoch.n_gradients,
@@ -120,7 +124,9 @@ def simulate(
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)
 
 
-def _check_arguments(algorithm: Any, sampling: Any, n_runs: Any, n_gradients: Any, seed: Any, threads: Any) -> None:
+def _check_arguments(
+    algorithm: Any, sampling: Any, n_runs: Any, n_gradients: Any, seed: Any, threads: Any, metrics: Any, start: Any
+) -> None:
     if not isinstance(algorithm, Algorithm):
         raise InvalidInputError(
             "algorithm must be an Algorithm", repr(algorithm), "pass vrtd.TD(...) or vrtd.VRTD(...)"
@@ -131,6 +137,15 @@ def _check_arguments(algorithm: Any, sampling: Any, n_runs: Any, n_gradients: An
     check_count("seed", seed, least=0)
     if threads is not None:
         check_count("threads", threads)
+    if n_gradients > 2**53:
+        raise InvalidInputError("n_gradients must be at most 2**53", n_gradients, "lower the budget")
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
+        raise InvalidInputError("metrics must be a tuple of names or forms", repr(metrics), "pass e.g. ('neu',)")
+    names = [metric.name if isinstance(metric, QuadraticForm) else metric for metric in metrics]
+    if len(set(names)) < len(names):
+        raise InvalidInputError("metrics must have different names", names, "drop or rename one")
+    if start is not None and not isinstance(start, Result):
+        raise InvalidInputError("start must be a Result", repr(start), "pass vrtd.load(path) for a file")
 
 
 def _bind(
@@ -144,7 +159,7 @@ def _bind(
                 f"phi, initial or sampling={sampling!r} beside it",
                 'pass phi=None, sampling="markov" and no initial',
             )
-        return None, simulator_source(problem), f"simulator {problem.name}"
+        return None, simulator_source(problem), problem.digest
     if not isinstance(problem, MarkovRewardProcess):
         raise InvalidInputError(
             "problem must be a MarkovRewardProcess or a Simulator", repr(problem), "build one from P, R and gamma"
@@ -229,9 +244,11 @@ def _fresh_state(
     )
 
 
-def _check_start(start: Result, identity: dict[str, Any], theta_0: Any) -> None:
-    if theta_0 is not None:
-        raise InvalidInputError("theta_0 must be left out when start is given", theta_0, "the start has its own")
+def _check_start(start: Result, identity: dict[str, Any], theta_0: Any, initial: Any) -> None:
+    if theta_0 is not None or not _is_default(initial):
+        raise InvalidInputError(
+            "theta_0 and initial must be left out when start is given", (theta_0, initial), "the start has its own"
+        )
     for key, value in identity.items():
         if start.provenance.get(key) != value:
             raise InvalidInputError(
@@ -239,9 +256,27 @@ def _check_start(start: Result, identity: dict[str, Any], theta_0: Any) -> None:
             )
 
 
+def _check_state(state: EngineState, fresh: EngineState, problem: Any) -> None:
+    """A state may come from a file: what does not fit would read and write beyond the tables."""
+    for name, ours, expected in zip(state._fields, state, fresh, strict=True):
+        if ours.shape != expected.shape or ours.dtype != expected.dtype:
+            raise InvalidInputError(
+                f"{name} of the start must be {expected.dtype} of shape {expected.shape}",
+                f"{ours.dtype} of shape {ours.shape}",
+                "repeat the first call, or run it again",
+            )
+    if isinstance(problem, MarkovRewardProcess) and np.any(state.cursors >= problem.n_states):
+        raise InvalidInputError(
+            f"cursors of the start must be states below {problem.n_states}", state.cursors.max(), "run it again"
+        )
+
+
 def _warn_if_unstable(system: LinearSystem, step_size: float) -> None:
-    radius = system.mean_square_radius(step_size)
-    if radius >= 1:
+    try:
+        radius = system.mean_square_radius(step_size)
+    except AccuracyError:  # what cannot be told must not stop the work
+        return
+    if radius > 1 + RADIUS_TOLERANCE:
         warnings.warn(
             f"step_size {step_size:g} must not let the second moment of TD's error grow, with independent samples; "
             f"got a growth of {radius:.4g} an update; lower it, or expect errors without bound",
@@ -252,8 +287,8 @@ def _warn_if_unstable(system: LinearSystem, step_size: float) -> None:
 
 def _axis(checkpoints: Any, first: int, last: int) -> NDArray[np.int64]:
     if np.ndim(checkpoints) == 0:
-        check_count("checkpoints", checkpoints)
-        return np.unique(np.linspace(first if checkpoints > 1 else last, last, checkpoints).round().astype(np.int64))
+        count = min(int(checkpoints), last - first + 1)
+        return np.unique(np.linspace(first if count > 1 else last, last, count).round().astype(np.int64))
     axis = np.asarray(checkpoints)
     if axis.ndim != 1 or axis.dtype.kind not in "iu" or np.any(axis < first) or np.any(axis > last):
         raise InvalidInputError(
@@ -264,17 +299,18 @@ def _axis(checkpoints: Any, first: int, last: int) -> NDArray[np.int64]:
     return np.union1d(axis.astype(np.int64), [last])
 
 
-def _check_memory(n_runs: int, n_checkpoints: int, n_metrics: int) -> None:
-    """Refuse curves that cannot fit: the system would hand the memory out and end the process when it is used."""
-    needed = 8 * n_runs * n_checkpoints * n_metrics
+def _check_memory(n_runs: int, checkpoints: Any, n_gradients: int, n_metrics: int, workspace_size: int) -> None:
+    """Refuse what cannot fit: the system would hand the memory out and end the process when it is used."""
+    n_checkpoints = np.size(checkpoints) if np.ndim(checkpoints) else min(int(checkpoints), n_gradients + 1)
+    needed = 8 * n_runs * (n_checkpoints * n_metrics + 2 * workspace_size + 8)
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on this system
         return
     if needed > physical / 2:
         raise InvalidInputError(
-            f"n_runs x checkpoints x metrics must fit in half of the memory, {physical / 2**31:.1f} GiB",
-            f"{n_runs} x {n_checkpoints} x {n_metrics}, which take {needed / 2**30:.3g} GiB",
+            f"curves and states of all runs must fit in half of the memory, {physical / 2**31:.1f} GiB",
+            f"{n_runs} runs x {n_checkpoints} checkpoints x {n_metrics} metrics, {needed / 2**30:.3g} GiB",
             "record fewer checkpoints, or split the runs by seed",
         )
 

@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
 from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
+from vrtd.kernels.digest import digest
 from vrtd.kernels.jit import dynamics, rebind
 from vrtd.kernels.transitions import Transition
 from vrtd.sources.source import Source
@@ -39,10 +41,35 @@ class Simulator:
     params: Any = ()
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        if not isinstance(self.name, str) or not self.name.isidentifier():
             raise InvalidInputError("the name of a simulator must be an identifier", repr(self.name), "rename it")
+        for function in (self.reset, self.transition, self.features):
+            if not isinstance(function, Dispatcher):
+                raise InvalidInputError(
+                    "reset, transition and features of a simulator must be compiled",
+                    repr(function),
+                    "decorate them with vrtd.kernels.jit.dynamics",
+                )
         check_count("n_features of a simulator", self.n_features)
         check_count("state_size of a simulator", self.state_size)
+        _check_params(self.params)
+
+    @property
+    def digest(self) -> str:
+        """Of all that makes its transitions: its functions with what they refer to, its params and sizes."""
+        return digest(
+            self.reset, self.transition, self.features, self.params, int(self.n_features), int(self.state_size)
+        )
+
+
+def _check_params(params: Any) -> None:
+    if isinstance(params, tuple):
+        for item in params:
+            _check_params(item)
+    elif not isinstance(params, bool | int | float | np.number | np.ndarray):
+        raise InvalidInputError(
+            "params of a simulator must be numbers, arrays, or tuples of them", repr(params), "pass a NamedTuple"
+        )
 
 
 def simulator_source(simulator: Simulator) -> Source:
