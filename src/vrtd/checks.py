@@ -15,7 +15,7 @@ __all__ = ["check_choice", "check_count", "check_flag", "check_positive", "check
 
 def check_positive(name: str, value: Any) -> None:
     try:
-        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else nan
+        number = float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
     except OverflowError:  # an integer beyond any float
         number = inf
     if not 0 < number < inf:
