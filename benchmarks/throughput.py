@@ -173,7 +173,8 @@ def main() -> None:
         d: {name: rate(name, d, max(n_gradients * 16 // d, 10_000), repeats) for name in ALGORITHMS} for d in DIMENSIONS
     }
     # Alternating, so that both see the same noise of the machine.
-    bare, recorded = (max(rate("td_markov", 4, n_gradients, 2, 1, c) for _ in range(repeats)) for c in (1, 200))
+    pairs = [[rate("td_markov", 4, n_gradients, 2, 1, count) for count in (1, 200)] for _ in range(repeats)]
+    bare, recorded = (max(column) for column in zip(*pairs, strict=True))
     report["cost_of_200_checkpoints"] = bare / recorded - 1
     os.sched_setaffinity(0, cores)
     report["two_threads_to_one"] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -12,13 +13,18 @@ from numba.core import event
 import vrtd
 from tests import reference
 from tests.table import ROWS, Row, noiseless, two_states
-from vrtd.algorithms import REGISTRY
-from vrtd.engine import blocks
+from vrtd.algorithms import REGISTRY, Epoch
+from vrtd.engine import blocks, simulation
+from vrtd.errors import InvalidInputError
 from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.sources import chain_source
 
 MRP, PHI = vrtd.problems.random_mdp(seed=0)
 each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
+
+
+def rows(*names: str) -> Any:
+    return pytest.mark.parametrize("row", [row for row in ROWS if row.id in names], ids=names)
 
 
 def run(row: Row, n_epochs: int | None = None, **changes: Any) -> vrtd.Result:
@@ -86,6 +92,28 @@ def test_blocks_and_calls_do_not_change_a_bit(row: Row, monkeypatch: pytest.Monk
 
 
 @each_row
+def test_the_size_of_blocks_does_not_change_a_bit(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one group of runs a block to all of them in one; also when continued, and when they start elsewhere."""
+    first = row.algorithm.epoch(row.sampling).n_gradients * 3
+    whole = run(row, n_runs=41)
+    for blocks_per_thread, threads in ((1, 1), (3, 1), (1, 2)):
+        monkeypatch.setattr(blocks, "_BLOCKS_PER_THREAD", blocks_per_thread)
+        assert_same_bits(whole, run(row, n_runs=41, threads=threads))
+        start = run(row, n_runs=41, threads=threads, n_gradients=first)
+        rest = int(whole.n_gradients[-1]) - first
+        assert run(row, n_runs=41, threads=3, n_gradients=rest, start=start).theta.tobytes() == whole.theta.tobytes()
+
+
+@each_row
+def test_any_part_of_the_runs_can_be_run_alone(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(row, n_runs=12)
+    monkeypatch.setattr(simulation, "make_streams", lambda seed, runs, purpose: make_streams(seed, runs + 4, purpose))
+    part = run(row, n_runs=5)
+    assert part.curves.tobytes() == whole.curves[4:9].tobytes()
+    assert part.theta.tobytes() == whole.theta[4:9].tobytes()
+
+
+@each_row
 def test_a_run_does_not_know_how_many_others_there_are(row: Row) -> None:
     whole = run(row)
     for n_runs in (1, 2, 4):
@@ -140,21 +168,25 @@ def test_theta_star_is_kept_when_no_transition_contradicts_it(row: Row) -> None:
 @each_row
 def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
     mrp, phi, theta = noiseless()
-    n_gradients = (
-        20_000 // row.algorithm.epoch(row.sampling).n_gradients * row.algorithm.epoch(row.sampling).n_gradients
-    )
+    epoch = row.algorithm.epoch(row.sampling).n_gradients
+    n_gradients = 20_000 // epoch * epoch
     result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
     np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=row.tolerance, rtol=0)
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.sampling == "iid" and row.algorithm.epoch("iid").inner == "fresh"], ids=str
+    "row",
+    [row for row in ROWS if row.sampling == "iid" and row.algorithm.epoch("iid").inner == "fresh"],
+    ids=lambda row: row.id,
 )
 def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:
     """The mean over every possible epoch, by enumeration of its samples and of the algorithm's own draws."""
     mrp, phi = two_states()
     theta_star = vrtd.LinearSystem(mrp, phi).theta_star
-    algorithm = row.algorithm if isinstance(row.algorithm, vrtd.TD) else vrtd.VRTD(0.1, 2, output=row.algorithm.output)
+    batches = "batch_size" in {field.name for field in dataclasses.fields(row.algorithm)}
+    algorithm = (
+        dataclasses.replace(row.algorithm, batch_size=2) if batches else row.algorithm
+    )  # few enough to enumerate
     outcomes = [
         (mrp.stationary[s] * mrp.edges.probability[e], (phi[s], phi[mrp.edges.successor[e]], mrp.edges.reward[e], 0.9))
         for e, s in enumerate(mrp.edges.origin)
@@ -179,7 +211,7 @@ def test_a_second_call_compiles_nothing(row: Row) -> None:
     assert not recorder.buffer
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.id in ("td-iid", "vrtd-algorithm-2")], ids=str)
+@rows("td-iid", "vrtd-algorithm-2")
 def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
     mrp, phi = vrtd.problems.boyan_chain()
     source = chain_source(mrp, phi, row.sampling, mrp.stationary)
@@ -190,6 +222,36 @@ def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
     draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)
     outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
     np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
+
+
+@rows("td-markov", "vrtd-algorithm-1")
+def test_dense_chains_with_their_own_discounts(row: Row) -> None:
+    gamma = np.random.default_rng(0).random((50, 50))
+    gamma[3] = 0.0
+    mrp = vrtd.MarkovRewardProcess(MRP.P, MRP.edges.reward.reshape(50, 50), gamma)
+    source = chain_source(mrp, PHI, row.sampling, mrp.stationary)
+    assert source.name == f"dense_{row.sampling}"
+    assert source.data.discount.size > 1
+    n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
+    result = vrtd.simulate(mrp, PHI, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
+    draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)
+    outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
+    np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
+
+
+def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:
+    class Stepper(vrtd.TD):
+        def epoch(self, sampling: Any) -> Any:
+            return Epoch(n_absorb=0, n_steps=5, inner="fresh")
+
+    with pytest.raises(InvalidInputError, match="an epoch that absorbs nothing must be one step on a fresh sample"):
+        vrtd.simulate(MRP, PHI, Stepper(0.1), n_runs=2, n_gradients=50)
+
+
+def test_an_epoch_counts_what_it_declares() -> None:
+    epoch = Epoch(n_absorb=3, n_steps=2, inner="fresh", gradients_per_absorb=2, gradients_per_step=3)
+    assert epoch.n_gradients == 12
+    assert epoch.samples_at(np.arange(13)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 4, 4, 5]
 
 
 def test_several_rewards_of_one_transition_are_drawn_apart() -> None:

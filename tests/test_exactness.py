@@ -10,12 +10,12 @@ import pytest
 import vrtd
 from tests.statistics import moment_scores, z_limit
 from tests.table import two_states
-from vrtd.engine import simulation
+from vrtd.engine import arguments
 from vrtd.sources import chain_source
 from vrtd.theory import td_iid_moments, vrtd_iid_moments
 
 N_RUNS = 200_000
-# The four families below look at 2 points of 14 statistics, 2 points x 3 outputs of 14, 2 of 2, and 14 of Markov means.
+# The largest of the families below looks at 6 settings of 14 statistics; all four take its threshold.
 LIMIT = z_limit(6 * 14)
 
 
@@ -55,13 +55,31 @@ def test_vrtd_algorithm_1_has_its_exact_moments(output: Any, batch_size: int) ->
     assert abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max() < LIMIT
 
 
+def test_vrtd_with_a_step_size_or_a_discount_off_by_one_percent_is_caught() -> None:
+    mrp, phi = vrtd.problems.random_mdp(seed=0)
+    system = vrtd.LinearSystem(mrp, phi)
+    wrong = vrtd.MarkovRewardProcess(mrp.P, mrp.edges.reward.reshape(50, 50), 0.95 * 0.99)
+    for batch_size in (3, 10):
+        exact = vrtd_iid_moments(system, 0.1, batch_size, 60 // (2 * batch_size), np.zeros(4))
+        for problem, step_size in (((mrp, phi), 0.101), ((wrong, phi), 0.1)):
+            theta = final_theta(problem, vrtd.VRTD(step_size, batch_size), 60)
+            assert abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max() > LIMIT
+
+
 def test_schedules_have_their_exact_moments() -> None:
     problem = vrtd.problems.random_mdp(seed=0)
     system = vrtd.LinearSystem(*problem)
-    for schedule in (vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))):
+
+    def worst(schedule: Any, simulated: Any) -> float:
         exact = td_iid_moments(system, [schedule(t) for t in range(40)], 40, np.zeros(4))
-        theta = final_theta(problem, vrtd.TD(schedule), 40)
-        assert abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max() < LIMIT
+        theta = final_theta(problem, vrtd.TD(simulated), 40)
+        return float(abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max())
+
+    harmonic, piecewise = vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
+    assert worst(harmonic, harmonic) < LIMIT
+    assert worst(piecewise, piecewise) < LIMIT
+    assert worst(harmonic, vrtd.Harmonic(c=4.0, t0=21.0)) > LIMIT  # off by one
+    assert worst(piecewise, vrtd.Piecewise((9, 20), (0.2, 0.1, 0.05))) > LIMIT
 
 
 def test_a_step_size_off_by_one_percent_is_caught() -> None:
@@ -86,6 +104,6 @@ def test_the_two_state_chain_has_its_exact_moments() -> None:
 def test_one_percent_of_next_states_from_another_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     mrp, phi = two_states()
     wrong = vrtd.MarkovRewardProcess(0.99 * mrp.P + 0.01 * mrp.P[::-1], mrp.edges.reward.reshape(2, 2), 0.9)
-    monkeypatch.setattr(simulation, "chain_source", lambda _, *rest: chain_source(wrong, *rest))
+    monkeypatch.setattr(arguments, "chain_source", lambda _, *rest: chain_source(wrong, *rest))
     scores = [worst_td_score((mrp, phi), final_theta((mrp, phi), vrtd.TD(0.1), n), n) for n in (20, 60)]
     assert max(scores) > LIMIT

@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 
@@ -79,9 +77,9 @@ def test_mean_square_radius_restarts_and_is_cheap():
     Q = np.eye(196) + a * (np.kron(system.A, eye) + np.kron(eye, system.A)) + a * a * square
     assert system.mean_square_radius(a) == pytest.approx(np.abs(np.linalg.eigvals(Q)).max(), abs=1e-8)
     large = LinearSystem(*random_mdp(n_states=500, n_features=64))
-    start = time.perf_counter()
     assert 0.9 < large.mean_square_radius(0.01) < 1.0
-    assert time.perf_counter() - start < 5.0  # 0.06 s measured
+    assert large.mean_square_growth(1.0) == pytest.approx(large.mean_square_radius(1.0), rel=1e-3)
+    assert large.mean_square_growth(1e200) == np.inf
 
 
 def test_mean_square_radius_reports_failure(monkeypatch):
@@ -144,12 +142,9 @@ def test_arrays_are_private_and_read_only():
             array[0] = 1.0
 
 
-def test_large_sparse_system_is_cheap():
-    mrp, phi = garnet(n_states=10_000, n_features=64)
-    start = time.perf_counter()
-    system = LinearSystem(mrp, phi)
+def test_large_sparse_system():
+    system = LinearSystem(*garnet(n_states=10_000, n_features=64))
     assert np.abs(system.mean_update(system.theta_star)).max() < 1e-10
-    assert time.perf_counter() - start < 10.0  # 0.3 s measured
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
         ({"initial": np.full(50, 0.03)}, "each row of initial must sum to 1"),
         ({"initial": np.full(49, 1 / 49)}, "initial must be 50 probabilities"),
         ({"initial": 3, "sampling": "iid"}, 'initial must be "stationary" when samples are independent'),
+        ({"initial": []}, "initial must be 50 probabilities"),
+        ({"metrics": (np.eye(4),)}, "metrics must be one of"),
         ({"metrics": ("squared_eror",)}, "did you mean 'squared_error'"),
         ({"checkpoints": 0}, "checkpoints must be a whole number of at least 1"),
         ({"checkpoints": [50, 200]}, "checkpoints must be whole numbers of pseudo-gradients in 0 .. 100"),
@@ -180,6 +182,12 @@ def test_an_unstable_step_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         simulate(vrtd.TD(0.1))
+        simulate(vrtd.TD(1e-17))
+    with pytest.warns(StabilityWarning, match="a growth of inf an update"):
+        simulate(vrtd.TD(1e200))
+    mrp, phi = vrtd.problems.random_mdp(seed=0, n_states=80, n_features=70, normalize=True)
+    with pytest.warns(StabilityWarning, match="step_size 10 must not let"):
+        vrtd.simulate(mrp, phi, vrtd.TD(10.0), n_runs=1, n_gradients=10)
 
 
 @pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
@@ -199,6 +207,19 @@ def test_a_diverging_run_is_dated_and_never_hidden(algorithm: Any) -> None:
     more = simulate(algorithm, n_gradients=1_000, checkpoints=3, start=result)
     np.testing.assert_array_equal(more.diverged_at, result.diverged_at)
     assert np.isnan(more.curves).all()
+
+
+@pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
+def test_divergence_is_seen_without_a_metric() -> None:
+    """Runs of one group and of many, each with a date of its own."""
+    bare = simulate(vrtd.TD(2.0), n_runs=64, n_gradients=15_000, sampling="iid", metrics=(), threads=1)
+    measured = simulate(vrtd.TD(2.0), n_runs=64, n_gradients=15_000, sampling="iid", threads=1)
+    assert (bare.status == "diverged").any()
+    assert np.all((bare.diverged_at == measured.diverged_at) | (measured.diverged_at >= 0))
+    for run, seen in enumerate(np.searchsorted(measured.n_gradients, measured.diverged_at)):
+        if measured.diverged_at[run] >= 0:
+            assert np.isfinite(measured.values("squared_error")[run, :seen]).all()
+            assert np.isnan(measured.values("squared_error")[run, seen:]).all()
 
 
 @pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")

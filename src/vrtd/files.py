@@ -19,8 +19,9 @@ def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent} must be a folder, for {target.name}; it is not there; create it")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{get_ident()}.tmp")
+    file = temporary.open("xb")
     try:
-        with temporary.open("xb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -32,8 +32,9 @@ class QuadraticForm:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise InvalidInputError("the name of a metric must be an identifier", repr(self.name), "rename it")
-        for field in ("matrix", "centre", "offset"):
+        for field in ("matrix", "centre"):
             object.__setattr__(self, field, frozen(real_array(field, getattr(self, field))))
+        object.__setattr__(self, "offset", float(real_array("offset", self.offset)))
         d = self.centre.shape
         if len(d) != 1 or self.matrix.shape != d * 2:
             raise InvalidInputError(

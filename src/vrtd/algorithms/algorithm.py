@@ -53,9 +53,10 @@ class Epoch(NamedTuple):
     def samples_at(self, n_gradients: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many transitions have been drawn when so many pseudo-gradients have been counted."""
         epochs, rest = np.divmod(n_gradients, self.n_gradients)
-        absorbed = np.minimum(rest, self.n_absorb)  # an open epoch has absorbed first
+        absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), self.n_absorb)  # an open epoch absorbs first
+        stepped = (rest - absorbed * self.gradients_per_absorb) // max(self.gradients_per_step, 1)
         per_epoch = self.n_absorb + self.n_steps * self.samples_per_step
-        samples: NDArray[np.int64] = epochs * per_epoch + absorbed + (rest - absorbed) * self.samples_per_step
+        samples: NDArray[np.int64] = epochs * per_epoch + absorbed + stepped * self.samples_per_step
         return samples
 
 

@@ -48,6 +48,7 @@ def td_views(workspace, d):
 @kernel
 def td_step(params, options, state, x, t, epoch):
     theta = state.theta
+    # Equation (1), and the projection and the average that are not the paper's.
     add_pseudo_gradient(theta, step_size_at(params.schedule, options.schedule, epoch), theta, x)
     if options.projects:
         factor = shrinkage(squared_norm(theta), params.radius)

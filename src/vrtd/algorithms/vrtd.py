@@ -1,7 +1,6 @@
 """Variance-reduced temporal difference learning (Algorithms 1 and 2):
 
-    g_m = (1/M) sum_{x in B_m} g_x(theta_anchor)                                                       lines 3-4 (3)
-    theta_{m,0} = theta_anchor
+    g_m = (1/M) sum_{x in B_m} g_x(theta_anchor),  theta_{m,0} = theta_anchor                          lines 2-4 (2-3)
     theta_{m,t+1} = Pi_R( theta_{m,t} + alpha (g_x(theta_{m,t}) - g_x(theta_anchor) + g_m) )           lines 5-8 (4-7)
     theta_anchor <- theta_{m,t}, t uniform on {1, ..., M}                                              line 10 (9)
 
@@ -58,22 +57,22 @@ def vrtd_views(workspace, d):
 
 
 @kernel
-def vrtd_absorb(params, options, state, x):
+def vrtd_absorb(params, options, state, x):  # the sum of line 4 (3)
     add_pseudo_gradient(state.g_anchor, 1.0, state.theta_anchor, x)
 
 
 @kernel
-def vrtd_begin(params, options, state, stream):
+def vrtd_begin(params, options, state, stream):  # alpha g_m, and theta_{m,0} = theta_anchor: line 2
     for i in range(state.w.size):
         state.g_anchor[i] *= params.step_size / params.batch_size
         state.w[i] = 0.0
         state.chosen[i] = 0.0
-    last = params.batch_size - 1
-    state.chosen_step[0] = uniform_index(stream, params.batch_size) if options.output == _RANDOM else last
+    M = params.batch_size
+    state.chosen_step[0] = uniform_index(stream, M) if options.output == _RANDOM else M - 1
 
 
 @kernel
-def vrtd_step(params, options, state, x, t, epoch):
+def vrtd_step(params, options, state, x, t, epoch):  # lines 7-8 (6-7)
     w, anchor = state.w, state.theta_anchor
     factor = params.step_size * x.weight * bootstrap_difference(w, x)
     for i in range(w.size):
@@ -92,7 +91,7 @@ def vrtd_step(params, options, state, x, t, epoch):
 
 
 @kernel
-def vrtd_close(params, options, state):
+def vrtd_close(params, options, state):  # line 10 (9)
     for i in range(state.w.size):
         state.theta_anchor[i] += state.chosen[i]
         state.g_anchor[i] = 0.0
@@ -135,8 +134,7 @@ class VRTD(Algorithm):
         if self.batch_size == 1:
             return Epoch(n_absorb=1, n_steps=1, inner="resample", gradients_per_step=0)
         default: Inner = "fresh" if sampling == "iid" else "resample"
-        batch_size = int(self.batch_size)
-        return Epoch(n_absorb=batch_size, n_steps=batch_size, inner=self.inner or default)
+        return Epoch(int(self.batch_size), int(self.batch_size), self.inner or default)
 
     def params(self) -> VRTDParams:
         return VRTDParams(float(self.step_size), int(self.batch_size), float(self.radius or 0.0))
@@ -145,7 +143,7 @@ class VRTD(Algorithm):
         return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.output])
 
     def workspace_size(self, n_features: int) -> int:
-        return 4 * n_features + 8
+        return 4 * n_features + 8  # one number, but a whole cache line: the next run's vectors stay aligned
 
     @property
     def largest_step_size(self) -> float:

@@ -25,6 +25,7 @@ __all__ = ["Job", "Outputs", "available_threads", "prepare", "run_blocks"]
 
 # One call of the compiled loop: long beside the cost of calling it, short beside a person's patience with Ctrl-C.
 _GRADIENTS_PER_CALL = 20_000_000
+_BLOCKS_PER_THREAD = 8  # enough to keep every thread busy to the end
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,11 @@ def run_blocks(
     """Take all runs through all checkpoints, advancing `state` in place."""
     n_runs, n_threads = len(state.workspaces), threads or available_threads()
     outputs = _outputs(job, n_runs)
-    # Blocks of whole groups: none longer than a call, and enough of them to keep every thread busy to the end.
+    # Blocks of whole groups, none longer than a call.
     n_groups = -(-n_runs // LANES)
     per_call = _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
     longest = per_call // max(job.n_gradients * LANES, 1)
-    block_size = max(1, min(longest, n_groups // (8 * n_threads))) * LANES
+    block_size = max(1, min(longest, n_groups // (_BLOCKS_PER_THREAD * n_threads))) * LANES
     report = _reporter(progress, n_runs * job.n_gradients)
     cancelled = Event()
 

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from vrtd.algorithms import Algorithm, Epoch
-from vrtd.kernels.jit import borrow, kernel, specialise, stack_words, with_width
+from vrtd.errors import InvalidInputError
+from vrtd.kernels.jit import borrow, carray, kernel, specialise, stack_words, with_width
 from vrtd.kernels.linalg import quadratic_form, squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transitions import Transition
@@ -127,6 +127,10 @@ def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., 
 
 def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source) -> Callable[..., Any]:
     """The loop of one algorithm on one source; compiled at its first call, and then cached on disk."""
+    if epoch.n_absorb == 0 and (epoch.n_steps != 1 or epoch.inner != "fresh"):
+        raise InvalidInputError(
+            "an epoch that absorbs nothing must be one step on a fresh sample", epoch, "absorb a batch, or step once"
+        )
     d = source.n_features
     small = d <= SMALL
     words = algorithm.workspace_size(d) if small else 1

@@ -13,16 +13,19 @@ from typing import Any
 
 import numba
 from llvmlite import ir
+from numba import carray
 from numba.core import caching, cgutils, config
 from numba.core import types as numba_types
 from numba.core.types.containers import BaseTuple
 from numba.extending import intrinsic
 
+from vrtd.errors import VrtdError
 from vrtd.kernels.digest import digest
 
 __all__ = [
     "borrow",
     "cache_folder",
+    "carray",
     "compiled",
     "dynamics",
     "kernel",
@@ -37,6 +40,9 @@ __all__ = [
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _CONFIG_LOCK = Lock()
+
+if config.DISABLE_JIT:
+    raise VrtdError("vrtd needs its loops compiled; got NUMBA_DISABLE_JIT in the environment; unset it")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -191,17 +197,25 @@ class _CheckedCache(caching.FunctionCache):
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # whatever a damaged or foreign file makes of unpickling
-            self._cache_file.flush()
+            self._forget()
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
         except Exception:  # a full disk, or a damaged index that lies in the way; the compiled code itself is fine
+            self._forget()
+
+    def _forget(self) -> None:
+        with suppress(OSError):  # nothing can be written either: the next process will try again
             self._cache_file.flush()
 
 
 def _cached(dispatcher: Any) -> Any:
-    with suppress(RuntimeError):  # no writable place for a cache: compile in every process
+    try:
         dispatcher._cache = _CheckedCache(dispatcher.py_func)
+    except RuntimeError:  # no writable place for a cache: compile in every process
+        pass
+    except (AttributeError, TypeError):  # a Numba that is built differently inside: its cache, without our checksums
+        dispatcher.enable_caching()
     return dispatcher

@@ -55,7 +55,7 @@ def uniform_index(stream, n):
 def make_streams(seed: int, runs: NDArray[np.int64], purpose: int) -> NDArray[np.uint64]:
     """One stream (state, increment) for each run, shape (n_runs, 2)."""
     mix_all = mix.py_func
-    base = np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)
+    base = np.random.SeedSequence(seed, spawn_key=(purpose,)).generate_state(1, np.uint64)
     identity = mix_all(base + (runs.astype(np.uint64) + _1) * _GOLDEN)  # distinct for distinct runs
     increment = mix_all(identity ^ _ALTERNATING) | _1
     # An increment with few changes between neighbouring bits makes a weak sequence (Steele et al., section 5).

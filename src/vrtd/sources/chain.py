@@ -119,7 +119,8 @@ def chain_source(
     start_cells = build_alias(np.array([0, start.size]), start.copy())
     constant = edges.discount.size > 0 and bool(np.all(edges.discount == edges.discount[0]))
     mask = np.uint64(0) if constant else ~np.uint64(0)
-    if _is_dense(mrp):
+    is_dense = _is_dense(mrp)
+    if is_dense:
         shift = max(mrp.n_states - 1, 1).bit_length()
         data: Any = DenseChain(
             phi,
@@ -145,14 +146,14 @@ def chain_source(
             edges.successor.copy(),
         )
         draw, read = (sparse_draw_iid if sampling == "iid" else sparse_draw_markov), sparse_read
-    kind = "dense" if _is_dense(mrp) else "sparse"
+    kind = "dense" if is_dense else "sparse"
     return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1])
 
 
 def _is_dense(mrp: MarkovRewardProcess) -> bool:
     """Whether every state leads to every state, once; 2**16 states keep a handle within 32 bits."""
-    n = mrp.n_states
-    return n <= 2**16 and bool(np.array_equal(mrp.edges.successor, np.tile(np.arange(n, dtype=np.int32), n)))
+    n, successor = mrp.n_states, mrp.edges.successor
+    return n <= 2**16 and successor.size == n * n and bool(np.all(successor.reshape(n, n) == np.arange(n)))
 
 
 def _padded(values: NDArray[Any], n_states: int, shift: int) -> NDArray[Any]:
