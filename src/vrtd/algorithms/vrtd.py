@@ -67,8 +67,8 @@ def vrtd_begin(params, options, state, stream):  # alpha g_m, and theta_{m,0} = 
         state.g_anchor[i] *= params.step_size / params.batch_size
         state.w[i] = 0.0
         state.chosen[i] = 0.0
-    M = params.batch_size
-    state.chosen_step[0] = uniform_index(stream, M) if options.output == _RANDOM else M - 1
+    last = params.batch_size - 1
+    state.chosen_step[0] = uniform_index(stream, last + 1) if options.output == _RANDOM else last
 
 
 @kernel
@@ -107,8 +107,7 @@ def vrtd_output(params, options, state, epoch, out):
 class VRTD(Algorithm):
     """Variance-reduced TD: Algorithm 1 under "iid" sampling, Algorithm 2 under "markov".
 
-    `inner` forces "fresh" or "resample" for comparison. A batch of one is vanilla TD: the first inner step has nothing
-    to correct, so no inner sample is drawn and one pseudo-gradient is counted.
+    `inner` forces the other, for comparison. A batch of one is TD: nothing to correct, no inner sample, one count.
 
     >>> VRTD(step_size=0.1, batch_size=500).epoch("markov").n_gradients
     1000
