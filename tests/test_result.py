@@ -88,6 +88,15 @@ def test_save_and_load_keep_every_bit(result: vrtd.Result, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["result.npz"]
 
 
+@pytest.mark.parametrize("initial", ["stationary", np.int64(3), np.full(50, 0.02)], ids=["name", "state", "law"])
+def test_where_runs_began_is_on_record(initial: Any, tmp_path: Path) -> None:
+    first = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), n_runs=2, n_gradients=10, initial=initial, theta_0=[0, 1, 2, 3])
+    first.save(tmp_path / "x.npz")
+    more = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), n_runs=2, n_gradients=10, start=vrtd.load(tmp_path / "x.npz"))
+    assert more.provenance["theta_0"] == [0.0, 1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(more.provenance["initial"], initial)
+
+
 def test_settings_with_schedules_survive_the_file(tmp_path: Path) -> None:
     algorithm = vrtd.TD(vrtd.Piecewise((10,), (np.float64(0.1), 0.05)))
     first = vrtd.simulate(MRP, PHI, algorithm, n_runs=np.int64(2), n_gradients=20)

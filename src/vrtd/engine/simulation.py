@@ -94,7 +94,7 @@ def simulate(
             )
         done, theta = 0, check_theta_0(theta_0, source.n_features)
         state = _fresh_state(algorithm, source, n_runs, seed, theta)
-        began = {"theta_0": theta.tolist(), "initial": initial if np.ndim(initial) == 0 else np.array(initial).tolist()}
+        began = {"theta_0": theta.tolist(), "initial": np.asarray(initial).tolist()}
     else:
         check_start(start, identity, theta_0, initial)
         done, state = int(start.n_gradients[-1]), start.state.map(np.copy)
