@@ -61,7 +61,7 @@ def chain_draw(source: Source, sampling: str, seed: int, run: int) -> Callable[[
             handle = first + pick(data.cells[first:last], next(stream))
             successor = int(data.successor[handle])
         state = successor
-        discount = data.discount[handle if data.discount.size > 1 else 0]
+        discount = data.discount[handle] if np.ndim(data.discount) else data.discount
         return data.phi[s], data.phi[successor], data.reward[handle], discount
 
     return draw

@@ -216,7 +216,7 @@ def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
     mrp, phi = vrtd.problems.boyan_chain()
     source = chain_source(mrp, phi, row.sampling, mrp.stationary)
     assert source.name == f"sparse_{row.sampling}"
-    assert source.data.discount.size > 1
+    assert np.ndim(source.data.discount) == 1
     n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
     result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
     draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)
@@ -231,7 +231,7 @@ def test_dense_chains_with_their_own_discounts(row: Row) -> None:
     mrp = vrtd.MarkovRewardProcess(MRP.P, MRP.edges.reward.reshape(50, 50), gamma)
     source = chain_source(mrp, PHI, row.sampling, mrp.stationary)
     assert source.name == f"dense_{row.sampling}"
-    assert source.data.discount.size > 1
+    assert np.ndim(source.data.discount) == 1
     n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
     result = vrtd.simulate(mrp, PHI, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
     draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)

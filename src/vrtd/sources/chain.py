@@ -30,7 +30,6 @@ class DenseChain(NamedTuple):
     cells: Any  # alias cells of the rows of P, at s << shift
     reward: Any
     discount: Any  # one number, or one for each transition
-    discount_mask: Any  # handle & mask is where the discount stands: 0 or all ones
     n_states: Any
     shift: Any
 
@@ -41,7 +40,6 @@ class SparseChain(NamedTuple):
     cells: Any  # alias cells, row s at indptr[s]
     reward: Any
     discount: Any
-    discount_mask: Any
     indptr: Any
     origin: Any
     successor: Any
@@ -67,15 +65,19 @@ def dense_draw_markov(data, slots, lane, slot, cursor, stream):
 
 
 @kernel
+def dense_transition(data, handle, discount):
+    row, row_next = handle >> data.shift, handle & ((_1 << data.shift) - _1)
+    return Transition(data.phi, row, row_next, data.reward[handle], discount, 1.0)
+
+
+@kernel
 def dense_read(data, slots, lane, handle):
-    return Transition(
-        data.phi,
-        handle >> data.shift,
-        handle & ((_1 << data.shift) - _1),
-        data.reward[handle],
-        data.discount[handle & data.discount_mask],
-        1.0,
-    )
+    return dense_transition(data, handle, data.discount)
+
+
+@kernel
+def dense_read_discounts(data, slots, lane, handle):
+    return dense_transition(data, handle, data.discount[handle])
 
 
 @kernel
@@ -98,15 +100,19 @@ def sparse_draw_markov(data, slots, lane, slot, cursor, stream):
 
 
 @kernel
+def sparse_transition(data, handle, discount):
+    row, row_next = np.uint64(data.origin[handle]), np.uint64(data.successor[handle])
+    return Transition(data.phi, row, row_next, data.reward[handle], discount, 1.0)
+
+
+@kernel
 def sparse_read(data, slots, lane, handle):
-    return Transition(
-        data.phi,
-        np.uint64(data.origin[handle]),
-        np.uint64(data.successor[handle]),
-        data.reward[handle],
-        data.discount[handle & data.discount_mask],
-        1.0,
-    )
+    return sparse_transition(data, handle, data.discount)
+
+
+@kernel
+def sparse_read_discounts(data, slots, lane, handle):
+    return sparse_transition(data, handle, data.discount[handle])
 
 
 def chain_source(
@@ -117,36 +123,35 @@ def chain_source(
     edges = mrp.edges  # read-only, and Numba compiles anew for that: the source has copies
     cells = build_alias(edges.indptr.copy(), edges.probability.copy())
     start_cells = build_alias(np.array([0, start.size]), start.copy())
-    constant = edges.discount.size > 0 and bool(np.all(edges.discount == edges.discount[0]))
-    mask = np.uint64(0) if constant else ~np.uint64(0)
-    is_dense = _is_dense(mrp)
-    if is_dense:
-        shift = max(mrp.n_states - 1, 1).bit_length()
+    constant = bool(np.all(edges.discount == edges.discount[0]))
+    if _is_dense(mrp):
+        kind, n = "dense", mrp.n_states
+        shift = max(n - 1, 1).bit_length()
         data: Any = DenseChain(
             phi,
             start_cells,
-            _padded(cells, mrp.n_states, shift),
-            _padded(edges.reward, mrp.n_states, shift),
-            edges.discount[:1].copy() if constant else _padded(edges.discount, mrp.n_states, shift),
-            mask,
-            np.uint64(mrp.n_states),
+            _padded(cells, n, shift),
+            _padded(edges.reward, n, shift),
+            float(edges.discount[0]) if constant else _padded(edges.discount, n, shift),
+            np.uint64(n),
             np.uint64(shift),
         )
-        draw, read = (dense_draw_iid if sampling == "iid" else dense_draw_markov), dense_read
+        draw = dense_draw_iid if sampling == "iid" else dense_draw_markov
+        read = dense_read if constant else dense_read_discounts
     else:
+        kind = "sparse"
         data = SparseChain(
             phi,
             start_cells,
             cells,
             edges.reward.copy(),
-            edges.discount[:1].copy() if constant else edges.discount.copy(),
-            mask,
+            float(edges.discount[0]) if constant else edges.discount.copy(),
             edges.indptr.astype(np.uint64),
             edges.origin.copy(),
             edges.successor.copy(),
         )
-        draw, read = (sparse_draw_iid if sampling == "iid" else sparse_draw_markov), sparse_read
-    kind = "dense" if is_dense else "sparse"
+        draw = sparse_draw_iid if sampling == "iid" else sparse_draw_markov
+        read = sparse_read if constant else sparse_read_discounts
     return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1])
 
 
