@@ -1,3 +1,5 @@
+"""The command line: what it prints, what it writes, what it refuses, how it ends."""
+
 import csv
 import io
 import json

@@ -211,11 +211,9 @@ def test_a_second_call_compiles_nothing(row: Row) -> None:
     assert not recorder.buffer
 
 
-@rows("td-iid", "vrtd-algorithm-2")
-def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
-    mrp, phi = vrtd.problems.boyan_chain()
+def assert_own_discounts_are_used(row: Row, mrp: Any, phi: Any, kind: str) -> None:
     source = chain_source(mrp, phi, row.sampling, mrp.stationary)
-    assert source.name == f"sparse_{row.sampling}"
+    assert source.name == kind
     assert np.ndim(source.data.discount) == 1
     n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
     result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
@@ -224,19 +222,18 @@ def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
     np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
 
 
+@rows("td-iid", "vrtd-algorithm-2")
+def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
+    mrp, phi = vrtd.problems.boyan_chain()
+    assert_own_discounts_are_used(row, mrp, phi, f"sparse_{row.sampling}")
+
+
 @rows("td-markov", "vrtd-algorithm-1")
 def test_dense_chains_with_their_own_discounts(row: Row) -> None:
     gamma = np.random.default_rng(0).random((50, 50))
     gamma[3] = 0.0
     mrp = vrtd.MarkovRewardProcess(MRP.P, MRP.edges.reward.reshape(50, 50), gamma)
-    source = chain_source(mrp, PHI, row.sampling, mrp.stationary)
-    assert source.name == f"dense_{row.sampling}"
-    assert np.ndim(source.data.discount) == 1
-    n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
-    result = vrtd.simulate(mrp, PHI, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
-    draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)
-    outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
-    np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
+    assert_own_discounts_are_used(row, mrp, PHI, f"dense_{row.sampling}")
 
 
 def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:

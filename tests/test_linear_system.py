@@ -1,3 +1,5 @@
+"""A, b, C and what follows from them, against plain sums over transitions."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Exact moments against full enumeration, the fixture and each other."""
+
 import itertools
 
 import numpy as np

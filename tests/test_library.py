@@ -1,0 +1,98 @@
+"""The named problems against their closed forms."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from vrtd.errors import InvalidInputError
+from vrtd.problems import LIBRARY, baird, boyan_chain, garnet, random_mdp, random_walk
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library_problems_are_valid_and_deterministic(name):
+    mrp, phi = LIBRARY[name](seed=3)
+    again, phi_again = LIBRARY[name](seed=3)
+    assert mrp.digest == again.digest
+    assert np.array_equal(phi, phi_again)
+    assert phi.dtype == np.float64
+    assert phi.shape[0] == mrp.n_states
+    assert mrp.stationary.sum() == pytest.approx(1.0)
+    assert np.isfinite(mrp.values).all()
+    with pytest.raises(InvalidInputError, match="seed must be a whole number of at least 0; got -1"):
+        LIBRARY[name](seed=-1)
+
+
+def test_random_mdp_draws_in_the_stated_order():
+    rng = np.random.default_rng(7)
+    P = rng.random((50, 50))
+    P /= P.sum(axis=1, keepdims=True)
+    R, phi = rng.random((50, 50)), rng.random((50, 4))
+    mrp, features = random_mdp(seed=7)
+    assert np.allclose(mrp.P, P, atol=1e-16)
+    assert np.array_equal(features, phi)
+    assert np.array_equal(mrp.edges.reward, R.ravel())
+    normalised = random_mdp(seed=7, normalize=True)[1]
+    assert np.linalg.norm(normalised, axis=1).max() == pytest.approx(1.0)
+    assert np.allclose(normalised / phi, (normalised / phi)[0, 0])
+
+
+def test_garnet_has_the_stated_form():
+    mrp, phi = garnet(seed=2, n_states=60, branching=3, n_features=5, gamma=0.8)
+    assert (np.diff(mrp.edges.indptr) == 3).all()
+    assert isinstance(mrp.P, sp.csr_array)
+    assert np.linalg.matrix_rank(phi[mrp.recurrent_class]) == 5
+    assert (mrp.edges.discount == 0.8).all()
+
+
+def test_boyan_chain_values():
+    mrp, phi = boyan_chain()
+    assert mrp.values == pytest.approx(-2.0 * np.arange(13), abs=1e-12)
+    assert phi @ [-24.0, -16.0, -8.0, 0.0] == pytest.approx(mrp.values, abs=1e-12)
+    assert phi.sum(axis=1).tolist() == [1.0] * 13
+    assert mrp.period == 1
+
+
+@pytest.mark.parametrize(("n", "values"), [(5, np.arange(1, 6) / 6), (19, np.arange(-9, 10) / 10), (3, [-0.5, 0, 0.5])])
+def test_random_walk_values(n, values):
+    mrp, phi = random_walk(n_states=n)
+    assert mrp.values == pytest.approx(values, abs=1e-12)
+    assert np.array_equal(phi, np.eye(n))
+    assert mrp.period == (1 if (n + 1) // 2 % 2 else 2)
+    shifted = random_walk(n_states=n, left_reward=1.0)[0]
+    assert shifted.values == pytest.approx(np.ones(n))
+
+
+def test_baird_is_the_star():
+    mrp, phi = baird()
+    assert mrp.recurrent_class.tolist() == [6]
+    assert (mrp.values == 0).all()
+    assert np.linalg.matrix_rank(phi) == 7
+    assert phi.shape == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: random_mdp(n_states=1), "n_states must be a whole number of at least 2; got 1"),
+        (lambda: random_mdp(n_features=0), "n_features must be a whole number of at least 1; got 0"),
+        (lambda: random_mdp(n_states=3), "n_features must be at most n_states; got 4 for 3 states"),
+        (lambda: random_mdp(gamma=1.0), r"gamma must lie in \[0, 1\); got 1\.0"),
+        (lambda: garnet(branching=0), "branching must be a whole number of at least 1; got 0"),
+        (lambda: garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4 states"),
+        (lambda: garnet(n_states=40, branching=1, n_features=40), "none in 1000 draws with branching 1, 40 states"),
+        (lambda: random_walk(n_states=6), "n_states must be odd.*got 6; pass 5 or 7"),
+        (lambda: random_walk(n_states=1), "n_states must be a whole number of at least 3; got 1"),
+        (lambda: random_walk(left_reward=np.nan), "rewards must be finite; got nan on the transition 0 -> 2"),
+    ],
+)
+def test_bad_library_arguments_are_refused(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()
+
+
+def test_importing_the_problems_stays_light():
+    code = "import sys, vrtd.problems; print(sorted({'scipy', 'numba', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
