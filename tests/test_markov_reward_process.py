@@ -194,7 +194,15 @@ def test_large_values(discount):
     assert np.abs(mrp.values - (r + discount * (P @ mrp.values))).max() < 1e-9 * max(1, np.abs(mrp.values).max())
 
 
+@pytest.mark.parametrize("distance", [1e-12, 1e-15])
+def test_values_that_rounding_makes_unknowable_are_refused(distance):
+    """The residual is at rounding level, and yet the values may be far off: 1 - discount is all that holds them."""
+    with pytest.raises(AccuracyError, match="values must be known to a millionth; got an error of up to"):
+        _ = MarkovRewardProcess(TWO, [[1.0, 0.0], [0.0, 2.0]], 1.0 - distance).values
+    assert MarkovRewardProcess(TWO, np.ones(2), 1.0 - 1e-6).values == pytest.approx(1e6, rel=1e-6)
+
+
 def test_values_report_what_they_missed(monkeypatch):
     monkeypatch.setattr(np.linalg, "solve", lambda A, b: b + 1.0)
-    with pytest.raises(AccuracyError, match=r"values must be known to a millionth; got an error of up to"):
+    with pytest.raises(AccuracyError, match=r"v = r \+ P v to 1e-10; got the residual"):
         _ = chain(TWO).values

@@ -223,7 +223,8 @@ class MarkovRewardProcess:
                     f"discount 1 on all transitions of the class of state {states[0]}",
                     "give the transitions that end an episode discount 0",
                 )
-        contraction = float(D.sum(axis=1).max())
+        # A row sum may round up to 1 where every discount is below it.
+        contraction = min(float(D.sum(axis=1).max()), float(self._edges.discount.max()))
         if n <= DENSE_LIMIT:
             v = np.linalg.solve(np.eye(n) - D.toarray(), r)
         elif contraction <= 0.999:  # LU of a random sparse graph fills in; iteration does not care
@@ -232,10 +233,18 @@ class MarkovRewardProcess:
                 v = r + D @ v
         else:
             v = splu(sparse.eye_array(n, format="csc") - D.tocsc()).solve(r)
-        # The error is at most the residual over 1 - contraction; where some state never discounts that says nothing.
+        scale = max(1.0, float(np.abs(v).max()))
         residual = float(np.abs(r + D @ v - v).max())
-        error = residual / (1.0 - contraction) if contraction < 1.0 else residual
-        if not error <= 1e-6 * max(1.0, float(np.abs(v).max())):
+        if not residual <= 1e-10 * scale:
+            raise AccuracyError(
+                f"values must solve v = r + P v to 1e-10; got the residual {residual:.3g}; "
+                f"use discounts that are not so close to 1"
+            )
+        # The error is at most the residual, itself known up to rounding, over 1 - contraction; where some state never
+        # discounts that says nothing.
+        rounding = float(np.finfo(np.float64).eps) * scale
+        error = (residual + rounding) / (1.0 - contraction) if contraction < 1.0 else 0.0
+        if not error <= 1e-6 * scale:
             raise AccuracyError(
                 f"values must be known to a millionth; got an error of up to {error:.3g} beside values of up to "
                 f"{np.abs(v).max():.3g}; use discounts that are not so close to 1"
