@@ -119,13 +119,14 @@ class Result:
         label = label if label is not None else self.provenance["algorithm"]["name"]
         diverged = int(summary.n_diverged[-1])
         note = f", {diverged} diverged and left out" if diverged else ""
+        how = self.provenance.get("method", f"{self.n_runs} runs{note}").partition(":")[0]
         draw_curve(
             axes,
             getattr(self, x),
             summary.mean,
             summary.mean - 2 * summary.standard_error,
             summary.mean + 2 * summary.standard_error,
-            label=f"{label} ({self.n_runs} runs{note})",
+            label=f"{label} ({how})",
             x_label=AXIS_LABELS[x],
             metric=metric,
         )

@@ -24,7 +24,7 @@ from vrtd.sources import Simulator, Source, chain_source, simulator_source
 
 __all__ = [
     "as_form", "bind_problem", "check_arguments", "check_memory", "check_start", "check_state", "check_theta_0",
-    "checkpoint_axis", "warn_if_unstable",
+    "checkpoint_axis", "start_distribution", "warn_if_unstable",
 ]  # fmt: skip
 
 # Arnoldi's iteration takes hundreds of products of O(d^3): beyond this many features it would be felt.
@@ -74,7 +74,7 @@ def bind_problem(
     if phi is None:
         raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
     system = LinearSystem(problem, phi)
-    source = chain_source(problem, np.array(system.phi), sampling, _start_distribution(problem, sampling, initial))
+    source = chain_source(problem, np.array(system.phi), sampling, start_distribution(problem, sampling, initial))
     return system, source, hashlib.sha256(problem.digest.encode() + system.phi.tobytes()).hexdigest()
 
 
@@ -82,7 +82,7 @@ def _is_default(initial: Any) -> bool:
     return isinstance(initial, str) and initial == "stationary"
 
 
-def _start_distribution(mrp: MarkovRewardProcess, sampling: Sampling, initial: Any) -> NDArray[np.float64]:
+def start_distribution(mrp: MarkovRewardProcess, sampling: Sampling, initial: Any) -> NDArray[np.float64]:
     if isinstance(initial, str):
         check_choice("initial", initial, ("stationary",))
         return mrp.stationary

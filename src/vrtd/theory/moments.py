@@ -1,17 +1,20 @@
-"""Exact first and second moments of TD and of VRTD (Algorithm 1) on i.i.d. transitions: no simulation.
+"""Exact first and second moments of TD and of VRTD on independent transitions: no simulation.
 
-Notation: u = theta - theta_star, m = E u, S = E[u u^T], a the step size, h = g_x(theta_star), Sigma = E[h h^T],
-B = I + a A, Q = E[(I + a A_x) kron (I + a A_x)]; vec is row-major, so (X kron Y) vec(S) = vec(X S Y^T).
+With y = (u, 1), u = theta - theta_star, every method here moves y by random matrices that do not depend on it, so
+Y = E[y y^T] follows a linear recursion (`vrtd.theory.increments` has the notation). A whole run is a matrix power.
 
-One epoch of Algorithm 1 with batch size M moves theta_anchor by a K_t G. Here G = g_m(theta_anchor) is the batch mean
-and K_{t+1} = (I + a A_x) K_t + I, K_0 = 0, is driven by the inner samples, independent of theta_anchor and G. With
-M = 1 there is no inner sample (K_1 = I) and an epoch is one TD update.
+TD: u' = u + a Z_x y, hence Y' = Y + a (Z Y + its transpose) + a^2 E[Z_x Y Z_x^T], Z acting on the rows of u.
+
+One epoch of VRTD adds w to u, where w_0 = 0, w_{t+1} = w_t + a (A_x w_t + G) and G = mean over the batch of Z_x y. The
+pair (w, G) is moved by random matrices that do not depend on it, too: E[w w^T] and E[w G^T] after M inner steps are
+linear in E[G G^T], by a matrix power again. The epoch is then one linear map of Y.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,31 +23,50 @@ from vrtd.arrays import frozen, real_array
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
+from vrtd.theory.increments import Increments, independent_increments, lag_operator
+from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
 
-__all__ = ["Moments", "Output", "stationary_second_moment", "td_iid_moments", "vrtd_iid_moments"]
+__all__ = [
+    "Anchor",
+    "EpochMap",
+    "Moments",
+    "Output",
+    "check_theta",
+    "epoch_maps",
+    "fixed_point",
+    "fixed_point_vector",
+    "moments_along",
+    "read_moments",
+    "stationary_second_moment",
+    "td_iid_moments",
+    "td_terms",
+    "vrtd_iid_moments",
+]
 
 Floats = NDArray[np.float64]
 Output = Literal["random", "last", "average"]
+Anchor = Literal["batch", "mean"]
+
+# The maps are dense matrices of about (d^2 / 2)^2 numbers, 2 to 4 times that squared for an epoch of VRTD.
+MOST_FEATURES_TD, MOST_FEATURES_VRTD = 64, 32
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Moments along a run: `mean[k]` = E theta_k, (T+1, d), and `second[k]` = E[u_k u_k^T], (T+1, d, d)."""
+    """Moments along a run: `mean[k]` = E theta_k, (T, d), and `second[k]` = E[u_k u_k^T], (T, d, d)."""
 
     mean: Floats
     second: Floats
 
     @property
     def squared_error(self) -> Floats:
-        """(T+1,) E|theta_k - theta_star|^2."""
+        """(T,) E|theta_k - theta_star|^2."""
         error: Floats = np.einsum("kii->k", self.second)
         return error
 
 
 def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, theta_0: ArrayLike) -> Moments:
     """Moments of TD after 0..n_updates updates; `step_size` is a number or one per update.
-
-    m' = B m;  S' = E[(I + a A_x) S (I + a A_x)^T] + a^2 (E[A_x m h^T] + its transpose + Sigma).
 
     >>> from vrtd.problems import random_mdp
     >>> moments = td_iid_moments(LinearSystem(*random_mdp()), 0.1, 2000, [0.0] * 4)
@@ -58,18 +80,22 @@ def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, t
         raise InvalidInputError(
             f"step_size must be a number or have the shape ({n},)", steps.shape, "pass n_updates steps"
         )
-    steps = np.broadcast_to(steps, (n,))
     if not (steps > 0.0).all():
-        k = int(np.flatnonzero(~(steps > 0.0))[0])
-        raise InvalidInputError("step_size must be positive", f"{steps[k]} at update {k}", "pass numbers above 0")
-    first, square, cross = _operators(system)
-    sigma = system.noise_covariance.ravel()
-    mean, second = _start(system, theta_0, n)
-    for k, a in enumerate(steps):
-        m, S = mean[k], second[k].ravel()
-        mean[k + 1] = m + a * (system.A @ m)
-        second[k + 1].flat = S + a * (first @ S) + a * a * (square @ S + cross @ m + sigma)
-    return _moments(system, mean, second)
+        k = int(np.flatnonzero(~(steps > 0.0).ravel())[0])
+        raise InvalidInputError("step_size must be positive", f"{steps.flat[k]} at update {k}", "pass numbers above 0")
+    increments = independent_increments(system)
+    x = increments.start(check_theta(theta_0, system.n_features))
+    still, first, second = td_terms(increments)
+    if steps.ndim == 0:
+        path = moments_along(still + steps * first + steps**2 * second, x, n)
+    else:
+        path = np.empty((n + 1, len(x)))
+        path[0] = x
+        both = np.concatenate([first, second])
+        for k, a in enumerate(steps.tolist()):
+            by_step, by_square = (both @ path[k]).reshape(2, -1)
+            path[k + 1] = path[k] + a * by_step + a * a * by_square
+    return read_moments(path, system.theta_star)
 
 
 def vrtd_iid_moments(
@@ -79,16 +105,13 @@ def vrtd_iid_moments(
     n_epochs: int,
     theta_0: ArrayLike,
     output: Output = "random",
+    anchor: Anchor = "batch",
 ) -> Moments:
     """Moments of theta_anchor in VRTD, Algorithm 1, after 0..n_epochs epochs.
 
     `output` is what an epoch hands on: "random", theta_{m,t} with t uniform on 1..M; "last", theta_{m,M}; "average",
-    the mean of theta_{m,1..M}. With Kbar and K2 the first two moments of the matching K (`_epoch_moments`),
-
-    m' = (I + a Kbar A) m;  S' = S + a Kbar A S + its transpose + a^2 K2[E G G^T],
-    E[G G^T] = (1 - 1/M) A S A^T + (E[A_x S A_x^T] + E[A_x m h^T] + its transpose + Sigma) / M.
-
-    The cost is batch_size products of (d^2, d^2) matrices, then one such product with a vector an epoch.
+    the mean of theta_{m,1..M}. With the `anchor` "mean" every epoch uses the exact mean pseudo-gradient instead of the
+    batch's; the error then vanishes.
 
     >>> from vrtd.problems import random_mdp
     >>> moments = vrtd_iid_moments(LinearSystem(*random_mdp()), 0.1, 50, 400, [0.0] * 4)
@@ -96,17 +119,18 @@ def vrtd_iid_moments(
     1.06
     """
     check_count("n_epochs", n_epochs, least=0)
-    n = int(n_epochs)
-    mean_map, second_map, mean_to_second, constant = _epoch_map(system, step_size, batch_size, output)
-    mean, second = _start(system, theta_0, n)
-    for k in range(n):
-        mean[k + 1] = mean_map @ mean[k]
-        second[k + 1].flat = second_map @ second[k].ravel() + mean_to_second @ mean[k] + constant
-    return _moments(system, mean, second)
+    increments = independent_increments(system)
+    x = increments.start(check_theta(theta_0, system.n_features))
+    T = _checked_epoch_map(increments, step_size, batch_size, output, anchor)
+    return read_moments(moments_along(T, x, int(n_epochs)), system.theta_star)
 
 
 def stationary_second_moment(
-    system: LinearSystem, step_size: float, batch_size: int = 1, output: Output = "random"
+    system: LinearSystem,
+    step_size: float,
+    batch_size: int = 1,
+    output: Output = "random",
+    anchor: Anchor = "batch",
 ) -> Floats:
     """(d, d) limit of E[u u^T] for VRTD, Algorithm 1; TD with the default batch size of 1.
 
@@ -115,89 +139,193 @@ def stationary_second_moment(
     >>> [round(float(stationary_second_moment(system, 0.1, M).trace()), 3) for M in (1, 50)]
     [1.669, 1.056]
     """
-    with np.errstate(all="ignore"):  # an unstable inner loop overflows: the check below is for that
-        _, second_map, _, constant = _epoch_map(system, step_size, batch_size, output)
-    finite = bool(np.isfinite(second_map).all())
-    radius = float(np.abs(np.linalg.eigvals(second_map)).max()) if finite else np.inf
+    increments = independent_increments(system)
+    T = _checked_epoch_map(increments, step_size, batch_size, output, anchor)
+    return frozen(fixed_point(T, system.n_features, f"step_size {step_size}, batch_size {batch_size}"))
+
+
+def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Floats, Floats]:
+    """T_0, T_1, T_2 of TD's map T = T_0 + a T_1 + a^2 T_2 on pack(Y).
+
+    With `average`, y = (r, u, 1) holds the running sum r of the iterates' errors, too.
+    """
+    d = increments.n_features
+    _check_size(d, MOST_FEATURES_TD // (2 if average else 1))
+    n = (2 * d if average else d) + 1
+    u, y = slice(n - d - 1, n - 1), slice(n - d - 1, n)
+
+    def summed(Y: Floats) -> Floats:
+        if average:
+            Y[..., :d, :] += Y[..., u, :]
+            Y[..., :, :d] += Y[..., :, u]
+        return Y
+
+    def drift(Y: Floats) -> Floats:
+        moved = np.zeros_like(Y)
+        moved[..., u, :] = increments.mean @ Y[..., y, :]
+        return summed(moved + moved.swapaxes(-1, -2))
+
+    def spread(Y: Floats) -> Floats:
+        added = np.zeros_like(Y)
+        added[..., u, u] = unpack(pack(Y[..., y, y]) @ increments.square.T, d)
+        return summed(added)
+
+    return operator(lambda Y: summed(Y.copy()), n), operator(drift, n), operator(spread, n)
+
+
+class EpochMap(NamedTuple):
+    """How an epoch moves pack(Y): the first one, and every later one, whose batch adjoins the last."""
+
+    first: Floats
+    later: Floats
+
+    def orbit(self, x: Floats, counts: NDArray[np.int64]) -> Floats:
+        """(len(counts), len(x)) pack(Y) after each of the increasing counts of epochs."""
+        begun = counts > 0
+        path = np.repeat(x[None], len(counts), axis=0)
+        path[begun] = orbit(self.later, self.first @ x, counts[begun] - 1)
+        return path
+
+
+def epoch_maps(
+    increments: Increments, step_size: float, batch_sizes: Iterable[int], output: Output, anchor: Anchor = "batch"
+) -> dict[int, EpochMap]:
+    """The map of one epoch on pack(Y) for each batch size; they share the powers of the inner loop.
+
+    Inner samples are taken as independent of each other and of the batch: exact for Algorithm 1. On a trajectory
+    (Algorithm 2) that is an approximation. There the batch's mean has its exact covariance, and so have the means of
+    adjacent batches: with E = I + gain A, a later epoch adds E gain Cov(G, next G) gain^T and its transpose.
+    """
+    a, d = float(step_size), increments.n_features
+    _check_size(d, MOST_FEATURES_VRTD)
+    n = d + 1
+    maps = {}
+    for M, (gain, spread) in _inner_moments(increments, a, batch_sizes, output).items():
+        drift = gain @ increments.mean
+
+        def moved(Y: Floats, drift: Floats = drift) -> Floats:
+            added = np.zeros_like(Y)
+            added[..., :d, :] = drift @ Y
+            return Y + added + added.swapaxes(-1, -2)
+
+        first = operator(moved, n)
+        square = increments.batch_square(M) if anchor == "batch" else increments.mean_square
+        first[corner(n, d)] += spread @ square
+        later = first
+        if increments.correlation is not None:
+            adjacent = (increments.correlation.between(M) / M**2).reshape(d, n, d, n)
+            after = (np.eye(d) + drift[:, :d]) @ gain
+            adjacent = np.einsum("ki,ipjq,lj->kplq", after, adjacent, gain).reshape(d * n, d * n)
+            later = first.copy()
+            later[corner(n, d)] += lag_operator(adjacent, d)
+        maps[M] = EpochMap(first, later)
+    return maps
+
+
+def _inner_moments(
+    increments: Increments, a: float, batch_sizes: Iterable[int], output: Output
+) -> dict[int, tuple[Floats, Floats]]:
+    """For each M: the gain with E[w | G] = gain G, and the packed map E[G G^T] -> E[w w^T], of the w handed on."""
+    d, sizes = increments.n_features, sorted({int(M) for M in batch_sizes})
+    n, w, G = 3 * d, slice(d, 2 * d), slice(2 * d, 3 * d)  # y = (r, w, G), r the sum of w_1, ..., w_t
+    mean = np.eye(n)
+    mean[w, w] += a * increments.A
+    mean[w, G] = a * np.eye(d)
+    mean[:d] += mean[w]
+    means = powers(mean, sizes)
+
+    first = 0 if output == "average" else d  # r is not needed, then
+    step = operator(lambda Y: _inner_step(increments, a, Y, summed=output == "average"), n - first)
+    if output == "random":  # beside the triangle of (w, G), the sum of E[w_t w_t^T]
+        ww = step[corner(2 * d, d)]
+        step = np.block([[np.eye(len(ww)), ww], [np.zeros((len(step), len(ww))), step]])
+    size = triangle(d)
+    chosen = corner(n - first, d) if output != "random" else np.arange(size)
+    found = {}
+    for M, power in powers(step, sizes).items():
+        gain, spread = means[M][w if output == "last" else slice(d), G], power[chosen][:, -size:]
+        scale = {"last": 1, "random": M, "average": M * M}[output]
+        found[M] = gain / (1 if output == "last" else M), spread / scale
+    return found
+
+
+def _inner_step(increments: Increments, a: float, Y: Floats, summed: bool) -> Floats:
+    """One inner step on E[y y^T], y = (w, G) or (r, w, G): w += a A_x w, then w += a G, then r += w."""
+    d = increments.n_features
+    n = Y.shape[-1]
+    w, G = slice(n - 2 * d, n - d), slice(n - d, n)
+    moved = np.zeros_like(Y)
+    moved[..., w, :] = increments.A @ Y[..., w, :]
+    new: Floats = Y + a * (moved + moved.swapaxes(-1, -2))
+    square = increments.square[:, corner(d + 1, d)]
+    new[..., w, w] += a * a * unpack(pack(Y[..., w, w]) @ square.T, d)
+    new[..., w, :] += a * new[..., G, :]
+    new[..., :, w] += a * new[..., :, G]
+    if summed:
+        new[..., :d, :] += new[..., w, :]
+        new[..., :, :d] += new[..., :, w]
+    return new
+
+
+def moments_along(T: Floats, x: Floats, n: int) -> Floats:
+    """(n + 1, len(x)) x, T x, ..., T^n x: the path is doubled until it is long enough."""
+    path = np.empty((len(x), n + 1))
+    path[:, 0] = x
+    done = 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        while done <= n:
+            more = min(done, n + 1 - done)
+            path[:, done : done + more] = T @ path[:, :more]
+            done += more
+            T = T @ T
+    return path.T
+
+
+def fixed_point(T: Floats, d: int, what: str) -> Floats:
+    """(d, d) E[u u^T] of the fixed point of an epoch's map; an error unless the map is mean-square stable."""
+    return unpack(fixed_point_vector(T, what)[corner(d + 1, d)], d)
+
+
+def fixed_point_vector(T: Floats, what: str) -> Floats:
+    """The fixed point (x, 1) of a map whose last coordinate is constant: x."""
+    inner = T[:-1, :-1]
+    finite = bool(np.isfinite(inner).all())
+    radius = float(np.abs(np.linalg.eigvals(inner)).max()) if finite else np.inf
     if not radius < 1.0:
         raise InvalidInputError(
             "step_size and batch_size must be mean-square stable, with a spectral radius below 1",
-            f"step_size {step_size}, batch_size {batch_size} and radius {radius:.6g}",
+            f"{what} and radius {radius:.6g}",
             "lower step_size",
         )
-    d = system.n_features
-    limit = np.linalg.solve(np.eye(d * d) - second_map, constant)
-    return frozen(np.asarray(limit, dtype=np.float64).reshape(d, d))
+    return np.asarray(np.linalg.solve(np.eye(len(inner)) - inner, T[:-1, -1]), dtype=np.float64)
 
 
-def _operators(system: LinearSystem) -> tuple[Floats, Floats, Floats]:
-    """A kron I + I kron A, E[A_x kron A_x], and m -> vec(E[A_x m h^T] + its transpose), as matrices."""
-    d = system.n_features
-    eye = np.eye(d)
-    first = np.kron(system.A, eye) + np.kron(eye, system.A)
-    units = np.eye(d * d).reshape(d * d, d, d)
-    square = np.stack([system.expected_square(unit).ravel() for unit in units], axis=1)
-    cross = np.stack([2.0 * system.expected_cross(unit).ravel() for unit in eye], axis=1)
-    return first, square, cross
+def read_moments(path: Floats, theta_star: Floats) -> Moments:
+    """Moments from packed Y along a run."""
+    d = len(theta_star)
+    Y = unpack(path, d + 1)
+    return Moments(frozen(Y[:, :d, d] + theta_star), frozen(np.ascontiguousarray(Y[:, :d, :d])))
 
 
-def _epoch_map(
-    system: LinearSystem, step_size: float, batch_size: int, output: Output
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """The affine map of one epoch: m' = (0) m and vec S' = (1) vec S + (2) m + (3)."""
-    check_positive("step_size", step_size)
-    check_count("batch_size", batch_size)
-    check_choice("output", output, get_args(Output))
-    a, M = float(step_size), int(batch_size)
-    d = system.n_features
-    first, square, cross = _operators(system)
-    eye = np.eye(d)
-    Q = np.eye(d * d) + a * first + a * a * square
-    Kbar, K2 = _epoch_moments(eye + a * system.A, Q, M, output)
-    drift = a * Kbar @ system.A
-    gradient_square = (1.0 - 1.0 / M) * np.kron(system.A, system.A) + square / M
-    second_map = np.eye(d * d) + np.kron(drift, eye) + np.kron(eye, drift) + a * a * (K2 @ gradient_square)
-    return eye + drift, second_map, a * a / M * (K2 @ cross), a * a / M * (K2 @ system.noise_covariance.ravel())
-
-
-def _epoch_moments(B: Floats, Q: Floats, M: int, output: Output) -> tuple[Floats, Floats]:
-    """E K and E[K kron K] for the K that an epoch hands on.
-
-    K' = B_x K + I with B_x independent of K gives E K' = B E K + I and
-    E[K' kron K'] = Q E[K kron K] + (B E K) kron I + I kron (B E K) + I. "last" takes them at t = M, "random" averages
-    them over t = 1..M. "average" is K = R_M / M with the running sum R' = R + K', for which
-    E[R kron K'] = (I kron B) E[R kron K] + E R kron I, E[R' kron K'] = E[R kron K'] + E[K' kron K'] (likewise with the
-    factors exchanged) and E[R' kron R'] = E[R kron R] + E[R kron K'] + E[K' kron R] + E[K' kron K'].
-    """
-    d = B.shape[0]
-    eye, eye2 = np.eye(d), np.eye(d * d)
-    right, left = np.kron(eye, B), np.kron(B, eye)
-    K, KK = np.zeros((d, d)), np.zeros((d * d, d * d))
-    R, RR, RK, KR, sum_KK = np.zeros_like(K), np.zeros_like(KK), np.zeros_like(KK), np.zeros_like(KK), np.zeros_like(KK)
-    for _ in range(M):
-        BK = B @ K
-        K, KK = BK + eye, Q @ KK + np.kron(BK, eye) + np.kron(eye, BK) + eye2
-        if output == "average":
-            RK, KR = right @ RK + np.kron(R, eye), left @ KR + np.kron(eye, R)
-            RR = RR + RK + KR + KK
-            RK, KR = RK + KK, KR + KK
-        R = R + K
-        sum_KK += KK
-    if output == "last":
-        return K, KK
-    return R / M, (RR / M**2 if output == "average" else sum_KK / M)
-
-
-def _start(system: LinearSystem, theta_0: ArrayLike, n: int) -> tuple[Floats, Floats]:
-    d = system.n_features
+def check_theta(theta_0: ArrayLike, d: int) -> Floats:
     theta = real_array("theta_0", theta_0)
     if theta.shape != (d,):
         raise InvalidInputError(f"theta_0 must have the shape ({d},)", theta.shape, "pass one number per feature")
-    mean, second = np.empty((n + 1, d)), np.empty((n + 1, d, d))
-    mean[0] = theta - system.theta_star
-    second[0] = np.outer(mean[0], mean[0])
-    return mean, second
+    return theta
 
 
-def _moments(system: LinearSystem, mean: Floats, second: Floats) -> Moments:
-    return Moments(frozen(mean + system.theta_star), frozen(second))
+def _checked_epoch_map(
+    increments: Increments, step_size: float, batch_size: int, output: Output, anchor: Anchor
+) -> Floats:
+    check_positive("step_size", step_size)
+    check_count("batch_size", batch_size)
+    check_choice("output", output, get_args(Output))
+    check_choice("anchor", anchor, get_args(Anchor))
+    return epoch_maps(increments, step_size, [int(batch_size)], output, anchor)[int(batch_size)].later
+
+
+def _check_size(d: int, most: int) -> None:
+    if d > most:
+        raise InvalidInputError(
+            f"exact moments are computed for at most {most} features", d, "simulate instead, or use fewer features"
+        )

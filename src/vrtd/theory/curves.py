@@ -1,0 +1,213 @@
+"""Exact error curves in the shape of a simulation's result: the same figure draws both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.schedules import Constant, Piecewise, Schedule, as_schedule
+from vrtd.checks import check_choice, check_count
+from vrtd.engine.arguments import as_form, check_arguments, check_theta_0, checkpoint_axis, start_distribution
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.metrics import QuadraticForm
+from vrtd.problems import MarkovRewardProcess
+from vrtd.result import EngineState, Result
+from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
+from vrtd.theory.increments import Increments, correlated_increments, independent_increments
+from vrtd.theory.markov import MarkovTD
+from vrtd.theory.moments import Output, epoch_maps, td_terms
+from vrtd.theory.symmetric import orbit, outer, triangle, unpack
+
+__all__ = ["APPROXIMATION", "EXACT", "Method", "exact_curve"]
+
+Floats = NDArray[np.float64]
+Method = Literal["auto", "exact", "approximate"]
+
+EXACT = "exact"
+APPROXIMATION = "approximation: inner samples as if independent of the batches, whose means have exact covariances"
+
+
+def exact_curve(
+    mrp: MarkovRewardProcess,
+    phi: ArrayLike,
+    algorithm: Algorithm,
+    *,
+    sampling: Sampling = "markov",
+    n_gradients: int = 100_000,
+    theta_0: ArrayLike | None = None,
+    initial: int | ArrayLike = "stationary",
+    metrics: Sequence[str | QuadraticForm] = ("squared_error",),
+    checkpoints: int | ArrayLike = 200,
+    method: Method = "auto",
+) -> Result:
+    """The expected curve of `simulate` with the same arguments, without simulation: a `Result` with one run.
+
+    Exact for TD, with any schedule and with averaging, and for VRTD on independent samples. VRTD on a trajectory
+    (Algorithm 2) is exact on tiny chains; elsewhere, or with `method="approximate"`, an approximation, and
+    `provenance["method"]` says so: within a few percent, unless the step is close to the stability limit.
+
+    >>> import vrtd
+    >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
+    >>> curve = exact_curve(mrp, phi, vrtd.TD(0.1), sampling="iid", n_gradients=80_000)
+    >>> round(float(curve.values("squared_error")[0, -1]), 3)
+    1.669
+    """
+    check_arguments(algorithm, sampling, 1, n_gradients, 0, None, metrics, None)
+    check_choice("method", method, (EXACT, "approximate", "auto"))
+    system = LinearSystem(mrp, phi)
+    distribution = start_distribution(mrp, sampling, initial)
+    theta = check_theta_0(theta_0, system.n_features)
+    forms = [as_form(metric, system, system.n_features) for metric in metrics]
+    epoch = algorithm.epoch(sampling)
+    if n_gradients < epoch.n_gradients:
+        raise InvalidInputError(
+            f"n_gradients must be at least one epoch, which counts {epoch.n_gradients}",
+            n_gradients,
+            "raise the budget or lower the batch size",
+        )
+    if np.ndim(checkpoints) == 0:
+        check_count("checkpoints", checkpoints)
+    axis = checkpoint_axis(checkpoints, 0, int(n_gradients))
+    counts, place = np.unique(axis // epoch.n_gradients, return_inverse=True)
+    if getattr(algorithm, "radius", None) is not None:
+        raise InvalidInputError(
+            "exact moments must be of a method without projection, which is not linear",
+            f"radius {algorithm.settings['radius']}",
+            "drop the radius, or simulate",
+        )
+    label = EXACT
+    match algorithm:
+        case TD(step_size, _, average):
+            Y = _td(system, as_schedule(step_size), average, sampling, counts, theta, distribution)
+        case VRTD(step_size, batch_size, _, output, _):
+            a, M = float(step_size), int(batch_size)
+            if epoch.inner != ("fresh" if sampling == "iid" else "resample") and M > 1:
+                raise InvalidInputError(
+                    "exact moments are of Algorithm 1 on independent samples and Algorithm 2 on a trajectory",
+                    f"inner={algorithm.inner!r} with {sampling} samples",
+                    "drop inner, or simulate",
+                )
+            start = outer(np.append(theta - system.theta_star, 1.0))
+            if sampling == "iid":
+                Y = _vrtd(independent_increments(system), a, M, output, start, counts)
+            elif M == 1:
+                Y = _td(system, Constant(a), False, sampling, counts, theta, distribution)
+            elif method == EXACT or (method == "auto" and is_enumerable(system, M)):
+                T = enumerated_epoch_map(system, a, M, output)
+                path = orbit(T, np.outer(distribution, start).ravel(), counts)
+                Y = unpack(path.reshape(len(counts), -1, len(start)).sum(axis=1), system.n_features + 1)
+            else:
+                Y = _vrtd(correlated_increments(system), a, M, output, start, counts)
+                label = APPROXIMATION
+        case _:
+            raise InvalidInputError("exact moments are known for TD and VRTD", algorithm.name, "simulate instead")
+
+    curves = _errors(Y, system.theta_star, forms)[None, place]
+    theta_end = Y[-1:, :-1, -1] + system.theta_star
+    gone = np.flatnonzero(~np.isfinite(curves[0]).all(axis=-1))
+    if gone.size:
+        curves[0, gone[0] :] = theta_end[:] = np.nan
+    provenance = {
+        "algorithm": algorithm.settings,
+        "problem": hashlib.sha256(mrp.digest.encode() + system.phi.tobytes()).hexdigest(),
+        "sampling": sampling,
+        "method": label,
+        "n_runs": 1,
+        "theta_0": theta.tolist(),
+        "initial": np.asarray(initial).tolist(),
+    }
+    return Result(
+        axis,
+        epoch.samples_at(axis),
+        tuple(form.name for form in forms),
+        curves,
+        theta_end,
+        np.array([axis[gone[0]] if gone.size else -1]),
+        provenance,
+        EngineState(np.zeros((1, 0)), *[np.zeros((1, 0), np.uint64)] * 3),
+    )
+
+
+def _vrtd(increments: Increments, a: float, M: int, output: Output, start: Floats, counts: NDArray[np.int64]) -> Floats:
+    path = epoch_maps(increments, a, [M], output)[M].orbit(start, counts)
+    return unpack(path, increments.n_features + 1)
+
+
+def _td(
+    system: LinearSystem,
+    schedule: Schedule,
+    average: bool,
+    sampling: Sampling,
+    counts: NDArray[np.int64],
+    theta_0: Floats,
+    initial: Floats,
+) -> Floats:
+    """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates."""
+    d = system.n_features
+    path = np.empty((len(counts), triangle((2 * d if average else d) + 1)))
+    run: Callable[[Any, float, NDArray[np.int64]], tuple[Floats, Any]]
+    if sampling == "iid":
+        terms = td_terms(independent_increments(system), average)
+        state: Any = outer(np.concatenate([np.zeros(d if average else 0), theta_0 - system.theta_star, [1.0]]))
+        run = partial(_run_iid, terms)
+    else:
+        recursion = MarkovTD(system, average)
+        state, run = recursion.start(theta_0, initial), recursion.run
+    for a, begin, end in _segments(schedule, int(counts[-1])):
+        inside = slice(*np.searchsorted(counts, [begin, end]))
+        reached, state = run(state, a, np.append(counts[inside], end) - begin)
+        path[inside], path[-1] = reached[:-1], reached[-1]
+    Y = unpack(path, (2 * d if average else d) + 1)
+    if not average:
+        return Y
+    # r is the sum of the errors: the mean of the first t iterates is returned, theta_0 before the first update.
+    keep = np.r_[:d, 2 * d]
+    scale = np.ones((len(counts), d + 1))
+    scale[:, :d] /= np.maximum(counts, 1)[:, None]
+    averaged = Y[:, keep[:, None], keep] * scale[:, :, None] * scale[:, None, :]
+    begin_at = np.r_[d : 2 * d + 1]
+    averaged[counts == 0] = Y[:, begin_at[:, None], begin_at][counts == 0]
+    return np.asarray(averaged)
+
+
+def _run_iid(
+    terms: tuple[Floats, Floats, Floats], x: Floats, a: float, counts: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    still, first, second = terms
+    if counts[-1] == 1:  # a schedule that changes at every update: its maps are not worth forming
+        new = still @ x + a * (first @ x) + a * a * (second @ x)
+        return np.stack([*[x] * (len(counts) - 1), new]), new
+    path = orbit(still + a * first + a * a * second, x, counts)
+    return path, path[-1]
+
+
+def _segments(schedule: Schedule, n: int) -> list[tuple[float, int, int]]:
+    """(step, first update, end) of each stretch with one step size."""
+    match schedule:
+        case Constant(value):
+            return [(float(value), 0, n)]
+        case Piecewise(boundaries, values):
+            ends = [*(b for b in boundaries if b < n), n]
+            return list(zip(values, [0, *ends], ends, strict=False))
+        case _:
+            return [(schedule(t), t, t + 1) for t in range(n)]
+
+
+def _errors(Y: Floats, theta_star: Floats, forms: Sequence[QuadraticForm]) -> Floats:
+    """(C, n_metrics) E of each form: with c = theta_star - centre, tr(M E u u^T) + 2 c^T M E u + c^T M c + offset."""
+    second, mean = Y[:, :-1, :-1], Y[:, :-1, -1]
+    columns = []
+    for form in forms:
+        c = theta_star - form.centre
+        symmetric = (form.matrix + form.matrix.T) / 2.0
+        constant = c @ symmetric @ c + form.offset
+        columns.append(np.einsum("kij,ij->k", second, symmetric) + 2.0 * mean @ symmetric @ c + constant)
+    return np.stack(columns, axis=1) if columns else np.empty((len(Y), 0))

@@ -1,0 +1,211 @@
+"""The moments of what one transition does: all that the exact recursions need to know of a problem.
+
+With u = theta - theta_star and y = (u, 1), the pseudo-gradient is linear in y:
+
+    g_x(theta) = Z_x y,   Z_x = phi zeta^T,   zeta = (discount phi' - phi, delta),
+
+delta being the TD error at theta_star. So E[g g^T] = E[Z_x Y Z_x^T] for Y = E[y y^T], which holds E[u u^T], E u and 1.
+Symmetric matrices are packed into their upper triangles.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
+
+__all__ = [
+    "Correlation",
+    "Increments",
+    "check_on_policy",
+    "correlated_increments",
+    "independent_increments",
+    "lag_operator",
+]
+
+Floats = NDArray[np.float64]
+
+# Rows of transitions are multiplied in pieces of about this many numbers.
+_PIECE = 1 << 22
+# (S, S) systems are solved dense.
+_MOST_STATES = 4000
+
+
+class Correlation(ABC):
+    """What makes consecutive transitions of a trajectory differ from independent ones.
+
+    Cov_k[Y] = E[Z_0 Y Z_k^T] - Z Y Z^T is kept as the matrix C_k with Cov_k[Y]_ij = sum_pq Y_pq C_k[(i, p), (j, q)].
+    """
+
+    @abstractmethod
+    def within(self, batch_size: float) -> Floats:
+        """sum over lags k = 1..M-1 of (1 - k/M) C_k; with M = inf the sum over all lags."""
+
+    @abstractmethod
+    def between(self, batch_size: int) -> Floats:
+        """M^2 times the covariance of the means of two adjacent batches: sum of min(k, 2M - k) C_k, k = 1..2M-1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Increments:
+    """Moments of Z_x; `correlation` is None when transitions are independent."""
+
+    theta_star: Floats
+    mean: Floats  # (d, d + 1) Z = E Z_x, whose last column is 0
+    square: Floats  # packed map Y -> E[Z_x Y Z_x^T]
+    correlation: Correlation | None = None
+
+    @property
+    def n_features(self) -> int:
+        return len(self.theta_star)
+
+    @property
+    def A(self) -> Floats:
+        return self.mean[:, :-1]
+
+    @cached_property
+    def mean_square(self) -> Floats:
+        """Packed map Y -> Z Y Z^T."""
+        return operator(lambda Y: self.mean @ Y @ self.mean.T, self.n_features + 1)
+
+    def batch_square(self, batch_size: float) -> Floats:
+        """Packed map Y -> E[G G^T] for G = mean of Z_x y over a batch; a batch of inf has the exact mean."""
+        extra = self.square - self.mean_square
+        if self.correlation is not None:
+            extra = extra + lag_operator(self.correlation.within(batch_size), self.n_features)
+        return self.mean_square + extra / batch_size
+
+    def long_run_covariance(self) -> Floats:
+        """(d, d) limit of M Cov(mean of g_x(theta_star) over M transitions); Sigma when they are independent."""
+        return unpack(self.long_run_square[:, -1], self.n_features)
+
+    @cached_property
+    def long_run_square(self) -> Floats:
+        """Packed map Y -> E[Z_x Y Z_x^T] + sum over all lags of Cov_k[Y] + its transpose."""
+        if self.correlation is None:
+            return self.square
+        return self.square + lag_operator(self.correlation.within(inf), self.n_features)
+
+    def start(self, theta_0: Floats) -> Floats:
+        """pack(y y^T) at theta_0."""
+        return outer(np.append(theta_0 - self.theta_star, 1.0))
+
+
+def independent_increments(system: LinearSystem) -> Increments:
+    """Of independent transitions from the system's state distribution.
+
+    >>> from vrtd.problems import random_mdp
+    >>> system = LinearSystem(*random_mdp())
+    >>> bool(np.allclose(independent_increments(system).long_run_covariance(), system.noise_covariance))
+    True
+    """
+    edges = system.mrp.edges
+    d, n_edges = system.n_features, edges.origin.size
+    weight = system.state_distribution[edges.origin] * edges.probability
+    square = np.zeros((triangle(d), triangle(d + 1)))
+    piece = max(1, _PIECE // triangle(d + 1))
+    for i in range(0, n_edges, piece):
+        part = slice(i, i + piece)
+        square += (weight[part, None] * outer(system.phi[edges.origin[part]])).T @ quadratic(zeta(system, part))
+    mean = np.concatenate([system.A, np.zeros((d, 1))], axis=1)
+    return Increments(system.theta_star, mean, square)
+
+
+def correlated_increments(system: LinearSystem) -> Increments:
+    """Of consecutive transitions of one stationary trajectory."""
+    check_on_policy(system)
+    plain = independent_increments(system)
+    return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(system, plain.mean))
+
+
+def check_on_policy(system: LinearSystem) -> None:
+    """A trajectory visits states as its chain does: another state distribution has no Markovian sampling."""
+    if not np.array_equal(system.state_distribution, system.mrp.stationary):
+        raise InvalidInputError(
+            "Markovian samples must come from the chain's own stationary distribution",
+            "a system with another state_distribution",
+            "build LinearSystem(mrp, phi), or use independent samples",
+        )
+
+
+def zeta(system: LinearSystem, part: slice = slice(None)) -> Floats:
+    """(E, d + 1) the zeta of each transition."""
+    edges, phi = system.mrp.edges, system.phi
+    origin, successor = edges.origin[part], edges.successor[part]
+    psi = edges.discount[part, None] * phi[successor] - phi[origin]
+    delta = edges.reward[part] + psi @ system.theta_star
+    return np.column_stack([psi, delta])
+
+
+class _ChainCorrelation(Correlation):
+    """Sums over lags in closed form. With F(s) = E[Z_x | s] - Z, J(s') = E[Z_x; next state s'] and N = (I - P)^-1 on
+    functions of mean 0, C_k = J^T P^(k-1) F, so that
+
+    sum_{k=1}^{M-1} (1 - k/M) P^(k-1) = N - N^2 (I - P^M) / M,   sum of min(k, 2M - k) P^(k-1) = (N (I - P^M))^2.
+    """
+
+    def __init__(self, system: LinearSystem, mean: Floats) -> None:
+        mrp, phi = system.mrp, system.phi
+        n, d = phi.shape
+        if n > _MOST_STATES:
+            raise InvalidInputError(
+                f"covariances along a trajectory must be of at most {_MOST_STATES} states", n, "simulate instead"
+            )
+        edges = mrp.edges
+        by_edge = zeta(system)
+        mu = mrp.stationary
+        conditional = np.stack(
+            [np.bincount(edges.origin, edges.probability * column, minlength=n) for column in by_edge.T], axis=1
+        )
+        self._F = np.einsum("si,sj->sij", phi, conditional).reshape(n, -1) - mean.ravel()
+        self._J = np.zeros((n, d * (d + 1)))
+        flow = (mu[edges.origin] * edges.probability)[:, None] * phi[edges.origin]
+        np.add.at(self._J, edges.successor, np.einsum("ei,ej->eij", flow, by_edge).reshape(len(flow), -1))
+        P = mrp.matrix(edges.probability).toarray()
+        self._squares = [P - mu]  # P^1, P^2, P^4, ... on functions of mean 0
+        self._fundamental = np.linalg.inv(np.eye(n) - self._squares[0])  # N on functions of mean 0
+        self._NF = self._fundamental @ self._F
+
+    def within(self, batch_size: float) -> Floats:
+        weighted = self._NF
+        if batch_size < inf:
+            weighted = weighted - self._fundamental @ self._unmixed(int(batch_size), weighted) / batch_size
+        total: Floats = self._J.T @ weighted
+        return total
+
+    def between(self, batch_size: int) -> Floats:
+        once = self._unmixed(batch_size, self._NF)
+        total: Floats = self._J.T @ self._unmixed(batch_size, self._fundamental @ once)
+        return total
+
+    def _unmixed(self, k: int, X: Floats) -> Floats:
+        """(I - P^k) X"""
+        return X - self._power(k, X)
+
+    def _power(self, k: int, X: Floats) -> Floats:
+        for bit in range(k.bit_length()):
+            if bit == len(self._squares):
+                self._squares.append(self._squares[-1] @ self._squares[-1])
+            if not np.abs(self._squares[bit]).max() > 1e-30:  # all is mixed
+                return np.zeros_like(X)
+            if k >> bit & 1:
+                X = self._squares[bit] @ X
+        return X
+
+
+def lag_operator(C: Floats, d: int) -> Floats:
+    """The packed map Y -> Cov[Y] + its transpose of a matrix of `Correlation`."""
+    four = C.reshape(d, d + 1, d, d + 1).transpose(0, 2, 1, 3)  # i, j, p, q
+    both = four + four.transpose(1, 0, 3, 2)
+    folded = both + both.swapaxes(2, 3)
+    diagonal = np.arange(d + 1)
+    folded[:, :, diagonal, diagonal] /= 2.0
+    return np.ascontiguousarray(pack(np.moveaxis(pack(folded), 2, 0)).T)

@@ -1,0 +1,91 @@
+"""What no step size passes and no method beats: the limit of mean-square stability and the instance-optimal error."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.checks import check_choice, check_count
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.increments import Increments, correlated_increments, independent_increments
+from vrtd.theory.markov import MarkovTD
+from vrtd.theory.moments import Output, epoch_maps, td_terms
+
+__all__ = ["increments_of", "instance_optimal", "optimal_error", "stability_limit"]
+
+_HALVINGS, _BISECTIONS = 60, 40
+
+
+def increments_of(system: LinearSystem, sampling: Sampling) -> Increments:
+    """Moments of the transitions that this sampling gives."""
+    check_choice("sampling", sampling, get_args(Sampling))
+    return independent_increments(system) if sampling == "iid" else correlated_increments(system)
+
+
+def instance_optimal(system: LinearSystem, sampling: Sampling = "markov") -> float:
+    """tr(A^-1 Sigma A^-T): n times the squared error that no estimator from n samples beats, asymptotically.
+
+    Sigma is the covariance of g_x(theta_star); on a trajectory its long-run covariance, with every lag.
+
+    >>> from vrtd.problems import random_mdp
+    >>> system = LinearSystem(*random_mdp())
+    >>> [round(instance_optimal(system, sampling)) for sampling in ("iid", "markov")]
+    [342, 128]
+    """
+    return optimal_error(increments_of(system, sampling))
+
+
+def optimal_error(increments: Increments) -> float:
+    half = np.linalg.solve(increments.A, increments.long_run_covariance())
+    return float(np.trace(np.linalg.solve(increments.A, half.T)))
+
+
+def stability_limit(
+    system: LinearSystem, sampling: Sampling = "iid", batch_size: int = 1, output: Output = "random"
+) -> float:
+    """The step size below which E|theta - theta_star|^2 stays bounded: TD's, or VRTD's with this batch size.
+
+    VRTD on a trajectory is judged by the approximation of Algorithm 2 (`exact_curve` says what it leaves out).
+
+    >>> from vrtd.problems import random_mdp
+    >>> round(stability_limit(LinearSystem(*random_mdp())), 2)
+    1.14
+    """
+    check_choice("sampling", sampling, get_args(Sampling))
+    check_count("batch_size", batch_size)
+    M = int(batch_size)
+    if M == 1 and sampling == "markov":
+        radius = MarkovTD(system).radius
+    else:
+        increments = increments_of(system, sampling)
+        terms = td_terms(increments) if M == 1 else None
+
+        def radius(step_size: float) -> float:
+            if terms is None:
+                T = epoch_maps(increments, step_size, [M], output)[M].later
+            else:
+                T = terms[0] + step_size * terms[1] + step_size**2 * terms[2]
+            inner = T[:-1, :-1]
+            return float(np.abs(np.linalg.eigvals(inner)).max()) if np.isfinite(inner).all() else np.inf
+
+    high = 4.0 / float((system.phi**2).sum(axis=1).max())
+    while radius(high) < 1.0:
+        high *= 2.0
+    low = high / 2.0
+    for _ in range(_HALVINGS):
+        if radius(low) < 1.0:
+            break
+        low, high = low / 2.0, low
+    else:
+        raise InvalidInputError(
+            "some step size must be mean-square stable, which needs A with eigenvalues of negative real part",
+            f"none down to {low:.3g}",
+            "use the chain's own stationary distribution, or other features",
+        )
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if radius(middle) < 1.0 else (low, middle)
+    return low

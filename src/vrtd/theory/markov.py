@@ -1,0 +1,218 @@
+"""Exact moments of TD along one trajectory (a Markov jump linear system, Hu and Syed 2019).
+
+The error and the state of the chain are correlated, so the recursion is for Y_s = E[y y^T; state s], one symmetric
+matrix a state, y = (u, 1) as in `vrtd.theory.moments`:
+
+    Y'_{s'} = sum over transitions x = (s, s') of p_x F_x Y_s F_x^T,   F_x = I + a phi(s) zeta_x^T on the rows of u.
+
+A compiled loop over transitions makes one update. Long runs with a constant step need far fewer: after the chain has
+mixed, Y_s is a fixed linear function W of the total Y = sum_s Y_s (the invariant subspace of the slow modes), found by
+iterating on a basis; the totals then follow a small matrix, whose powers are cheap. Where the chain mixes too slowly
+for that, every update is made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import AccuracyError
+from vrtd.kernels.jit import compiled
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.increments import check_on_policy, zeta
+from vrtd.theory.moments import fixed_point, fixed_point_vector
+from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
+
+__all__ = ["MarkovTD", "stationary_by_state"]
+
+Floats = NDArray[np.float64]
+
+# Relative accuracy of the slow subspace, and of the state's lying in it.
+_TOLERANCE = 1e-12
+# Numbers in the basis of the slow subspace, and unknowns of a dense solve.
+_MOST_NUMBERS, _MOST_UNKNOWNS = 1 << 25, 3000
+
+
+class _Slow(NamedTuple):
+    basis: Floats  # (D, S, n, n): W, whose totals are the unit symmetric matrices
+    T: Floats  # (D, D) the map of the packed totals
+
+
+class MarkovTD:
+    """The recursion of one problem; with `average`, y = (r, u, 1) holds the running sum of the iterates' errors."""
+
+    def __init__(self, system: LinearSystem, average: bool = False) -> None:
+        check_on_policy(system)
+        edges = system.mrp.edges
+        self._edges = edges.origin, edges.successor, edges.probability, np.array(system.phi), zeta(system)
+        self._stationary = system.mrp.stationary
+        self._average = average
+        self.n_features = system.n_features
+        self.size = (2 if average else 1) * self.n_features + 1
+        self._theta_star = system.theta_star
+
+    def start(self, theta_0: Floats, initial: Floats) -> Floats:
+        """(S, n, n) Y_s when the first state has the distribution `initial`."""
+        y = np.zeros(self.size)
+        y[-1] = 1.0
+        y[-1 - self.n_features : -1] = theta_0 - self._theta_star
+        state: Floats = initial[:, None, None] * np.outer(y, y)
+        return state
+
+    def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
+        """Y after so many updates; Y may be a stack (k, S, n, n)."""
+        old = np.array(Y, ndmin=4)
+        new = np.empty_like(old)
+        _updates(old, new, *self._edges, step_size, n_updates, self._average)
+        return (old if n_updates % 2 == 0 else new).reshape(Y.shape)
+
+    def run(self, Y: Floats, step_size: float, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Packed totals after each of the increasing `counts` of updates, and Y after the last."""
+        totals = np.empty((len(counts), triangle(self.size)))
+        slow = self._slow(step_size, int(counts[-1]) // triangle(self.size))
+        done, i = 0, 0
+        while i < len(counts):
+            if slow is not None:
+                total = pack(Y.sum(axis=0))
+                back = np.tensordot(total, slow.basis, 1)
+                if np.abs(Y - back).max() <= _TOLERANCE * np.abs(Y).max():
+                    totals[i:] = orbit(slow.T, total, counts[i:] - done)
+                    return totals, np.tensordot(totals[-1], slow.basis, 1)
+            gap = int(counts[i]) - done
+            gap = gap if slow is None else min(gap, 8)
+            Y = self.update(Y, step_size, gap) if gap else Y
+            done += gap
+            if done == counts[i]:
+                totals[i] = pack(Y.sum(axis=0))
+                i += 1
+        return totals, Y
+
+    def stationary(self, step_size: float) -> Floats:
+        """(d, d) limit of E[u u^T]."""
+        what, d = f"step_size {step_size}", self.n_features
+        slow = self._slow(step_size, 20_000)
+        if slow is not None:
+            return fixed_point(slow.T, d, what)
+        n_states, size = len(self._stationary), triangle(self.size)
+        if n_states * size > _MOST_UNKNOWNS:
+            raise AccuracyError(
+                f"the stationary moment of a chain that mixes this slowly must have at most {_MOST_UNKNOWNS} unknowns; "
+                f"got {n_states} states x {size}; follow the curve with exact_curve instead"
+            )
+        units = np.zeros((n_states * size, n_states, size))
+        units.reshape(n_states * size, -1)[:] = np.eye(n_states * size)
+        T = pack(self.update(unpack(units, self.size), step_size)).reshape(n_states * size, -1).T
+        return stationary_by_state(T, self._stationary, d, what)
+
+    def radius(self, step_size: float) -> float:
+        """Spectral radius of the part of the map that acts on second moments: mean-square stable below 1."""
+        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
+
+        n_states, d = len(self._stationary), self.n_features
+        size, n = triangle(d), d + 1
+
+        def product(x: Floats) -> Floats:
+            Y = np.zeros((n_states, n, n))
+            Y[:, :d, :d] = unpack(x.reshape(n_states, size), d)
+            return pack(self.update(Y, step_size)[:, :d, :d]).ravel()
+
+        start = (self._stationary[:, None] * pack(np.eye(d))).ravel()
+        if n_states * size <= 2:  # too small for the iteration
+            dense = np.stack([product(unit) for unit in np.eye(n_states * size)], axis=1)
+            return float(np.abs(np.linalg.eigvals(dense)).max())
+        shape = (n_states * size, n_states * size)
+        try:
+            value = eigs(LinearOperator(shape, product), k=1, v0=start, return_eigenvectors=False, tol=1e-9)
+        except ArpackNoConvergence:
+            raise AccuracyError(
+                f"the mean-square radius must be found to 1e-9; got no convergence at step_size {step_size:.9g}; "
+                "use another step size, or fewer features"
+            ) from None
+        return float(np.abs(value[0]))
+
+    def _slow(self, step_size: float, most: int) -> _Slow | None:
+        """The slow subspace, unless that takes more than `most` products with its basis."""
+        size = triangle(self.size)
+        if len(self._stationary) * self.size**2 * size > _MOST_NUMBERS:
+            return None
+        basis = self._stationary[:, None, None] * unpack(np.eye(size), self.size)[:, None]
+        before = np.inf
+        for k in range(most):
+            image = self.update(basis, step_size)
+            totals = pack(image.sum(axis=1))
+            if not np.isfinite(totals).all() or np.linalg.cond(totals) > 1e12:
+                return None
+            new = np.tensordot(np.linalg.inv(totals), image, 1)
+            change = float(np.abs(new - basis).max() / np.abs(new).max())
+            basis = new
+            if change <= _TOLERANCE:
+                return _Slow(basis, np.ascontiguousarray(pack(self.update(basis, step_size).sum(axis=1)).T))
+            rate = change / before
+            if k > 20 and (rate >= 1.0 or k + np.log(_TOLERANCE / change) / np.log(rate) > most):
+                return None
+            before = change
+        return None
+
+
+def stationary_by_state(T: Floats, q: Floats, d: int, what: str) -> Floats:
+    """(d, d) E[u u^T] of the fixed point of a map of the packed Y_s, one block a state, with q_s = P(state s) known."""
+    n_states = len(q)
+    size = len(T) // n_states
+    ones = np.arange(n_states) * size + size - 1  # the 1 of y in each block
+    rest = np.setdiff1d(np.arange(len(T)), ones)
+    column = T[rest][:, ones] @ q
+    reduced = np.block([[T[np.ix_(rest, rest)], column[:, None]], [np.zeros((1, len(rest))), np.ones((1, 1))]])
+    limit = fixed_point_vector(reduced, what).reshape(n_states, size - 1).sum(axis=0)
+    return unpack(limit[corner(d + 1, d)], d)
+
+
+@compiled
+def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_updates, average):
+    """`n_updates` updates of each (S, n, n) of the stack; they end in `old` when their number is even, else in `new`.
+
+    F Y F^T = Y + a (f c^T + c f^T) with f = phi on the rows of u, c = Y zeta + (a/2) (zeta^T Y zeta) f, so half of it
+    is summed up and the transpose added at the end.
+    """
+    d = phi.shape[1]
+    n = old.shape[2]
+    u = n - d - 1
+    c = np.empty(n)
+    for _ in range(n_updates):
+        for k in range(old.shape[0]):
+            Y, total = old[k], new[k]
+            total[:] = 0.0
+            for e in range(origin.size):
+                s, p = origin[e], probability[e]
+                half = total[successor[e]]
+                c[:] = 0.0
+                for j in range(d + 1):
+                    for i in range(n):
+                        c[i] += zeta[e, j] * Y[s, u + j, i]
+                form = 0.0
+                for j in range(d + 1):
+                    form += zeta[e, j] * c[u + j]
+                for i in range(d):
+                    c[u + i] += 0.5 * step_size * form * phi[s, i]
+                for i in range(n):
+                    for j in range(n):
+                        half[i, j] += 0.5 * p * Y[s, i, j]
+                for i in range(d):
+                    factor = p * step_size * phi[s, i]
+                    for j in range(n):
+                        half[u + i, j] += factor * c[j]
+            for s in range(total.shape[0]):
+                for i in range(n):
+                    for j in range(i + 1):
+                        value = total[s, i, j] + total[s, j, i]
+                        total[s, i, j] = value
+                        total[s, j, i] = value
+                if average:
+                    for i in range(d):
+                        for j in range(n):
+                            total[s, i, j] += total[s, u + i, j]
+                    for i in range(n):
+                        for j in range(d):
+                            total[s, i, j] += total[s, i, u + j]
+        old, new = new, old

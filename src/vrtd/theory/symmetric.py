@@ -1,0 +1,99 @@
+"""Linear maps of symmetric matrices as plain matrices on their upper triangles, and powers of them by doubling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["corner", "operator", "orbit", "outer", "pack", "powers", "quadratic", "triangle", "unpack"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@lru_cache(maxsize=64)
+def _upper(n: int) -> tuple[Indices, Indices]:
+    rows, columns = np.triu_indices(n)
+    return rows, columns
+
+
+@lru_cache(maxsize=64)
+def corner(n: int, d: int) -> Indices:
+    """Which entries of the triangle of an (n, n) matrix are the triangle of its leading (d, d) block, in order."""
+    return np.flatnonzero(_upper(n)[1] < d)
+
+
+def triangle(n: int) -> int:
+    """How many numbers a symmetric (n, n) matrix has."""
+    return n * (n + 1) // 2
+
+
+def pack(X: Floats) -> Floats:
+    """The upper triangle of (..., n, n) as (..., n (n + 1) / 2)."""
+    rows, columns = _upper(X.shape[-1])
+    packed: Floats = X[..., rows, columns]
+    return packed
+
+
+def unpack(x: Floats, n: int) -> Floats:
+    """The symmetric (..., n, n) matrix with this upper triangle.
+
+    >>> unpack(np.array([1.0, 2.0, 3.0]), 2)
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    rows, columns = _upper(n)
+    X = np.empty((*x.shape[:-1], n, n))
+    X[..., rows, columns] = x
+    X[..., columns, rows] = x
+    return X
+
+
+def outer(rows: Floats) -> Floats:
+    """pack(v v^T) of each row v."""
+    i, j = _upper(rows.shape[-1])
+    products: Floats = rows[..., i] * rows[..., j]
+    return products
+
+
+def quadratic(rows: Floats) -> Floats:
+    """For each row v the weights with weights . pack(X) = v^T X v."""
+    i, j = _upper(rows.shape[-1])
+    weights: Floats = outer(rows) * np.where(i == j, 1.0, 2.0)
+    return weights
+
+
+def operator(function: Callable[[Floats], Floats], n: int) -> Floats:
+    """The matrix of a linear map of symmetric (n, n) matrices; `function` maps a stack (k, n, n) of them at once."""
+    return np.ascontiguousarray(pack(function(unpack(np.eye(triangle(n)), n))).T)
+
+
+def powers(T: Floats, exponents: Iterable[int]) -> dict[int, Floats]:
+    """T^k for each k, by squaring; the squares are shared."""
+    wanted = sorted(set(exponents))
+    result = {k: np.eye(len(T)) for k in wanted}
+    square, bit = T, 1
+    with np.errstate(over="ignore", invalid="ignore"):  # a map that is not stable overflows: its user looks for that
+        while wanted and bit <= wanted[-1]:
+            for k in wanted:
+                if k & bit:
+                    result[k] = square if k & (bit - 1) == 0 else result[k] @ square
+            bit *= 2
+            if bit <= wanted[-1]:
+                square = square @ square
+    return result
+
+
+def orbit(T: Floats, x: Floats, counts: NDArray[np.int64]) -> Floats:
+    """T^k x for each k in the increasing `counts`: (len(counts), len(x))."""
+    gaps = np.diff(counts, prepend=0)
+    jumps = powers(T, gaps.tolist())
+    path = np.empty((len(counts), len(x)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, gap in enumerate(gaps.tolist()):
+            x = jumps[gap] @ x
+            path[i] = x
+    return path
