@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vrtd.problems import MDP, MarkovRewardProcess
     from vrtd.result import Result, load
     from vrtd.sources import Simulator
+    from vrtd.theory import plan
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ _HOMES = {
     "Result": "vrtd.result",
     "load": "vrtd.result",
     "Simulator": "vrtd.sources",
+    "plan": "vrtd.theory",
 }
 _MODULES = ("algorithms", "errors", "metrics", "problems", "sources", "theory")
 
@@ -54,6 +56,7 @@ __all__ = [
     "errors",
     "load",
     "metrics",
+    "plan",
     "problems",
     "simulate",
     "sources",

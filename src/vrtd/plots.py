@@ -1,7 +1,8 @@
-"""Figures: curves with bands. Draws on the axes it is given and keeps no state of its own."""
+"""Figures: curves with bands, and maps. Draws on the axes it is given and keeps no state of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from vrtd.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AXIS_LABELS", "PALETTE", "draw_curve", "new_panels"]
+__all__ = ["AXIS_LABELS", "METRIC_LABELS", "PALETTE", "draw_curve", "draw_map", "new_panels"]
 
 # Okabe and Ito (2008): told apart by every common kind of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -69,3 +70,41 @@ def draw_curve(
     axes.set_ylabel(METRIC_LABELS.get(metric, metric))
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
+
+
+def draw_map(
+    axes: Axes,
+    x: NDArray[Any],
+    y: NDArray[np.float64],
+    values: NDArray[np.float64],
+    *,
+    ceiling: float,
+    x_label: str,
+    y_label: str,
+    colour_label: str,
+    regions: Mapping[str, NDArray[np.bool_]],
+) -> list[Any]:
+    """Positive values (y, x) as colours, all on logarithmic scales, with hatched regions; what exceeds the ceiling has
+    one colour. Returns the legend's keys of the regions."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.patches import Patch
+
+    shown = np.where(np.isfinite(values), np.minimum(values, ceiling), ceiling)
+    mesh = axes.pcolormesh(
+        x, y, shown, norm=LogNorm(shown.min(), ceiling), cmap="viridis_r", shading="nearest", rasterized=True
+    )
+    keys: list[Any] = []
+    for (name, region), hatch in zip(regions.items(), ("/", "\\"), strict=False):
+        if region.any():
+            axes.contourf(x, y, region.astype(float), levels=[0.5, 1.5], colors="none", hatches=[hatch])
+            axes.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=0.8)
+            keys.append(Patch(facecolor="none", edgecolor="white", hatch=hatch, label=f"{name} applies"))
+        else:
+            keys.append(Patch(facecolor="none", edgecolor="none", label=f"{name} applies nowhere here"))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    bar = axes.figure.colorbar(mesh, ax=axes, extend="max")
+    bar.set_label(colour_label)
+    return keys

@@ -1,17 +1,99 @@
-"""What is known without simulation: exact moments of the methods, and what follows from them."""
+"""What is known without simulation: constants, bounds, exact moments and curves, and advice that follows from them."""
 
+from vrtd.theory.bounds import (
+    td_iid_bound,
+    td_iid_sharp,
+    td_markov_bound,
+    theorem1,
+    theorem1_corrected,
+    theorem1_sharp,
+    theorem2,
+    theorem2_repaired,
+)
+from vrtd.theory.complexity import (
+    Complexity,
+    corollary1,
+    corollary1_corrected,
+    corollary2,
+    corollary2_repaired,
+    td_iid_complexity,
+    td_markov_complexity,
+)
+from vrtd.theory.constants import (
+    Assumptions,
+    Condition,
+    check_assumptions,
+    dobrushin,
+    instance_constants,
+    lambda_A,
+)
 from vrtd.theory.curves import exact_curve
+from vrtd.theory.estimation import AutocorrelationTime, autocorrelation_time
+from vrtd.theory.lemmas import (
+    Inequality,
+    epoch_inequality_iid,
+    epoch_inequality_markov,
+    lemma1,
+    lemma2,
+    lemma3,
+    lemma4,
+    lemma5,
+)
 from vrtd.theory.limits import instance_optimal, stability_limit
 from vrtd.theory.moments import Anchor, Moments, Output, stationary_second_moment, td_iid_moments, vrtd_iid_moments
+from vrtd.theory.phase import PhaseDiagram, phase_diagram
+from vrtd.theory.plan import Choice, Plan
+from vrtd.theory.planner import plan
+from vrtd.theory.sample import TransitionSample
+from vrtd.theory.statements import Bound, EpochInequality
 
 __all__ = [
     "Anchor",
+    "Assumptions",
+    "AutocorrelationTime",
+    "Bound",
+    "Choice",
+    "Complexity",
+    "Condition",
+    "EpochInequality",
+    "Inequality",
     "Moments",
     "Output",
+    "PhaseDiagram",
+    "Plan",
+    "TransitionSample",
+    "autocorrelation_time",
+    "check_assumptions",
+    "corollary1",
+    "corollary1_corrected",
+    "corollary2",
+    "corollary2_repaired",
+    "dobrushin",
+    "epoch_inequality_iid",
+    "epoch_inequality_markov",
     "exact_curve",
+    "instance_constants",
     "instance_optimal",
+    "lambda_A",
+    "lemma1",
+    "lemma2",
+    "lemma3",
+    "lemma4",
+    "lemma5",
+    "phase_diagram",
+    "plan",
     "stability_limit",
     "stationary_second_moment",
+    "td_iid_bound",
+    "td_iid_complexity",
     "td_iid_moments",
+    "td_iid_sharp",
+    "td_markov_bound",
+    "td_markov_complexity",
+    "theorem1",
+    "theorem1_corrected",
+    "theorem1_sharp",
+    "theorem2",
+    "theorem2_repaired",
     "vrtd_iid_moments",
 ]

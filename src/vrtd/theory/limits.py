@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vrtd.algorithms.algorithm import Sampling
 from vrtd.checks import check_choice, check_count
@@ -14,7 +16,9 @@ from vrtd.theory.increments import Increments, correlated_increments, independen
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps, td_terms
 
-__all__ = ["increments_of", "instance_optimal", "optimal_error", "stability_limit"]
+__all__ = ["increments_of", "instance_optimal", "optimal_error", "stability_limit", "stable_below"]
+
+Floats = NDArray[np.float64]
 
 _HALVINGS, _BISECTIONS = 60, 40
 
@@ -55,37 +59,47 @@ def stability_limit(
     1.14
     """
     check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("output", output, get_args(Output))
     check_count("batch_size", batch_size)
     M = int(batch_size)
+    norm = float((system.phi**2).sum(axis=1).max())
     if M == 1 and sampling == "markov":
-        radius = MarkovTD(system).radius
-    else:
-        increments = increments_of(system, sampling)
-        terms = td_terms(increments) if M == 1 else None
+        return _bisect(MarkovTD(system).radius, norm)
+    increments = increments_of(system, sampling)
+    if M == 1:
+        return stable_below(increments, norm)
+    return _bisect(lambda step: _radius(epoch_maps(increments, step, [M], output)[M].later), norm)
 
-        def radius(step_size: float) -> float:
-            if terms is None:
-                T = epoch_maps(increments, step_size, [M], output)[M].later
-            else:
-                T = terms[0] + step_size * terms[1] + step_size**2 * terms[2]
-            inner = T[:-1, :-1]
-            return float(np.abs(np.linalg.eigvals(inner)).max()) if np.isfinite(inner).all() else np.inf
 
-    high = 4.0 / float((system.phi**2).sum(axis=1).max())
-    while radius(high) < 1.0:
-        high *= 2.0
-    low = high / 2.0
-    for _ in range(_HALVINGS):
-        if radius(low) < 1.0:
-            break
-        low, high = low / 2.0, low
-    else:
-        raise InvalidInputError(
-            "some step size must be mean-square stable, which needs A with eigenvalues of negative real part",
-            f"none down to {low:.3g}",
-            "use the chain's own stationary distribution, or other features",
-        )
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if radius(middle) < 1.0 else (low, middle)
+def stable_below(increments: Increments, largest_norm: float) -> float:
+    """The stability limit of TD on independent transitions with these moments; `largest_norm` is that of |phi|^2."""
+    still, first, second = td_terms(increments)
+    return _bisect(lambda step: _radius(still + step * first + step**2 * second), largest_norm)
+
+
+def _radius(T: Floats) -> float:
+    inner = T[:-1, :-1]  # all but the 1 of y
+    return float(np.abs(np.linalg.eigvals(inner)).max()) if np.isfinite(inner).all() else np.inf
+
+
+def _bisect(radius: Callable[[float], float], largest_norm: float) -> float:
+    """The step at which the radius passes 1, looked for from above."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        high = 4.0 / largest_norm
+        while radius(high) < 1.0:
+            high *= 2.0
+        low = high / 2.0
+        for _ in range(_HALVINGS):
+            if radius(low) < 1.0:
+                break
+            low, high = low / 2.0, low
+        else:
+            raise InvalidInputError(
+                "some step size must be mean-square stable, which needs A with eigenvalues of negative real part",
+                f"none down to {low:.3g}",
+                "use the chain's own stationary distribution, or other features",
+            )
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if radius(middle) < 1.0 else (low, middle)
     return low

@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 _TOLERANCE = 1e-12
 # Numbers in the basis of the slow subspace, and unknowns of a dense solve.
 _MOST_NUMBERS, _MOST_UNKNOWNS = 1 << 25, 3000
+# Updates between two looks at whether the state is slow.
+_STRIDE = 8
 
 
 class _Slow(NamedTuple):
@@ -74,20 +76,33 @@ class MarkovTD:
         slow = self._slow(step_size, int(counts[-1]) // triangle(self.size))
         done, i = 0, 0
         while i < len(counts):
-            if slow is not None:
-                total = pack(Y.sum(axis=0))
-                back = np.tensordot(total, slow.basis, 1)
-                if np.abs(Y - back).max() <= _TOLERANCE * np.abs(Y).max():
-                    totals[i:] = orbit(slow.T, total, counts[i:] - done)
-                    return totals, np.tensordot(totals[-1], slow.basis, 1)
+            if slow is not None and _is_slow(Y, slow):
+                totals[i:] = orbit(slow.T, pack(Y.sum(axis=0)), counts[i:] - done)
+                return totals, np.tensordot(totals[-1], slow.basis, 1)
             gap = int(counts[i]) - done
-            gap = gap if slow is None else min(gap, 8)
+            gap = gap if slow is None else min(gap, _STRIDE)
             Y = self.update(Y, step_size, gap) if gap else Y
             done += gap
             if done == counts[i]:
                 totals[i] = pack(Y.sum(axis=0))
                 i += 1
         return totals, Y
+
+    def until_slow(self, Y: Floats, step_size: float, most: int) -> tuple[Floats, Floats] | None:
+        """Packed totals after 0, 1, 2, ... updates until the slow subspace is reached, and the totals' map from there.
+
+        None when that takes more than `most` updates.
+        """
+        slow = self._slow(step_size, most)
+        if slow is None:
+            return None
+        totals = [pack(Y.sum(axis=0))]
+        while not _is_slow(Y, slow):
+            if len(totals) > most:
+                return None
+            Y = self.update(Y, step_size)
+            totals.append(pack(Y.sum(axis=0)))
+        return np.array(totals), slow.T
 
     def stationary(self, step_size: float) -> Floats:
         """(d, d) limit of E[u u^T]."""
@@ -154,6 +169,11 @@ class MarkovTD:
                 return None
             before = change
         return None
+
+
+def _is_slow(Y: Floats, slow: _Slow) -> bool:
+    back = np.tensordot(pack(Y.sum(axis=0)), slow.basis, 1)
+    return bool(np.abs(Y - back).max() <= _TOLERANCE * np.abs(Y).max())
 
 
 def stationary_by_state(T: Floats, q: Floats, d: int, what: str) -> Floats:

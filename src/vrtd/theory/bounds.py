@@ -1,0 +1,365 @@
+"""Bounds of the expected squared error: the paper's, as printed and repaired, and sharper ones.
+
+Notation: u = theta - theta_star, a the step size, M the batch size, lam = lambda_A, gamma the largest discount,
+g2 = (1 + gamma)^2, R the radius, r = r_max, kappa and rho the chain's mixing constants. A bound says
+E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, an epoch of VRTD or an update of TD.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.checks import check_count, check_positive
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.constants import (
+    Condition,
+    InstanceConstants,
+    TDIidConstants,
+    TDMarkovConstants,
+    Theorem1Constants,
+    Theorem1CorrectedConstants,
+    Theorem1SharpConstants,
+    Theorem2Constants,
+    check_assumptions,
+    instance_constants,
+    largest_discount,
+    parameter,
+    radius_of,
+)
+from vrtd.theory.statements import (
+    CROSS_TERM,
+    ONE_STEP_LATE,
+    Bound,
+    Constants,
+    at_most,
+    ball_holds,
+    batch_above,
+    ratio,
+    step_below,
+)
+
+__all__ = [
+    "td_iid_bound",
+    "td_iid_sharp",
+    "td_markov_bound",
+    "theorem1",
+    "theorem1_corrected",
+    "theorem1_sharp",
+    "theorem2",
+    "theorem2_repaired",
+]
+
+Floats = NDArray[np.float64]
+
+
+def theorem1(
+    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
+) -> Bound[Theorem1Constants]:
+    """Theorem 1 as printed, for Algorithm 1: not proven, and violated on actual chains.
+
+    C1 = (4 a g2 + (4 g2 a^2 + 1)/(a M))/den with den = lam - 4 a g2; the floor is 2 D2 a/((1 - C1) den M).
+
+    >>> from vrtd.problems import random_mdp
+    >>> theorem1(LinearSystem(*random_mdp()), 1e-4, 10_000, [0.0] * 4).valid
+    False
+    """
+    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
+    lam, g2, R = system.lambda_A, _g2(system), radius_of(system, radius)
+    D1, D2, den = 2.0 * g2, 4.0 * (g2 * R**2 + system.mrp.r_max**2), lam - 4.0 * a * g2
+    C1 = ratio(4.0 * a * g2 + (4.0 * g2 * a**2 + 1.0) / (a * M), den)
+    found = check_assumptions(system)
+    conditions = (
+        found.solvable,
+        found.bounded_features,
+        found.ergodic,
+        ball_holds("theta_star", system.theta_star, R),
+        step_below(a, lam / (8.0 * g2), "lambda_A/(8 (1 + gamma)^2)"),
+        batch_above(M, 4.0 * g2 * a**2 + 1.0, a * (lam - 8.0 * a * g2)),
+    )
+    floor = ratio(2.0 * D2 * a, (1.0 - C1) * den * M)
+    return _bound("Theorem 1 as printed", "epoch", CROSS_TERM, conditions, Theorem1Constants(C1, D1, D2), C1, u0, floor)
+
+
+def theorem1_corrected(
+    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
+) -> Bound[Theorem1CorrectedConstants]:
+    """Theorem 1 with its cross term bounded by 2a<u, e> <= (a lam/2)|u|^2 + (2a/lam)|e|^2, for Algorithm 1.
+
+    C1 = (1/(a M) + 4 a g2 + (2a + 2/lam) D1/M)/den with den = lam/2 - 4 a g2; the floor is
+    (2a + 2/lam) D2/((1 - C1) den M). The output may be "random" or "average".
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> bound = theorem1_corrected(system, 0.02, 2000, [0.0])
+    >>> bound.valid, round(bound.rate, 3), round(bound.floor, 4)
+    (True, 0.655, 0.037)
+    """
+    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
+    lam, g2, R = system.lambda_A, _g2(system), radius_of(system, radius)
+    D1, D2, den = 2.0 * g2, 4.0 * (g2 * R**2 + system.mrp.r_max**2), 0.5 * lam - 4.0 * a * g2
+    reach = 2.0 * a + 2.0 / lam
+    C1 = ratio(1.0 / (a * M) + 4.0 * a * g2 + reach * D1 / M, den)
+    found = check_assumptions(system)
+    conditions = (
+        found.solvable,
+        found.bounded_features,
+        ball_holds("theta_star", system.theta_star, R),
+        step_below(a, lam / (16.0 * g2), "lambda_A/(16 (1 + gamma)^2)"),
+        batch_above(M, 1.0 / a + reach * D1, 0.5 * lam - 8.0 * a * g2),
+    )
+    floor = ratio(reach * D2, (1.0 - C1) * den * M)
+    constants = Theorem1CorrectedConstants(C1, D1, D2)
+    return _bound("Theorem 1 corrected", "epoch", "", conditions, constants, C1, u0, floor)
+
+
+def theorem1_sharp(
+    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike
+) -> Bound[Theorem1SharpConstants]:
+    """A bound for Algorithm 1 from the chain's own constants; no assumption on features, no radius, any batch size.
+
+    With lam, eta, nu, sigma2 of `instance_constants`, den = lam - a (eta + nu), b^2 = 1 - a lam + a^2 eta,
+    c = a den, lag = the mean of 1 - (1 - c)^t over t = 1..M, h = (1 - (1 - c)^M)/(c M), reach = a sum_{j<M} b^j:
+
+        1 - C0 = lag (1 - a nu/den) - 2 a nu h (reach - 2a),  gain = lag (2 reach - a)/den,  p = nu gain/M,
+        C1 = C0 + sqrt(p (1 - C0)),  floor = sigma2 gain/(M (sqrt(1 - C0) - sqrt(p))^2),
+
+    wherever C0 + p < 1. The output may be "random" or "average". The proof is in docs/what-holds.md.
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> bound = theorem1_sharp(system, 0.02, 2000, [0.0])  # the exact value is 0.0019
+    >>> bound.valid, round(bound.rate, 4), round(bound.floor, 4)
+    (True, 0.0246, 0.002)
+    """
+    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
+    instance = instance_constants(system)
+    lam, eta, nu, _, sigma2 = instance
+    den = lam - a * (eta + nu)
+    gap, gain, reach = _exact_gradient_epoch(instance, a, M) if den > 0.0 else (-math.inf, math.inf, math.inf)
+    p = nu * gain / M if nu else 0.0
+    contracts = gap > p
+    root = math.sqrt(gap) - math.sqrt(p) if contracts else 0.0
+    C1 = 1.0 - math.sqrt(gap) * root if contracts else math.inf
+    conditions = (
+        step_below(a, lam / (eta + nu), "lambda_A/(eta + nu)"),
+        at_most("C0 + p is", 1.0 - gap + p, 1.0, "C0 + p < 1", "lower step_size or raise batch_size", strict=True),
+    )
+    floor = ratio(sigma2 * gain, M * root**2)
+    constants = Theorem1SharpConstants(C1, 1.0 - gap, gain, reach, lam, eta, nu, sigma2)
+    return _bound("Theorem 1 sharpened", "epoch", "", conditions, constants, C1, u0, floor)
+
+
+def theorem2(
+    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
+) -> Bound[Theorem2Constants]:
+    """Theorem 2 as printed, for Algorithm 2: not proven, because its Lemma 5 is false.
+
+    C1 = (1/M + 3 a^2 g2)/(a den) with den = lam/2 - 3 a g2; variance and bias are 3 a C4 and C2/lam, each over
+    (1 - C1) den M. The default radius is the least that holds theta_star and theta_0.
+    """
+    R = radius_of(system, radius, parameter(system, "theta_0", theta_0))
+    kappa, rho = system.mrp.mixing_constant, system.mrp.mixing_rate
+    G = math.sqrt(_g2(system)) * R + system.mrp.r_max
+    C2 = 16.0 * (R**2 * _g2(system) + system.mrp.r_max**2) * (1.0 + (kappa - 1.0) * rho) / (1.0 - rho)
+    C4 = G**2 * (1.0 + 2.0 * rho * kappa / (1.0 - rho))
+    return _theorem2("Theorem 2 as printed", ONE_STEP_LATE, system, step_size, batch_size, theta_0, R, C2, C4, G)
+
+
+def theorem2_repaired(
+    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
+) -> Bound[Theorem2Constants]:
+    """Theorem 2 with C2 = 16 (R^2 g2 + r^2)(1 + 2 kappa/(1 - rho)) and C4 = G^2 (1 + 4 kappa/(1 - rho)).
+
+    It holds from every start state, for the outputs "random" and "average", with projection onto |theta| <= R.
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> system = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
+    >>> bound = theorem2_repaired(system, 0.01, 10_000, [0.0])
+    >>> bound.valid, bound.bias > bound.variance
+    (True, True)
+    """
+    R = radius_of(system, radius, parameter(system, "theta_0", theta_0))
+    mixing = system.mrp.mixing_constant / (1.0 - system.mrp.mixing_rate)
+    G = math.sqrt(_g2(system)) * R + system.mrp.r_max
+    C2 = 16.0 * (R**2 * _g2(system) + system.mrp.r_max**2) * (1.0 + 2.0 * mixing)
+    C4 = G**2 * (1.0 + 4.0 * mixing)
+    return _theorem2("Theorem 2 repaired", "", system, step_size, batch_size, theta_0, R, C2, C4, G)
+
+
+def td_iid_bound(system: LinearSystem, step_size: float, theta_0: ArrayLike) -> Bound[TDIidConstants]:
+    """The appendix's bound for TD on independent samples, its constant made explicit: C5 = 2 E|g_x(theta_star)|^2.
+
+    The rate is 1 - a lam/2 and the floor 2 a C5/lam, for a <= lam/(4 g2).
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> bound = td_iid_bound(system, 0.1, [0.0])
+    >>> bound.valid, bound.rate, bound.floor
+    (True, 0.95, 0.4)
+    """
+    a, u0 = _td_arguments(system, step_size, theta_0)
+    lam, C5 = system.lambda_A, 2.0 * float(np.trace(system.noise_covariance))
+    limit = lam / (4.0 * _g2(system))
+    found = check_assumptions(system)
+    conditions = (
+        found.solvable,
+        found.bounded_features,
+        at_most("step_size is", a, limit, "step_size <= lambda_A/(4 (1 + gamma)^2)", f"lower step_size to {limit:.6g}"),
+    )
+    return _bound(
+        "TD, i.i.d.", "update", "", conditions, TDIidConstants(C5), 1.0 - 0.5 * a * lam, u0, 2.0 * a * C5 / lam
+    )
+
+
+def td_iid_sharp(system: LinearSystem, step_size: float, theta_0: ArrayLike) -> Bound[InstanceConstants]:
+    """A bound for TD on independent samples from the chain's own constants, for a < lam/q; no assumption on features.
+
+    The rate is 1 - a lam + a sqrt(a q lam) and the floor a sigma2/(sqrt(lam) - sqrt(a q))^2.
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> bound = td_iid_sharp(system, 0.01, [0.0])
+    >>> bound.valid, bound.rate, round(bound.floor, 4)
+    (True, 0.9905, 0.0111)
+    """
+    a, u0 = _td_arguments(system, step_size, theta_0)
+    constants = instance_constants(system)
+    lam, _, _, q, sigma2 = constants
+    conditions = (step_below(a, lam / q, "lambda_A/q"),)
+    root = math.sqrt(lam) - math.sqrt(a * q)
+    rate = 1.0 - a * math.sqrt(lam) * root if root > 0.0 else math.inf
+    return _bound("TD, i.i.d., sharpened", "update", "", conditions, constants, rate, u0, ratio(a * sigma2, root**2))
+
+
+def td_markov_bound(
+    system: LinearSystem, step_size: float, theta_0: ArrayLike, radius: float | None = None
+) -> Bound[TDMarkovConstants]:
+    """The appendix's bound for projected TD along a trajectory whose first state is stationary, constants explicit.
+
+    G = r + 2 R, C6 = G^2 (21 + 12 ln(max(kappa, 1))/ln(1/rho)), C7 = 12 G^2/ln(1/rho); the rate is 1 - a lam and the
+    floor a C6/lam + a C7 max(ln(1/a), 0)/lam, for a <= 1/lam. Of it, a G^2/lam is the variance, which independent
+    samples would leave as well; the rest is the bias of correlated ones.
+    """
+    a, u0 = _td_arguments(system, step_size, theta_0)
+    start = parameter(system, "theta_0", theta_0)
+    lam, R, mrp = system.lambda_A, radius_of(system, radius, start), system.mrp
+    G, speed = mrp.r_max + 2.0 * R, -math.log(mrp.mixing_rate)
+    C6 = G**2 * (21.0 + 12.0 * math.log(max(mrp.mixing_constant, 1.0)) / speed)
+    C7 = 12.0 * G**2 / speed
+    conditions = (
+        *_markov_conditions(system, start, R),
+        at_most("step_size is", a, 1.0 / lam, "step_size <= 1/lambda_A", f"lower step_size to {1.0 / lam:.6g}"),
+    )
+    bias = a * (C6 - G**2 + C7 * max(-math.log(a), 0.0)) / lam
+    constants = TDMarkovConstants(G, C6, C7)
+    return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
+
+
+def _theorem2(
+    statement: str,
+    reason: str,
+    system: LinearSystem,
+    step_size: float,
+    batch_size: int,
+    theta_0: ArrayLike,
+    R: float,
+    C2: float,
+    C4: float,
+    G: float,
+) -> Bound[Theorem2Constants]:
+    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
+    lam, g2 = system.lambda_A, _g2(system)
+    den = 0.5 * lam - 3.0 * a * g2
+    C1 = ratio(1.0 / M + 3.0 * a**2 * g2, a * den)
+    conditions = (
+        *_markov_conditions(system, parameter(system, "theta_0", theta_0), R),
+        step_below(a, lam / (12.0 * g2), "lambda_A/(12 (1 + gamma)^2)"),
+        batch_above(M, 1.0, 0.5 * a * lam - 6.0 * a**2 * g2),
+    )
+    share = (1.0 - C1) * den * M if C1 < 1.0 else 0.0
+    constants = Theorem2Constants(C1, C2, ratio(3.0 * a, den), C4, G)
+    return _bound(
+        statement,
+        "epoch",
+        reason,
+        conditions,
+        constants,
+        C1,
+        u0,
+        ratio(3.0 * a * C4, share),
+        ratio(C2 / lam, share),
+    )
+
+
+def _bound(
+    statement: str,
+    unit: str,
+    reason: str,
+    conditions: Sequence[Condition],
+    constants: Constants,
+    rate: float,
+    u0: Floats,
+    variance: float,
+    bias: float = 0.0,
+) -> Bound[Constants]:
+    if not 0.0 <= rate < 1.0:
+        rate = variance = math.inf
+    return Bound(
+        statement, unit, not reason, reason, tuple(conditions), constants, rate, float(u0 @ u0), variance, bias
+    )
+
+
+def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tuple[float, float, float]:
+    """1 - C0, gain and reach of `theorem1_sharp`, without cancellation however small the step."""
+    lam, eta, nu, _, _ = instance
+    den = lam - a * (eta + nu)
+    c, log_b = a * den, 0.5 * math.log1p(max(-a * (lam - a * eta), 1e-15 - 1.0))  # b is 0 at most by rounding
+    reach = a * math.expm1(M * log_b) / math.expm1(log_b)
+    loss, total, t = 0.0, 0.0, 0  # 1 - (1 - c)^t and its sum over 1..t, by the binary digits of M
+    for digit in f"{M:b}":
+        total, loss, t = total + (t * loss + (1.0 - loss) * total), loss * (2.0 - loss), 2 * t
+        if digit == "1":
+            loss, t = loss + (1.0 - loss) * c, t + 1
+            total += loss
+    lag = total / M
+    gap = lag * (1.0 - a * nu / den) - 2.0 * a * nu * loss / (c * M) * (reach - 2.0 * a)
+    return gap, lag * (2.0 * reach - a) / den, reach
+
+
+def _g2(system: LinearSystem) -> float:
+    return (1.0 + largest_discount(system)) ** 2
+
+
+def _steps(step_size: float, batch_size: int) -> tuple[float, int]:
+    check_positive("step_size", step_size)
+    check_count("batch_size", batch_size)
+    return float(step_size), int(batch_size)
+
+
+def _vrtd_arguments(
+    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike
+) -> tuple[float, int, Floats]:
+    a, M = _steps(step_size, batch_size)
+    return a, M, parameter(system, "theta_0", theta_0) - system.theta_star
+
+
+def _td_arguments(system: LinearSystem, step_size: float, theta_0: ArrayLike) -> tuple[float, Floats]:
+    a, _, u0 = _vrtd_arguments(system, step_size, 1, theta_0)
+    return a, u0
+
+
+def _markov_conditions(system: LinearSystem, theta_0: Floats, R: float) -> tuple[Condition, ...]:
+    found = check_assumptions(system)
+    distance = 0.5 * float(np.abs(system.state_distribution - system.mrp.stationary).sum())
+    stationary = distance <= 1e-8
+    on_policy = Condition(
+        "A and b are means over the stationary distribution of the chain",
+        stationary,
+        f"total variation distance {distance:.3g}" + ("" if stationary else "; leave state_distribution out"),
+    )
+    inside = (ball_holds("theta_star", system.theta_star, R), ball_holds("theta_0", theta_0, R))
+    return (found.solvable, found.bounded_features, found.ergodic, on_policy, *inside)

@@ -1,0 +1,233 @@
+"""How many pseudo-gradients and samples a target error takes, by the paper's corollaries and by the repaired theorems.
+
+Where the paper's batch size depends on C1, which depends on the batch size, the least batch size that agrees with
+itself is taken; C1 falls as the batch grows, so bisection finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vrtd.checks import check_positive
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.bounds import (
+    td_iid_bound,
+    td_markov_bound,
+    theorem1,
+    theorem1_corrected,
+    theorem2,
+    theorem2_repaired,
+)
+from vrtd.theory.constants import Condition, largest_discount
+from vrtd.theory.statements import Bound, at_most, failures
+
+__all__ = [
+    "Complexity",
+    "corollary1",
+    "corollary1_corrected",
+    "corollary2",
+    "corollary2_repaired",
+    "td_iid_complexity",
+    "td_markov_complexity",
+]
+
+ORDER = "1/(eps lambda_A^2) log(1/eps)"
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """What reaches the target error, if `valid`; of TD a batch is one transition and an epoch one update.
+
+    Algorithm 1 draws a sample for each pseudo-gradient, 2 batch_size an epoch; Algorithm 2 draws half as many.
+    """
+
+    statement: str
+    target_error: float
+    step_size: float
+    batch_size: int
+    n_epochs: int
+    n_gradients: int
+    n_samples: int
+    bound: Bound[Any]
+    order: str
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the bound is valid and every further condition holds."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Everything that speaks against the numbers; empty when they are valid."""
+        return self.bound.reasons + failures(True, "", self.conditions)
+
+
+def corollary1(
+    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+) -> Complexity:
+    """Corollary 1 as printed, for Algorithm 1: not proven, since it rests on Theorem 1; it misses its target.
+
+    a = lam/(16 g2) and M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2), rounded up.
+    """
+    eps, lam, g2 = _arguments(system, target_error)
+    a = lam / (16.0 * g2)
+
+    def enough(bound: Bound[Any], M: int) -> bool:
+        return bool(max(bound.constants.D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2) <= M)
+
+    order = "max(1/eps, 1/lambda_A^2) log(1/eps)"
+    bound, M = _least_batch(lambda M: theorem1(system, a, M, theta_0, radius), enough)
+    return _vrtd("Corollary 1 as printed", eps, a, M, bound, 2, order)
+
+
+def corollary1_corrected(
+    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+) -> Complexity:
+    """The corrected Theorem 1 with a = lam/(32 g2) and the least M for which C1 <= 1/2 and the floor is eps/2.
+
+    Then C1 - 1/3 and the floor are of the order 1/(lam^2 M), so M is of the order 1/(lam^2 min(eps, 1)), and the
+    number of epochs is at most log2(2 |u_0|^2/eps), rounded up.
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> plan = corollary1_corrected(system, 0.01, [1.0])
+    >>> plan.valid, plan.batch_size, plan.n_epochs
+    (True, 6814, 6)
+    """
+    eps, lam, g2 = _arguments(system, target_error)
+    a = lam / (32.0 * g2)
+    bound, M = _least_batch(lambda M: theorem1_corrected(system, a, M, theta_0, radius), _halves(eps))
+    return _vrtd("Corollary 1 corrected", eps, a, M, bound, 2, ORDER)
+
+
+def corollary2(
+    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+) -> Complexity:
+    """Corollary 2 as printed, for Algorithm 2: not proven, since it rests on Theorem 2.
+
+    a = lam/(24 g2) and M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps, rounded up. That this M exceeds
+    the theorem's 96 g2/lam^2 is certain only for eps <= 100/96.
+    """
+    eps, lam, g2 = _arguments(system, target_error)
+    a = lam / (24.0 * g2)
+
+    def enough(bound: Bound[Any], M: int) -> bool:
+        C = bound.constants
+        least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
+        return bool(least * max(1.0, 1.0 / lam**2) / eps <= M)
+
+    bound, M = _least_batch(lambda M: theorem2(system, a, M, theta_0, radius), enough)
+    order = "max(1/eps, 1/(eps lambda_A^2)) log(1/eps)"
+    small = at_most("target_error is", eps, 100.0 / 96.0, "target_error <= 100/96", "lower target_error to 100/96")
+    return _vrtd("Corollary 2 as printed", eps, a, M, bound, 1, order, (small,))
+
+
+def corollary2_repaired(
+    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+) -> Complexity:
+    """The repaired Theorem 2 with a = lam/(24 g2) and the least M for which C1 <= 1/2 and the floor is eps/2."""
+    eps, lam, g2 = _arguments(system, target_error)
+    a = lam / (24.0 * g2)
+    bound, M = _least_batch(lambda M: theorem2_repaired(system, a, M, theta_0, radius), _halves(eps))
+    return _vrtd("Corollary 2 repaired", eps, a, M, bound, 1, ORDER)
+
+
+def td_iid_complexity(system: LinearSystem, target_error: float, theta_0: ArrayLike) -> Complexity:
+    """The appendix's count for TD on independent samples: a = min(lam/(4 g2), 2/lam, eps lam/(4 C5)).
+
+    t = 2/(lam a) ln(2 |u_0|^2/eps) updates, rounded up.
+    """
+    eps, lam, g2 = _arguments(system, target_error)
+    C5 = 2.0 * float(np.trace(system.noise_covariance))
+    a = min(lam / (4.0 * g2), 2.0 / lam, eps * lam / (4.0 * C5) if C5 else math.inf)
+    bound = td_iid_bound(system, a, theta_0)
+    return _td("TD, i.i.d.", eps, a, _updates(bound, 2.0, eps, lam * a), bound, ORDER)
+
+
+def td_markov_complexity(
+    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+) -> Complexity:
+    """The appendix's count for projected TD along a trajectory, with C8 = lam min(1/(3 C6), 1/(6 C7)).
+
+    a = min(C8 eps/ln(1/(C8 eps)), 1/lam) and t = 2/(lam a) ln(3 |u_0|^2/eps), rounded up. With the printed 1/C6 the
+    three parts of the bound may add up to more than eps; they are a third each only if C8 eps <= 1/e.
+    """
+    eps, lam, _ = _arguments(system, target_error)
+    _, C6, C7 = td_markov_bound(system, 1.0, theta_0, radius).constants
+    x = eps * lam * min(1.0 / (3.0 * C6), 1.0 / (6.0 * C7))
+    a = min(x / max(-math.log(x), 1.0), 1.0 / lam)
+    bound = td_markov_bound(system, a, theta_0, radius)
+    do = f"lower target_error to {eps / (math.e * x):.6g}"
+    small = at_most("C8 target_error is", x, 1.0 / math.e, "C8 target_error <= 1/e", do)
+    order = "1/(eps lambda_A^2) log^2(1/eps)"
+    return _td("TD, Markovian", eps, a, _updates(bound, 3.0, eps, lam * a), bound, order, (small,))
+
+
+def _arguments(system: LinearSystem, target_error: float) -> tuple[float, float, float]:
+    check_positive("target_error", target_error)
+    return float(target_error), system.lambda_A, (1.0 + largest_discount(system)) ** 2
+
+
+def _halves(eps: float) -> Callable[[Bound[Any], int], bool]:
+    return lambda bound, _: bound.rate <= 0.5 and bound.floor <= 0.5 * eps
+
+
+def _least_batch(
+    bound_of: Callable[[int], Bound[Any]], enough: Callable[[Bound[Any], int], bool]
+) -> tuple[Bound[Any], int]:
+    """The least M with a contraction that is `enough`; once enough, always enough."""
+
+    def passes(M: int) -> bool:
+        bound = bound_of(M)
+        return math.isfinite(bound.rate) and enough(bound, M)
+
+    high = 1
+    while not passes(high):
+        high *= 2
+    low = high // 2  # fails, or is 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return bound_of(high), high
+
+
+def _vrtd(
+    statement: str,
+    eps: float,
+    a: float,
+    M: int,
+    bound: Bound[Any],
+    samples_per_update: int,
+    order: str,
+    conditions: tuple[Condition, ...] = (),
+) -> Complexity:
+    excess = 2.0 * bound.initial / eps
+    n_epochs = math.ceil(math.log(excess) / -math.log(bound.rate)) if excess > 1.0 else 0
+    updates = M * n_epochs
+    return Complexity(
+        statement, eps, a, M, n_epochs, 2 * updates, samples_per_update * updates, bound, order, conditions
+    )
+
+
+def _updates(bound: Bound[Any], parts: float, eps: float, decay: float) -> int:
+    excess = parts * bound.initial / eps
+    return math.ceil(2.0 / decay * math.log(excess)) if excess > 1.0 else 0
+
+
+def _td(
+    statement: str,
+    eps: float,
+    a: float,
+    n_updates: int,
+    bound: Bound[Any],
+    order: str,
+    conditions: tuple[Condition, ...] = (),
+) -> Complexity:
+    return Complexity(statement, eps, a, 1, n_updates, n_updates, n_updates, bound, order, conditions)

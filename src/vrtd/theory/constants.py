@@ -1,0 +1,258 @@
+"""What the bounds are made of: the paper's assumptions checked on a chain, and constants by the statement they serve.
+
+C1 and G mean different things in different statements, so the constants of each statement are a tuple of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.arrays import real_array
+from vrtd.checks import check_choice, check_radius
+from vrtd.errors import InvalidInputError, ReducibleChainError
+from vrtd.linear_system import LinearSystem
+from vrtd.problems.markov_reward_process import MarkovRewardProcess
+from vrtd.problems.stationary import DENSE_LIMIT
+
+__all__ = [
+    "Assumptions",
+    "Condition",
+    "Definition",
+    "InstanceConstants",
+    "TDIidConstants",
+    "TDMarkovConstants",
+    "Theorem1Constants",
+    "Theorem1CorrectedConstants",
+    "Theorem1SharpConstants",
+    "Theorem2Constants",
+    "check_assumptions",
+    "dobrushin",
+    "instance_constants",
+    "lambda_A",
+]
+
+Floats = NDArray[np.float64]
+Definition = Literal["appendix", "section 3.2"]
+
+#: Norms may exceed a limit by this much of it: rounding.
+SLACK = 1e-12
+#: `dobrushin` compares this many rows at a time with all the others.
+ROWS_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that a statement needs: whether it holds, and the numbers; if not, what would mend it."""
+
+    statement: str
+    holds: bool
+    detail: str
+
+
+class Theorem1Constants(NamedTuple):
+    """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
+
+    C1: float
+    D1: float
+    D2: float
+
+
+class Theorem1CorrectedConstants(NamedTuple):
+    """As in Theorem 1; C1 is the corrected contraction."""
+
+    C1: float
+    D1: float
+    D2: float
+
+
+class Theorem1SharpConstants(NamedTuple):
+    """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
+
+    E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
+    are those of `InstanceConstants`.
+    """
+
+    C1: float
+    C0: float
+    gain: float
+    reach: float
+    lambda_A: float  # noqa: N815
+    eta: float
+    nu: float
+    sigma2: float
+
+
+class Theorem2Constants(NamedTuple):
+    """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
+
+    C1: float
+    C2: float
+    C3: float
+    C4: float
+    G: float
+
+
+class TDIidConstants(NamedTuple):
+    """C5 = 2 E|g_x(theta_star)|^2."""
+
+    C5: float
+
+
+class TDMarkovConstants(NamedTuple):
+    """G = r_max + 2 R bounds |g_x|; C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A."""
+
+    G: float
+    C6: float
+    C7: float
+
+
+class InstanceConstants(NamedTuple):
+    """What the sharp bounds know of a chain.
+
+    lambda_A = |lambda_max(A + A^T)|, eta = |A|^2 (spectral norm), nu = lambda_max(E[A_x^T A_x] - A^T A),
+    q = lambda_max(E[A_x^T A_x]) and sigma2 = E|g_x(theta_star)|^2.
+    """
+
+    lambda_A: float  # noqa: N815
+    eta: float
+    nu: float
+    q: float
+    sigma2: float
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """The paper's three assumptions."""
+
+    solvable: Condition
+    bounded_features: Condition
+    ergodic: Condition
+
+    @property
+    def hold(self) -> bool:
+        return self.solvable.holds and self.bounded_features.holds and self.ergodic.holds
+
+
+def lambda_A(system: LinearSystem, definition: Definition = "appendix") -> float:
+    """|lambda_max(A + A^T)| as in the paper's appendix, or twice that, as in its Section 3.2.
+
+    Only the first makes the proofs valid. They use 2 u^T A u = u^T (A + A^T) u <= -lambda_A |u|^2; with one feature
+    this is an equality for the first definition, so for the second it is false.
+
+    >>> from vrtd.problems import random_walk
+    >>> system = LinearSystem(*random_walk())
+    >>> round(lambda_A(system), 6), round(lambda_A(system, "section 3.2"), 6)
+    (0.042563, 0.085126)
+    """
+    check_choice("definition", definition, get_args(Definition))
+    return system.lambda_A * (1.0 if definition == "appendix" else 2.0)
+
+
+def dobrushin(mrp: MarkovRewardProcess) -> float:
+    """The largest total variation distance between two rows of P, in [0, 1].
+
+    If it is below 1, kappa = 1 and rho = this are constants of geometric ergodicity (Assumption 3), often far from the
+    best: one step must mix. `mrp.mixing_constant` and `mrp.mixing_rate` are the tight pair.
+
+    >>> round(dobrushin(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.9)), 12)
+    0.3
+    """
+    from scipy.spatial.distance import cdist
+
+    P = mrp.matrix(mrp.edges.probability).toarray()
+    support = (P > 0.0).astype(np.float32)
+    blocks = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(P), ROWS_AT_ONCE)]
+    if any((support[rows] @ support[rows.start :].T).min() == 0.0 for rows in blocks):
+        return 1.0  # two rows without a common successor
+    largest = max(float(cdist(P[rows], P[rows.start :], "cityblock").max()) for rows in blocks)
+    return min(0.5 * largest, 1.0)
+
+
+def check_assumptions(system: LinearSystem) -> Assumptions:
+    """The paper's Assumptions 1 to 3 on this chain, with the numbers and what would mend a failure.
+
+    >>> from vrtd.problems import random_mdp
+    >>> assumptions = check_assumptions(LinearSystem(*random_mdp()))
+    >>> assumptions.hold
+    False
+    >>> print(assumptions.bounded_features.detail)
+    the largest norm is 1.59588; divide the features by 1.59588, which multiplies theta_star by as much
+    """
+    smallest = float(np.linalg.svd(system.A, compute_uv=False)[-1])
+    invertible = system.condition_number * system.n_features * np.finfo(np.float64).eps < 1.0
+    solvable = Condition(
+        "A is non-singular (Assumption 1)",
+        bool(invertible),
+        f"condition number {system.condition_number:.6g}, smallest singular value {smallest:.6g}"
+        + ("" if invertible else "; change the features, the discount or the state distribution"),
+    )
+    norm = float(np.linalg.norm(system.phi, axis=1).max())
+    bounded = norm <= 1.0 + SLACK
+    features = Condition(
+        "|phi(s)| <= 1 in every state (Assumption 2)",
+        bounded,
+        f"the largest norm is {norm:.6g}"
+        + ("" if bounded else f"; divide the features by {norm:.6g}, which multiplies theta_star by as much"),
+    )
+    return Assumptions(solvable, features, _ergodic(system.mrp))
+
+
+def instance_constants(system: LinearSystem) -> InstanceConstants:
+    """The constants of the sharp bounds, exact for the chain.
+
+    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> instance_constants(system)
+    InstanceConstants(lambda_A=1.0, eta=0.25, nu=0.0, q=0.25, sigma2=1.0)
+    """
+    mrp, phi, A = system.mrp, system.phi, system.A
+    weight = system.state_distribution * (phi**2).sum(axis=1)
+    carried = mrp.matrix(mrp.edges.probability * mrp.edges.discount**2).T @ weight
+    cross = (weight[:, None] * (mrp.discounted_P @ phi)).T @ phi
+    square = (phi * (weight + carried)[:, None]).T @ phi - cross - cross.T  # E[A_x^T A_x] = E[|phi|^2 psi psi^T]
+    return InstanceConstants(
+        lambda_A=system.lambda_A,
+        eta=float(np.linalg.norm(A, 2)) ** 2,
+        nu=max(float(np.linalg.eigvalsh(square - A.T @ A)[-1]), 0.0),
+        q=float(np.linalg.eigvalsh(square)[-1]),
+        sigma2=float(np.trace(system.noise_covariance)),
+    )
+
+
+def largest_discount(system: LinearSystem) -> float:
+    return float(system.mrp.edges.discount.max())
+
+
+def parameter(system: LinearSystem, name: str, value: ArrayLike) -> Floats:
+    theta = real_array(name, value)
+    if theta.shape != (system.n_features,):
+        must = f"{name} must have the shape ({system.n_features},)"
+        raise InvalidInputError(must, theta.shape, "pass one number per feature")
+    return theta
+
+
+def radius_of(system: LinearSystem, radius: float | None, *inside: Floats) -> float:
+    """R: as given, or the least for which the ball holds theta_star and the points `inside`."""
+    check_radius(radius)
+    if radius is not None:
+        return float(radius)
+    return max(float(np.linalg.norm(theta)) for theta in (system.theta_star, *inside))
+
+
+def _ergodic(mrp: MarkovRewardProcess) -> Condition:
+    statement = "the chain is irreducible and aperiodic (Assumption 3)"
+    try:
+        n_transient = mrp.n_states - mrp.recurrent_class.size
+    except ReducibleChainError as error:
+        return Condition(statement, False, str(error))
+    detail = f"period {mrp.period}, {n_transient} transient states"
+    if mrp.period > 1:
+        return Condition(statement, False, f"{detail}; make the chain lazy, e.g. 0.9 P + 0.1 I")
+    if n_transient:
+        return Condition(statement, False, f"{detail}; leave the transient states out")
+    if mrp.n_states <= DENSE_LIMIT:
+        detail += f", kappa {mrp.mixing_constant:.6g}, rho {mrp.mixing_rate:.6g}"
+    return Condition(statement, True, detail)

@@ -1,0 +1,201 @@
+"""Increments estimated from a sample of transitions, their uncertainty, and how strongly the noise is correlated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.checks import check_positive
+from vrtd.errors import InvalidInputError
+from vrtd.theory.increments import Correlation, Increments
+from vrtd.theory.sample import TransitionSample
+from vrtd.theory.symmetric import operator, outer, quadratic
+
+__all__ = ["AutocorrelationTime", "autocorrelation_time", "bootstrap_increments", "estimate_increments"]
+
+Floats = NDArray[np.float64]
+
+# The bootstrap draws whole blocks of the sample; fewer say nothing of the spread between them.
+_MOST_BLOCKS, _LEAST_BLOCKS = 200, 20
+# Lags are summed up to this many correlation times (Sokal), and a block holds at least twice as many rows.
+_WINDOW = 5.0
+
+
+class AutocorrelationTime(NamedTuple):
+    """By what factor correlation makes n transitions worth fewer (or more, below 1) independent ones, with an interval.
+
+    tau = tr(A^-1 Sigma_long_run A^-T) / tr(A^-1 Sigma A^-T). A proxy for the mixing constants of the bounds, which a
+    sample cannot give: it sees what the TD noise does, not how fast every function of the chain mixes.
+    """
+
+    tau: float
+    low: float
+    high: float
+    block: int  # transitions in a block, whose means were compared
+    proxy: str = "a proxy for mixing: it bounds nothing"
+
+
+def autocorrelation_time(sample: TransitionSample, confidence: float = 0.95) -> AutocorrelationTime:
+    """Integrated autocorrelation time of the TD noise A^-1 g_x(theta_star) along consecutive transitions.
+
+    >>> import vrtd
+    >>> mrp, phi = vrtd.problems.random_mdp()
+    >>> found = autocorrelation_time(TransitionSample.draw(mrp, phi, 50_000))
+    >>> found.low < 128 / 342 < found.high  # the exact ratio
+    True
+    """
+    from scipy.stats import chi2
+
+    check_confidence(confidence)
+    noise = _noise(sample)
+    window = _lag_window(noise)
+    # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
+    # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
+    blocks = _blocks(len(sample), window)
+    means = np.array([noise[block].mean(axis=0) for block in blocks])
+    covariance = np.cov(means.T).reshape(noise.shape[1], -1)
+    degrees = (len(blocks) - 1) * float(np.trace(covariance) ** 2 / (covariance**2).sum())
+    tau = float(np.trace(covariance) * len(sample) / len(blocks) / (noise**2).mean(axis=0).sum())
+    tail = (1.0 - confidence) / 2.0
+    low, high = (tau * degrees / float(chi2.isf(q, degrees)) for q in (tail, 1.0 - tail))
+    return AutocorrelationTime(tau, low, high, len(sample) // len(blocks))
+
+
+def check_confidence(confidence: float) -> None:
+    check_positive("confidence", confidence)
+    if confidence >= 1.0:
+        raise InvalidInputError("confidence must be below 1", confidence, "pass e.g. 0.95")
+
+
+class _LagSums(Correlation):
+    """Lag covariances up to a window, beyond which they are taken as 0."""
+
+    def __init__(self, lags: Floats) -> None:
+        self._lags = lags  # (K, d (d + 1), d (d + 1)) C_1, ..., C_K
+
+    def within(self, batch_size: float) -> Floats:
+        k = np.arange(1, len(self._lags) + 1)
+        return self._sum(np.ones(len(k)) if batch_size == inf else np.maximum(0.0, 1.0 - k / batch_size))
+
+    def between(self, batch_size: int) -> Floats:
+        k = np.arange(1, len(self._lags) + 1)
+        return self._sum(np.maximum(0.0, np.minimum(k, 2 * batch_size - k)).astype(float))
+
+    def _sum(self, weights: Floats) -> Floats:
+        total: Floats = np.tensordot(weights, self._lags, 1)
+        return total
+
+
+def estimate_increments(sample: TransitionSample, sampling: Sampling) -> Increments:
+    """The moments of the sample itself, as if it were all there is."""
+    return next(_weighted(sample, sampling, iter([None])))
+
+
+def bootstrap_increments(
+    sample: TransitionSample, sampling: Sampling, n_replicates: int, seed: int
+) -> Iterator[Increments]:
+    """Moments of samples that are drawn again, block by block, from this one."""
+    rng = np.random.default_rng(seed)
+
+    def weights(n_blocks: int) -> Floats:
+        return rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks
+
+    yield from _weighted(sample, sampling, (weights for _ in range(n_replicates)))
+
+
+def _weighted(
+    sample: TransitionSample, sampling: Sampling, draws: Iterator[Callable[[int], Floats] | None]
+) -> Iterator[Increments]:
+    """Increments for each draw of weights of blocks; None weighs all rows alike."""
+    d = sample.n_features
+    zeta = _raw_zeta(sample)
+    Z = np.einsum("ni,nj->nij", sample.phi, zeta).reshape(len(sample), -1)
+    window = _lag_window(_noise(sample)) if sampling == "markov" else 0
+    blocks = _blocks(len(sample), window)
+    rows = np.array([block.stop - block.start for block in blocks]) / len(sample)
+    means = np.array([Z[block].mean(axis=0) for block in blocks])
+    squares = np.array(
+        [outer(sample.phi[block]).T @ quadratic(zeta[block]) / (block.stop - block.start) for block in blocks]
+    )
+    lags = np.array(
+        [[Z[block][:-k].T @ Z[block][k:] / len(Z[block][k:]) for k in range(1, window + 1)] for block in blocks]
+    )
+    for draw in draws:
+        weight = rows if draw is None else draw(len(blocks))
+        mean = np.tensordot(weight, means, 1).reshape(d, d + 1)
+        theta_star = -np.linalg.solve(mean[:, :d], mean[:, d])
+        # (theta, 1) = move (u, 1): from coordinates of theta to those of the error.
+        move = np.eye(d + 1)
+        move[:d, d] = theta_star
+        square = np.tensordot(weight, squares, 1) @ operator(partial(_congruence, move), d + 1)
+        mean = mean @ move
+        mean[:, d] = 0.0
+        correlation = None
+        if window:
+            four = np.tensordot(weight, lags, 1).reshape(window, d, d + 1, d, d + 1)
+            centred = np.einsum("kipjq,pP,qQ->kiPjQ", four, move, move, optimize=True)
+            centred = centred.reshape(window, d * (d + 1), -1) - np.outer(mean, mean)
+            correlation = _LagSums(centred)
+        yield Increments(theta_star, mean, square, correlation)
+
+
+def _congruence(move: Floats, Y: Floats) -> Floats:
+    moved: Floats = move @ Y @ move.T
+    return moved
+
+
+def _raw_zeta(sample: TransitionSample) -> Floats:
+    """(n, d + 1) (discount phi' - phi, reward)."""
+    return np.column_stack([np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi, sample.reward])
+
+
+def _noise(sample: TransitionSample) -> Floats:
+    """(n, d) A^-1 g_x at the sample's own fixed point."""
+    zeta = _raw_zeta(sample)
+    d = sample.n_features
+    A = sample.phi.T @ zeta[:, :d] / len(sample)
+    if not np.linalg.cond(A) * d * np.finfo(np.float64).eps < 1.0 or np.linalg.eigvals(A).real.max() >= 0.0:
+        raise InvalidInputError(
+            "the sample's A must be stable, with eigenvalues of negative real part",
+            f"{np.linalg.eigvals(A).real.max():.3g} as the largest",
+            "bring more transitions, or other features",
+        )
+    theta = -np.linalg.solve(A, sample.phi.T @ sample.reward / len(sample))
+    delta = sample.reward + zeta[:, :d] @ theta
+    return np.asarray(np.linalg.solve(A, (sample.phi * delta[:, None]).T).T)
+
+
+def _lag_window(noise: Floats) -> int:
+    """How many lags to sum: the first K with K >= 5 tau(K) (Sokal 1997)."""
+    n = len(noise)
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(noise, size, axis=0)
+    autocovariance = np.fft.irfft((np.abs(spectrum) ** 2).sum(axis=1), size)[:n] / n
+    taus = 1.0 + 2.0 * np.cumsum(autocovariance[1:]) / autocovariance[0]
+    wide = np.flatnonzero(np.arange(1, n) >= _WINDOW * np.maximum(taus, 1.0))
+    if not wide.size:
+        raise _too_short(n, "a correlation that outlasts it")
+    return int(wide[0]) + 1
+
+
+def _blocks(n: int, window: int) -> list[slice]:
+    count = min(_MOST_BLOCKS, n // max(1, 2 * window))
+    if count < _LEAST_BLOCKS:
+        raise _too_short(n, f"correlation over {window} of them")
+    ends = np.linspace(0, n, count + 1).round().astype(int).tolist()
+    return [slice(a, b) for a, b in pairwise(ends)]
+
+
+def _too_short(n: int, what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"a sample must hold {_LEAST_BLOCKS} stretches that are nearly independent",
+        f"{n} transitions with {what}",
+        "bring more transitions",
+    )

@@ -1,0 +1,109 @@
+"""E|theta - theta_star|^2 after any number of epochs, and the first number at which it is small enough."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.theory.increments import Increments, lag_operator
+from vrtd.theory.markov import MarkovTD
+from vrtd.theory.moments import EpochMap, td_terms
+from vrtd.theory.symmetric import corner, pack
+
+__all__ = ["Orbit", "TDOrbits", "epoch_orbit", "markov_td_orbit"]
+
+Floats = NDArray[np.float64]
+
+# A trajectory of TD is in its slow subspace after this many updates, or is not followed further.
+_MOST_EARLY = 20_000
+
+
+class Orbit:
+    """The errors of the first epochs one by one, then those of T^k x."""
+
+    def __init__(self, early: Floats, x: Floats, T: Floats, trace: Floats) -> None:
+        """`early` ends with the error at x; `trace` . pack(Y) = E|u|^2."""
+        self._early, self._x, self._trace = early, x, trace
+        self._squares = [T]
+
+    def error(self, k: int) -> float:
+        """After k epochs; inf once it has overflowed."""
+        if k < len(self._early):
+            return float(self._early[k])
+        x = self._x
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = k - len(self._early) + 1
+            for bit in range(rest.bit_length()):
+                if rest >> bit & 1:
+                    x = self._square(bit) @ x
+            error = float(self._trace @ x)
+        return error if np.isfinite(error) else np.inf
+
+    def first_below(self, target: float, most: int) -> int | None:
+        """The least number of epochs, up to `most`, after which the error is at most `target`.
+
+        Found by doubling and bisection, which takes the error to fall once it has begun to.
+        """
+        hits = np.flatnonzero(self._early[: most + 1] <= target)
+        if hits.size:
+            return int(hits[0])
+        low, high = min(len(self._early) - 1, most), len(self._early)
+        while high < most and self.error(high) > target:
+            low, high = high, 2 * high
+        high = min(high, most)
+        if self.error(high) > target:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.error(middle) > target else (low, middle)
+        return high
+
+    def _square(self, bit: int) -> Floats:
+        while bit >= len(self._squares):
+            self._squares.append(self._squares[-1] @ self._squares[-1])
+        return self._squares[bit]
+
+
+def epoch_orbit(increments: Increments, epoch: EpochMap, theta_0: Floats) -> Orbit:
+    """Of VRTD from theta_0."""
+    x, trace = increments.start(theta_0), _trace(increments.n_features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        then = epoch.first @ x
+        early = np.array([trace @ x, trace @ then])
+    return Orbit(np.where(np.isfinite(early), early, np.inf), then, epoch.later, trace)
+
+
+class TDOrbits:
+    """Of TD for any step size: exact for independent transitions.
+
+    For those of a trajectory an approximation to first order in the step: noise with its long-run covariance.
+    """
+
+    def __init__(self, increments: Increments, theta_0: Floats) -> None:
+        self._terms = td_terms(increments)
+        d = increments.n_features
+        if increments.correlation is not None:
+            lags = lag_operator(increments.correlation.within(np.inf), d)
+            self._terms[2][corner(d + 1, d)] += lags
+        self._x, self._trace = increments.start(theta_0), _trace(d)
+
+    def __call__(self, step_size: float) -> Orbit:
+        still, first, second = self._terms
+        T = still + step_size * first + step_size**2 * second
+        return Orbit(np.array([self._trace @ self._x]), self._x, T, self._trace)
+
+
+def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Orbit | None:
+    """Of TD along a trajectory, exact; None where the chain mixes too slowly to be followed this way."""
+    trace = _trace(recursion.n_features)
+    found = recursion.until_slow(recursion.start(theta_0, initial), step_size, _MOST_EARLY)
+    if found is None:
+        return None
+    totals, T = found
+    return Orbit(totals @ trace, totals[-1], T, trace)
+
+
+def _trace(d: int) -> Floats:
+    weights = np.zeros((d + 1, d + 1))
+    weights[:d, :d] = np.eye(d)
+    return pack(weights)

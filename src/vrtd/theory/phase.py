@@ -1,0 +1,169 @@
+"""The error at a budget over step size and batch size: where it is least, where it grows, where theorems speak."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.arrays import frozen
+from vrtd.checks import check_choice, check_count
+from vrtd.engine.arguments import check_theta_0
+from vrtd.errors import InvalidInputError
+from vrtd.files import write_at_once
+from vrtd.linear_system import LinearSystem
+from vrtd.plots import draw_map, new_panels
+from vrtd.problems import MarkovRewardProcess
+from vrtd.theory.bounds import theorem1_corrected, theorem1_sharp, theorem2_repaired
+from vrtd.theory.limits import stability_limit
+from vrtd.theory.moments import Output
+from vrtd.theory.predictions import exact_predictions
+from vrtd.theory.statements import Bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["PhaseDiagram", "phase_diagram"]
+
+Floats = NDArray[np.float64]
+
+_DECADES = 4.5  # of step sizes, below the largest
+_THEOREMS: dict[str, dict[str, Callable[..., Bound[Any]]]] = {
+    "iid": {"Theorem 1, corrected": theorem1_corrected, "Theorem 1, sharpened": theorem1_sharp},
+    "markov": {"Theorem 2, repaired": theorem2_repaired},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseDiagram:
+    """E|theta - theta_star|^2 after a budget of pseudo-gradients; batch size 1 is TD."""
+
+    budget: int
+    sampling: Sampling
+    method: str  # of batch sizes above 1
+    step_sizes: Floats  # (A,)
+    batch_sizes: NDArray[np.int64]  # (B,)
+    error: Floats  # (A, B); inf where it overflows
+    stability: Floats  # (B,) the step size at which the error begins to grow without bound
+    admissible: dict[str, NDArray[np.bool_]]  # theorem -> (A, B) where its conditions hold
+    initial_error: float
+
+    @property
+    def best(self) -> tuple[float, int, float]:
+        """Step size, batch size and error of the best cell."""
+        i, j = np.unravel_index(np.argmin(self.error), self.error.shape)
+        return float(self.step_sizes[i]), int(self.batch_sizes[j]), float(self.error[i, j])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; None where the error overflows."""
+        step, batch, error = self.best
+        return {
+            "budget": self.budget,
+            "sampling": self.sampling,
+            "method": self.method,
+            "initial_error": self.initial_error,
+            "best": {"step_size": step, "batch_size": batch, "error": error},
+            "step_sizes": self.step_sizes.tolist(),
+            "batch_sizes": self.batch_sizes.tolist(),
+            "error": [[value if np.isfinite(value) else None for value in row] for row in self.error.tolist()],
+            "stability": self.stability.tolist(),
+            "admissible": {name: mask.tolist() for name, mask in self.admissible.items()},
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The map with the stability limit, the theorems' admissible region and the optimum."""
+        axes = new_panels(1)[0] if ax is None else ax
+        keys = draw_map(
+            axes,
+            self.batch_sizes,
+            self.step_sizes,
+            self.error,
+            ceiling=self.initial_error,
+            x_label="batch size (1 is TD)",
+            y_label="step size",
+            colour_label=f"squared error after {self.budget:,} pseudo-gradients",
+            regions=self.admissible,
+        )
+        axes.plot(self.batch_sizes, self.stability, color="white", linewidth=1.5, label="stability limit")
+        step, batch, error = self.best
+        axes.plot(batch, step, "*", color="white", markeredgecolor="black", markersize=13, label=f"best, {error:.3g}")
+        axes.set_ylim(self.step_sizes[0], self.step_sizes[-1])
+        handles = [*axes.get_legend_handles_labels()[0], *keys]
+        axes.legend(handles=handles, loc="lower left", fontsize="small", facecolor="0.3", labelcolor="white")
+        return axes
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write every cell: the data behind the figure."""
+        names = list(self.admissible)
+        lines = [",".join(["step_size", "batch_size", "squared_error", "stable", *(f'"{name}"' for name in names)])]
+        for i, step in enumerate(self.step_sizes.tolist()):
+            for j, batch in enumerate(self.batch_sizes.tolist()):
+                flags = [step < self.stability[j], *(self.admissible[name][i, j] for name in names)]
+                cells = [repr(step), repr(batch), repr(float(self.error[i, j])), *(str(int(flag)) for flag in flags)]
+                lines.append(",".join(cells))
+        with write_at_once(path) as file:
+            file.write("\n".join([*lines, ""]).encode())
+
+
+def phase_diagram(
+    mrp: MarkovRewardProcess,
+    phi: ArrayLike,
+    *,
+    budget: int,
+    sampling: Sampling = "markov",
+    theta_0: ArrayLike | None = None,
+    output: Output = "random",
+    n_steps: int = 48,
+    n_batches: int = 40,
+) -> PhaseDiagram:
+    """The exact error (for VRTD on a trajectory the approximation of `exact_curve`) over step and batch sizes.
+
+    Every cell spends the whole budget, up to an open epoch that its batch size does not fill.
+
+    >>> import vrtd
+    >>> mrp, phi = vrtd.problems.random_mdp()
+    >>> diagram = phase_diagram(mrp, phi, budget=10_000, sampling="iid", n_steps=12, n_batches=8)
+    >>> diagram.best[1]  # at this budget TD with a small step beats every batch size
+    1
+    """
+    check_choice("sampling", sampling, tuple(_THEOREMS))
+    check_count("budget", budget)
+    check_count("n_steps", n_steps, least=2)
+    check_count("n_batches", n_batches, least=2)
+    if budget < 4:
+        raise InvalidInputError("budget must be at least 4, one epoch with a batch of two", budget, "raise it")
+    system = LinearSystem(mrp, phi)
+    theta = check_theta_0(theta_0, system.n_features)
+    sizes = np.unique(np.geomspace(1, budget // 2, n_batches).round().astype(np.int64))
+    largest = stability_limit(system, sampling)
+    steps = np.geomspace(1.5 * largest / 10**_DECADES, 1.5 * largest, n_steps)
+    predictions = exact_predictions(system, sampling, theta, output, largest)
+    error = np.empty((len(steps), len(sizes)))
+    for i, step in enumerate(steps.tolist()):
+        orbits = predictions.vrtd(step, sizes[1:].tolist())
+        error[i, 0] = predictions.td_polish(step).error(int(budget))
+        error[i, 1:] = [orbits[M].error(int(budget) // (2 * M)) for M in sizes[1:].tolist()]
+    admissible = {
+        name: np.array(
+            [[M > 1 and theorem(system, step, M, theta).valid for M in sizes.tolist()] for step in steps.tolist()]
+        )
+        for name, theorem in _THEOREMS[sampling].items()
+    }
+    limit = partial(stability_limit, system, sampling, output=output)
+    return PhaseDiagram(
+        int(budget),
+        sampling,
+        predictions.vrtd_method,
+        frozen(steps),
+        frozen(sizes),
+        frozen(error),
+        frozen(np.array([largest, *(limit(batch_size=M) for M in sizes[1:].tolist())])),
+        admissible,
+        float(((theta - system.theta_star) ** 2).sum()),
+    )

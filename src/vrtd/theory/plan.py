@@ -1,0 +1,155 @@
+"""What the planner answers: settings, what they cost, what error they end with, and advice in words."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import TD, VRTD
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.files import write_at_once
+from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Choice", "Mode", "Objective", "Plan"]
+
+Floats = NDArray[np.float64]
+Mode = Literal["guaranteed", "exact", "estimated"]
+Objective = Literal["gradients", "samples"]
+
+_UNITS = {"gradients": "pseudo-gradients", "samples": "samples"}
+_NEEDS = {"guaranteed": "is sure to need at most", "exact": "needs", "estimated": "needs about"}
+_IS = {"guaranteed": "is at most", "exact": "is", "estimated": "is about"}
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The best settings found for one algorithm, and the error they are predicted to end with."""
+
+    algorithm: TD | VRTD
+    n_epochs: int
+    n_gradients: int
+    n_samples: int
+    error: float  # predicted, or bounded, E|theta - theta_star|^2 at the end
+    method: str  # "exact", "approximation: ...", "bound: ..." or "estimate"
+    interval: tuple[float, float] | None  # of the error, when it is estimated
+    curve_epochs: NDArray[np.int64] = field(repr=False)  # (K,)
+    curve_error: Floats = field(repr=False)  # (K,) predicted after so many epochs
+
+    def cost(self, objective: Objective) -> int:
+        return self.n_gradients if objective == "gradients" else self.n_samples
+
+    @property
+    def text(self) -> str:
+        """The settings in words."""
+        if isinstance(self.algorithm, TD):
+            return f"TD with step {self.algorithm.step_size:.4g}"
+        a, M = self.algorithm.step_size, self.algorithm.batch_size
+        return f"VRTD with step {a:.4g}, batch {M:,} and {self.n_epochs:,} epoch{'s' * (self.n_epochs != 1)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "algorithm": self.algorithm.settings,
+            "n_epochs": self.n_epochs,
+            "n_gradients": self.n_gradients,
+            "n_samples": self.n_samples,
+            "error": self.error,
+            "method": self.method,
+            "interval": None if self.interval is None else list(self.interval),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What `plan` found: VRTD's best settings, TD's best beside them, and which of the two to use.
+
+    `td` or `vrtd` is None when it cannot do what was asked for.
+    """
+
+    mode: Mode
+    sampling: Sampling
+    objective: Objective
+    target_error: float | None
+    budget: int | None
+    initial_error: float  # |theta_0 - theta_star|^2, estimated where theta_star is
+    confidence: float | None  # of the intervals
+    td: Choice | None
+    vrtd: Choice | None
+
+    @property
+    def best(self) -> Choice:
+        """The cheaper of the two, or the one with the smaller error; TD when they tie."""
+        choices = [choice for choice in (self.td, self.vrtd) if choice is not None]
+        return min(choices, key=lambda choice: choice.error if self.budget else choice.cost(self.objective))
+
+    @property
+    def advice(self) -> str:
+        """Which to use, in words."""
+        best, unit = self.best, _UNITS[self.objective]
+        other, name = (self.vrtd, "VRTD") if best is self.td else (self.td, "TD")
+        if self.budget is not None:
+            text = f"Use {best.text}: its squared error {_IS[self.mode]} {best.error:.4g} after {self.budget:,} {unit}"
+            rest = "" if other is None else f"{other.error:.4g}"
+        else:
+            cost = best.cost(self.objective)
+            text = f"Use {best.text}: it {_NEEDS[self.mode]} {cost:,} {unit}"
+            dearer = 0 if other is None else other.cost(self.objective)
+            rest = f"{dearer:,}, {dearer / max(1, cost):.3g} times as many"
+        return (
+            f"{text}; {name} cannot do it." if other is None else f"{text}; with {name}'s best, {other.text}, {rest}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        keys = ("mode", "sampling", "objective", "target_error", "budget", "initial_error", "confidence", "advice")
+        chosen = {name: None if choice is None else choice.as_dict() for name, choice in self._choices.items()}
+        return {key: getattr(self, key) for key in keys} | {"use": self.best.algorithm.name} | chosen
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The predicted curves with the target or the budget; `ax.figure.savefig` writes it to a file."""
+        axes = new_panels(1)[0] if ax is None else ax
+        for choice in (self.td, self.vrtd):
+            if choice is not None:
+                x, error = self._curve(choice)
+                # An epoch shows nothing until it closes.
+                label = f"{choice.text} ({choice.method.partition(':')[0]})"
+                (line,) = axes.plot(x, error, drawstyle="steps-post", label=label)
+                if choice.interval is not None:
+                    axes.plot([x[-1]] * 2, choice.interval, color=line.get_color(), marker="_", linewidth=1.0)
+                axes.plot(x[-1], error[-1], "o", color=line.get_color(), markersize=4)
+        if self.target_error is not None:
+            axes.axhline(self.target_error, color="0.4", linestyle="--", linewidth=1, label="target")
+        if self.budget is not None:
+            axes.axvline(self.budget, color="0.4", linestyle="--", linewidth=1, label="budget")
+        axes.set_xlim(left=0)
+        axes.set_yscale("log")
+        axes.set_xlabel(AXIS_LABELS[f"n_{self.objective}"])
+        axes.set_ylabel(METRIC_LABELS["squared_error"])
+        axes.grid(alpha=0.25)
+        axes.legend(loc="upper right", fontsize="small")
+        return axes
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the predicted curves: the data behind the figure."""
+        lines = [f"algorithm,n_{self.objective},squared_error"]
+        for name, choice in self._choices.items():
+            if choice is not None:
+                x, error = self._curve(choice)
+                lines += [f"{name},{count},{value!r}" for count, value in zip(x.tolist(), error.tolist(), strict=True)]
+        with write_at_once(path) as file:
+            file.write("\n".join([*lines, ""]).encode())
+
+    @property
+    def _choices(self) -> dict[str, Choice | None]:
+        return {"td": self.td, "vrtd": self.vrtd}
+
+    def _curve(self, choice: Choice) -> tuple[NDArray[np.int64], Floats]:
+        per_epoch = choice.cost(self.objective) // choice.n_epochs
+        return choice.curve_epochs * per_epoch, choice.curve_error

@@ -1,0 +1,287 @@
+"""The planner: which step size, batch size and number of epochs reach a target, or are best within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.algorithms import TD, VRTD
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.arrays import frozen
+from vrtd.checks import check_choice, check_count, check_positive, check_radius
+from vrtd.engine.arguments import check_theta_0
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.problems import MarkovRewardProcess
+from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
+from vrtd.theory.limits import stability_limit, stable_below
+from vrtd.theory.moments import Output
+from vrtd.theory.plan import Choice, Mode, Objective, Plan
+from vrtd.theory.predictions import Predictions, exact_predictions, guaranteed_predictions, moment_predictions
+from vrtd.theory.sample import TransitionSample
+from vrtd.theory.search import (
+    MOST_COST,
+    Errors,
+    Found,
+    least_cost_td,
+    least_cost_vrtd,
+    least_error_td,
+    least_error_vrtd,
+)
+
+__all__ = ["plan"]
+
+Floats = NDArray[np.float64]
+
+_POINTS = 120  # of a predicted curve
+_REPLICATES = 200  # of the bootstrap
+_LEAST_BATCH = 2  # of VRTD: a batch of one is TD
+
+
+def plan(
+    problem: MarkovRewardProcess | TransitionSample,
+    phi: ArrayLike | None = None,
+    *,
+    target_error: float | None = None,
+    budget: int | None = None,
+    sampling: Sampling = "markov",
+    objective: Objective = "gradients",
+    mode: Mode | None = None,
+    theta_0: ArrayLike | None = None,
+    radius: float | None = None,
+    output: Output = "random",
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Plan:
+    """The settings that reach E|theta - theta_star|^2 <= `target_error` at the least cost, or the least error within
+    a `budget`, for TD and for VRTD, and which of the two to use.
+
+    - `objective`: what costs, "gradients" (pseudo-gradient evaluations as the paper counts them) or "samples".
+    - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`);
+      "guaranteed" by proven bounds, which are safe and far from tight, on a trajectory above all; "estimated" from a
+      `TransitionSample` in place of the chain, with an interval for the error at this `confidence`, whose random part
+      is drawn from `seed`. The default is "exact" for a chain and "estimated" for a sample.
+    - `radius`: R_theta of the projection, which must hold theta_star. The bounds on a trajectory need one (default: the
+      least that holds theta_star and theta_0); other predictions take it as never reached.
+    - `output`: what an epoch of VRTD returns.
+
+    >>> import vrtd
+    >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
+    >>> found = vrtd.plan(mrp, phi, target_error=0.025, sampling="iid")
+    >>> found.best.algorithm.name, found.td.n_gradients < found.vrtd.n_gradients
+    ('td', True)
+    """
+    mode = _check_mode(problem, phi, mode)
+    check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("objective", objective, get_args(Objective))
+    check_choice("output", output, get_args(Output))
+    check_radius(radius)
+    check_confidence(confidence)
+    check_count("seed", seed, least=0)
+    sample_cost = 1 if objective == "samples" and sampling == "markov" else 2
+    _check_goal(target_error, budget, _LEAST_BATCH * sample_cost)
+
+    view = _look(problem, phi, mode, sampling, theta_0, radius, output)
+    if target_error is not None and target_error >= view.initial_error:
+        raise InvalidInputError(
+            f"target_error must be below the error of theta_0, {view.initial_error:.6g}",
+            target_error,
+            "nothing is to be done: theta_0 is good enough; or lower the target",
+        )
+    td, vrtd = _search(view.predictions, target_error, budget, sample_cost)
+    interval = None
+    if isinstance(problem, TransitionSample):
+        interval = _bootstrap(problem, view, sampling, output, confidence, seed)
+    return Plan(
+        mode=mode,
+        sampling=sampling,
+        objective=objective,
+        target_error=None if target_error is None else float(target_error),
+        budget=None if budget is None else int(budget),
+        initial_error=view.initial_error,
+        confidence=confidence if interval is not None else None,
+        td=_choice(td, view, sampling, output, interval),
+        vrtd=_choice(vrtd, view, sampling, output, interval),
+    )
+
+
+class _View(NamedTuple):
+    """A problem as a mode sees it."""
+
+    predictions: Predictions
+    theta_0: Floats
+    theta_star: Floats
+    radius: float | None
+
+    @property
+    def initial_error(self) -> float:
+        return float(((self.theta_0 - self.theta_star) ** 2).sum())
+
+
+def _look(
+    problem: MarkovRewardProcess | TransitionSample,
+    phi: Any,
+    mode: Mode,
+    sampling: Sampling,
+    theta_0: ArrayLike | None,
+    radius: float | None,
+    output: Output,
+) -> _View:
+    if isinstance(problem, TransitionSample):
+        theta = check_theta_0(theta_0, problem.n_features)
+        increments = estimate_increments(problem, sampling)
+        largest = stable_below(increments, float((problem.phi**2).sum(axis=1).max()))
+        predictions, theta_star = moment_predictions(increments, theta, output, largest), increments.theta_star
+    else:
+        system = LinearSystem(problem, phi)
+        theta, theta_star = check_theta_0(theta_0, system.n_features), system.theta_star
+        if mode == "exact":
+            predictions = exact_predictions(system, sampling, theta, output, stability_limit(system))
+        else:
+            if output == "last":
+                raise InvalidInputError(
+                    'the bounds are for the outputs "random" and "average"', repr(output), "choose one of them"
+                )
+            predictions = guaranteed_predictions(system, sampling, theta, radius)
+            if sampling == "markov" and radius is None:
+                radius = float(max(np.linalg.norm(theta_star), np.linalg.norm(theta)))
+    norm = float(np.linalg.norm(theta_star))
+    if radius is not None and radius < norm:
+        raise InvalidInputError(
+            f"radius must be at least |theta_star| = {norm:.6g}, else no target is reachable",
+            f"{radius}, which keeps the squared error above {(norm - radius) ** 2:.4g}",
+            "raise or drop the radius",
+        )
+    return _View(predictions, theta, theta_star, radius)
+
+
+def _search(
+    predictions: Predictions, target: float | None, budget: int | None, sample_cost: int
+) -> tuple[Found | None, Found | None]:
+    p = predictions
+    if budget is not None:
+        td: Found | None = least_error_td(p.td, p.td_polish, p.largest_step, budget)
+        vrtd: Found | None = least_error_vrtd(p.vrtd, 2.0 * p.largest_step, budget, sample_cost)
+        td, vrtd = (found if found is not None and np.isfinite(found.error) else None for found in (td, vrtd))
+        if td is None and vrtd is None:
+            raise InvalidInputError(
+                "budget must be large enough for a bound to say something",
+                budget,
+                'raise it, or plan with mode="exact"',
+            )
+        return td, vrtd
+    assert target is not None
+    td = least_cost_td(p.td, p.td_polish, p.largest_step, target)
+    vrtd = least_cost_vrtd(p.vrtd, 2.0 * p.largest_step, target, sample_cost, p.largest_batch(target))
+    if td is None and vrtd is None:
+        least = min(
+            least_error_td(p.td, p.td, p.largest_step, MOST_COST).error,
+            least_error_vrtd(p.vrtd, 2.0 * p.largest_step, MOST_COST, sample_cost).error,
+        )
+        raise InvalidInputError(
+            f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
+            target,
+            f"raise it: {p.limit}",
+        )
+    return td, vrtd
+
+
+def _errors(predictions: Predictions, found: Found) -> Errors:
+    """The predicted errors of what was found."""
+    a, M = found.step_size, found.batch_size
+    return predictions.td_polish(a) if M == 1 else predictions.vrtd(a, [M])[M]
+
+
+def _bootstrap(
+    sample: TransitionSample, view: _View, sampling: Sampling, output: Output, confidence: float, seed: int
+) -> Callable[[Found], tuple[float, float]]:
+    """The interval of a plan's error: what it would be if the sample had come out differently."""
+    replicates = [
+        moment_predictions(increments, view.theta_0, output, view.predictions.largest_step)
+        for increments in bootstrap_increments(sample, sampling, _REPLICATES, seed)
+    ]
+    tail = (1.0 - confidence) / 2.0
+
+    def interval(found: Found) -> tuple[float, float]:
+        errors = [_errors(predictions, found).error(found.n_epochs) for predictions in replicates]
+        low, high = np.quantile(errors, [tail, 1.0 - tail]).tolist()
+        return low, high
+
+    return interval
+
+
+def _choice(
+    found: Found | None,
+    view: _View,
+    sampling: Sampling,
+    output: Output,
+    interval: Callable[[Found], tuple[float, float]] | None,
+) -> Choice | None:
+    if found is None:
+        return None
+    a, M, n = found.step_size, found.batch_size, found.n_epochs
+    algorithm = TD(a, view.radius) if M == 1 else VRTD(a, M, view.radius, output)
+    method = view.predictions.td_method(a) if M == 1 else view.predictions.vrtd_method
+    epoch = algorithm.epoch(sampling)
+    n_gradients = n * epoch.n_gradients
+    spread = np.concatenate([np.linspace(0, n, _POINTS), np.geomspace(1, n, _POINTS)])
+    curve_epochs = np.unique(spread.round().astype(np.int64))
+    predicted = _errors(view.predictions, found)
+    return Choice(
+        algorithm=algorithm,
+        n_epochs=n,
+        n_gradients=n_gradients,
+        n_samples=int(epoch.samples_at(np.array(n_gradients))),
+        error=found.error,
+        method=method if interval is None else f"estimate: {method}",
+        interval=None if interval is None else interval(found),
+        curve_epochs=frozen(curve_epochs),
+        curve_error=frozen(np.array([predicted.error(k) for k in curve_epochs.tolist()])),
+    )
+
+
+def _check_mode(problem: Any, phi: Any, mode: Mode | None) -> Mode:
+    if isinstance(problem, TransitionSample):
+        if phi is not None:
+            raise InvalidInputError("a sample of transitions brings its own features", "phi beside it", "drop phi")
+        if mode not in (None, "estimated"):
+            raise InvalidInputError(
+                'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
+                repr(mode),
+                "drop the mode, or pass the chain and its features",
+            )
+        return "estimated"
+    if not isinstance(problem, MarkovRewardProcess):
+        raise InvalidInputError(
+            "problem must be a MarkovRewardProcess or a TransitionSample", type(problem).__name__, "build one"
+        )
+    if phi is None:
+        raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
+    check_choice("mode", mode, (None, *get_args(Mode)))
+    if mode == "estimated":
+        raise InvalidInputError(
+            'mode="estimated" needs a sample in place of the chain',
+            "a MarkovRewardProcess",
+            "pass vrtd.theory.TransitionSample(...), or TransitionSample.draw(mrp, phi, n)",
+        )
+    return mode or "exact"
+
+
+def _check_goal(target_error: Any, budget: Any, least_budget: int) -> None:
+    if (target_error is None) == (budget is None):
+        raise InvalidInputError(
+            "either target_error or budget must be given", f"{target_error} and {budget}", "pass one of them"
+        )
+    if target_error is not None:
+        check_positive("target_error", target_error)
+    else:
+        check_count("budget", budget)
+        if budget < least_budget or budget > MOST_COST:
+            raise InvalidInputError(
+                f"budget must be at least one epoch of VRTD with a batch of two, {least_budget}, and at most 1e15",
+                budget,
+                "change the budget",
+            )

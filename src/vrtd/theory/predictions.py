@@ -1,0 +1,140 @@
+"""The three ways to foresee the error of a plan: proven bounds, exact moments, moments estimated from a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, log
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.bounds import td_iid_sharp, td_markov_bound, theorem1_sharp, theorem2_repaired
+from vrtd.theory.constants import check_assumptions
+from vrtd.theory.increments import Increments
+from vrtd.theory.limits import increments_of, optimal_error
+from vrtd.theory.markov import MarkovTD
+from vrtd.theory.moments import Output, epoch_maps
+from vrtd.theory.orbits import TDOrbits, epoch_orbit, markov_td_orbit
+from vrtd.theory.search import Errors, TDPredictor, VRTDPredictor
+from vrtd.theory.statements import Bound
+
+__all__ = ["Predictions", "exact_predictions", "guaranteed_predictions", "moment_predictions"]
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+FIRST_ORDER = "approximation: to first order in the step"
+ALGORITHM_2 = "approximation: inner samples as if independent of the batches"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Errors of TD and VRTD for any step and batch size, and the ranges worth searching."""
+
+    td: TDPredictor
+    td_polish: TDPredictor  # better than `td` and dearer
+    vrtd: VRTDPredictor
+    td_method: Callable[[float], str]  # what a prediction for this step is: exact, an approximation, a bound
+    vrtd_method: str
+    largest_step: float
+    largest_batch: Callable[[float], int]  # for a target
+    limit: str  # what keeps the error from falling further
+
+
+def moment_predictions(increments: Increments, theta_0: Floats, output: Output, largest_step: float) -> Predictions:
+    """From moments, exact or estimated."""
+    td = TDOrbits(increments, theta_0)
+
+    def vrtd(step: float, sizes: Iterable[int]) -> dict[int, Errors]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            maps = epoch_maps(increments, step, sizes, output)
+            return {M: epoch_orbit(increments, epoch, theta_0) for M, epoch in maps.items()}
+
+    optimal = optimal_error(increments)
+    independent = increments.correlation is None
+    return Predictions(
+        td, td, vrtd,
+        td_method=_always("exact" if independent else FIRST_ORDER),
+        vrtd_method="exact" if independent else ALGORITHM_2,
+        largest_step=largest_step,
+        largest_batch=lambda target: 64 + int(8.0 * optimal / target),
+        limit=f"no method is below {optimal:.4g} / samples, the instance-optimal error",
+    )  # fmt: skip
+
+
+def exact_predictions(
+    system: LinearSystem, sampling: Sampling, theta_0: Floats, output: Output, largest_step: float
+) -> Predictions:
+    """From the chain; TD on a trajectory is followed exactly where the chain mixes fast enough."""
+    found = moment_predictions(increments_of(system, sampling), theta_0, output, largest_step)
+    if sampling == "iid":
+        return found
+    recursion, initial = MarkovTD(system), system.mrp.stationary
+
+    def followed(step: float) -> Errors | None:
+        return markov_td_orbit(recursion, step, theta_0, initial)
+
+    return Predictions(
+        **vars(found)
+        | {
+            "td_polish": lambda step: followed(step) or found.td(step),
+            "td_method": lambda step: FIRST_ORDER if followed(step) is None else "exact",
+        }
+    )
+
+
+def guaranteed_predictions(
+    system: LinearSystem, sampling: Sampling, theta_0: Floats, radius: float | None
+) -> Predictions:
+    """From bounds that are proven, with the chain's own constants."""
+    td: Callable[[float], Bound[Any]]
+    epochs: Callable[[float, int], Bound[Any]]
+    if sampling == "iid":
+        statements = "td_iid_sharp", "theorem1_sharp"
+        td, epochs = partial(td_iid_sharp, system, theta_0=theta_0), partial(theorem1_sharp, system, theta_0=theta_0)
+    else:
+        for condition in vars(check_assumptions(system)).values():
+            if not condition.holds:
+                raise InvalidInputError(condition.statement, condition.detail, 'or plan with mode="exact"')
+        statements = "td_markov_bound", "theorem2_repaired"
+        td = partial(td_markov_bound, system, theta_0=theta_0, radius=radius)
+        epochs = partial(theorem2_repaired, system, theta_0=theta_0, radius=radius)
+    return Predictions(
+        lambda step: _Bounded(td(step)),
+        lambda step: _Bounded(td(step)),
+        lambda step, sizes: {M: _Bounded(epochs(step, M)) for M in sizes},
+        td_method=_always(f"bound: {statements[0]}"),
+        vrtd_method=f"bound: {statements[1]}",
+        largest_step=1.0 / system.lambda_A,
+        largest_batch=_always(1 << 48),
+        limit="the bounds need larger batches and smaller steps than that",
+    )
+
+
+def _always(value: T) -> Callable[[float], T]:
+    return lambda _: value
+
+
+class _Bounded:
+    """A bound as a prediction; one that is not valid predicts nothing."""
+
+    def __init__(self, bound: Bound[Any]) -> None:
+        self._bound = bound
+
+    def error(self, k: int) -> float:
+        b = self._bound
+        return b.initial * b.rate**k + b.floor if b.valid and b.rate < 1.0 else np.inf
+
+    def first_below(self, target: float, most: int) -> int | None:
+        b = self._bound
+        if not b.valid or b.rate >= 1.0 or b.floor >= target:
+            return None
+        n = max(0, ceil(log((target - b.floor) / b.initial) / log(b.rate)))
+        n += self.error(n) > target  # rounding
+        return n if n <= most else None
