@@ -39,11 +39,11 @@ from vrtd.theory.lemmas import (
     lemma4,
     lemma5,
 )
-from vrtd.theory.limits import instance_optimal, stability_limit
+from vrtd.theory.limits import approximation_limit, instance_optimal, stability_limit
 from vrtd.theory.moments import Anchor, Moments, Output, stationary_second_moment, td_iid_moments, vrtd_iid_moments
 from vrtd.theory.phase import PhaseDiagram, phase_diagram
-from vrtd.theory.plan import Choice, Plan
 from vrtd.theory.planner import plan
+from vrtd.theory.plans import Choice, Plan
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.statements import Bound, EpochInequality
 
@@ -62,6 +62,7 @@ __all__ = [
     "PhaseDiagram",
     "Plan",
     "TransitionSample",
+    "approximation_limit",
     "autocorrelation_time",
     "check_assumptions",
     "corollary1",

@@ -52,7 +52,7 @@ def exact_curve(
 
     Exact for TD, with any schedule and with averaging, and for VRTD on independent samples. VRTD on a trajectory
     (Algorithm 2) is exact on tiny chains; elsewhere, or with `method="approximate"`, an approximation, and
-    `provenance["method"]` says so: within a few percent, unless the step is close to the stability limit.
+    `provenance["method"]` says so: within a few percent up to the step size of `approximation_limit`.
 
     >>> import vrtd
     >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
@@ -103,16 +103,25 @@ def exact_curve(
             elif method == EXACT or (method == "auto" and is_enumerable(system, M)):
                 T = enumerated_epoch_map(system, a, M, output)
                 path = orbit(T, np.outer(distribution, start).ravel(), counts)
-                Y = unpack(path.reshape(len(counts), -1, len(start)).sum(axis=1), system.n_features + 1)
+                path = path.reshape(len(counts), -1, len(start)).sum(axis=1)
+                Y = unpack(path / path[:, -1:], system.n_features + 1)
             else:
+                if not np.array_equal(distribution, mrp.stationary):
+                    raise InvalidInputError(
+                        "the approximation of Algorithm 2 is for a first state that is stationary",
+                        f"initial {initial!r}",
+                        "drop initial, or simulate",
+                    )
                 Y = _vrtd(correlated_increments(system), a, M, output, start, counts)
                 label = APPROXIMATION
         case _:
             raise InvalidInputError("exact moments are known for TD and VRTD", algorithm.name, "simulate instead")
 
-    curves = _errors(Y, system.theta_star, forms)[None, place]
+    with np.errstate(over="ignore", invalid="ignore"):
+        curves = _errors(Y, system.theta_star, forms)[None, place]
     theta_end = Y[-1:, :-1, -1] + system.theta_star
-    gone = np.flatnonzero(~np.isfinite(curves[0]).all(axis=-1))
+    finite = np.isfinite(Y).reshape(len(Y), -1).min(axis=1)
+    gone = np.flatnonzero(~(np.isfinite(curves[0]).all(axis=-1) & finite[place]))
     if gone.size:
         curves[0, gone[0] :] = theta_end[:] = np.nan
     provenance = {

@@ -84,9 +84,15 @@ class _LagSums(Correlation):
         k = np.arange(1, len(self._lags) + 1)
         return self._sum(np.ones(len(k)) if batch_size == inf else np.maximum(0.0, 1.0 - k / batch_size))
 
-    def between(self, batch_size: int) -> Floats:
-        k = np.arange(1, len(self._lags) + 1)
-        return self._sum(np.maximum(0.0, np.minimum(k, 2 * batch_size - k)).astype(float))
+    def between(self, batch_size: int, decay: Floats) -> Floats:
+        k, M = np.arange(1, len(self._lags) + 1), batch_size
+        total: Floats = np.zeros_like(self._lags[0])
+        power = np.eye(len(decay))
+        for j in range(1, len(k) // M + 2):
+            common = self._sum(np.maximum(0.0, M - np.abs(k - j * M)))
+            total += (power @ common.reshape(len(decay), -1)).reshape(common.shape)
+            power = power @ decay
+        return total
 
     def _sum(self, weights: Floats) -> Floats:
         total: Floats = np.tensordot(weights, self._lags, 1)
@@ -105,7 +111,8 @@ def bootstrap_increments(
     rng = np.random.default_rng(seed)
 
     def weights(n_blocks: int) -> Floats:
-        return rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks
+        drawn: Floats = rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks
+        return drawn
 
     yield from _weighted(sample, sampling, (weights for _ in range(n_replicates)))
 

@@ -50,8 +50,12 @@ class Correlation(ABC):
         """sum over lags k = 1..M-1 of (1 - k/M) C_k; with M = inf the sum over all lags."""
 
     @abstractmethod
-    def between(self, batch_size: int) -> Floats:
-        """M^2 times the covariance of the means of two adjacent batches: sum of min(k, 2M - k) C_k, k = 1..2M-1."""
+    def between(self, batch_size: int, decay: Floats) -> Floats:
+        """What the means of successive batches have in common: sum over j >= 1 of decay^(j-1) D_j, where M^2 times the
+        covariance of the means of a batch and of the j-th after it is D_j = sum of (M - |k - jM|) C_k, |k - jM| < M.
+
+        `decay` is (d, d) and acts on i: what an epoch leaves of the error that it finds.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +132,7 @@ def correlated_increments(system: LinearSystem) -> Increments:
 
 def check_on_policy(system: LinearSystem) -> None:
     """A trajectory visits states as its chain does: another state distribution has no Markovian sampling."""
-    if not np.array_equal(system.state_distribution, system.mrp.stationary):
+    if not np.allclose(system.state_distribution, system.mrp.stationary, rtol=1e-12, atol=1e-15):
         raise InvalidInputError(
             "Markovian samples must come from the chain's own stationary distribution",
             "a system with another state_distribution",
@@ -149,7 +153,7 @@ class _ChainCorrelation(Correlation):
     """Sums over lags in closed form. With F(s) = E[Z_x | s] - Z, J(s') = E[Z_x; next state s'] and N = (I - P)^-1 on
     functions of mean 0, C_k = J^T P^(k-1) F, so that
 
-    sum_{k=1}^{M-1} (1 - k/M) P^(k-1) = N - N^2 (I - P^M) / M,   sum of min(k, 2M - k) P^(k-1) = (N (I - P^M))^2.
+    sum_{k=1}^{M-1} (1 - k/M) P^(k-1) = N - N^2 (I - P^M) / M   and   D_j = J^T R P^(M (j-1)) R F,   R = N (I - P^M).
     """
 
     def __init__(self, system: LinearSystem, mean: Floats) -> None:
@@ -181,9 +185,16 @@ class _ChainCorrelation(Correlation):
         total: Floats = self._J.T @ weighted
         return total
 
-    def between(self, batch_size: int) -> Floats:
-        once = self._unmixed(batch_size, self._NF)
-        total: Floats = self._J.T @ self._unmixed(batch_size, self._fundamental @ once)
+    def between(self, batch_size: int, decay: Floats) -> Floats:
+        past = self._unmixed(batch_size, self._NF)
+        sums, power = self._J.T @ self._fundamental, self._power(batch_size, np.eye(len(self._F)))
+        sums = sums - sums @ power
+        # The sum over j by doubling: X <- X + decay X P^M, then both factors squared, until nothing is left of them.
+        with np.errstate(over="ignore", invalid="ignore"):
+            while np.abs(power).max() * np.abs(decay).max() > 1e-16:
+                sums = sums + (decay @ (sums @ power).reshape(len(decay), -1)).reshape(sums.shape)
+                decay, power = decay @ decay, power @ power
+        total: Floats = sums @ past
         return total
 
     def _unmixed(self, k: int, X: Floats) -> Floats:

@@ -14,13 +14,22 @@ from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
-from vrtd.theory.moments import Output, epoch_maps, td_terms
+from vrtd.theory.moments import Output, epoch_maps, fixed_point, td_terms
 
-__all__ = ["increments_of", "instance_optimal", "optimal_error", "stability_limit", "stable_below"]
+__all__ = [
+    "approximation_limit",
+    "increments_of",
+    "instance_optimal",
+    "optimal_error",
+    "stability_limit",
+    "stable_below",
+]
 
 Floats = NDArray[np.float64]
 
 _HALVINGS, _BISECTIONS = 60, 40
+_TRUSTED = 0.05  # relative error of an approximation
+_SMALL, _LARGE = 1e-3, 0.2  # of the stability limit: where it is measured, and where trust ends
 
 
 def increments_of(system: LinearSystem, sampling: Sampling) -> Increments:
@@ -69,6 +78,25 @@ def stability_limit(
     if M == 1:
         return stable_below(increments, norm)
     return _bisect(lambda step: _radius(epoch_maps(increments, step, [M], output)[M].later), norm)
+
+
+def approximation_limit(system: LinearSystem) -> float:
+    """The step size up to which the approximation of Algorithm 2 is trusted, to about 5 %.
+
+    Its error is of first order in the step, and largest for small batches. So it is measured where the truth is known:
+    on the stationary error of TD, the approximation with a batch of one, at a small step; 5 % of error are then
+    extrapolated, and never more than a fifth of the stability limit.
+
+    >>> from vrtd.problems import random_mdp
+    >>> round(approximation_limit(LinearSystem(*random_mdp())), 3)
+    0.084
+    """
+    increments, d = correlated_increments(system), system.n_features
+    limit = stable_below(increments, float((system.phi**2).sum(axis=1).max()))
+    step = _SMALL * limit
+    approximation = fixed_point(epoch_maps(increments, step, [1], "last")[1].later, d, f"step_size {step}")
+    error = abs(float(np.trace(MarkovTD(system).stationary(step)) / np.trace(approximation)) - 1.0)
+    return min(_LARGE * limit, step * _TRUSTED / max(error, 1e-12))
 
 
 def stable_below(increments: Increments, largest_norm: float) -> float:

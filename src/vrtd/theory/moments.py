@@ -174,7 +174,7 @@ def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Flo
 
 
 class EpochMap(NamedTuple):
-    """How an epoch moves pack(Y): the first one, and every later one, whose batch adjoins the last."""
+    """How an epoch moves pack(Y): the first one, and every later one, whose batch remembers earlier ones."""
 
     first: Floats
     later: Floats
@@ -194,7 +194,8 @@ def epoch_maps(
 
     Inner samples are taken as independent of each other and of the batch: exact for Algorithm 1. On a trajectory
     (Algorithm 2) that is an approximation. There the batch's mean has its exact covariance, and so have the means of
-    adjacent batches: with E = I + gain A, a later epoch adds E gain Cov(G, next G) gain^T and its transpose.
+    successive batches: with E = I + gain A, a later epoch adds the sum over j of E^j gain Cov_j gain^T and its
+    transpose, Cov_j being that of a batch and of the j-th after it.
     """
     a, d = float(step_size), increments.n_features
     _check_size(d, MOST_FEATURES_VRTD)
@@ -213,11 +214,11 @@ def epoch_maps(
         first[corner(n, d)] += spread @ square
         later = first
         if increments.correlation is not None:
-            adjacent = (increments.correlation.between(M) / M**2).reshape(d, n, d, n)
-            after = (np.eye(d) + drift[:, :d]) @ gain
-            adjacent = np.einsum("ki,ipjq,lj->kplq", after, adjacent, gain).reshape(d * n, d * n)
+            decay = np.eye(d) + drift[:, :d]
+            common = (increments.correlation.between(M, decay) / M**2).reshape(d, n, d, n)
+            common = np.einsum("ki,ipjq,lj->kplq", decay @ gain, common, gain).reshape(d * n, d * n)
             later = first.copy()
-            later[corner(n, d)] += lag_operator(adjacent, d)
+            later[corner(n, d)] += lag_operator(common, d)
         maps[M] = EpochMap(first, later)
     return maps
 

@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 
 # A trajectory of TD is in its slow subspace after this many updates, or is not followed further.
 _MOST_EARLY = 20_000
+# Beyond this many moments of all states, their matrix is too large to be squared again and again.
+_MOST_MOMENTS = 600
 
 
 class Orbit:
@@ -94,13 +96,16 @@ class TDOrbits:
 
 
 def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Orbit | None:
-    """Of TD along a trajectory, exact; None where the chain mixes too slowly to be followed this way."""
-    trace = _trace(recursion.n_features)
-    found = recursion.until_slow(recursion.start(theta_0, initial), step_size, _MOST_EARLY)
-    if found is None:
+    """Of TD along a trajectory, exact; None where the chain is large and mixes too slowly to be followed."""
+    trace, start = _trace(recursion.n_features), recursion.start(theta_0, initial)
+    found = recursion.until_slow(start, step_size, _MOST_EARLY)
+    if found is not None:
+        totals, T = found
+        return Orbit(totals @ trace, totals[-1], T, trace)
+    if recursion.n_moments > _MOST_MOMENTS:
         return None
-    totals, T = found
-    return Orbit(totals @ trace, totals[-1], T, trace)
+    x, traces = pack(start).ravel(), np.tile(trace, len(start))
+    return Orbit(np.array([traces @ x]), x, recursion.dense(step_size), traces)
 
 
 def _trace(d: int) -> Floats:

@@ -21,7 +21,7 @@ from vrtd.linear_system import LinearSystem
 from vrtd.plots import draw_map, new_panels
 from vrtd.problems import MarkovRewardProcess
 from vrtd.theory.bounds import theorem1_corrected, theorem1_sharp, theorem2_repaired
-from vrtd.theory.limits import stability_limit
+from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.statements import Bound
@@ -52,12 +52,16 @@ class PhaseDiagram:
     error: Floats  # (A, B); inf where it overflows
     stability: Floats  # (B,) the step size at which the error begins to grow without bound
     admissible: dict[str, NDArray[np.bool_]]  # theorem -> (A, B) where its conditions hold
+    trusted: float | None  # the step up to which an approximation is good to about 5 %
     initial_error: float
 
     @property
     def best(self) -> tuple[float, int, float]:
-        """Step size, batch size and error of the best cell."""
-        i, j = np.unravel_index(np.argmin(self.error), self.error.shape)
+        """Step size, batch size and error of the best cell; an approximation counts where it can be trusted."""
+        counts = np.ones(self.error.shape, bool)
+        if self.trusted is not None:
+            counts[self.step_sizes > self.trusted, 1:] = False
+        i, j = np.unravel_index(np.argmin(np.where(counts, self.error, np.inf)), self.error.shape)
         return float(self.step_sizes[i]), int(self.batch_sizes[j]), float(self.error[i, j])
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,6 +77,7 @@ class PhaseDiagram:
             "batch_sizes": self.batch_sizes.tolist(),
             "error": [[value if np.isfinite(value) else None for value in row] for row in self.error.tolist()],
             "stability": self.stability.tolist(),
+            "trusted": self.trusted,
             "admissible": {name: mask.tolist() for name, mask in self.admissible.items()},
         }
 
@@ -91,6 +96,8 @@ class PhaseDiagram:
             regions=self.admissible,
         )
         axes.plot(self.batch_sizes, self.stability, color="white", linewidth=1.5, label="stability limit")
+        if self.trusted is not None:
+            axes.plot(self.batch_sizes[1:], np.full(len(self.batch_sizes) - 1, self.trusted), "w:", label="good to 5 %")
         step, batch, error = self.best
         axes.plot(batch, step, "*", color="white", markeredgecolor="black", markersize=13, label=f"best, {error:.3g}")
         axes.set_ylim(self.step_sizes[0], self.step_sizes[-1])
@@ -141,9 +148,9 @@ def phase_diagram(
     system = LinearSystem(mrp, phi)
     theta = check_theta_0(theta_0, system.n_features)
     sizes = np.unique(np.geomspace(1, budget // 2, n_batches).round().astype(np.int64))
-    largest = stability_limit(system, sampling)
+    predictions = exact_predictions(system, sampling, theta, output)
+    largest = predictions.largest_step
     steps = np.geomspace(1.5 * largest / 10**_DECADES, 1.5 * largest, n_steps)
-    predictions = exact_predictions(system, sampling, theta, output, largest)
     error = np.empty((len(steps), len(sizes)))
     for i, step in enumerate(steps.tolist()):
         orbits = predictions.vrtd(step, sizes[1:].tolist())
@@ -165,5 +172,6 @@ def phase_diagram(
         frozen(error),
         frozen(np.array([largest, *(limit(batch_size=M) for M in sizes[1:].tolist())])),
         admissible,
+        approximation_limit(system) if sampling == "markov" else None,
         float(((theta - system.theta_star) ** 2).sum()),
     )

@@ -12,15 +12,22 @@ from vrtd.algorithms import TD, VRTD
 from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice, check_count, check_positive, check_radius
+from vrtd.engine import simulate
 from vrtd.engine.arguments import check_theta_0
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.problems import MarkovRewardProcess
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
-from vrtd.theory.limits import stability_limit, stable_below
 from vrtd.theory.moments import Output
-from vrtd.theory.plan import Choice, Mode, Objective, Plan
-from vrtd.theory.predictions import Predictions, exact_predictions, guaranteed_predictions, moment_predictions
+from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
+from vrtd.theory.predictions import (
+    Predictions,
+    capped,
+    estimated_predictions,
+    exact_predictions,
+    guaranteed_predictions,
+    moment_predictions,
+)
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.search import (
     MOST_COST,
@@ -39,6 +46,10 @@ Floats = NDArray[np.float64]
 _POINTS = 120  # of a predicted curve
 _REPLICATES = 200  # of the bootstrap
 _LEAST_BATCH = 2  # of VRTD: a batch of one is TD
+# The check of an approximation by simulation: a second of work, and what difference it lets pass beside 3 s.e.
+_CHECK_GRADIENTS, _CHECK_RUNS, _MOST_CHECK_GRADIENTS = 2e8, (200, 4000), 4e9
+_CHECK_TOLERANCE = 0.04
+_MOST_TRIES = 12
 
 
 def plan(
@@ -60,10 +71,11 @@ def plan(
     a `budget`, for TD and for VRTD, and which of the two to use.
 
     - `objective`: what costs, "gradients" (pseudo-gradient evaluations as the paper counts them) or "samples".
-    - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`);
-      "guaranteed" by proven bounds, which are safe and far from tight, on a trajectory above all; "estimated" from a
-      `TransitionSample` in place of the chain, with an interval for the error at this `confidence`, whose random part
-      is drawn from `seed`. The default is "exact" for a chain and "estimated" for a sample.
+    - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`, which a
+      short simulation from `seed` must bear out); "guaranteed" by proven bounds, which are safe and far from tight, on
+      a trajectory above all; "estimated" from a `TransitionSample` in place of the chain, with an interval for the
+      error at this `confidence`, whose random part is drawn from `seed`. The default is "exact" for a chain and
+      "estimated" for a sample.
     - `radius`: R_theta of the projection, which must hold theta_star. The bounds on a trajectory need one (default: the
       least that holds theta_star and theta_0); other predictions take it as never reached.
     - `output`: what an epoch of VRTD returns.
@@ -91,7 +103,14 @@ def plan(
             target_error,
             "nothing is to be done: theta_0 is good enough; or lower the target",
         )
-    td, vrtd = _search(view.predictions, target_error, budget, sample_cost)
+    goal = _Goal(target_error, budget, sample_cost)
+    td, vrtd = _td(view.predictions, goal), _vrtd(view.predictions, goal)
+    check = None
+    if mode == "exact" and sampling == "markov":
+        assert phi is not None
+        vrtd, check = _confirmed(problem, phi, view, vrtd, goal, output, seed)
+    if td is None and vrtd is None:
+        raise _unreachable(view.predictions, goal)
     interval = None
     if isinstance(problem, TransitionSample):
         interval = _bootstrap(problem, view, sampling, output, confidence, seed)
@@ -103,8 +122,8 @@ def plan(
         budget=None if budget is None else int(budget),
         initial_error=view.initial_error,
         confidence=confidence if interval is not None else None,
-        td=_choice(td, view, sampling, output, interval),
-        vrtd=_choice(vrtd, view, sampling, output, interval),
+        td=_choice(td, view, sampling, output, interval, None),
+        vrtd=_choice(vrtd, view, sampling, output, interval, check),
     )
 
 
@@ -133,13 +152,14 @@ def _look(
     if isinstance(problem, TransitionSample):
         theta = check_theta_0(theta_0, problem.n_features)
         increments = estimate_increments(problem, sampling)
-        largest = stable_below(increments, float((problem.phi**2).sum(axis=1).max()))
-        predictions, theta_star = moment_predictions(increments, theta, output, largest), increments.theta_star
+        largest_norm = float((problem.phi**2).sum(axis=1).max())
+        predictions = estimated_predictions(increments, theta, output, largest_norm)
+        theta_star = increments.theta_star
     else:
         system = LinearSystem(problem, phi)
         theta, theta_star = check_theta_0(theta_0, system.n_features), system.theta_star
         if mode == "exact":
-            predictions = exact_predictions(system, sampling, theta, output, stability_limit(system))
+            predictions = exact_predictions(system, sampling, theta, output)
         else:
             if output == "last":
                 raise InvalidInputError(
@@ -158,35 +178,78 @@ def _look(
     return _View(predictions, theta, theta_star, radius)
 
 
-def _search(
-    predictions: Predictions, target: float | None, budget: int | None, sample_cost: int
-) -> tuple[Found | None, Found | None]:
-    p = predictions
-    if budget is not None:
-        td: Found | None = least_error_td(p.td, p.td_polish, p.largest_step, budget)
-        vrtd: Found | None = least_error_vrtd(p.vrtd, 2.0 * p.largest_step, budget, sample_cost)
-        td, vrtd = (found if found is not None and np.isfinite(found.error) else None for found in (td, vrtd))
-        if td is None and vrtd is None:
-            raise InvalidInputError(
-                "budget must be large enough for a bound to say something",
-                budget,
-                'raise it, or plan with mode="exact"',
-            )
-        return td, vrtd
-    assert target is not None
-    td = least_cost_td(p.td, p.td_polish, p.largest_step, target)
-    vrtd = least_cost_vrtd(p.vrtd, 2.0 * p.largest_step, target, sample_cost, p.largest_batch(target))
-    if td is None and vrtd is None:
-        least = min(
-            least_error_td(p.td, p.td, p.largest_step, MOST_COST).error,
-            least_error_vrtd(p.vrtd, 2.0 * p.largest_step, MOST_COST, sample_cost).error,
+class _Goal(NamedTuple):
+    target: float | None
+    budget: int | None
+    sample_cost: int  # of VRTD, for each sample of a batch
+
+
+def _td(p: Predictions, goal: _Goal) -> Found | None:
+    if goal.target is not None:
+        return least_cost_td(p.td, p.td_polish, p.largest_step, goal.target)
+    assert goal.budget is not None
+    found = least_error_td(p.td, p.td_polish, p.largest_step, goal.budget)
+    return found if np.isfinite(found.error) else None
+
+
+def _vrtd(p: Predictions, goal: _Goal) -> Found | None:
+    p = capped(p, p.largest_vrtd_step)
+    if goal.target is not None:
+        largest_batch = p.largest_batch(goal.target)
+        return least_cost_vrtd(p.vrtd, p.largest_vrtd_step, goal.target, goal.sample_cost, largest_batch)
+    assert goal.budget is not None
+    found = least_error_vrtd(p.vrtd, p.largest_vrtd_step, goal.budget, goal.sample_cost)
+    return found if np.isfinite(found.error) else None
+
+
+def _confirmed(
+    problem: Any, phi: ArrayLike, view: _View, found: Found | None, goal: _Goal, output: Output, seed: int
+) -> tuple[Found | None, Check | None]:
+    """A plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation bears out.
+
+    Where it does not, the step was too large for the approximation: the search is repeated with smaller ones.
+    """
+    predictions = view.predictions
+    for _ in range(_MOST_TRIES):
+        if found is None:
+            break
+        algorithm = VRTD(found.step_size, found.batch_size, output=output)
+        n_gradients = found.n_epochs * algorithm.epoch("markov").n_gradients
+        n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
+        if n_gradients * n_runs > _MOST_CHECK_GRADIENTS:
+            return found, None
+        summary = simulate(
+            problem,
+            phi,
+            algorithm,
+            n_runs=n_runs,
+            n_gradients=n_gradients,
+            theta_0=view.theta_0,
+            checkpoints=1,
+            seed=seed,
+        ).summary()
+        check = Check(float(summary.mean[-1]), float(summary.standard_error[-1]), n_runs)
+        if abs(check.error - found.error) <= _CHECK_TOLERANCE * found.error + 3.0 * check.standard_error:
+            return found, check
+        predictions = capped(predictions, found.step_size / 2.0)
+        found = _vrtd(predictions, goal)
+    return None, None
+
+
+def _unreachable(p: Predictions, goal: _Goal) -> InvalidInputError:
+    if goal.budget is not None:
+        return InvalidInputError(
+            "budget must be large enough for a bound to say something",
+            goal.budget,
+            'raise it, or plan with mode="exact"',
         )
-        raise InvalidInputError(
-            f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
-            target,
-            f"raise it: {p.limit}",
-        )
-    return td, vrtd
+    most = goal._replace(target=None, budget=MOST_COST)
+    least = min((found.error for found in (_td(p, most), _vrtd(p, most)) if found is not None), default=np.inf)
+    return InvalidInputError(
+        f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
+        goal.target,
+        f"raise it: {p.limit}",
+    )
 
 
 def _errors(predictions: Predictions, found: Found) -> Errors:
@@ -219,6 +282,7 @@ def _choice(
     sampling: Sampling,
     output: Output,
     interval: Callable[[Found], tuple[float, float]] | None,
+    check: Check | None,
 ) -> Choice | None:
     if found is None:
         return None
@@ -238,6 +302,7 @@ def _choice(
         error=found.error,
         method=method if interval is None else f"estimate: {method}",
         interval=None if interval is None else interval(found),
+        check=check,
         curve_epochs=frozen(curve_epochs),
         curve_error=frozen(np.array([predicted.error(k) for k in curve_epochs.tolist()])),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from math import ceil, log
 from typing import Any, TypeVar
 
@@ -17,20 +17,30 @@ from vrtd.linear_system import LinearSystem
 from vrtd.theory.bounds import td_iid_sharp, td_markov_bound, theorem1_sharp, theorem2_repaired
 from vrtd.theory.constants import check_assumptions
 from vrtd.theory.increments import Increments
-from vrtd.theory.limits import increments_of, optimal_error
+from vrtd.theory.limits import increments_of, optimal_error, stability_limit, stable_below
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps
 from vrtd.theory.orbits import TDOrbits, epoch_orbit, markov_td_orbit
 from vrtd.theory.search import Errors, TDPredictor, VRTDPredictor
 from vrtd.theory.statements import Bound
 
-__all__ = ["Predictions", "exact_predictions", "guaranteed_predictions", "moment_predictions"]
+__all__ = [
+    "Predictions",
+    "capped",
+    "estimated_predictions",
+    "exact_predictions",
+    "guaranteed_predictions",
+    "moment_predictions",
+]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 FIRST_ORDER = "approximation: to first order in the step"
 ALGORITHM_2 = "approximation: inner samples as if independent of the batches"
+# On a trajectory that is only sampled, steps up to this share of TD's stability limit, less when noise is correlated,
+# keep what is first-order in the step within a few percent.
+_FIRST_ORDER_SHARE = 0.03
 
 
 @dataclass(frozen=True)
@@ -42,13 +52,14 @@ class Predictions:
     vrtd: VRTDPredictor
     td_method: Callable[[float], str]  # what a prediction for this step is: exact, an approximation, a bound
     vrtd_method: str
-    largest_step: float
+    largest_step: float  # of TD
+    largest_vrtd_step: float
     largest_batch: Callable[[float], int]  # for a target
     limit: str  # what keeps the error from falling further
 
 
 def moment_predictions(increments: Increments, theta_0: Floats, output: Output, largest_step: float) -> Predictions:
-    """From moments, exact or estimated."""
+    """From moments, exact or estimated; on a trajectory for steps that are small, to which they are first-order."""
     td = TDOrbits(increments, theta_0)
 
     def vrtd(step: float, sizes: Iterable[int]) -> dict[int, Errors]:
@@ -63,30 +74,38 @@ def moment_predictions(increments: Increments, theta_0: Floats, output: Output, 
         td_method=_always("exact" if independent else FIRST_ORDER),
         vrtd_method="exact" if independent else ALGORITHM_2,
         largest_step=largest_step,
+        largest_vrtd_step=2.0 * largest_step if independent else largest_step,
         largest_batch=lambda target: 64 + int(8.0 * optimal / target),
         limit=f"no method is below {optimal:.4g} / samples, the instance-optimal error",
     )  # fmt: skip
 
 
-def exact_predictions(
-    system: LinearSystem, sampling: Sampling, theta_0: Floats, output: Output, largest_step: float
-) -> Predictions:
-    """From the chain; TD on a trajectory is followed exactly where the chain mixes fast enough."""
-    found = moment_predictions(increments_of(system, sampling), theta_0, output, largest_step)
+def exact_predictions(system: LinearSystem, sampling: Sampling, theta_0: Floats, output: Output) -> Predictions:
+    """From the chain; TD on a trajectory is followed exactly where the chain is small or mixes fast enough."""
+    found = moment_predictions(increments_of(system, sampling), theta_0, output, stability_limit(system, sampling))
     if sampling == "iid":
         return found
     recursion, initial = MarkovTD(system), system.mrp.stationary
 
+    @lru_cache(maxsize=64)
     def followed(step: float) -> Errors | None:
         return markov_td_orbit(recursion, step, theta_0, initial)
 
-    return Predictions(
-        **vars(found)
-        | {
-            "td_polish": lambda step: followed(step) or found.td(step),
-            "td_method": lambda step: FIRST_ORDER if followed(step) is None else "exact",
-        }
+    return replace(
+        found,
+        td_polish=lambda step: followed(step) or found.td(step),
+        td_method=lambda step: FIRST_ORDER if followed(step) is None else "exact",
+        largest_vrtd_step=stability_limit(system) / 2.0,
     )
+
+
+def estimated_predictions(increments: Increments, theta_0: Floats, output: Output, largest_norm: float) -> Predictions:
+    """From a sample, whose largest |phi|^2 is given."""
+    largest = stable_below(increments, largest_norm)
+    if increments.correlation is not None:
+        tau = optimal_error(increments) / optimal_error(replace(increments, correlation=None))
+        largest *= _FIRST_ORDER_SHARE / max(tau, 1.0 / tau)
+    return moment_predictions(increments, theta_0, output, largest)
 
 
 def guaranteed_predictions(
@@ -112,6 +131,7 @@ def guaranteed_predictions(
         td_method=_always(f"bound: {statements[0]}"),
         vrtd_method=f"bound: {statements[1]}",
         largest_step=1.0 / system.lambda_A,
+        largest_vrtd_step=1.0 / system.lambda_A,
         largest_batch=_always(1 << 48),
         limit="the bounds need larger batches and smaller steps than that",
     )
@@ -119,6 +139,25 @@ def guaranteed_predictions(
 
 def _always(value: T) -> Callable[[float], T]:
     return lambda _: value
+
+
+def capped(predictions: Predictions, largest_step: float) -> Predictions:
+    """The same, but nothing is predicted for VRTD beyond this step."""
+
+    def vrtd(step: float, sizes: Iterable[int]) -> Mapping[int, Errors]:
+        if step > largest_step * (1.0 + 1e-12):
+            return dict.fromkeys(sizes, _Nothing())
+        return predictions.vrtd(step, sizes)
+
+    return replace(predictions, vrtd=vrtd, largest_vrtd_step=largest_step)
+
+
+class _Nothing:
+    def error(self, k: int) -> float:  # noqa: ARG002
+        return np.inf
+
+    def first_below(self, target: float, most: int) -> int | None:  # noqa: ARG002
+        return None
 
 
 class _Bounded:

@@ -9,6 +9,7 @@ epochs, large batches and few); what they find is then refined on the scale on w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import exp, inf, log
 from typing import NamedTuple, Protocol
 
@@ -62,8 +63,13 @@ def least_cost_td(predict: TDPredictor, polish: TDPredictor, largest_step: float
     step, n = _descend(updates, largest_step)
     if n == inf:
         return None
-    step, _ = _refine(updates, step, n, width=2.0, evaluations=12)
-    step, n = _refine(lambda step: updates(step, polish), step, inf, width=1.3, evaluations=6)
+    step, n = _refine(updates, step, n, width=2.0, evaluations=12)
+    if polish is predict:
+        return Found(step, 1, int(n), n, predict(step).error(int(n)))
+    polished = partial(updates, predict=polish)
+    step, n = _refine(polished, step, inf, width=1.3, evaluations=6)
+    if n == inf:  # the better prediction is that much worse
+        step, n = _refine(polished, *_descend(polished, largest_step, ratio=1.7), width=1.7, evaluations=6)
     return None if n == inf else Found(step, 1, int(n), n, polish(step).error(int(n)))
 
 
@@ -73,8 +79,9 @@ def least_error_td(predict: TDPredictor, polish: TDPredictor, largest_step: floa
     def error(step: float, predict: TDPredictor = predict) -> float:
         return predict(step).error(budget)
 
-    step, _ = _refine(error, *_descend(error, largest_step), width=2.0, evaluations=12)
-    step, least = _refine(lambda step: error(step, polish), step, inf, width=1.3, evaluations=6)
+    step, least = _refine(error, *_descend(error, largest_step), width=2.0, evaluations=12)
+    if polish is not predict:
+        step, least = _refine(partial(error, predict=polish), step, inf, width=1.3, evaluations=6)
     return Found(step, 1, budget, budget, least)
 
 
@@ -97,9 +104,9 @@ def least_cost_vrtd(
                 best = min(best, cost)
         return best
 
-    _descend(try_step, largest_step, ratio=1.5, patience=10)
+    _descend(try_step, largest_step, ratio=1.3, patience=16)
     best = min(cells.values(), key=lambda found: found.cost, default=None)
-    for cell in sorted(cells.values(), key=lambda found: found.cost)[:3]:
+    for cell in sorted(cells.values(), key=lambda found: found.cost)[:4]:
         cell = _fewest_epochs(predict, cell, target, sample_cost)
         best = min(best or cell, cell, key=lambda found: found.cost)
         for n in _neighbours(cell.n_epochs):
@@ -126,7 +133,7 @@ def least_error_vrtd(predict: VRTDPredictor, largest_step: float, budget: int, s
             best = min(best, error)
         return best
 
-    _descend(try_step, largest_step, ratio=1.5, patience=10)
+    _descend(try_step, largest_step, ratio=1.3, patience=16)
     best = min(cells.values(), key=lambda found: found.error)
     for cell in sorted(cells.values(), key=lambda found: found.error)[:2]:
         for n in _neighbours(cell.n_epochs):
@@ -161,7 +168,7 @@ def _smallest_batch(
     if high < 2:
         return None
     product = cell.step_size * cell.batch_size
-    for width, evaluations in ((1.6, 8), (1.15, 6)):
+    for width, evaluations in ((1.8, 8), (1.4, 7), (1.15, 6)):
         step, error = _refine(_error(predict, high, n), product / high, inf, width, evaluations)
         if error > target:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Choice", "Mode", "Objective", "Plan"]
+__all__ = ["Check", "Choice", "Mode", "Objective", "Plan"]
 
 Floats = NDArray[np.float64]
 Mode = Literal["guaranteed", "exact", "estimated"]
@@ -26,6 +26,14 @@ Objective = Literal["gradients", "samples"]
 _UNITS = {"gradients": "pseudo-gradients", "samples": "samples"}
 _NEEDS = {"guaranteed": "is sure to need at most", "exact": "needs", "estimated": "needs about"}
 _IS = {"guaranteed": "is at most", "exact": "is", "estimated": "is about"}
+
+
+class Check(NamedTuple):
+    """A simulation of a plan whose prediction is an approximation."""
+
+    error: float
+    standard_error: float
+    n_runs: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +47,7 @@ class Choice:
     error: float  # predicted, or bounded, E|theta - theta_star|^2 at the end
     method: str  # "exact", "approximation: ...", "bound: ..." or "estimate"
     interval: tuple[float, float] | None  # of the error, when it is estimated
+    check: Check | None  # of the error, when it is an approximation
     curve_epochs: NDArray[np.int64] = field(repr=False)  # (K,)
     curve_error: Floats = field(repr=False)  # (K,) predicted after so many epochs
 
@@ -63,6 +72,7 @@ class Choice:
             "error": self.error,
             "method": self.method,
             "interval": None if self.interval is None else list(self.interval),
+            "check": None if self.check is None else self.check._asdict(),
         }
 
 
