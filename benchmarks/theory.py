@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: one core is measured
+
 import numpy as np
 
 import vrtd

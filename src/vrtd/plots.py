@@ -90,21 +90,32 @@ def draw_map(
     from matplotlib.patches import Patch
 
     shown = np.where(np.isfinite(values), np.minimum(values, ceiling), ceiling)
-    mesh = axes.pcolormesh(
-        x, y, shown, norm=LogNorm(shown.min(), ceiling), cmap="viridis_r", shading="nearest", rasterized=True
-    )
+    norm = LogNorm(shown.min(), ceiling)
+    sides = _log_edges(x)
+    mesh = axes.pcolormesh(sides, _log_edges(y), shown, norm=norm, cmap="viridis_r", rasterized=True)
     keys: list[Any] = []
-    for (name, region), hatch in zip(regions.items(), ("/", "\\"), strict=False):
+    for (name, region), hatch in zip(regions.items(), ("//", "\\\\"), strict=False):
         if region.any():
-            axes.contourf(x, y, region.astype(float), levels=[0.5, 1.5], colors="none", hatches=[hatch])
-            axes.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=0.8)
-            keys.append(Patch(facecolor="none", edgecolor="white", hatch=hatch, label=f"{name} applies"))
+            inside = axes.contourf(x, y, region.astype(float), levels=[0.5, 1.5], colors="none", hatches=[hatch])
+            inside.set(edgecolor=(1.0, 1.0, 1.0, 0.45), linewidth=0.0)
+            axes.contour(x, y, region.astype(float), levels=[0.5], colors="white", linewidths=0.8)
+            keys.append(Patch(facecolor="none", edgecolor="white", hatch=2 * hatch, label=f"{name}: applies"))
         else:
-            keys.append(Patch(facecolor="none", edgecolor="none", label=f"{name} applies nowhere here"))
+            keys.append(Patch(facecolor="none", edgecolor="none", label=f"{name}: nowhere here"))
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xlim(sides[0], sides[-1])
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     bar = axes.figure.colorbar(mesh, ax=axes, extend="max")
     bar.set_label(colour_label)
     return keys
+
+
+def _log_edges(centres: NDArray[Any]) -> NDArray[np.float64]:
+    """The sides of cells about these centres on a logarithmic axis; the first is wide enough to be seen."""
+    at = np.log(centres)
+    middles = (at[1:] + at[:-1]) / 2.0
+    first, last = at[0] - max(middles[0] - at[0], np.log(2.0)), 2.0 * at[-1] - middles[-1]
+    edges: NDArray[np.float64] = np.exp(np.concatenate([[first], middles, [last]]))
+    return edges

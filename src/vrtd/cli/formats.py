@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from vrtd.result import Result
 
-__all__ = ["as_json", "as_text", "draw"]
+__all__ = ["as_json", "as_text", "draw", "listed"]
 
 _ROWS = 11
 
@@ -29,8 +29,8 @@ def as_json(result: Result, problem: Mapping[str, Any], files: Mapping[str, Path
 def as_text(result: Result, problem: Mapping[str, Any]) -> str:
     made = result.provenance
     lines = [
-        f"problem    {_listed(problem)}",
-        f"algorithm  {_listed(made['algorithm'])}",
+        f"problem    {listed(problem)}",
+        f"algorithm  {listed(made['algorithm'])}",
         f"runs       {result.n_runs}, {made['sampling']} sampling, seed {made['seed']}",
     ]
     heads = f"{'pseudo-gradients':>16}{'samples':>12}{'mean +- standard error':>27}{'median':>11}{'diverged':>10}"
@@ -53,12 +53,12 @@ def draw(panels: Sequence[Axes], result: Result, problem: Mapping[str, Any]) -> 
     for panel, metric in zip(panels, result.metrics, strict=True):
         result.plot(panel, metric=metric)
     figure = panels[0].figure
-    title = f"{_listed(problem)}\n{_listed(result.provenance['algorithm'])}; {result.provenance['sampling']} sampling"
+    title = f"{listed(problem)}\n{listed(result.provenance['algorithm'])}; {result.provenance['sampling']} sampling"
     figure.suptitle(title, fontsize="small")
     return figure
 
 
-def _listed(settings: Mapping[str, Any]) -> str:
+def listed(settings: Mapping[str, Any]) -> str:
     name, *rest = settings.items()
     return ", ".join([name[1], *(f"{key} {value}" for key, value in rest if value is not None)])
 

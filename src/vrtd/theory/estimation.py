@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 _MOST_BLOCKS, _LEAST_BLOCKS = 200, 20
 # Lags are summed up to this many correlation times (Sokal), and a block holds at least twice as many rows.
 _WINDOW = 5.0
+# Covariances of blocks that are held at once.
+_MOST_NUMBERS = 30_000_000
 
 
 class AutocorrelationTime(NamedTuple):
@@ -121,23 +123,27 @@ def _weighted(
     sample: TransitionSample, sampling: Sampling, draws: Iterator[Callable[[int], Floats] | None]
 ) -> Iterator[Increments]:
     """Increments for each draw of weights of blocks; None weighs all rows alike."""
-    d = sample.n_features
+    n, d = len(sample), sample.n_features
     zeta = _raw_zeta(sample)
-    Z = np.einsum("ni,nj->nij", sample.phi, zeta).reshape(len(sample), -1)
+    Z = np.einsum("ni,nj->nij", sample.phi, zeta).reshape(n, -1)
     window = _lag_window(_noise(sample)) if sampling == "markov" else 0
-    blocks = _blocks(len(sample), window)
-    rows = np.array([block.stop - block.start for block in blocks]) / len(sample)
+    fitting = _MOST_NUMBERS // (max(1, window) * Z.shape[1] ** 2)
+    blocks = _blocks(n, window, max(_LEAST_BLOCKS, fitting))
+    rows = np.array([block.stop - block.start for block in blocks]) / n
     means = np.array([Z[block].mean(axis=0) for block in blocks])
     squares = np.array(
         [outer(sample.phi[block]).T @ quadratic(zeta[block]) / (block.stop - block.start) for block in blocks]
     )
-    lags = np.array(
-        [[Z[block][:-k].T @ Z[block][k:] / len(Z[block][k:]) for k in range(1, window + 1)] for block in blocks]
-    )
+    lags = _block_lags(Z, blocks, window) if window else None
     for draw in draws:
         weight = rows if draw is None else draw(len(blocks))
         mean = np.tensordot(weight, means, 1).reshape(d, d + 1)
-        theta_star = -np.linalg.solve(mean[:, :d], mean[:, d])
+        try:
+            theta_star = -np.linalg.solve(mean[:, :d], mean[:, d])
+        except np.linalg.LinAlgError:
+            raise InvalidInputError(
+                "a sample must determine theta_star when it is drawn again", f"{n} transitions", "bring more of them"
+            ) from None
         # (theta, 1) = move (u, 1): from coordinates of theta to those of the error.
         move = np.eye(d + 1)
         move[:d, d] = theta_star
@@ -145,12 +151,32 @@ def _weighted(
         mean = mean @ move
         mean[:, d] = 0.0
         correlation = None
-        if window:
+        if lags is not None:
             four = np.tensordot(weight, lags, 1).reshape(window, d, d + 1, d, d + 1)
             centred = np.einsum("kipjq,pP,qQ->kiPjQ", four, move, move, optimize=True)
             centred = centred.reshape(window, d * (d + 1), -1) - np.outer(mean, mean)
             correlation = _LagSums(centred)
         yield Increments(theta_star, mean, square, correlation)
+
+
+def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
+    """(blocks, window, d (d + 1), d (d + 1)) mean products of rows k apart, k = 1..window.
+
+    A pair belongs to the block of its first row, so the last block lacks the pairs that would end after the sample.
+    """
+    n, width = Z.shape
+    if len(blocks) * window * width**2 > _MOST_NUMBERS:
+        raise InvalidInputError(
+            f"covariances of {len(blocks)} blocks over {window} lags must be at most {_MOST_NUMBERS:.0e} numbers",
+            f"{width**2} for each, with this many features",
+            "use fewer features, or plan with the chain",
+        )
+    lags = np.empty((len(blocks), window, width, width))
+    for b, block in enumerate(blocks):
+        for k in range(1, window + 1):
+            first = Z[block.start : min(block.stop, n - k)]
+            lags[b, k - 1] = first.T @ Z[block.start + k : block.stop + k] / (block.stop - block.start)
+    return lags
 
 
 def _congruence(move: Floats, Y: Floats) -> Floats:
@@ -192,8 +218,8 @@ def _lag_window(noise: Floats) -> int:
     return int(wide[0]) + 1
 
 
-def _blocks(n: int, window: int) -> list[slice]:
-    count = min(_MOST_BLOCKS, n // max(1, 2 * window))
+def _blocks(n: int, window: int, most: int = _MOST_BLOCKS) -> list[slice]:
+    count = min(_MOST_BLOCKS, most, n // max(1, 2 * window))
     if count < _LEAST_BLOCKS:
         raise _too_short(n, f"correlation over {window} of them")
     ends = np.linspace(0, n, count + 1).round().astype(int).tolist()

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 _HALVINGS, _BISECTIONS = 60, 40
 _TRUSTED = 0.05  # relative error of an approximation
-_SMALL, _LARGE = 1e-3, 0.2  # of the stability limit: where it is measured, and where trust ends
+_SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
 
 
 def increments_of(system: LinearSystem, sampling: Sampling) -> Increments:
@@ -85,11 +85,11 @@ def approximation_limit(system: LinearSystem) -> float:
 
     Its error is of first order in the step, and largest for small batches. So it is measured where the truth is known:
     on the stationary error of TD, the approximation with a batch of one, at a small step; 5 % of error are then
-    extrapolated, and never more than a fifth of the stability limit.
+    extrapolated, and never more than a tenth of the stability limit.
 
     >>> from vrtd.problems import random_mdp
     >>> round(approximation_limit(LinearSystem(*random_mdp())), 3)
-    0.084
+    0.068
     """
     increments, d = correlated_increments(system), system.n_features
     limit = stable_below(increments, float((system.phi**2).sum(axis=1).max()))

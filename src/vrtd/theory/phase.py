@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from vrtd.theory.bounds import theorem1_corrected, theorem1_sharp, theorem2_repa
 from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
 from vrtd.theory.predictions import exact_predictions
+from vrtd.theory.search import least_error_td
 from vrtd.theory.statements import Bound
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = ["PhaseDiagram", "phase_diagram"]
 
 Floats = NDArray[np.float64]
 
-_DECADES = 4.5  # of step sizes, below the largest
+_DECADES = 4.5  # of step sizes below the largest, at least
 _THEOREMS: dict[str, dict[str, Callable[..., Bound[Any]]]] = {
     "iid": {"Theorem 1, corrected": theorem1_corrected, "Theorem 1, sharpened": theorem1_sharp},
     "markov": {"Theorem 2, repaired": theorem2_repaired},
@@ -50,7 +50,7 @@ class PhaseDiagram:
     step_sizes: Floats  # (A,)
     batch_sizes: NDArray[np.int64]  # (B,)
     error: Floats  # (A, B); inf where it overflows
-    stability: Floats  # (B,) the step size at which the error begins to grow without bound
+    stability: Floats  # (B,) the step size at which the error begins to grow without bound; interpolated between some
     admissible: dict[str, NDArray[np.bool_]]  # theorem -> (A, B) where its conditions hold
     trusted: float | None  # the step up to which an approximation is good to about 5 %
     initial_error: float
@@ -92,17 +92,26 @@ class PhaseDiagram:
             ceiling=self.initial_error,
             x_label="batch size (1 is TD)",
             y_label="step size",
-            colour_label=f"squared error after {self.budget:,} pseudo-gradients",
+            colour_label=f"squared error after\n{self.budget:,} pseudo-gradients",
             regions=self.admissible,
         )
-        axes.plot(self.batch_sizes, self.stability, color="white", linewidth=1.5, label="stability limit")
+        # TD is a column of its own, not the end of a line over VRTD's batch sizes.
+        column = [axes.get_xlim()[0], np.sqrt(self.batch_sizes[1]), np.nan]
+        x, y = np.append(column, self.batch_sizes[1:]), np.append([self.stability[0]] * 3, self.stability[1:])
+        axes.plot(x, y, color="white", linewidth=1.5, label="stability limit")
         if self.trusted is not None:
-            axes.plot(self.batch_sizes[1:], np.full(len(self.batch_sizes) - 1, self.trusted), "w:", label="good to 5 %")
+            ends = self.batch_sizes[[1, -1]]
+            axes.plot(ends, [self.trusted] * 2, "w:", label="approximation good to 5 %")
         step, batch, error = self.best
-        axes.plot(batch, step, "*", color="white", markeredgecolor="black", markersize=13, label=f"best, {error:.3g}")
+        best = f"best: {error:.3g}"
+        axes.plot(batch, step, "*", color="white", markeredgecolor="black", markersize=13, linestyle="none", label=best)
         axes.set_ylim(self.step_sizes[0], self.step_sizes[-1])
         handles = [*axes.get_legend_handles_labels()[0], *keys]
-        axes.legend(handles=handles, loc="lower left", fontsize="small", facecolor="0.3", labelcolor="white")
+        # Above the map, where it hides nothing.
+        axes.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.02, 1.0, 0.0), mode="expand", ncols=2,
+            borderaxespad=0.0, fontsize="small", facecolor="0.3", labelcolor="white",
+        )  # fmt: skip
         return axes
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -112,7 +121,8 @@ class PhaseDiagram:
         for i, step in enumerate(self.step_sizes.tolist()):
             for j, batch in enumerate(self.batch_sizes.tolist()):
                 flags = [step < self.stability[j], *(self.admissible[name][i, j] for name in names)]
-                cells = [repr(step), repr(batch), repr(float(self.error[i, j])), *(str(int(flag)) for flag in flags)]
+                error = repr(float(self.error[i, j])) if np.isfinite(self.error[i, j]) else ""
+                cells = [repr(step), repr(batch), error, *(str(int(flag)) for flag in flags)]
                 lines.append(",".join(cells))
         with write_at_once(path) as file:
             file.write("\n".join([*lines, ""]).encode())
@@ -127,30 +137,33 @@ def phase_diagram(
     theta_0: ArrayLike | None = None,
     output: Output = "random",
     n_steps: int = 48,
-    n_batches: int = 40,
 ) -> PhaseDiagram:
     """The exact error (for VRTD on a trajectory the approximation of `exact_curve`) over step and batch sizes.
 
-    Every cell spends the whole budget, up to an open epoch that its batch size does not fill.
+    Every cell spends the whole budget, up to an open epoch that its batch size does not fill. Batch sizes are 2^k and
+    3 2^k, whose powers of the inner loop are cheap.
 
     >>> import vrtd
     >>> mrp, phi = vrtd.problems.random_mdp()
-    >>> diagram = phase_diagram(mrp, phi, budget=10_000, sampling="iid", n_steps=12, n_batches=8)
+    >>> diagram = phase_diagram(mrp, phi, budget=10_000, sampling="iid", n_steps=12)
     >>> diagram.best[1]  # at this budget TD with a small step beats every batch size
     1
     """
     check_choice("sampling", sampling, tuple(_THEOREMS))
     check_count("budget", budget)
     check_count("n_steps", n_steps, least=2)
-    check_count("n_batches", n_batches, least=2)
     if budget < 4:
         raise InvalidInputError("budget must be at least 4, one epoch with a batch of two", budget, "raise it")
     system = LinearSystem(mrp, phi)
     theta = check_theta_0(theta_0, system.n_features)
-    sizes = np.unique(np.geomspace(1, budget // 2, n_batches).round().astype(np.int64))
+    doubled = 2 ** np.arange(int(budget).bit_length(), dtype=np.int64)
+    sizes = np.union1d(doubled, 3 * doubled)
+    sizes = sizes[sizes <= budget // 2]
     predictions = exact_predictions(system, sampling, theta, output)
     largest = predictions.largest_step
-    steps = np.geomspace(1.5 * largest / 10**_DECADES, 1.5 * largest, n_steps)
+    # Down to where TD, which wants the smallest steps, has passed its best.
+    slow = least_error_td(predictions.td, predictions.td, largest, int(budget)).step_size / 3.0
+    steps = np.geomspace(min(1.5 * largest / 10**_DECADES, slow), 1.5 * largest, n_steps)
     error = np.empty((len(steps), len(sizes)))
     for i, step in enumerate(steps.tolist()):
         orbits = predictions.vrtd(step, sizes[1:].tolist())
@@ -162,7 +175,8 @@ def phase_diagram(
         )
         for name, theorem in _THEOREMS[sampling].items()
     }
-    limit = partial(stability_limit, system, sampling, output=output)
+    known = [largest, *(stability_limit(system, sampling, M, output) for M in sizes[1::4].tolist())]
+    limits = np.exp(np.interp(np.log(sizes), np.log([1, *sizes[1::4]]), np.log(known)))
     return PhaseDiagram(
         int(budget),
         sampling,
@@ -170,7 +184,7 @@ def phase_diagram(
         frozen(steps),
         frozen(sizes),
         frozen(error),
-        frozen(np.array([largest, *(limit(batch_size=M) for M in sizes[1:].tolist())])),
+        frozen(limits),
         admissible,
         approximation_limit(system) if sampling == "markov" else None,
         float(((theta - system.theta_star) ** 2).sum()),

@@ -49,7 +49,7 @@ _LEAST_BATCH = 2  # of VRTD: a batch of one is TD
 # The check of an approximation by simulation: a second of work, and what difference it lets pass beside 3 s.e.
 _CHECK_GRADIENTS, _CHECK_RUNS, _MOST_CHECK_GRADIENTS = 2e8, (200, 4000), 4e9
 _CHECK_TOLERANCE = 0.04
-_MOST_TRIES = 12
+_MOST_CHECKS = 16
 
 
 def plan(
@@ -104,11 +104,16 @@ def plan(
             "nothing is to be done: theta_0 is good enough; or lower the target",
         )
     goal = _Goal(target_error, budget, sample_cost)
-    td, vrtd = _td(view.predictions, goal), _vrtd(view.predictions, goal)
-    check = None
+    if target_error is not None and target_error * MOST_COST < view.predictions.optimal:
+        raise _unreachable(view.predictions, goal, view.predictions.optimal / MOST_COST)
+    td = _td(view.predictions, goal)
     if mode == "exact" and sampling == "markov":
         assert phi is not None
-        vrtd, check = _confirmed(problem, phi, view, vrtd, goal, output, seed)
+        vrtd, check = _confirmed(problem, phi, view, goal, output, seed)
+    else:
+        vrtd, check = _vrtd(view.predictions, goal), None
+    if mode == "guaranteed":  # a bound above where theta_0 is says nothing
+        td, vrtd = (found if found and found.error < view.initial_error else None for found in (td, vrtd))
     if td is None and vrtd is None:
         raise _unreachable(view.predictions, goal)
     interval = None
@@ -192,59 +197,69 @@ def _td(p: Predictions, goal: _Goal) -> Found | None:
     return found if np.isfinite(found.error) else None
 
 
-def _vrtd(p: Predictions, goal: _Goal) -> Found | None:
-    p = capped(p, p.largest_vrtd_step)
+def _vrtd(p: Predictions, goal: _Goal, largest_step: float | None = None, least_batch: int = 2) -> Found | None:
+    p = capped(p, largest_step or p.largest_vrtd_step, least_batch)
     if goal.target is not None:
         largest_batch = p.largest_batch(goal.target)
         return least_cost_vrtd(p.vrtd, p.largest_vrtd_step, goal.target, goal.sample_cost, largest_batch)
     assert goal.budget is not None
+    if goal.budget < least_batch * goal.sample_cost:
+        return None
     found = least_error_vrtd(p.vrtd, p.largest_vrtd_step, goal.budget, goal.sample_cost)
     return found if np.isfinite(found.error) else None
 
 
 def _confirmed(
-    problem: Any, phi: ArrayLike, view: _View, found: Found | None, goal: _Goal, output: Output, seed: int
+    problem: Any, phi: ArrayLike, view: _View, goal: _Goal, output: Output, seed: int
 ) -> tuple[Found | None, Check | None]:
-    """A plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation bears out.
+    """The best plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation bears out.
 
-    Where it does not, the step was too large for the approximation: the search is repeated with smaller ones.
+    The approximation is worst for large steps with small batches. Where it fails, the search goes on among smaller
+    steps and among larger batches, whichever promises more.
     """
-    predictions = view.predictions
-    for _ in range(_MOST_TRIES):
-        if found is None:
+    p = view.predictions
+    open_regions: list[tuple[float, Found, float, int]] = []
+
+    def search(largest_step: float, least_batch: int) -> None:
+        found = _vrtd(p, goal, largest_step, least_batch)
+        if found is not None:
+            score = found.error if goal.target is None else found.cost
+            open_regions.append((score, found, largest_step, least_batch))
+
+    search(p.largest_vrtd_step, _LEAST_BATCH)
+    for _ in range(_MOST_CHECKS):
+        if not open_regions:
             break
+        region = min(open_regions, key=lambda region: region[0])
+        open_regions.remove(region)
+        _, found, largest_step, least_batch = region
         algorithm = VRTD(found.step_size, found.batch_size, output=output)
         n_gradients = found.n_epochs * algorithm.epoch("markov").n_gradients
         n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
         if n_gradients * n_runs > _MOST_CHECK_GRADIENTS:
             return found, None
         summary = simulate(
-            problem,
-            phi,
-            algorithm,
-            n_runs=n_runs,
-            n_gradients=n_gradients,
-            theta_0=view.theta_0,
-            checkpoints=1,
-            seed=seed,
-        ).summary()
+            problem, phi, algorithm,
+            n_runs=n_runs, n_gradients=n_gradients, theta_0=view.theta_0, checkpoints=1, seed=seed,
+        ).summary()  # fmt: skip
         check = Check(float(summary.mean[-1]), float(summary.standard_error[-1]), n_runs)
         if abs(check.error - found.error) <= _CHECK_TOLERANCE * found.error + 3.0 * check.standard_error:
             return found, check
-        predictions = capped(predictions, found.step_size / 2.0)
-        found = _vrtd(predictions, goal)
+        search(found.step_size / 2.0, least_batch)
+        search(largest_step, 2 * found.batch_size)
     return None, None
 
 
-def _unreachable(p: Predictions, goal: _Goal) -> InvalidInputError:
+def _unreachable(p: Predictions, goal: _Goal, least: float | None = None) -> InvalidInputError:
     if goal.budget is not None:
         return InvalidInputError(
             "budget must be large enough for a bound to say something",
             goal.budget,
             'raise it, or plan with mode="exact"',
         )
-    most = goal._replace(target=None, budget=MOST_COST)
-    least = min((found.error for found in (_td(p, most), _vrtd(p, most)) if found is not None), default=np.inf)
+    if least is None:
+        most = goal._replace(target=None, budget=MOST_COST)
+        least = min((found.error for found in (_td(p, most), _vrtd(p, most)) if found is not None), default=np.inf)
     return InvalidInputError(
         f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
         goal.target,
@@ -262,16 +277,30 @@ def _bootstrap(
     sample: TransitionSample, view: _View, sampling: Sampling, output: Output, confidence: float, seed: int
 ) -> Callable[[Found], tuple[float, float]]:
     """The interval of a plan's error: what it would be if the sample had come out differently."""
+    from scipy.stats import norm
+
     replicates = [
         moment_predictions(increments, view.theta_0, output, view.predictions.largest_step)
         for increments in bootstrap_increments(sample, sampling, _REPLICATES, seed)
     ]
     tail = (1.0 - confidence) / 2.0
+    half_width = float(norm.isf(tail))
 
     def interval(found: Found) -> tuple[float, float]:
-        errors = [_errors(predictions, found).error(found.n_epochs) for predictions in replicates]
-        low, high = np.quantile(errors, [tail, 1.0 - tail]).tolist()
-        return low, high
+        """The wider of the percentiles and the log-normal interval, and an allowance for approximations."""
+        errors = np.array([_errors(predictions, found).error(found.n_epochs) for predictions in replicates])
+        if np.isinf(errors).any():
+            raise InvalidInputError(
+                "a sample must leave the plan stable when it is drawn again",
+                f"{len(sample)} transitions, of which {np.isinf(errors).mean():.0%} of the draws do not",
+                "bring more of them",
+            )
+        logs = np.log(np.maximum(errors, np.finfo(np.float64).tiny))
+        low, high = np.quantile(logs, [tail, 1.0 - tail])
+        spread, allowance = half_width * logs.std(), view.predictions.allowance(found.step_size)
+        centre = np.log(found.error)
+        ends = min(low, centre - spread) - allowance, max(high, centre + spread) + allowance
+        return float(np.exp(ends[0])), float(np.exp(ends[1]))
 
     return interval
 

@@ -56,11 +56,16 @@ class Choice:
 
     @property
     def text(self) -> str:
+        """The settings in words, with the name of the algorithm."""
+        return f"{'TD' if isinstance(self.algorithm, TD) else 'VRTD'} with {self.settings}"
+
+    @property
+    def settings(self) -> str:
         """The settings in words."""
         if isinstance(self.algorithm, TD):
-            return f"TD with step {self.algorithm.step_size:.4g}"
-        a, M = self.algorithm.step_size, self.algorithm.batch_size
-        return f"VRTD with step {a:.4g}, batch {M:,} and {self.n_epochs:,} epoch{'s' * (self.n_epochs != 1)}"
+            return f"step {self.algorithm.step_size:.4g}"
+        a, M, n = self.algorithm.step_size, self.algorithm.batch_size, self.n_epochs
+        return f"step {a:.4g}, batch {M:,}, {n:,} epoch{'s' * (n != 1)}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -106,15 +111,14 @@ class Plan:
         other, name = (self.vrtd, "VRTD") if best is self.td else (self.td, "TD")
         if self.budget is not None:
             text = f"Use {best.text}: its squared error {_IS[self.mode]} {best.error:.4g} after {self.budget:,} {unit}"
-            rest = "" if other is None else f"{other.error:.4g}"
+            rest = "" if other is None else f"{name}'s {_IS[self.mode]} {other.error:.4g} at best ({other.settings})."
         else:
             cost = best.cost(self.objective)
             text = f"Use {best.text}: it {_NEEDS[self.mode]} {cost:,} {unit}"
             dearer = 0 if other is None else other.cost(self.objective)
-            rest = f"{dearer:,}, {dearer / max(1, cost):.3g} times as many"
-        return (
-            f"{text}; {name} cannot do it." if other is None else f"{text}; with {name}'s best, {other.text}, {rest}."
-        )
+            rest = "" if other is None else f"{name} {_NEEDS[self.mode]} {dearer:,} ({other.settings})"
+            rest += f", {dearer / max(1, cost):.3g} times as many."
+        return f"{text}; {name} cannot do it." if other is None else f"{text}; {rest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -128,22 +132,24 @@ class Plan:
         for choice in (self.td, self.vrtd):
             if choice is not None:
                 x, error = self._curve(choice)
-                # An epoch shows nothing until it closes.
                 label = f"{choice.text} ({choice.method.partition(':')[0]})"
-                (line,) = axes.plot(x, error, drawstyle="steps-post", label=label)
+                # An epoch shows nothing until it closes; where not every one is a point, a step would be of many.
+                style = "steps-post" if len(x) > choice.n_epochs else "default"
+                (line,) = axes.plot(x, error, drawstyle=style, label=label)
                 if choice.interval is not None:
                     axes.plot([x[-1]] * 2, choice.interval, color=line.get_color(), marker="_", linewidth=1.0)
                 axes.plot(x[-1], error[-1], "o", color=line.get_color(), markersize=4)
         if self.target_error is not None:
-            axes.axhline(self.target_error, color="0.4", linestyle="--", linewidth=1, label="target")
+            axes.axhline(self.target_error, color="0.4", linestyle="--", linewidth=1, zorder=1, label="target")
         if self.budget is not None:
-            axes.axvline(self.budget, color="0.4", linestyle="--", linewidth=1, label="budget")
+            axes.axvline(self.budget, color="0.4", linestyle="--", linewidth=1, zorder=1, label="budget")
         axes.set_xlim(left=0)
         axes.set_yscale("log")
         axes.set_xlabel(AXIS_LABELS[f"n_{self.objective}"])
         axes.set_ylabel(METRIC_LABELS["squared_error"])
         axes.grid(alpha=0.25)
-        axes.legend(loc="upper right", fontsize="small")
+        # Above the axes, where it hides nothing.
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, frameon=False, fontsize="small")
         return axes
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:

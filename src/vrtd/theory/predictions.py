@@ -38,9 +38,9 @@ T = TypeVar("T")
 
 FIRST_ORDER = "approximation: to first order in the step"
 ALGORITHM_2 = "approximation: inner samples as if independent of the batches"
-# On a trajectory that is only sampled, steps up to this share of TD's stability limit, less when noise is correlated,
-# keep what is first-order in the step within a few percent.
-_FIRST_ORDER_SHARE = 0.03
+# On a trajectory that is only sampled, what is first-order in the step was found to be off by about this many times the
+# step, as a share of TD's stability limit over the noise's correlation; steps are kept where that is a few percent.
+_SECOND_ORDER, _FIRST_ORDER_SHARE = 2.5, 0.06
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Predictions:
     largest_vrtd_step: float
     largest_batch: Callable[[float], int]  # for a target
     limit: str  # what keeps the error from falling further
+    optimal: float = 0.0  # no error is below this over the number of samples, in the long run
+    allowance: Callable[[float], float] = lambda _: 0.0  # relative error of an approximation at this step
 
 
 def moment_predictions(increments: Increments, theta_0: Floats, output: Output, largest_step: float) -> Predictions:
@@ -77,6 +79,7 @@ def moment_predictions(increments: Increments, theta_0: Floats, output: Output, 
         largest_vrtd_step=2.0 * largest_step if independent else largest_step,
         largest_batch=lambda target: 64 + int(8.0 * optimal / target),
         limit=f"no method is below {optimal:.4g} / samples, the instance-optimal error",
+        optimal=optimal,
     )  # fmt: skip
 
 
@@ -102,10 +105,12 @@ def exact_predictions(system: LinearSystem, sampling: Sampling, theta_0: Floats,
 def estimated_predictions(increments: Increments, theta_0: Floats, output: Output, largest_norm: float) -> Predictions:
     """From a sample, whose largest |phi|^2 is given."""
     largest = stable_below(increments, largest_norm)
-    if increments.correlation is not None:
-        tau = optimal_error(increments) / optimal_error(replace(increments, correlation=None))
-        largest *= _FIRST_ORDER_SHARE / max(tau, 1.0 / tau)
-    return moment_predictions(increments, theta_0, output, largest)
+    if increments.correlation is None:
+        return moment_predictions(increments, theta_0, output, largest)
+    tau = optimal_error(increments) / optimal_error(replace(increments, correlation=None))
+    scale = largest / max(tau, 1.0 / tau)
+    found = moment_predictions(increments, theta_0, output, _FIRST_ORDER_SHARE * scale)
+    return replace(found, allowance=lambda step: _SECOND_ORDER * step / scale)
 
 
 def guaranteed_predictions(
@@ -141,13 +146,13 @@ def _always(value: T) -> Callable[[float], T]:
     return lambda _: value
 
 
-def capped(predictions: Predictions, largest_step: float) -> Predictions:
-    """The same, but nothing is predicted for VRTD beyond this step."""
+def capped(predictions: Predictions, largest_step: float, least_batch: int = 2) -> Predictions:
+    """The same, but nothing is predicted for VRTD with larger steps or smaller batches."""
 
     def vrtd(step: float, sizes: Iterable[int]) -> Mapping[int, Errors]:
-        if step > largest_step * (1.0 + 1e-12):
-            return dict.fromkeys(sizes, _Nothing())
-        return predictions.vrtd(step, sizes)
+        allowed = [M for M in sizes if least_batch <= M] if step <= largest_step * (1.0 + 1e-12) else []
+        known = predictions.vrtd(step, allowed) if allowed else {}
+        return {M: known.get(M, _Nothing()) for M in sizes}
 
     return replace(predictions, vrtd=vrtd, largest_vrtd_step=largest_step)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from math import exp, inf, log
+from math import ceil, exp, inf, log
 from typing import NamedTuple, Protocol
 
 __all__ = [
@@ -39,7 +39,7 @@ VRTDPredictor = Callable[[float, Iterable[int]], Mapping[int, Errors]]
 
 #: Plans beyond this cost are not looked for: months at the speed of any machine.
 MOST_COST = 10**15
-_SMALLEST_STEP = 1e-9  # of the largest
+_SMALLEST_STEP = 1e-15  # of the largest
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -57,20 +57,31 @@ def least_cost_td(predict: TDPredictor, polish: TDPredictor, largest_step: float
     """The step with which TD reaches the target in the fewest updates; `polish` is the dearer and better prediction."""
 
     def updates(step: float, predict: TDPredictor = predict) -> float:
-        n = predict(step).first_below(target, MOST_COST)
-        return inf if n is None else n
+        return _crossing(predict(step), target, MOST_COST)
 
-    step, n = _descend(updates, largest_step)
+    step, n = _descend(updates, largest_step, patience=12)
     if n == inf:
         return None
     step, n = _refine(updates, step, n, width=2.0, evaluations=12)
-    if polish is predict:
-        return Found(step, 1, int(n), n, predict(step).error(int(n)))
-    polished = partial(updates, predict=polish)
-    step, n = _refine(polished, step, inf, width=1.3, evaluations=6)
-    if n == inf:  # the better prediction is that much worse
-        step, n = _refine(polished, *_descend(polished, largest_step, ratio=1.7), width=1.7, evaluations=6)
-    return None if n == inf else Found(step, 1, int(n), n, polish(step).error(int(n)))
+    if polish is not predict:
+        polished = partial(updates, predict=polish)
+        step, n = _follow(polished, step)
+        if n == inf:  # the better prediction is that much worse
+            step, n = _refine(polished, *_descend(polished, largest_step, ratio=1.7), width=1.7, evaluations=6)
+    if n == inf:
+        return None
+    count = ceil(n)
+    return Found(step, 1, count, count, polish(step).error(count))
+
+
+def _crossing(errors: Errors, target: float, most: int) -> float:
+    """Where between two numbers of epochs the error passes the target: a search must see more than whole numbers."""
+    n = errors.first_below(target, most)
+    if n is None or n == 0:
+        return inf if n is None else 0
+    before, after = errors.error(n - 1), errors.error(n)
+    fraction = log(before / target) / log(before / after) if 0.0 < after < before < inf else 1.0
+    return n - 1 + min(max(fraction, 1e-9), 1.0)
 
 
 def least_error_td(predict: TDPredictor, polish: TDPredictor, largest_step: float, budget: int) -> Found:
@@ -79,9 +90,9 @@ def least_error_td(predict: TDPredictor, polish: TDPredictor, largest_step: floa
     def error(step: float, predict: TDPredictor = predict) -> float:
         return predict(step).error(budget)
 
-    step, least = _refine(error, *_descend(error, largest_step), width=2.0, evaluations=12)
+    step, least = _refine(error, *_descend(error, largest_step, patience=12), width=2.0, evaluations=12)
     if polish is not predict:
-        step, least = _refine(partial(error, predict=polish), step, inf, width=1.3, evaluations=6)
+        step, least = _follow(partial(error, predict=polish), step)
     return Found(step, 1, budget, budget, least)
 
 
@@ -104,15 +115,17 @@ def least_cost_vrtd(
                 best = min(best, cost)
         return best
 
-    _descend(try_step, largest_step, ratio=1.3, patience=16)
-    best = min(cells.values(), key=lambda found: found.cost, default=None)
-    for cell in sorted(cells.values(), key=lambda found: found.cost)[:4]:
+    _descend(try_step, largest_step, ratio=1.4, patience=30)
+    ranked = sorted(cells.values(), key=lambda found: found.cost)
+    few = [next((cell for cell in ranked if cell.n_epochs == n), None) for n in (1, 2, 3)]  # sizes are coarse for them
+    best = ranked[0] if ranked else None
+    for cell in dict.fromkeys([*ranked[:4], *(cell for cell in few if cell is not None)]):
         cell = _fewest_epochs(predict, cell, target, sample_cost)
         best = min(best or cell, cell, key=lambda found: found.cost)
         for n in _neighbours(cell.n_epochs):
             found = _smallest_batch(predict, cell, n, target, sample_cost, best.cost)
             best = min(best, found or best, key=lambda found: found.cost)
-    return best
+    return None if best is None else _fewest_epochs(predict, best, target, sample_cost)
 
 
 def least_error_vrtd(predict: VRTDPredictor, largest_step: float, budget: int, sample_cost: int) -> Found:
@@ -133,7 +146,7 @@ def least_error_vrtd(predict: VRTDPredictor, largest_step: float, budget: int, s
             best = min(best, error)
         return best
 
-    _descend(try_step, largest_step, ratio=1.3, patience=16)
+    _descend(try_step, largest_step, ratio=1.4, patience=30)
     best = min(cells.values(), key=lambda found: found.error)
     for cell in sorted(cells.values(), key=lambda found: found.error)[:2]:
         for n in _neighbours(cell.n_epochs):
@@ -150,11 +163,10 @@ def _fewest_epochs(predict: VRTDPredictor, cell: Found, target: float, sample_co
     M = cell.batch_size
 
     def epochs(step: float) -> float:
-        n = predict(step, [M])[M].first_below(target, cell.n_epochs)
-        return inf if n is None else n
+        return _crossing(predict(step, [M])[M], target, cell.n_epochs)
 
-    step, n = _refine(epochs, cell.step_size, cell.n_epochs, width=1.5, evaluations=8)
-    return Found(step, M, int(n), float(sample_cost * M * n), predict(step, [M])[M].error(int(n)))
+    step, n = _refine(epochs, cell.step_size, epochs(cell.step_size), width=1.5, evaluations=8)
+    return Found(step, M, ceil(n), float(sample_cost * M * ceil(n)), predict(step, [M])[M].error(ceil(n)))
 
 
 def _smallest_batch(
@@ -208,6 +220,17 @@ def _descend(
             best_step, best, misses = step, value, 0
         step /= ratio
     return best_step, best
+
+
+def _follow(score: Callable[[float], float], step: float, width: float = 2.0) -> tuple[float, float]:
+    """Refine around the step, and go on from there as long as the best lies at the edge."""
+    best = inf
+    for _ in range(6):
+        before = step
+        step, best = _refine(score, step, best, width, evaluations=8)
+        if abs(log(step / before)) < 0.7 * log(width):
+            break
+    return step, best
 
 
 def _refine(

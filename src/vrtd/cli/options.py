@@ -1,0 +1,103 @@
+"""Options that are read off the library: a new problem or algorithm brings its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from vrtd.errors import InvalidInputError
+
+__all__ = ["Options", "add_choice", "algorithm_options", "build_problem", "chosen_options", "problem_options"]
+
+_KINDS = (bool, int, float)
+
+
+class Option(NamedTuple):
+    kind: Any  # bool, int, float or a Literal, perhaps beside other types
+    default: Any
+    text: str
+
+
+Options = Mapping[str, Mapping[str, Option]]  # of each name that may be chosen
+
+
+def problem_options(without: Collection[str] = ()) -> Options:
+    """The options of every named problem; its seed is not the seed of the command."""
+    from vrtd.problems import LIBRARY
+
+    def parameters(function: Any) -> Iterator[tuple[str, Option]]:
+        hints = get_type_hints(function)
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name not in without:
+                yield "problem_seed" if name == "seed" else name, Option(hints[name], parameter.default, "")
+
+    return {name: dict(parameters(function)) for name, function in LIBRARY.items()}
+
+
+def algorithm_options() -> Options:
+    """The options of every algorithm, whose fields are annotated with what they are."""
+    from vrtd.algorithms import REGISTRY
+
+    def options(algorithm: Any) -> Iterator[tuple[str, Option]]:
+        hints = get_type_hints(algorithm, include_extras=True)
+        for field in dataclasses.fields(algorithm):
+            kind, text = get_args(hints[field.name])
+            yield field.name, Option(kind, field.default, text)
+
+    return {name: dict(options(algorithm)) for name, algorithm in REGISTRY.items()}
+
+
+def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
+    """The option --KIND and one for each option that any of the names to choose from has; their group."""
+    group = parser.add_argument_group(kind, f"in brackets: which {kind}s take the option, and their defaults")
+    group.add_argument(f"--{kind}", choices=table, help=f"(default {default})")
+    for option in dict.fromkeys(option for options in table.values() for option in options):
+        owners = {name: options[option] for name, options in table.items() if option in options}
+        plain_kind, _, text = next(iter(owners.values()))
+        whose = ", ".join(
+            name if default is None or default is False else f"{name} {default}"
+            for name, (_, default, _) in owners.items()
+        )
+        text = f"{text} [{whose}]".lstrip()
+        plain = next(part for part in (plain_kind, *get_args(plain_kind)) if _is_plain(part))
+        if plain is bool:
+            group.add_argument(_flag(option), dest=option, action="store_const", const=True, help=text)
+        elif get_origin(plain) is Literal:
+            group.add_argument(_flag(option), dest=option, choices=get_args(plain), help=text)
+        else:
+            group.add_argument(_flag(option), dest=option, type=plain, metavar="N" if plain is int else "X", help=text)
+    return group
+
+
+def chosen_options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for the chosen problem or algorithm; an option of another one is an error."""
+    name, table = given[kind], given["tables"][kind]
+    for option in given:
+        others = [other for other, options in table.items() if option in options]
+        if others and name not in others:
+            raise InvalidInputError(
+                f"{_flag(option)} belongs to {' or '.join(others)}", f"--{kind} {name}", f"drop it, or change --{kind}"
+            )
+    return {option: given[option] for option in table[name] if option in given}
+
+
+def build_problem(given: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """The chain, its features, and the settings that describe the problem."""
+    from vrtd.problems import LIBRARY
+
+    name, table = given["problem"], given["tables"]["problem"]
+    settings = {option: default for option, (_, default, _) in table[name].items()} | chosen_options("problem", given)
+    seed = settings.pop("problem_seed")
+    mrp, phi = LIBRARY[name](seed=seed, **settings)
+    sizes = {"n_states": mrp.n_states, "n_features": phi.shape[1]}
+    return mrp, phi, {"name": name, "seed": seed, **settings, **sizes}
+
+
+def _flag(option: str) -> str:
+    return "--" + option.removeprefix("n_").replace("_", "-")
+
+
+def _is_plain(kind: Any) -> bool:
+    return get_origin(kind) is Literal or kind in _KINDS

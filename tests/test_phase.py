@@ -1,0 +1,133 @@
+"""The phase diagram: its cells, its limits, its files."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from vrtd.errors import InvalidInputError
+from vrtd.theory import (
+    approximation_limit,
+    exact_curve,
+    phase_diagram,
+    stability_limit,
+    theorem1_corrected,
+    theorem1_sharp,
+    theorem2_repaired,
+)
+
+MRP, PHI = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
+SYSTEM = vrtd.LinearSystem(MRP, PHI)
+BUDGET = 3000
+
+
+@pytest.fixture(scope="module", params=["iid", "markov"])
+def diagram(request: Any) -> Any:
+    return phase_diagram(MRP, PHI, budget=BUDGET, sampling=request.param, n_steps=9)
+
+
+def test_cells_are_exact_errors(diagram: Any) -> None:
+    assert diagram.batch_sizes[:5].tolist() == [1, 2, 3, 4, 6]
+    assert BUDGET // 4 < diagram.batch_sizes[-1] <= BUDGET // 2
+    for i in (0, 4, 7):
+        for j in (0, 1, 5, len(diagram.batch_sizes) - 1):
+            step, M = float(diagram.step_sizes[i]), int(diagram.batch_sizes[j])
+            algorithm = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M)
+            curve = exact_curve(
+                MRP, PHI, algorithm, sampling=diagram.sampling, n_gradients=BUDGET, checkpoints=1, method="approximate"
+            )
+            expected = curve.values("squared_error")[0, -1]
+            assert diagram.error[i, j] == pytest.approx(expected, rel=1e-7)
+
+
+def test_the_best_cell_is_the_least_that_is_trusted(diagram: Any) -> None:
+    step, batch, error = diagram.best
+    trusted = np.ones(diagram.error.shape, bool)
+    if diagram.sampling == "markov":
+        assert diagram.trusted == approximation_limit(SYSTEM)
+        trusted[diagram.step_sizes > diagram.trusted, 1:] = False
+    else:
+        assert diagram.trusted is None
+    assert error == diagram.error[trusted].min()
+    i, j = diagram.step_sizes.tolist().index(step), diagram.batch_sizes.tolist().index(batch)
+    assert diagram.error[i, j] == error
+    assert 0 < i < 8  # the range of steps holds the optimum
+
+
+def test_the_stability_limit_divides_the_map(diagram: Any) -> None:
+    assert diagram.stability[0] == pytest.approx(stability_limit(SYSTEM, diagram.sampling), rel=1e-6)
+    assert diagram.stability[1] == pytest.approx(stability_limit(SYSTEM, diagram.sampling, 2), rel=1e-6)
+    beyond = diagram.step_sizes > 1.2 * diagram.stability[0]  # TD makes many updates: its error has exploded there
+    assert beyond.any()
+    assert (diagram.error[beyond, 0] > 1e3 * diagram.initial_error).all()
+    inside = diagram.step_sizes < 0.5 * diagram.stability.min()
+    assert (diagram.error[inside] < 2.0 * diagram.initial_error).all()
+
+
+def test_admissible_regions_are_the_theorems(diagram: Any) -> None:
+    theorems: dict[str, Any] = {
+        "iid": {"Theorem 1, corrected": theorem1_corrected, "Theorem 1, sharpened": theorem1_sharp},
+        "markov": {"Theorem 2, repaired": theorem2_repaired},
+    }[diagram.sampling]
+    assert set(diagram.admissible) == set(theorems)
+    for name, theorem in theorems.items():
+        mask = diagram.admissible[name]
+        assert not mask[:, 0].any()  # TD is not theirs
+        for i in (0, 5, 8):
+            for j in (1, 8, len(diagram.batch_sizes) - 1):
+                bound = theorem(SYSTEM, diagram.step_sizes[i], int(diagram.batch_sizes[j]), np.zeros(2))
+                assert mask[i, j] == bound.valid
+    if diagram.sampling == "iid":
+        assert diagram.admissible["Theorem 1, sharpened"].any()
+
+
+def test_files_and_picture(diagram: Any, tmp_path: Any) -> None:
+    read = json.loads(json.dumps(diagram.as_dict(), allow_nan=False))
+    assert read["best"]["error"] == diagram.best[2]
+    assert np.shape(read["error"]) == diagram.error.shape
+    diagram.to_csv(tmp_path / "map.csv")
+    lines = (tmp_path / "map.csv").read_text().splitlines()
+    assert lines[0].startswith('step_size,batch_size,squared_error,stable,"Theorem')
+    assert len(lines) == 1 + diagram.error.size
+    axes = diagram.plot()
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "stability limit" in labels
+    assert any(label.startswith("best: ") for label in labels)
+    assert any(label.startswith("Theorem") for label in labels)
+    axes.figure.savefig(tmp_path / "map.png")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 3}, "budget must be at least 4, one epoch with a batch of two; got 3"),
+        ({"budget": 0}, "budget must be a whole number of at least 1; got 0"),
+        ({"budget": 100, "n_steps": 1}, "n_steps must be a whole number of at least 2"),
+        ({"budget": 100, "sampling": "both"}, "sampling must be one of"),
+        ({"budget": 100, "theta_0": [0.0]}, r"theta_0 must have the shape \(2,\)"),
+    ],
+)
+def test_bad_arguments_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        phase_diagram(MRP, PHI, **options)
+
+
+def test_the_approximation_is_trusted_where_it_is_good() -> None:
+    """At the limit, batches of 4 and 64 are approximated to a few percent, on a fast and on a slow chain."""
+    lazy = vrtd.MarkovRewardProcess(0.8 * np.eye(10) + 0.2 * MRP.P, MRP.mean_reward, 0.95)
+    for mrp in (MRP, lazy):
+        system = vrtd.LinearSystem(mrp, PHI)
+        limit = approximation_limit(system)
+        assert limit <= 0.1 * stability_limit(system) * (1 + 1e-9)
+        curves = [
+            exact_curve(mrp, PHI, algorithm, n_gradients=20_000, checkpoints=1).values("squared_error")[0, -1]
+            for algorithm in (vrtd.VRTD(limit, 4), vrtd.VRTD(limit, 64))
+        ]
+        simulated = [
+            vrtd.simulate(mrp, PHI, vrtd.VRTD(limit, M), n_gradients=20_000, n_runs=4000, checkpoints=1).summary()
+            for M in (4, 64)
+        ]
+        for exact, summary in zip(curves, simulated, strict=True):
+            assert abs(summary.mean[-1] - exact) <= 0.06 * exact + 7.0 * summary.standard_error[-1]

@@ -1,0 +1,268 @@
+"""The planner's answers and its refusals; that plans are good is in test_planner_quality.py."""
+
+import json
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from vrtd.errors import InvalidInputError
+from vrtd.theory import TransitionSample, exact_curve, instance_optimal, plan
+from vrtd.theory.estimation import estimate_increments
+from vrtd.theory.search import MOST_COST
+
+MRP, PHI = vrtd.problems.random_mdp()
+NORMALISED = PHI / np.linalg.norm(PHI, axis=1).max()
+SYSTEM = vrtd.LinearSystem(MRP, PHI)
+WALK, STATES = vrtd.problems.random_walk()
+
+
+def sample(n: int = 5000, sampling: Any = "iid", seed: int = 1) -> TransitionSample:
+    return TransitionSample.draw(MRP, PHI, n, sampling=sampling, seed=seed)
+
+
+@pytest.mark.parametrize("sampling", ["iid", "markov"])
+def test_the_predicted_curve_is_the_exact_one(sampling: Any) -> None:
+    found = plan(MRP, PHI, target_error=0.5, sampling=sampling)
+    for choice in (found.td, found.vrtd):
+        assert choice is not None
+        per_epoch = choice.n_gradients // choice.n_epochs
+        curve = exact_curve(
+            MRP, PHI, choice.algorithm,
+            sampling=sampling, n_gradients=choice.n_gradients, checkpoints=choice.curve_epochs * per_epoch,
+        )  # fmt: skip
+        assert np.allclose(curve.values("squared_error")[0], choice.curve_error, rtol=1e-8)
+        assert choice.curve_epochs[0] == 0
+        assert choice.curve_epochs[-1] == choice.n_epochs
+        assert choice.curve_error[-1] == pytest.approx(choice.error)
+        assert choice.error <= 0.5
+
+
+def test_fewer_epochs_do_not_reach_the_target() -> None:
+    found = plan(MRP, PHI, target_error=0.5, sampling="iid")
+    for choice in (found.td, found.vrtd):
+        assert choice is not None
+        short = (choice.n_epochs - 1) * (choice.n_gradients // choice.n_epochs)
+        curve = exact_curve(MRP, PHI, choice.algorithm, sampling="iid", n_gradients=short, checkpoints=1)
+        assert curve.values("squared_error")[0, -1] > 0.5
+
+
+def test_no_plan_beats_the_instance_optimal_error() -> None:
+    for sampling in ("iid", "markov"):
+        found = plan(MRP, PHI, target_error=0.01, sampling=sampling)  # type: ignore[arg-type]
+        assert found.best.n_samples > 0.9 * instance_optimal(SYSTEM, sampling) / 0.01  # type: ignore[arg-type]
+
+
+def test_a_larger_budget_or_target_costs_more_or_less() -> None:
+    errors = [plan(MRP, PHI, budget=n, sampling="iid").best.error for n in (100, 1000, 10_000)]
+    assert errors[0] > errors[1] > errors[2]
+    costs = [plan(MRP, PHI, target_error=t, sampling="iid").best.n_gradients for t in (1.0, 0.3, 0.1)]
+    assert costs[0] < costs[1] < costs[2]
+
+
+@pytest.mark.parametrize("sampling", ["iid", "markov"])
+@pytest.mark.parametrize("objective", ["gradients", "samples"])
+def test_a_budget_is_kept(sampling: Any, objective: Any) -> None:
+    found = plan(MRP, PHI, budget=1001, sampling=sampling, objective=objective)
+    for choice in (found.td, found.vrtd):
+        assert choice is not None
+        assert 900 < choice.cost(objective) <= 1001
+    samples_per_gradient = 0.5 if sampling == "markov" else 1.0
+    assert found.vrtd is not None
+    assert found.vrtd.n_samples == samples_per_gradient * found.vrtd.n_gradients
+
+
+def test_samples_and_gradients_are_different_objectives_on_a_trajectory() -> None:
+    by_gradients, by_samples = (
+        plan(MRP, PHI, target_error=0.3, objective=objective).vrtd
+        for objective in ("gradients", "samples")  # type: ignore[arg-type]
+    )
+    assert by_gradients is not None
+    assert by_samples is not None
+    assert by_samples.n_samples * 2 == by_samples.n_gradients
+
+
+def test_an_approximate_plan_is_checked_by_simulation() -> None:
+    found = plan(MRP, PHI, target_error=1.0, seed=3)
+    assert found.td is not None
+    assert found.td.method == "exact"
+    assert found.td.check is None
+    assert found.vrtd is not None
+    assert found.vrtd.method.startswith("approximation")
+    check = found.vrtd.check
+    assert check is not None
+    assert abs(check.error - found.vrtd.error) < 0.08 * found.vrtd.error + 6.0 * check.standard_error
+    again = plan(MRP, PHI, target_error=1.0, seed=3).vrtd
+    assert again is not None
+    assert again.check == check
+    other = plan(MRP, PHI, target_error=1.0, seed=4).vrtd
+    assert other is not None
+    assert other.check != check
+
+
+def test_the_check_moves_a_plan_to_steps_where_its_prediction_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many features as states: the approximation fails for large steps with small batches."""
+    rng = np.random.default_rng(8)
+    P = rng.random((4, 4))
+    mrp = vrtd.MarkovRewardProcess(P / P.sum(axis=1, keepdims=True), rng.normal(size=(4, 4)), 0.9)
+    phi = rng.normal(size=(4, 4))
+    target = 0.05 * (vrtd.LinearSystem(mrp, phi).theta_star ** 2).sum()
+    found = plan(mrp, phi, target_error=target).vrtd
+    monkeypatch.setattr("vrtd.theory.planner._CHECK_TOLERANCE", inf)
+    unchecked = plan(mrp, phi, target_error=target).vrtd
+    assert found is not None
+    assert found.check is not None
+    assert unchecked is not None
+    assert unchecked.check is not None
+    miss = abs(unchecked.check.error / unchecked.error - 1.0)
+    assert miss > 0.08 + 6.0 * unchecked.check.standard_error / unchecked.error
+    assert abs(found.check.error / found.error - 1.0) < 0.08
+    assert found.algorithm.settings["batch_size"] > unchecked.algorithm.settings["batch_size"]
+
+
+def test_an_outputs_plan_is_for_that_output() -> None:
+    costs = {}
+    for output in ("random", "last", "average"):
+        choice = plan(MRP, PHI, target_error=0.3, sampling="iid", output=output).vrtd  # type: ignore[arg-type]
+        assert choice is not None
+        assert choice.algorithm.settings["output"] == output
+        costs[output] = choice.n_gradients
+    assert len(set(costs.values())) == 3
+
+
+def test_theta_0_matters() -> None:
+    near = plan(MRP, PHI, target_error=0.1, sampling="iid", theta_0=SYSTEM.theta_star + 0.5)
+    far = plan(MRP, PHI, target_error=0.1, sampling="iid")
+    assert near.best.n_gradients < far.best.n_gradients
+    assert near.initial_error == pytest.approx(1.0)
+
+
+def test_guaranteed_on_a_trajectory_projects() -> None:
+    found = plan(MRP, NORMALISED, target_error=1.0, mode="guaranteed")
+    norm = np.linalg.norm(vrtd.LinearSystem(MRP, NORMALISED).theta_star)
+    for choice in (found.td, found.vrtd):
+        assert choice is not None
+        assert choice.algorithm.radius == pytest.approx(norm)
+        assert choice.method.startswith("bound: ")
+    assert plan(MRP, NORMALISED, target_error=1.0, mode="guaranteed", radius=20.0).best.algorithm.radius == 20.0
+
+
+def test_a_bound_that_says_nothing_is_no_choice() -> None:
+    found = plan(MRP, NORMALISED, budget=10**6, mode="guaranteed")
+    assert found.vrtd is None
+    assert found.best is found.td
+    assert found.advice.endswith("VRTD cannot do it.")
+
+
+@pytest.mark.parametrize("sampling", ["iid", "markov"])
+def test_an_estimated_plan_comes_close_and_says_how_sure_it_is(sampling: Any) -> None:
+    exact = plan(MRP, PHI, target_error=0.3, sampling=sampling)
+    found = plan(sample(50_000, sampling), target_error=0.3, sampling=sampling, confidence=0.8)
+    assert found.mode == "estimated"
+    assert found.confidence == 0.8
+    for choice, truth in ((found.td, exact.td), (found.vrtd, exact.vrtd)):
+        assert choice is not None
+        assert truth is not None
+        assert 0.7 < choice.n_gradients / truth.n_gradients < 2.5  # steps are kept small on a trajectory
+        assert choice.method.startswith("estimate")
+        assert choice.interval is not None
+        assert choice.interval[0] < choice.error < choice.interval[1]
+    wider = plan(sample(50_000, sampling), target_error=0.3, sampling=sampling, confidence=0.99)
+    assert wider.td is not None
+    assert wider.td.interval is not None
+    assert found.td is not None
+    assert found.td.interval is not None
+    assert wider.td.interval[1] > found.td.interval[1]
+    assert found.initial_error == pytest.approx(
+        float((estimate_increments(sample(50_000, sampling), sampling).theta_star ** 2).sum())
+    )
+
+
+def test_advice_names_the_better_one() -> None:
+    found = plan(MRP, PHI, target_error=0.1, sampling="iid")
+    assert found.best is found.td
+    assert found.advice.startswith("Use TD with step 0.005")
+    assert "times as many" in found.advice
+    budgeted = plan(MRP, PHI, budget=1000, sampling="iid", objective="samples")
+    assert "after 1,000 samples" in budgeted.advice
+    assert "needs about" in plan(sample(), target_error=0.5, sampling="iid").advice
+    assert "is sure to need at most" in plan(MRP, PHI, target_error=1.0, sampling="iid", mode="guaranteed").advice
+
+
+def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
+    for found in (
+        plan(WALK, STATES, target_error=0.01),
+        plan(MRP, PHI, budget=500, sampling="iid"),
+        plan(sample(), budget=500, sampling="iid"),
+    ):
+        read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+        assert read["use"] in ("td", "vrtd")
+        assert read["td"]["n_gradients"] == found.td.n_gradients  # type: ignore[union-attr]
+        assert read["advice"] == found.advice
+        axes = found.plot()
+        labels = [text.get_text() for text in axes.get_legend().get_texts()]  # type: ignore[union-attr]
+        assert any(label.startswith("TD with step") for label in labels)
+        assert ("budget" if found.budget else "target") in labels
+        found.to_csv(tmp_path / "plan.csv")
+        lines = (tmp_path / "plan.csv").read_text().splitlines()
+        assert lines[0] == "algorithm,n_gradients,squared_error"
+        assert {line.split(",")[0] for line in lines[1:]} == {"td", "vrtd"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plan(MRP, PHI), "either target_error or budget must be given; got None and None"),
+        (lambda: plan(MRP, PHI, target_error=0.1, budget=10), "either target_error or budget.*got 0.1 and 10"),
+        (lambda: plan(MRP, PHI, target_error=-1), "target_error must be a positive, finite number; got -1"),
+        (lambda: plan(MRP, PHI, target_error=float("nan")), "target_error must be a positive, finite number; got nan"),
+        (lambda: plan(MRP, PHI, budget=3.5), "budget must be a whole number"),
+        (lambda: plan(MRP, PHI, budget=3), "at least one epoch of VRTD with a batch of two, 4, .*got 3"),
+        (lambda: plan(MRP, PHI, budget=1, objective="samples"), "with a batch of two, 2, .*got 1"),
+        (lambda: plan(MRP, PHI, budget=MOST_COST + 1), "at most 1e15"),
+        (
+            lambda: plan(MRP, PHI, target_error=30.0),
+            "below the error of theta_0, 24.96.*got 30.0; nothing is to be done",
+        ),
+        (
+            lambda: plan(MRP, PHI, target_error=1e-15, sampling="iid"),
+            "reachable at a cost of 1e.15, where the least error is .*; got 1e-15; raise it: no method is below 34",
+        ),
+        (lambda: plan(MRP, PHI, target_error=0.1, sampling="both"), "sampling must be one of"),  # type: ignore[arg-type]
+        (lambda: plan(MRP, PHI, target_error=0.1, objective="time"), "objective must be one of"),  # type: ignore[arg-type]
+        (lambda: plan(MRP, PHI, target_error=0.1, mode="exakt"), "mode must be one of.*did you mean 'exact'"),  # type: ignore[arg-type]
+        (lambda: plan(MRP, PHI, target_error=0.1, output="first"), "output must be one of"),  # type: ignore[arg-type]
+        (lambda: plan(MRP, PHI, target_error=0.1, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda: plan(MRP, PHI, target_error=0.1, confidence=2.0), "confidence must be below 1"),
+        (lambda: plan(MRP, PHI, target_error=0.1, radius=1.0), r"at least \|theta_star\| = 4.99.*above 15.97"),
+        (lambda: plan(MRP, PHI, target_error=0.1, theta_0=[1.0]), r"theta_0 must have the shape \(4,\)"),
+        (lambda: plan(MRP, target_error=0.1), "a chain needs features phi"),
+        (lambda: plan("chain", PHI, target_error=0.1), "MarkovRewardProcess or a TransitionSample; got str"),  # type: ignore[arg-type]
+        (lambda: plan(MRP, PHI, target_error=0.1, mode="estimated"), 'mode="estimated" needs a sample'),
+        (lambda: plan(sample(), target_error=0.1, mode="guaranteed"), 'allows mode="estimated" only.*got .guaranteed'),
+        (lambda: plan(sample(), PHI, target_error=0.1), "brings its own features"),
+        (lambda: plan(sample(30, "markov"), target_error=0.1), "must hold 20 stretches"),
+        (
+            lambda: plan(MRP, PHI, target_error=0.1, mode="guaranteed"),
+            r"\|phi\(s\)\| <= 1 .*largest norm is 1.59588; divide the features by 1.59588",
+        ),
+        (
+            lambda: plan(MRP, PHI, target_error=0.1, sampling="iid", mode="guaranteed", output="last"),
+            'bounds are for the outputs "random" and "average"',
+        ),
+        (
+            lambda: plan(MRP, NORMALISED, budget=1000, mode="guaranteed"),
+            "large enough for a bound to say something; got 1000; raise it, or plan with mode=.exact.",
+        ),
+        (lambda: plan(sample(20), budget=1000, sampling="iid"), "when it is drawn again; got 20 transitions"),
+        (
+            lambda: plan(MRP, NORMALISED, target_error=1e-9, mode="guaranteed"),
+            "reachable at a cost of 1e.15.*the bounds need larger batches",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        call()
