@@ -256,7 +256,10 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
             lambda: plan(MRP, NORMALISED, budget=1000, mode="guaranteed"),
             "large enough for a bound to say something; got 1000; raise it, or plan with mode=.exact.",
         ),
-        (lambda: plan(sample(20), budget=1000, sampling="iid"), "when it is drawn again; got 20 transitions"),
+        (
+            lambda: plan(TransitionSample.draw(WALK, STATES, 200, sampling="iid"), budget=1000, sampling="iid"),
+            "must determine theta_star when it is drawn again; got 200 transitions",
+        ),
         (
             lambda: plan(MRP, NORMALISED, target_error=1e-9, mode="guaranteed"),
             "reachable at a cost of 1e.15.*the bounds need larger batches",
