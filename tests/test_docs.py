@@ -36,3 +36,10 @@ def test_links_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_map_of_the_paper_names_tests_that_exist():
+    named = re.findall(r"(test_\w+\.py)::(test_\w+)", (ROOT / "docs/paper-map.md").read_text())
+    assert len(named) > 50
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
