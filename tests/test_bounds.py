@@ -18,7 +18,8 @@ from vrtd.theory.bounds import (
     theorem2_repaired,
 )
 from vrtd.theory.constants import instance_constants
-from vrtd.theory.moments import stationary_second_moment, td_iid_moments, vrtd_iid_moments
+from vrtd.theory.moments import td_iid_moments, vrtd_iid_moments
+from vrtd.theory.stationary import stationary_second_moment
 
 # A_x = -1/2 on every transition and b_x = +-1: lambda_A = 1, theta_star = 0, sigma2 = 1.
 COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])

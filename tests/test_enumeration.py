@@ -13,6 +13,7 @@ from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.limits import instance_optimal
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import epoch_maps, fixed_point
+from vrtd.theory.stationary import stationary_second_moment
 from vrtd.theory.symmetric import pack, unpack
 
 OUTPUTS = ("random", "last", "average")
@@ -188,3 +189,36 @@ def test_what_cannot_be_enumerated_is_refused():
     off = LinearSystem(SCALAR.mrp, [[1.0], [0.5]], [0.1, 0.9])
     with pytest.raises(InvalidInputError, match="own stationary distribution"):
         enumerated_epoch_map(off, 0.1, 2, "random")
+
+
+@pytest.mark.parametrize(
+    ("M", "expected"), [(1, 0.3480492002), (2, 0.3127245863), (4, 0.2761744368), (8, 0.2463712927)]
+)
+def test_the_stationary_moment_of_a_trajectory_is_that_of_the_fixture(M, expected):
+    mrp = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
+    system = LinearSystem(mrp, [[1.0], [0.5]])
+    assert stationary_second_moment(system, 0.1, M, sampling="markov").item() == pytest.approx(expected, abs=1e-9)
+    if M > 1:
+        near = stationary_second_moment(system, 0.1, M, sampling="markov", method="approximate").item()
+        assert near != pytest.approx(expected, rel=1e-4)
+        assert near == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda s: stationary_second_moment(s, 0.1, 50, sampling="markov"),
+            "batches are enumerated for 64 transitions",
+        ),
+        (lambda s: stationary_second_moment(s, 0.1, 2, sampling="both"), "sampling must be one of"),
+        (lambda s: stationary_second_moment(s, 0.1, 2, sampling="markov", method="auto"), "method must be one of"),
+        (lambda s: stationary_second_moment(s, 0.1, 2, anchor="mean", sampling="markov"), "is for independent samples"),
+        (lambda s: stationary_second_moment(s, 9.0, sampling="markov"), "mean-square stable"),
+        (lambda s: stationary_second_moment(s, -1.0, sampling="markov"), "step_size must be a positive"),
+        (lambda s: stationary_second_moment(s, 0.1, 0, sampling="markov"), "batch_size must be a whole number"),
+    ],
+)
+def test_what_has_no_stationary_moment_is_refused(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call(LinearSystem(*random_mdp()))

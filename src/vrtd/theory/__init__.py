@@ -40,12 +40,13 @@ from vrtd.theory.lemmas import (
     lemma5,
 )
 from vrtd.theory.limits import approximation_limit, instance_optimal, stability_limit
-from vrtd.theory.moments import Anchor, Moments, Output, stationary_second_moment, td_iid_moments, vrtd_iid_moments
+from vrtd.theory.moments import Anchor, Moments, Output, td_iid_moments, vrtd_iid_moments
 from vrtd.theory.phase import PhaseDiagram, phase_diagram
 from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.statements import Bound, EpochInequality
+from vrtd.theory.stationary import stationary_second_moment
 
 __all__ = [
     "Anchor",

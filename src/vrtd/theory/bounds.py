@@ -122,9 +122,9 @@ def theorem1_sharp(
     """A bound for Algorithm 1 from the chain's own constants; no assumption on features, no radius, any batch size.
 
     With lam, eta, nu, sigma2 of `instance_constants`, den = lam - a (eta + nu), b^2 = 1 - a lam + a^2 eta,
-    c = a den, lag = the mean of 1 - (1 - c)^t over t = 1..M, h = (1 - (1 - c)^M)/(c M), reach = a sum_{j<M} b^j:
+    c = a den, lag = the mean of 1 - (1 - c)^t over t = 1..M, w = (1 - (1 - c)^M)/(c M), reach = a sum_{j<M} b^j:
 
-        1 - C0 = lag (1 - a nu/den) - 2 a nu h (reach - 2a),  gain = lag (2 reach - a)/den,  p = nu gain/M,
+        1 - C0 = lag (1 - a nu/den) - 2 a nu w (reach - 2a),  gain = lag (2 reach - a)/den,  p = nu gain/M,
         C1 = C0 + sqrt(p (1 - C0)),  floor = sigma2 gain/(M (sqrt(1 - C0) - sqrt(p))^2),
 
     wherever C0 + p < 1. The output may be "random" or "average". The proof is in docs/what-holds.md.

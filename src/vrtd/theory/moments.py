@@ -32,12 +32,12 @@ __all__ = [
     "Moments",
     "Output",
     "check_theta",
+    "checked_epoch_map",
     "epoch_maps",
     "fixed_point",
     "fixed_point_vector",
     "moments_along",
     "read_moments",
-    "stationary_second_moment",
     "td_iid_moments",
     "td_terms",
     "vrtd_iid_moments",
@@ -121,27 +121,8 @@ def vrtd_iid_moments(
     check_count("n_epochs", n_epochs, least=0)
     increments = independent_increments(system)
     x = increments.start(check_theta(theta_0, system.n_features))
-    T = _checked_epoch_map(increments, step_size, batch_size, output, anchor)
+    T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
     return read_moments(moments_along(T, x, int(n_epochs)), system.theta_star)
-
-
-def stationary_second_moment(
-    system: LinearSystem,
-    step_size: float,
-    batch_size: int = 1,
-    output: Output = "random",
-    anchor: Anchor = "batch",
-) -> Floats:
-    """(d, d) limit of E[u u^T] for VRTD, Algorithm 1; TD with the default batch size of 1.
-
-    >>> from vrtd.problems import random_mdp
-    >>> system = LinearSystem(*random_mdp())
-    >>> [round(float(stationary_second_moment(system, 0.1, M).trace()), 3) for M in (1, 50)]
-    [1.669, 1.056]
-    """
-    increments = independent_increments(system)
-    T = _checked_epoch_map(increments, step_size, batch_size, output, anchor)
-    return frozen(fixed_point(T, system.n_features, f"step_size {step_size}, batch_size {batch_size}"))
 
 
 def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Floats, Floats]:
@@ -315,7 +296,7 @@ def check_theta(theta_0: ArrayLike, d: int) -> Floats:
     return theta
 
 
-def _checked_epoch_map(
+def checked_epoch_map(
     increments: Increments, step_size: float, batch_size: int, output: Output, anchor: Anchor
 ) -> Floats:
     check_positive("step_size", step_size)

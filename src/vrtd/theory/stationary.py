@@ -1,0 +1,60 @@
+"""The second moment at which the error of a method with a constant step settles."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.arrays import frozen
+from vrtd.checks import check_choice
+from vrtd.errors import InvalidInputError
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.enumeration import enumerated_epoch_map
+from vrtd.theory.increments import correlated_increments, independent_increments
+from vrtd.theory.markov import MarkovTD, stationary_by_state
+from vrtd.theory.moments import Anchor, Output, checked_epoch_map, fixed_point
+
+__all__ = ["stationary_second_moment"]
+
+Floats = NDArray[np.float64]
+
+
+def stationary_second_moment(
+    system: LinearSystem,
+    step_size: float,
+    batch_size: int = 1,
+    output: Output = "random",
+    anchor: Anchor = "batch",
+    sampling: Sampling = "iid",
+    method: Literal["exact", "approximate"] = "exact",
+) -> Floats:
+    """(d, d) limit of E[u u^T] for VRTD; for TD with the default batch size of 1.
+
+    On a trajectory with batches above 1 (Algorithm 2) it is exact on tiny chains; elsewhere `method="approximate"` must
+    be asked for. With the `anchor` "mean" (independent samples only) the limit is 0.
+
+    >>> from vrtd.problems import random_mdp
+    >>> system = LinearSystem(*random_mdp())
+    >>> [round(float(stationary_second_moment(system, 0.1, M).trace()), 3) for M in (1, 50)]
+    [1.669, 1.056]
+    >>> round(float(stationary_second_moment(system, 0.1, sampling="markov").trace()), 3)
+    0.536
+    """
+    check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("method", method, ("exact", "approximate"))
+    what, d = f"step_size {step_size}, batch_size {batch_size}", system.n_features
+    if sampling == "markov" and anchor != "batch":
+        raise InvalidInputError(
+            'anchor "mean" is for independent samples', f"sampling {sampling!r}", "drop one of them"
+        )
+    increments = independent_increments(system) if sampling == "iid" else correlated_increments(system)
+    T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
+    if sampling == "iid" or (method == "approximate" and batch_size > 1):
+        return frozen(fixed_point(T, d, what))
+    if batch_size == 1:
+        return frozen(MarkovTD(system).stationary(float(step_size)))
+    exact = enumerated_epoch_map(system, float(step_size), int(batch_size), output)
+    return frozen(stationary_by_state(exact, system.mrp.stationary, d, what))
