@@ -10,7 +10,7 @@ from typing import Any
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["check_choice", "check_count", "check_flag", "check_positive", "check_radius"]
+__all__ = ["check_choice", "check_count", "check_exact_count", "check_flag", "check_positive", "check_radius"]
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -34,8 +34,19 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         )
 
 
+def check_exact_count(name: str, value: Any, least: int = 1) -> None:
+    """A count that arithmetic with floats must not round."""
+    check_count(name, value, least)
+    if value > 2**53:
+        raise InvalidInputError(f"{name} must be at most 2**53", value, "lower it")
+
+
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    if value not in choices:
+    try:
+        known = value in choices
+    except (TypeError, ValueError):  # arrays are compared entry by entry
+        known = False
+    if not known:
         near = get_close_matches(str(value), [str(choice) for choice in choices], n=1)
         do = f"did you mean {near[0]!r}?" if near else "choose one of them"
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}", repr(value), do)

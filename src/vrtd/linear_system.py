@@ -13,12 +13,19 @@ from vrtd.checks import check_positive
 from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 
-__all__ = ["LinearSystem"]
+__all__ = ["LinearSystem", "check_system"]
 
 Floats = NDArray[np.float64]
 
 # Arnoldi's iteration for the mean-square radius: size of a basis, number of restarts, accepted relative residual.
 RADIUS_BASIS, RADIUS_RESTARTS, RADIUS_TOLERANCE = 40, 100, 1e-9
+
+
+def check_system(system: Any) -> None:
+    if not isinstance(system, LinearSystem):
+        raise InvalidInputError(
+            "system must be a LinearSystem", type(system).__name__, "build one: vrtd.LinearSystem(mrp, phi)"
+        )
 
 
 @final

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.algorithms import Algorithm
 from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import check_row_sums, real_array
-from vrtd.checks import check_choice, check_count
+from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.linear_system import RADIUS_TOLERANCE, LinearSystem
 from vrtd.metrics import METRICS, QuadraticForm
@@ -40,12 +40,10 @@ def check_arguments(
         )
     check_choice("sampling", sampling, ("iid", "markov"))
     check_count("n_runs", n_runs)
-    check_count("n_gradients", n_gradients)
+    check_exact_count("n_gradients", n_gradients)
     check_count("seed", seed, least=0)
     if threads is not None:
         check_count("threads", threads)
-    if n_gradients > 2**53:
-        raise InvalidInputError("n_gradients must be at most 2**53", n_gradients, "lower the budget")
     if isinstance(metrics, str) or not isinstance(metrics, Sequence):
         raise InvalidInputError("metrics must be a tuple of names or forms", repr(metrics), "pass e.g. ('neu',)")
     names = [metric.name if isinstance(metric, QuadraticForm) else str(metric) for metric in metrics]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.checks import check_count, check_positive
+from vrtd.checks import check_exact_count, check_positive
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.constants import (
     Condition,
@@ -336,7 +336,7 @@ def _g2(system: LinearSystem) -> float:
 
 def _steps(step_size: float, batch_size: int) -> tuple[float, int]:
     check_positive("step_size", step_size)
-    check_count("batch_size", batch_size)
+    check_exact_count("batch_size", batch_size)
     return float(step_size), int(batch_size)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.checks import check_positive
-from vrtd.linear_system import LinearSystem
+from vrtd.linear_system import LinearSystem, check_system
 from vrtd.theory.bounds import (
     td_iid_bound,
     td_markov_bound,
@@ -161,7 +161,8 @@ def td_markov_complexity(
     """
     eps, lam, _ = _arguments(system, target_error)
     _, C6, C7 = td_markov_bound(system, 1.0, theta_0, radius).constants
-    x = eps * lam * min(1.0 / (3.0 * C6), 1.0 / (6.0 * C7))
+    # Without rewards and with theta_0 = 0 there is nothing to learn: C6 = C7 = 0.
+    x = eps * lam * min(1.0 / (3.0 * C6), 1.0 / (6.0 * C7)) if C6 > 0.0 else 1.0 / math.e
     a = min(x / max(-math.log(x), 1.0), 1.0 / lam)
     bound = td_markov_bound(system, a, theta_0, radius)
     do = f"lower target_error to {eps / (math.e * x):.6g}"
@@ -171,6 +172,7 @@ def td_markov_complexity(
 
 
 def _arguments(system: LinearSystem, target_error: float) -> tuple[float, float, float]:
+    check_system(system)
     check_positive("target_error", target_error)
     return float(target_error), system.lambda_A, (1.0 + largest_discount(system)) ** 2
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import real_array
 from vrtd.checks import check_choice, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
-from vrtd.linear_system import LinearSystem
+from vrtd.linear_system import LinearSystem, check_system
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
 
@@ -148,6 +148,7 @@ def lambda_A(system: LinearSystem, definition: Definition = "appendix") -> float
     >>> round(lambda_A(system), 6), round(lambda_A(system, "section 3.2"), 6)
     (0.042563, 0.085126)
     """
+    check_system(system)
     check_choice("definition", definition, get_args(Definition))
     return system.lambda_A * (1.0 if definition == "appendix" else 2.0)
 
@@ -161,6 +162,8 @@ def dobrushin(mrp: MarkovRewardProcess) -> float:
     >>> round(dobrushin(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.9)), 12)
     0.3
     """
+    if not isinstance(mrp, MarkovRewardProcess):
+        raise InvalidInputError("mrp must be a MarkovRewardProcess", type(mrp).__name__, "take system.mrp")
     from scipy.spatial.distance import cdist
 
     P = mrp.matrix(mrp.edges.probability).toarray()
@@ -182,6 +185,7 @@ def check_assumptions(system: LinearSystem) -> Assumptions:
     >>> print(assumptions.bounded_features.detail)
     the largest norm is 1.59588; divide the features by 1.59588, which multiplies theta_star by as much
     """
+    check_system(system)
     smallest = float(np.linalg.svd(system.A, compute_uv=False)[-1])
     invertible = system.condition_number * system.n_features * np.finfo(np.float64).eps < 1.0
     solvable = Condition(
@@ -208,6 +212,7 @@ def instance_constants(system: LinearSystem) -> InstanceConstants:
     >>> instance_constants(system)
     InstanceConstants(lambda_A=1.0, eta=0.25, nu=0.0, q=0.25, sigma2=1.0)
     """
+    check_system(system)
     mrp, phi, A = system.mrp, system.phi, system.A
     weight = system.state_distribution * (phi**2).sum(axis=1)
     carried = mrp.matrix(mrp.edges.probability * mrp.edges.discount**2).T @ weight
@@ -223,10 +228,12 @@ def instance_constants(system: LinearSystem) -> InstanceConstants:
 
 
 def largest_discount(system: LinearSystem) -> float:
+    check_system(system)
     return float(system.mrp.edges.discount.max())
 
 
 def parameter(system: LinearSystem, name: str, value: ArrayLike) -> Floats:
+    check_system(system)
     theta = real_array(name, value)
     if theta.shape != (system.n_features,):
         must = f"{name} must have the shape ({system.n_features},)"

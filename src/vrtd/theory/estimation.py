@@ -55,8 +55,14 @@ def autocorrelation_time(sample: TransitionSample, confidence: float = 0.95) -> 
     """
     from scipy.stats import chi2
 
+    if not isinstance(sample, TransitionSample):
+        raise InvalidInputError("sample must be a TransitionSample", type(sample).__name__, "build one")
     check_confidence(confidence)
     noise = _noise(sample)
+    if not np.abs(noise).max() > 0.0:
+        raise InvalidInputError(
+            "the TD noise of a sample must not vanish", "0 on every row", "there is nothing to time"
+        )
     window = _lag_window(noise)
     # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
     # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
@@ -211,6 +217,8 @@ def _lag_window(noise: Floats) -> int:
     size = 1 << (2 * n - 1).bit_length()
     spectrum = np.fft.rfft(noise, size, axis=0)
     autocovariance = np.fft.irfft((np.abs(spectrum) ** 2).sum(axis=1), size)[:n] / n
+    if not autocovariance[0] > 0.0:  # no noise at all
+        return 1
     taus = 1.0 + 2.0 * np.cumsum(autocovariance[1:]) / autocovariance[0]
     wide = np.flatnonzero(np.arange(1, n) >= _WINDOW * np.maximum(taus, 1.0))
     if not wide.size:

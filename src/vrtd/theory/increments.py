@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.linear_system import LinearSystem, check_system
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
 
 __all__ = [
@@ -111,6 +111,7 @@ def independent_increments(system: LinearSystem) -> Increments:
     >>> bool(np.allclose(independent_increments(system).long_run_covariance(), system.noise_covariance))
     True
     """
+    check_system(system)
     edges = system.mrp.edges
     d, n_edges = system.n_features, edges.origin.size
     weight = system.state_distribution[edges.origin] * edges.probability
@@ -132,6 +133,7 @@ def correlated_increments(system: LinearSystem) -> Increments:
 
 def check_on_policy(system: LinearSystem) -> None:
     """A trajectory visits states as its chain does: another state distribution has no Markovian sampling."""
+    check_system(system)
     if not np.allclose(system.state_distribution, system.mrp.stationary, rtol=1e-12, atol=1e-15):
         raise InvalidInputError(
             "Markovian samples must come from the chain's own stationary distribution",
@@ -191,7 +193,7 @@ class _ChainCorrelation(Correlation):
         sums = sums - sums @ power
         # The sum over j by doubling: X <- X + decay X P^M, then both factors squared, until nothing is left of them.
         with np.errstate(over="ignore", invalid="ignore"):
-            while np.abs(power).max() * np.abs(decay).max() > 1e-16:
+            while 1e-16 < np.abs(power).max() * np.abs(decay).max() < inf:
                 sums = sums + (decay @ (sums @ power).reshape(len(decay), -1)).reshape(sums.shape)
                 decay, power = decay @ decay, power @ power
         total: Floats = sums @ past

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.checks import check_count, check_flag, check_positive
-from vrtd.linear_system import LinearSystem
+from vrtd.checks import check_exact_count, check_flag, check_positive
+from vrtd.linear_system import LinearSystem, check_system
 from vrtd.theory.constants import SLACK, Condition, check_assumptions, largest_discount, parameter, radius_of
 from vrtd.theory.statements import CROSS_TERM, EpochInequality, ball_holds, ratio, step_below
 
@@ -61,7 +61,7 @@ def lemma1(
     >>> lemma1(system, 10, [0.0]).holds
     True
     """
-    check_count("batch_size", batch_size)
+    check_exact_count("batch_size", batch_size)
     check_flag("printed", printed)
     point = parameter(system, "theta", theta)
     u, R, mrp, M = point - system.theta_star, radius_of(system, radius, point), system.mrp, int(batch_size)
@@ -128,7 +128,7 @@ def lemma5(system: LinearSystem, lag: int, printed: bool = False) -> tuple[Inequ
     >>> [i.holds for i in lemma5(system, 1)], [i.holds for i in lemma5(system, 1, printed=True)]
     ([True, True], [False, False])
     """
-    check_count("lag", lag)
+    check_exact_count("lag", lag)
     check_flag("printed", printed)
     mrp, phi = system.mrp, system.phi
     ahead = np.linalg.matrix_power(_dense(system), int(lag) - 1)
@@ -189,8 +189,9 @@ def epoch_inequality_markov(system: LinearSystem, step_size: float, batch_size: 
 
 
 def _epoch_arguments(system: LinearSystem, step_size: float, batch_size: int) -> tuple[float, int, float, float]:
+    check_system(system)
     check_positive("step_size", step_size)
-    check_count("batch_size", batch_size)
+    check_exact_count("batch_size", batch_size)
     return float(step_size), int(batch_size), system.lambda_A, (1.0 + largest_discount(system)) ** 2
 
 
@@ -199,6 +200,7 @@ def _kind(printed: bool) -> str:
 
 
 def _dense(system: LinearSystem) -> Floats:
+    check_system(system)
     return np.asarray(system.mrp.matrix(system.mrp.edges.probability).toarray(), dtype=np.float64)
 
 
@@ -214,6 +216,7 @@ def _mean_along_chain(P: Floats, f: Floats, M: int) -> Floats:
 
 def _norms(system: LinearSystem) -> tuple[Floats, Floats]:
     """|phi(s)| and |discount phi(s') - phi(s)| on each transition."""
+    check_system(system)
     phi, edges = system.phi, system.mrp.edges
     psi = np.empty(edges.origin.size)
     for start in range(0, psi.size, EDGES_AT_ONCE):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms.algorithm import Sampling
-from vrtd.checks import check_choice, check_count
+from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.linear_system import LinearSystem, check_system
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps, fixed_point, td_terms
@@ -67,9 +67,10 @@ def stability_limit(
     >>> round(stability_limit(LinearSystem(*random_mdp())), 2)
     1.14
     """
+    check_system(system)
     check_choice("sampling", sampling, get_args(Sampling))
     check_choice("output", output, get_args(Output))
-    check_count("batch_size", batch_size)
+    check_exact_count("batch_size", batch_size)
     M = int(batch_size)
     norm = float((system.phi**2).sum(axis=1).max())
     if M == 1 and sampling == "markov":
@@ -95,7 +96,8 @@ def approximation_limit(system: LinearSystem) -> float:
     limit = stable_below(increments, float((system.phi**2).sum(axis=1).max()))
     step = _SMALL * limit
     approximation = fixed_point(epoch_maps(increments, step, [1], "last")[1].later, d, f"step_size {step}")
-    error = abs(float(np.trace(MarkovTD(system).stationary(step)) / np.trace(approximation)) - 1.0)
+    true, near = float(np.trace(MarkovTD(system).stationary(step))), float(np.trace(approximation))
+    error = abs(true / near - 1.0) if near > 0.0 else 0.0  # without noise both are 0
     return min(_LARGE * limit, step * _TRUSTED / max(error, 1e-12))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import frozen, real_array
-from vrtd.checks import check_choice, check_count, check_positive
+from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.increments import Increments, independent_increments, lag_operator
@@ -49,6 +49,7 @@ Anchor = Literal["batch", "mean"]
 
 # The maps are dense matrices of about (d^2 / 2)^2 numbers, 2 to 4 times that squared for an epoch of VRTD.
 MOST_FEATURES_TD, MOST_FEATURES_VRTD = 64, 32
+_MOST_NUMBERS = 200_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, t
     >>> round(float(moments.squared_error[-1]), 2)
     1.67
     """
-    check_count("n_updates", n_updates, least=0)
+    check_exact_count("n_updates", n_updates, least=0)
     n = int(n_updates)
     steps = real_array("step_size", step_size)
     if steps.shape not in ((), (n,)):
@@ -118,7 +119,7 @@ def vrtd_iid_moments(
     >>> round(float(moments.squared_error[-1]), 2)
     1.06
     """
-    check_count("n_epochs", n_epochs, least=0)
+    check_exact_count("n_epochs", n_epochs, least=0)
     increments = independent_increments(system)
     x = increments.start(check_theta(theta_0, system.n_features))
     T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
@@ -251,6 +252,12 @@ def _inner_step(increments: Increments, a: float, Y: Floats, summed: bool) -> Fl
 
 def moments_along(T: Floats, x: Floats, n: int) -> Floats:
     """(n + 1, len(x)) x, T x, ..., T^n x: the path is doubled until it is long enough."""
+    if (n + 1) * len(x) > _MOST_NUMBERS:
+        raise InvalidInputError(
+            f"moments of every update must be at most {_MOST_NUMBERS:.0e} numbers",
+            f"{n + 1} x {len(x)}",
+            "use exact_curve, which keeps its checkpoints only",
+        )
     path = np.empty((len(x), n + 1))
     path[:, 0] = x
     done = 1
@@ -300,7 +307,7 @@ def checked_epoch_map(
     increments: Increments, step_size: float, batch_size: int, output: Output, anchor: Anchor
 ) -> Floats:
     check_positive("step_size", step_size)
-    check_count("batch_size", batch_size)
+    check_exact_count("batch_size", batch_size)
     check_choice("output", output, get_args(Output))
     check_choice("anchor", anchor, get_args(Anchor))
     return epoch_maps(increments, step_size, [int(batch_size)], output, anchor)[int(batch_size)].later

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -150,6 +150,7 @@ def phase_diagram(
     1
     """
     check_choice("sampling", sampling, tuple(_THEOREMS))
+    check_choice("output", output, get_args(Output))
     check_count("budget", budget)
     check_count("n_steps", n_steps, least=2)
     if budget < 4:
@@ -171,7 +172,7 @@ def phase_diagram(
         error[i, 1:] = [orbits[M].error(int(budget) // (2 * M)) for M in sizes[1:].tolist()]
     admissible = {
         name: np.array(
-            [[M > 1 and theorem(system, step, M, theta).valid for M in sizes.tolist()] for step in steps.tolist()]
+            [[M > 1 and _applies(theorem, system, step, M, theta) for M in sizes.tolist()] for step in steps.tolist()]
         )
         for name, theorem in _THEOREMS[sampling].items()
     }
@@ -189,3 +190,10 @@ def phase_diagram(
         approximation_limit(system) if sampling == "markov" else None,
         float(((theta - system.theta_star) ** 2).sum()),
     )
+
+
+def _applies(theorem: Callable[..., Bound[Any]], system: LinearSystem, step: float, M: int, theta_0: Floats) -> bool:
+    try:
+        return theorem(system, step, M, theta_0).valid
+    except InvalidInputError:  # a constant of the theorem does not exist on this chain
+        return False

@@ -298,7 +298,7 @@ def _bootstrap(
         logs = np.log(np.maximum(errors, np.finfo(np.float64).tiny))
         low, high = np.quantile(logs, [tail, 1.0 - tail])
         spread, allowance = half_width * logs.std(), view.predictions.allowance(found.step_size)
-        centre = np.log(found.error)
+        centre = np.log(max(found.error, np.finfo(np.float64).tiny))
         ends = min(low, centre - spread) - allowance, max(high, centre + spread) + allowance
         return float(np.exp(ends[0])), float(np.exp(ends[1]))
 

@@ -41,6 +41,7 @@ ALGORITHM_2 = "approximation: inner samples as if independent of the batches"
 # On a trajectory that is only sampled, what is first-order in the step was found to be off by about this many times the
 # step, as a share of TD's stability limit over the noise's correlation; steps are kept where that is a few percent.
 _SECOND_ORDER, _FIRST_ORDER_SHARE = 2.5, 0.06
+_LEAST_TAU = 0.01  # a smaller correlation time is not told from 0
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,9 @@ def estimated_predictions(increments: Increments, theta_0: Floats, output: Outpu
     largest = stable_below(increments, largest_norm)
     if increments.correlation is None:
         return moment_predictions(increments, theta_0, output, largest)
-    tau = optimal_error(increments) / optimal_error(replace(increments, correlation=None))
-    scale = largest / max(tau, 1.0 / tau)
+    plain = optimal_error(replace(increments, correlation=None))
+    tau = optimal_error(increments) / plain if plain > 0.0 else 1.0
+    scale = largest / max(tau, 1.0 / max(tau, _LEAST_TAU))
     found = moment_predictions(increments, theta_0, output, _FIRST_ORDER_SHARE * scale)
     return replace(found, allowance=lambda step: _SECOND_ORDER * step / scale)
 

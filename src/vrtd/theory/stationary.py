@@ -11,7 +11,7 @@ from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.linear_system import LinearSystem, check_system
 from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD, stationary_by_state
@@ -43,6 +43,7 @@ def stationary_second_moment(
     >>> round(float(stationary_second_moment(system, 0.1, sampling="markov").trace()), 3)
     0.536
     """
+    check_system(system)
     check_choice("sampling", sampling, get_args(Sampling))
     check_choice("method", method, ("exact", "approximate"))
     what, d = f"step_size {step_size}, batch_size {batch_size}", system.n_features
