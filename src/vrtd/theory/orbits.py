@@ -23,9 +23,9 @@ _MOST_MOMENTS = 600
 class Orbit:
     """The errors of the first epochs one by one, then those of T^k x."""
 
-    def __init__(self, early: Floats, x: Floats, T: Floats, trace: Floats) -> None:
-        """`early` ends with the error at x; `trace` . pack(Y) = E|u|^2."""
-        self._early, self._x, self._trace = early, x, trace
+    def __init__(self, early: Floats, x: Floats, T: Floats, trace: Floats, mass: Floats | None = None) -> None:
+        """`early` ends with the error at x; `trace` . pack(Y) = E|u|^2; `mass` . x = 1 but for rounding, if given."""
+        self._early, self._x, self._trace, self._mass = early, x, trace, mass
         self._squares = [T]
 
     def error(self, k: int) -> float:
@@ -38,7 +38,7 @@ class Orbit:
             for bit in range(rest.bit_length()):
                 if rest >> bit & 1:
                     x = self._square(bit) @ x
-            error = float(self._trace @ x)
+            error = float(self._trace @ x) / (1.0 if self._mass is None else float(self._mass @ x))
         return error if np.isfinite(error) else np.inf
 
     def first_below(self, target: float, most: int) -> int | None:
@@ -105,7 +105,8 @@ def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, init
     if recursion.n_moments > _MOST_MOMENTS:
         return None
     x, traces = pack(start).ravel(), np.tile(trace, len(start))
-    return Orbit(np.array([traces @ x]), x, recursion.dense(step_size), traces)
+    mass = np.tile(np.eye(1, len(trace), len(trace) - 1).ravel(), len(start))
+    return Orbit(np.array([traces @ x]), x, recursion.dense(step_size), traces, mass)
 
 
 def _trace(d: int) -> Floats:
