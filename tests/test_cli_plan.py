@@ -123,10 +123,10 @@ def test_exact_text_for_a_budget_on_a_trajectory_names_the_simulated_check(capsy
 
 
 def test_guaranteed_text(capsys, walk):
-    shown = run(capsys, SMALL, *shlex.split("--mode guaranteed --objective samples --output average --radius 2"))
-    options = {"mode": "guaranteed", "objective": "samples", "output": "average", "radius": 2.0}
+    shown = run(capsys, SMALL, *shlex.split("--mode guaranteed --objective samples --output average"))
+    options = {"mode": "guaranteed", "objective": "samples", "output": "average"}
     plan = vrtd.plan(*walk, budget=2000, sampling="iid", **options)
-    assert "with 2,000 samples; iid sampling, guaranteed mode, output average, radius 2" in shown
+    assert "with 2,000 samples; iid sampling, guaranteed mode, output average" in shown
     assert f"TD     {plan.td.method}" in shown.splitlines()
     assert plan.td.method.startswith("bound: ")
     assert "is at most" in plan.advice

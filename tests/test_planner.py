@@ -74,16 +74,6 @@ def test_a_budget_is_kept(sampling: Any, objective: Any) -> None:
     assert found.vrtd.n_samples == samples_per_gradient * found.vrtd.n_gradients
 
 
-def test_samples_and_gradients_are_different_objectives_on_a_trajectory() -> None:
-    by_gradients, by_samples = (
-        plan(MRP, PHI, target_error=0.3, objective=objective).vrtd
-        for objective in ("gradients", "samples")  # type: ignore[arg-type]
-    )
-    assert by_gradients is not None
-    assert by_samples is not None
-    assert by_samples.n_samples * 2 == by_samples.n_gradients
-
-
 def test_an_approximate_plan_is_checked_by_simulation() -> None:
     found = plan(MRP, PHI, target_error=1.0, seed=3)
     assert found.td is not None
@@ -237,6 +227,14 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
         (lambda: plan(MRP, PHI, target_error=0.1, seed=-1), "seed must be a whole number of at least 0"),
         (lambda: plan(MRP, PHI, target_error=0.1, confidence=2.0), "confidence must be below 1"),
         (lambda: plan(MRP, PHI, target_error=0.1, radius=1.0), r"at least \|theta_star\| = 4.99.*above 15.97"),
+        (
+            lambda: plan(MRP, PHI, target_error=0.1, sampling="iid", mode="guaranteed", radius=9.0),
+            "bounds for independent samples are of methods without projection; got radius 9.0; drop the radius",
+        ),
+        (
+            lambda: plan(MRP, NORMALISED, target_error=1.0, mode="guaranteed", radius=9.0, theta_0=[20.0, 0, 0, 0]),
+            "a radius that holds theta_star and theta_0, 20; got 9.0; raise it",
+        ),
         (lambda: plan(MRP, PHI, target_error=0.1, theta_0=[1.0]), r"theta_0 must have the shape \(4,\)"),
         (lambda: plan(MRP, target_error=0.1), "a chain needs features phi"),
         (lambda: plan("chain", PHI, target_error=0.1), "MarkovRewardProcess or a TransitionSample; got str"),  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def test_an_exact_plan_is_what_happens(seed: int) -> None:
     found = exact_plan(seed)
     for choice in (found.td, found.vrtd):
         assert choice.error <= target
-        n_runs = int(np.clip(1e7 / choice.n_gradients, 300, 4000))
+        n_runs = int(np.clip(1e7 / choice.n_gradients, 2000, 4000))
         summary = vrtd.simulate(
             mrp, phi, choice.algorithm,
             sampling=sampling, n_gradients=choice.n_gradients, n_runs=n_runs, checkpoints=1, seed=seed,

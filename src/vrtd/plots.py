@@ -89,8 +89,11 @@ def draw_map(
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Patch
 
-    shown = np.where(np.isfinite(values), np.minimum(values, ceiling), ceiling)
-    norm = LogNorm(shown.min(), ceiling)
+    # A start without error has no ceiling, a method without noise no floor: colours need a range all the same.
+    seen = values[np.isfinite(values) & (values > 0.0)]
+    top = ceiling if ceiling > 0.0 else min(seen.max(), 1e6 * seen.min()) if seen.size else 1.0
+    shown = np.clip(np.where(np.isfinite(values), values, top), 1e-12 * top, top)
+    norm = LogNorm(min(float(shown.min()), 0.5 * top), top)
     sides = _log_edges(x)
     mesh = axes.pcolormesh(sides, _log_edges(y), shown, norm=norm, cmap="viridis_r", rasterized=True)
     keys: list[Any] = []

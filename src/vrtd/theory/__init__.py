@@ -1,4 +1,4 @@
-"""What is known without simulation: constants, bounds, exact moments and curves, and advice that follows from them."""
+"""What is known of the methods: constants, bounds, exact moments and curves, and the advice that follows from them."""
 
 from vrtd.theory.bounds import (
     td_iid_bound,

@@ -6,6 +6,7 @@ C1 and G mean different things in different statements, so the constants of each
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -186,6 +187,11 @@ def check_assumptions(system: LinearSystem) -> Assumptions:
     the largest norm is 1.59588; divide the features by 1.59588, which multiplies theta_star by as much
     """
     check_system(system)
+    return _assumptions(system)
+
+
+@lru_cache(maxsize=16)  # a system does not change, and bounds are asked for again and again
+def _assumptions(system: LinearSystem) -> Assumptions:
     smallest = float(np.linalg.svd(system.A, compute_uv=False)[-1])
     invertible = system.condition_number * system.n_features * np.finfo(np.float64).eps < 1.0
     solvable = Condition(
@@ -213,6 +219,11 @@ def instance_constants(system: LinearSystem) -> InstanceConstants:
     InstanceConstants(lambda_A=1.0, eta=0.25, nu=0.0, q=0.25, sigma2=1.0)
     """
     check_system(system)
+    return _instance_constants(system)
+
+
+@lru_cache(maxsize=16)
+def _instance_constants(system: LinearSystem) -> InstanceConstants:
     mrp, phi, A = system.mrp, system.phi, system.A
     weight = system.state_distribution * (phi**2).sum(axis=1)
     carried = mrp.matrix(mrp.edges.probability * mrp.edges.discount**2).T @ weight

@@ -27,7 +27,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-_HALVINGS, _BISECTIONS = 60, 40
+_HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation
 _SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
 
@@ -74,11 +74,11 @@ def stability_limit(
     M = int(batch_size)
     norm = float((system.phi**2).sum(axis=1).max())
     if M == 1 and sampling == "markov":
-        return _bisect(MarkovTD(system).radius, norm)
+        return _crossing(MarkovTD(system).radius, norm)
     increments = increments_of(system, sampling)
     if M == 1:
         return stable_below(increments, norm)
-    return _bisect(lambda step: _radius(epoch_maps(increments, step, [M], output)[M].later), norm)
+    return _crossing(lambda step: _radius(epoch_maps(increments, step, [M], output)[M].later), norm)
 
 
 def approximation_limit(system: LinearSystem) -> float:
@@ -104,7 +104,7 @@ def approximation_limit(system: LinearSystem) -> float:
 def stable_below(increments: Increments, largest_norm: float) -> float:
     """The stability limit of TD on independent transitions with these moments; `largest_norm` is that of |phi|^2."""
     still, first, second = td_terms(increments)
-    return _bisect(lambda step: _radius(still + step * first + step**2 * second), largest_norm)
+    return _crossing(lambda step: _radius(still + step * first + step**2 * second), largest_norm)
 
 
 def _radius(T: Floats) -> float:
@@ -112,15 +112,20 @@ def _radius(T: Floats) -> float:
     return float(np.abs(np.linalg.eigvals(inner)).max()) if np.isfinite(inner).all() else np.inf
 
 
-def _bisect(radius: Callable[[float], float], largest_norm: float) -> float:
+def _crossing(radius: Callable[[float], float], largest_norm: float) -> float:
     """The step at which the radius passes 1, looked for from above."""
+    from scipy.optimize import brentq
+
+    def excess(step: float) -> float:
+        return min(radius(step), 2.0) - 1.0
+
     with np.errstate(over="ignore", invalid="ignore"):
         high = 4.0 / largest_norm
-        while radius(high) < 1.0:
+        while excess(high) < 0.0:
             high *= 2.0
         low = high / 2.0
         for _ in range(_HALVINGS):
-            if radius(low) < 1.0:
+            if excess(low) < 0.0:
                 break
             low, high = low / 2.0, low
         else:
@@ -129,7 +134,4 @@ def _bisect(radius: Callable[[float], float], largest_norm: float) -> float:
                 f"none down to {low:.3g}",
                 "use the chain's own stationary distribution, or other features",
             )
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2.0
-            low, high = (middle, high) if radius(middle) < 1.0 else (low, middle)
-    return low
+        return float(brentq(excess, low, high, xtol=1e-12 * low, rtol=1e-12))

@@ -170,25 +170,26 @@ def phase_diagram(
         orbits = predictions.vrtd(step, sizes[1:].tolist())
         error[i, 0] = predictions.td_polish(step).error(int(budget))
         error[i, 1:] = [orbits[M].error(int(budget) // (2 * M)) for M in sizes[1:].tolist()]
+    covered = {M: M > 1 and output != "last" for M in sizes.tolist()}  # TD and the last iterate are not the theorems'
     admissible = {
         name: np.array(
-            [[M > 1 and _applies(theorem, system, step, M, theta) for M in sizes.tolist()] for step in steps.tolist()]
+            [[covered[M] and _applies(theorem, system, step, M, theta) for M in covered] for step in steps.tolist()]
         )
         for name, theorem in _THEOREMS[sampling].items()
     }
     known = [largest, *(stability_limit(system, sampling, M, output) for M in sizes[1::4].tolist())]
     limits = np.exp(np.interp(np.log(sizes), np.log([1, *sizes[1::4]]), np.log(known)))
     return PhaseDiagram(
-        int(budget),
-        sampling,
-        predictions.vrtd_method,
-        frozen(steps),
-        frozen(sizes),
-        frozen(error),
-        frozen(limits),
-        admissible,
-        approximation_limit(system) if sampling == "markov" else None,
-        float(((theta - system.theta_star) ** 2).sum()),
+        budget=int(budget),
+        sampling=sampling,
+        method=predictions.vrtd_method,
+        step_sizes=frozen(steps),
+        batch_sizes=frozen(sizes),
+        error=frozen(error),
+        stability=frozen(limits),
+        admissible=admissible,
+        trusted=approximation_limit(system) if sampling == "markov" else None,
+        initial_error=float(((theta - system.theta_star) ** 2).sum()),
     )
 
 

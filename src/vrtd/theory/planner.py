@@ -170,9 +170,22 @@ def _look(
                 raise InvalidInputError(
                     'the bounds are for the outputs "random" and "average"', repr(output), "choose one of them"
                 )
+            least_radius = float(max(np.linalg.norm(theta_star), np.linalg.norm(theta)))
+            if radius is not None and sampling == "iid":
+                raise InvalidInputError(
+                    "the bounds for independent samples are of methods without projection",
+                    f"radius {radius}",
+                    "drop the radius",
+                )
+            if radius is not None and radius < least_radius:
+                raise InvalidInputError(
+                    f"the bounds need a radius that holds theta_star and theta_0, {least_radius:.6g}",
+                    radius,
+                    "raise it",
+                )
             predictions = guaranteed_predictions(system, sampling, theta, radius)
             if sampling == "markov" and radius is None:
-                radius = float(max(np.linalg.norm(theta_star), np.linalg.norm(theta)))
+                radius = least_radius
     norm = float(np.linalg.norm(theta_star))
     if radius is not None and radius < norm:
         raise InvalidInputError(
@@ -233,7 +246,7 @@ def _confirmed(
         region = min(open_regions, key=lambda region: region[0])
         open_regions.remove(region)
         _, found, largest_step, least_batch = region
-        algorithm = VRTD(found.step_size, found.batch_size, output=output)
+        algorithm = VRTD(found.step_size, found.batch_size, view.radius, output)
         n_gradients = found.n_epochs * algorithm.epoch("markov").n_gradients
         n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
         if n_gradients * n_runs > _MOST_CHECK_GRADIENTS:
@@ -318,6 +331,8 @@ def _choice(
     a, M, n = found.step_size, found.batch_size, found.n_epochs
     algorithm = TD(a, view.radius) if M == 1 else VRTD(a, M, view.radius, output)
     method = view.predictions.td_method(a) if M == 1 else view.predictions.vrtd_method
+    if view.radius is not None and not method.startswith("bound"):
+        method += f"{';' if ':' in method else ':'} if the radius is never reached"
     epoch = algorithm.epoch(sampling)
     n_gradients = n * epoch.n_gradients
     spread = np.concatenate([np.linspace(0, n, _POINTS), np.geomspace(1, n, _POINTS)])

@@ -78,6 +78,7 @@ def moment_predictions(increments: Increments, theta_0: Floats, output: Output, 
         vrtd_method="exact" if independent else ALGORITHM_2,
         largest_step=largest_step,
         largest_vrtd_step=2.0 * largest_step if independent else largest_step,
+        # One batch of optimal/target samples would do if every sample were used as well as can be.
         largest_batch=lambda target: 64 + int(8.0 * optimal / target),
         limit=f"no method is below {optimal:.4g} / samples, the instance-optimal error",
         optimal=optimal,
@@ -131,9 +132,13 @@ def guaranteed_predictions(
         statements = "td_markov_bound", "theorem2_repaired"
         td = partial(td_markov_bound, system, theta_0=theta_0, radius=radius)
         epochs = partial(theorem2_repaired, system, theta_0=theta_0, radius=radius)
+
+    def bounded(step: float) -> Errors:
+        return _Bounded(td(step))
+
     return Predictions(
-        lambda step: _Bounded(td(step)),
-        lambda step: _Bounded(td(step)),
+        bounded,
+        bounded,
         lambda step, sizes: {M: _Bounded(epochs(step, M)) for M in sizes},
         td_method=_always(f"bound: {statements[0]}"),
         vrtd_method=f"bound: {statements[1]}",

@@ -1,9 +1,10 @@
 """The best step size, batch size and number of epochs for given predictions of the error.
 
-The cost of a plan is epoch_cost(M) times the number of epochs, in pseudo-gradients or samples. The searches know
-nothing of where predictions come from: they take a function that gives the orbit of a step size (TD), or of a step size
-and several batch sizes (VRTD). Grids come first, because the least cost has several valleys (small batches and many
-epochs, large batches and few); what they find is then refined on the scale on which epochs are counted.
+The cost of a plan is sample_cost M times the number of epochs, in pseudo-gradients or samples: sample_cost is what a
+row of a batch costs, its inner step included. The searches know nothing of where predictions come from: they take a
+function that gives the orbit of a step size (TD), or of a step size and several batch sizes (VRTD). Grids come first,
+because the least cost has several valleys (small batches and many epochs, large batches and few); what they find is
+then refined on the scale on which epochs are counted.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 
 class Found(NamedTuple):
-    """A plan and what it costs; cost inf when no plan reaches the target."""
+    """A plan, what it costs, and the error with which it ends."""
 
     step_size: float
     batch_size: int
