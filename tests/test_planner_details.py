@@ -172,8 +172,9 @@ def test_a_better_prediction_that_needs_far_smaller_steps_is_followed_there():
 
 
 def test_td_that_cannot_be_followed_is_an_approximation(monkeypatch):
-    monkeypatch.setattr("vrtd.theory.predictions.markov_td_orbit", lambda *_: None)
-    assert plan(MRP, PHI, budget=100).td.method == "approximation: to first order in the step"
+    monkeypatch.setattr("vrtd.theory.markov.MarkovTD.until_slow", lambda *_: None)
+    monkeypatch.setattr("vrtd.theory.orbits.Followed.reach", 5)
+    assert plan(MRP, PHI, budget=2000).td.method == "approximation: to first order in the step"
 
 
 def test_curves_are_drawn_in_steps_where_every_epoch_is_a_point():
@@ -220,3 +221,13 @@ def test_a_given_radius_is_that_of_both_bounds():
     near, far = (plan(MRP, normalised, target_error=1.0, mode="guaranteed", radius=radius) for radius in (9.0, 20.0))
     for name in ("td", "vrtd"):
         assert getattr(far, name).n_gradients > 2 * getattr(near, name).n_gradients
+
+
+@pytest.mark.parametrize("goal", [{"target_error": 7.5}, {"budget": 4}])
+def test_large_steps_on_a_trajectory_are_followed_update_by_update(goal):
+    """Near the stability limit there is no slow subspace, and a first-order prediction would be far off."""
+    found = plan(MRP, PHI, **goal).td
+    curve = exact_curve(MRP, PHI, found.algorithm, n_gradients=found.n_gradients, checkpoints=1)
+    assert found.error == pytest.approx(curve.values("squared_error")[0, -1], rel=1e-8)
+    assert found.method == "exact"
+    assert found.algorithm.step_size < stability_limit(SYSTEM, "markov")

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     problem: dict[str, Any]
     plan: Plan
     map: PhaseDiagram | None
-    instance_optimal: float | None  # n times the error that no method beats; unknown from a sample
+    instance_optimal: float | None  # n times the error of the closed form; unknown from a sample
     n_transitions: int | None  # that the plan is estimated from
     seed: int
 
@@ -124,10 +124,12 @@ def _method(plan: Plan, choice: Choice | None) -> str:
 def _limit(plan: Plan, optimal: float) -> str:
     if plan.budget is None:
         assert plan.target_error is not None
-        here = f"{ceil(optimal / plan.target_error):,} samples for this target"
+        need = ceil(optimal / plan.target_error)
+        here = f": {need:,} samples for this target" if need <= plan.best.n_samples else ""
     else:
-        here = f"{optimal / plan.budget:.4g} after {plan.budget:,}"
-    return f"No method is below {optimal:.4g} / samples in the long run: {here}."
+        least = optimal / plan.budget
+        here = f": {least:.4g} after {plan.budget:,}" if least <= plan.best.error else ""
+    return f"The closed form (LSTD) has {optimal:.4g} / samples in the long run{here}."
 
 
 def _map_lines(diagram: PhaseDiagram) -> list[str]:

@@ -39,9 +39,12 @@ def increments_of(system: LinearSystem, sampling: Sampling) -> Increments:
 
 
 def instance_optimal(system: LinearSystem, sampling: Sampling = "markov") -> float:
-    """tr(A^-1 Sigma A^-T): n times the squared error that no estimator from n samples beats, asymptotically.
+    """tr(A^-1 Sigma A^-T): n times the squared error, in the long run, of the best that n samples allow.
 
-    Sigma is the covariance of g_x(theta_star); on a trajectory its long-run covariance, with every lag.
+    Sigma is the covariance of g_x(theta_star); on a trajectory its long-run covariance, with every lag. It is what
+    solving the sample's own A theta + b = 0 attains, and no method does better that uses a transition only through A_x
+    and b_x, as TD, VRTD and LSTD do. (From independent samples, one that knows that their states are stationary under
+    the very chain it estimates can: it reaches the value of a trajectory.)
 
     >>> from vrtd.problems import random_mdp
     >>> system = LinearSystem(*random_mdp())

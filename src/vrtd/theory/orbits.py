@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,7 @@ from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import EpochMap, td_terms
 from vrtd.theory.symmetric import corner, pack
 
-__all__ = ["Orbit", "TDOrbits", "epoch_orbit", "markov_td_orbit"]
+__all__ = ["Followed", "Orbit", "TDOrbits", "epoch_orbit", "markov_td_orbit"]
 
 Floats = NDArray[np.float64]
 
@@ -95,18 +97,50 @@ class TDOrbits:
         return Orbit(np.array([self._trace @ self._x]), self._x, T, self._trace)
 
 
-def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Orbit | None:
-    """Of TD along a trajectory, exact; None where the chain is large and mixes too slowly to be followed."""
+def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Orbit | Followed:
+    """Of TD along a trajectory, exact; `Followed` up to a number of updates only."""
     trace, start = _trace(recursion.n_features), recursion.start(theta_0, initial)
     found = recursion.until_slow(start, step_size, _MOST_EARLY)
     if found is not None:
         totals, T = found
         return Orbit(totals @ trace, totals[-1], T, trace)
     if recursion.n_moments > _MOST_MOMENTS:
-        return None
+        return Followed(recursion, step_size, start, trace)
     x, traces = pack(start).ravel(), np.tile(trace, len(start))
     mass = np.tile(np.eye(1, len(trace), len(trace) - 1).ravel(), len(start))
     return Orbit(np.array([traces @ x]), x, recursion.dense(step_size), traces, mass)
+
+
+class Followed:
+    """TD on a large chain without slow modes that could be found (a large step, or slow mixing): update by update.
+
+    Nothing is known beyond `reach` updates.
+    """
+
+    reach: ClassVar[int] = 4000
+
+    def __init__(self, recursion: MarkovTD, step_size: float, start: Floats, trace: Floats) -> None:
+        self._recursion, self._step, self._Y, self._trace = recursion, step_size, start, trace
+        self._errors = [float(trace @ pack(start.sum(axis=0)))]
+
+    def error(self, k: int) -> float:
+        """After k updates; inf once it has overflowed."""
+        if k > self.reach:
+            return np.inf
+        with np.errstate(over="ignore", invalid="ignore"):
+            while len(self._errors) <= k:
+                self._Y = self._recursion.update(self._Y, self._step)
+                error = float(self._trace @ pack(self._Y.sum(axis=0)))
+                self._errors.append(error if np.isfinite(error) else np.inf)
+        return self._errors[k]
+
+    def first_below(self, target: float, most: int) -> int | None:
+        for k in range(min(most, self.reach) + 1):
+            if self.error(k) <= target:
+                return k
+            if self._errors[k] == np.inf:
+                return None
+        return None
 
 
 def _trace(d: int) -> Floats:

@@ -20,7 +20,7 @@ from vrtd.theory.increments import Increments
 from vrtd.theory.limits import increments_of, optimal_error, stability_limit, stable_below
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps
-from vrtd.theory.orbits import TDOrbits, epoch_orbit, markov_td_orbit
+from vrtd.theory.orbits import Followed, TDOrbits, epoch_orbit, markov_td_orbit
 from vrtd.theory.search import Errors, TDPredictor, VRTDPredictor
 from vrtd.theory.statements import Bound
 
@@ -41,6 +41,10 @@ ALGORITHM_2 = "approximation: inner samples as if independent of the batches"
 # On a trajectory that is only sampled, what is first-order in the step was found to be off by about this many times the
 # step, as a share of TD's stability limit over the noise's correlation; steps are kept where that is a few percent.
 _SECOND_ORDER, _FIRST_ORDER_SHARE = 2.5, 0.06
+# The same for the drift: its relative change is kept below the first, and moves the logarithm of an error by up to some
+# multiple of it, since a rate acts over several time constants.
+_MOST_SHIFT, _SHIFT_EFFECT = 0.05, 5.0
+_FOLLOW_SHARE = 0.1  # of TD's stability limit: larger steps are never predicted to first order
 _LEAST_TAU = 0.01  # a smaller correlation time is not told from 0
 
 
@@ -80,7 +84,7 @@ def moment_predictions(increments: Increments, theta_0: Floats, output: Output, 
         largest_vrtd_step=2.0 * largest_step if independent else largest_step,
         # One batch of optimal/target samples would do if every sample were used as well as can be.
         largest_batch=lambda target: 64 + int(8.0 * optimal / target),
-        limit=f"no method is below {optimal:.4g} / samples, the instance-optimal error",
+        limit=f"no such method is below {optimal:.4g} / samples in the long run, the instance-optimal error",
         optimal=optimal,
     )  # fmt: skip
 
@@ -93,13 +97,16 @@ def exact_predictions(system: LinearSystem, sampling: Sampling, theta_0: Floats,
     recursion, initial = MarkovTD(system), system.mrp.stationary
 
     @lru_cache(maxsize=64)
-    def followed(step: float) -> Errors | None:
-        return markov_td_orbit(recursion, step, theta_0, initial)
+    def followed(step: float) -> Errors:
+        exact = markov_td_orbit(recursion, step, theta_0, initial)
+        if isinstance(exact, Followed) and step <= _FOLLOW_SHARE * found.largest_step:
+            return _Then(exact, exact.reach, found.td(step))
+        return exact  # beyond its reach a step this large is no candidate
 
     return replace(
         found,
-        td_polish=lambda step: followed(step) or found.td(step),
-        td_method=lambda step: FIRST_ORDER if followed(step) is None else "exact",
+        td_polish=followed,
+        td_method=lambda step: FIRST_ORDER if isinstance(followed(step), _Then) else "exact",
         largest_vrtd_step=stability_limit(system) / 2.0,
     )
 
@@ -112,8 +119,14 @@ def estimated_predictions(increments: Increments, theta_0: Floats, output: Outpu
     plain = optimal_error(replace(increments, correlation=None))
     tau = optimal_error(increments) / plain if plain > 0.0 else 1.0
     scale = largest / max(tau, 1.0 / max(tau, _LEAST_TAU))
-    found = moment_predictions(increments, theta_0, output, _FIRST_ORDER_SHARE * scale)
-    return replace(found, allowance=lambda step: _SECOND_ORDER * step / scale)
+    # To the next order the drift is A + step C, C the sum over lags of E[(A_k - A)(A_0 - A)].
+    d = increments.n_features
+    lags = increments.correlation.within(np.inf).reshape(d, d + 1, d, d + 1)
+    C = np.einsum("mpjm->jp", lags[:, :d, :, :d])
+    shift = float(np.abs(np.linalg.eigvals(np.linalg.solve(increments.A, C))).max())
+    most = min(_FIRST_ORDER_SHARE * scale, _MOST_SHIFT / max(shift, 1e-300))
+    found = moment_predictions(increments, theta_0, output, most)
+    return replace(found, allowance=lambda step: max(_SECOND_ORDER * step / scale, _SHIFT_EFFECT * shift * step))
 
 
 def guaranteed_predictions(
@@ -162,6 +175,23 @@ def capped(predictions: Predictions, largest_step: float, least_batch: int = 2) 
         return {M: known.get(M, _Nothing()) for M in sizes}
 
     return replace(predictions, vrtd=vrtd, largest_vrtd_step=largest_step)
+
+
+class _Then:
+    """Exact up to `reach` updates, then to first order in the step."""
+
+    def __init__(self, exact: Errors, reach: int, later: Errors) -> None:
+        self._exact, self._reach, self._later = exact, reach, later
+
+    def error(self, k: int) -> float:
+        return (self._exact if k <= self._reach else self._later).error(k)
+
+    def first_below(self, target: float, most: int) -> int | None:
+        n = self._exact.first_below(target, min(most, self._reach))
+        if n is not None or most <= self._reach:
+            return n
+        n = self._later.first_below(target, most)
+        return None if n is None else max(n, self._reach + 1)
 
 
 class _Nothing:

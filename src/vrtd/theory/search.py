@@ -66,9 +66,11 @@ def least_cost_td(predict: TDPredictor, polish: TDPredictor, largest_step: float
     step, n = _refine(updates, step, n, width=2.0, evaluations=12)
     if polish is not predict:
         polished = partial(updates, predict=polish)
+        before = n
         step, n = _follow(polished, step)
-        if n == inf:  # the better prediction is that much worse
-            step, n = _refine(polished, *_descend(polished, largest_step, ratio=1.7), width=1.7, evaluations=6)
+        if not n <= 1.2 * before:  # the coarse prediction misled the search
+            elsewhere = _refine(polished, *_descend(polished, largest_step, ratio=1.7), width=1.7, evaluations=8)
+            step, n = min((step, n), elsewhere, key=lambda found: found[1])
     if n == inf:
         return None
     count = ceil(n)
@@ -93,7 +95,12 @@ def least_error_td(predict: TDPredictor, polish: TDPredictor, largest_step: floa
 
     step, least = _refine(error, *_descend(error, largest_step, patience=12), width=2.0, evaluations=12)
     if polish is not predict:
-        step, least = _follow(partial(error, predict=polish), step)
+        polished, before = partial(error, predict=polish), least  # the coarse prediction may mislead the search
+        step, least = _follow(polished, step)
+        probes = (largest_step / 4.0, largest_step / 40.0, largest_step / 400.0)
+        if any(error(probe) > 2.0 * polished(probe) for probe in probes) or not least <= 1.2 * before:  # misled
+            elsewhere = _refine(polished, *_descend(polished, largest_step, ratio=1.7), width=1.7, evaluations=8)
+            step, least = min((step, least), elsewhere, key=lambda found: found[1])
     return Found(step, 1, budget, budget, least)
 
 
