@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import frozen
-from vrtd.checks import check_choice, check_count
+from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.engine.arguments import check_theta_0
 from vrtd.errors import InvalidInputError
 from vrtd.files import write_at_once
@@ -151,7 +151,7 @@ def phase_diagram(
     """
     check_choice("sampling", sampling, tuple(_THEOREMS))
     check_choice("output", output, get_args(Output))
-    check_count("budget", budget)
+    check_exact_count("budget", budget)
     check_count("n_steps", n_steps, least=2)
     if budget < 4:
         raise InvalidInputError("budget must be at least 4, one epoch with a batch of two", budget, "raise it")
