@@ -29,10 +29,8 @@ from vrtd.theory.lemmas import epoch_inequality_iid, epoch_inequality_markov, le
 from vrtd.theory.statements import batch_above
 
 MRP, PHI = vrtd.problems.random_mdp()
-SYSTEM = LinearSystem(MRP, PHI)
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
 COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
 SIGNS = LinearSystem(MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
 
 

@@ -14,31 +14,15 @@ import pytest
 
 import vrtd
 import vrtd.theory
+from tests.plan_command import SMALL, WALK, run
 from vrtd.cli import main, plan_formats
 from vrtd.problems import LIBRARY
 from vrtd.theory import TransitionSample, instance_optimal, phase_diagram
-
-WALK = shlex.split("plan --problem random_walk --sampling iid")
-SMALL = [*WALK, "--budget", "2000"]
 
 
 @pytest.fixture(scope="module")
 def walk():
     return vrtd.problems.random_walk()
-
-
-@pytest.fixture
-def never(monkeypatch):
-    """Fail if planning begins."""
-    monkeypatch.setattr(vrtd.theory, "plan", lambda *_, **__: pytest.fail("planning began"))
-
-
-def run(capsys, arguments, *more):
-    """What a command that goes well prints, with nothing on stderr."""
-    assert main([*(shlex.split(arguments) if isinstance(arguments, str) else arguments), *more]) == 0
-    shown, noise = capsys.readouterr()
-    assert noise == ""
-    return shown
 
 
 def table(shown):

@@ -11,12 +11,10 @@ import pytest
 
 import vrtd
 import vrtd.theory
+from tests.plan_command import SMALL, run
 from vrtd.cli import main, plan_formats
 from vrtd.plots import new_panels
 from vrtd.theory import phase_diagram
-
-WALK = shlex.split("plan --problem random_walk --sampling iid")
-SMALL = [*WALK, "--budget", "2000"]
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +26,6 @@ def walk():
 def never(monkeypatch):
     """Fail if planning begins."""
     monkeypatch.setattr(vrtd.theory, "plan", lambda *_, **__: pytest.fail("planning began"))
-
-
-def run(capsys, arguments, *more):
-    """What a command that goes well prints, with nothing on stderr."""
-    assert main([*(shlex.split(arguments) if isinstance(arguments, str) else arguments), *more]) == 0
-    shown, noise = capsys.readouterr()
-    assert noise == ""
-    return shown
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

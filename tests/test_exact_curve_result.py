@@ -18,7 +18,6 @@ from vrtd.theory import exact_curve, td_iid_moments
 RANDOM, TINY = vrtd.problems.random_mdp(seed=0), two_states()
 SYSTEM = vrtd.LinearSystem(*RANDOM)
 THETA_0 = [1.0, -1.0, 0.5, 2.0]
-HARMONIC, PIECEWISE = vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
 CURVE = exact_curve(*RANDOM, vrtd.VRTD(0.1, 5), n_gradients=500, checkpoints=6, metrics=("squared_error", "neu"))
 
 

@@ -11,7 +11,6 @@ from vrtd.cli import main, outputs
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.plots import draw_map, new_panels
-from vrtd.problems import MarkovRewardProcess
 from vrtd.theory import (
     exact_curve,
     phase_diagram,
@@ -19,11 +18,7 @@ from vrtd.theory import (
 )
 
 MRP, PHI = vrtd.problems.random_mdp()
-SYSTEM = LinearSystem(MRP, PHI)
-TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
-COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
-SIGNS = LinearSystem(MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
 
 
 @pytest.fixture(scope="module")

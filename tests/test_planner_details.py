@@ -30,9 +30,7 @@ from vrtd.theory.search import _follow, least_cost_td
 MRP, PHI = vrtd.problems.random_mdp()
 SYSTEM = LinearSystem(MRP, PHI)
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
-COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
-SIGNS = LinearSystem(MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
