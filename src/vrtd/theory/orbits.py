@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -87,8 +88,11 @@ class TDOrbits:
         self._terms = td_terms(increments)
         d = increments.n_features
         if increments.correlation is not None:
-            lags = lag_operator(increments.correlation.within(np.inf), d)
-            self._terms[2][corner(d + 1, d)] += lags
+            lags = increments.correlation.within(np.inf)
+            self._terms[2][corner(d + 1, d)] += lag_operator(lags, d)
+            # What an update adds is remembered: E[Z_k y_k] = (Z + step sum_j E[(A_j - A) Z_0]) y, drift and bias.
+            remembered = np.einsum("mpjm->jp", lags.reshape(d, d + 1, d, d + 1)[..., :d])
+            self._terms[2][:] += td_terms(replace(increments, mean=remembered, correlation=None))[1]
         self._x, self._trace = increments.start(theta_0), _trace(d)
 
     def __call__(self, step_size: float) -> Orbit:
