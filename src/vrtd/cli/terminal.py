@@ -41,7 +41,7 @@ class Progress:
         if self._is_terminal:
             self._write(f"{_bar(0.0)}, getting the compiled loop ready")
 
-    def __call__(self, share: float) -> None:
+    def __call__(self, share: float, task: str = "") -> None:
         now = time.monotonic()
         if self._first is None:
             self._first = now, share
@@ -50,7 +50,8 @@ class Progress:
         self._told = now
         began, done = self._first
         left = f", {_clock((1 - share) * (now - began) / (share - done))} left" if share > done else ""
-        self._write(f"{_bar(share) if self._is_terminal else f'vrtd: {share:.0%} done'}{left}")
+        now_at = f", {task}" if task else ""
+        self._write(f"{_bar(share) if self._is_terminal else f'vrtd: {share:.0%} done'}{left}{now_at}")
 
     def close(self) -> None:
         if self._is_terminal:

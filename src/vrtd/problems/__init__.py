@@ -1,6 +1,6 @@
 """Exact finite problems: reward processes, decision processes and a library of named ones."""
 
-from vrtd.problems.library import LIBRARY, baird, boyan_chain, garnet, random_mdp, random_walk
+from vrtd.problems.library import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
 from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
 
@@ -11,6 +11,7 @@ __all__ = [
     "MarkovRewardProcess",
     "baird",
     "boyan_chain",
+    "frozen_lake",
     "garnet",
     "random_mdp",
     "random_walk",

@@ -13,28 +13,38 @@ from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 
-__all__ = ["LIBRARY", "baird", "boyan_chain", "garnet", "random_mdp", "random_walk"]
+__all__ = ["LIBRARY", "baird", "boyan_chain", "frozen_lake", "garnet", "random_mdp", "random_walk"]
 
 Problem = tuple[MarkovRewardProcess, NDArray[np.float64]]
 
 
 def random_mdp(
-    seed: int = 0, n_states: int = 50, n_features: int = 4, gamma: float = 0.95, normalize: bool = False
+    seed: int = 0,
+    n_states: int = 50,
+    n_features: int = 4,
+    gamma: float = 0.95,
+    normalize: bool = False,
+    laziness: float = 0.0,
 ) -> Problem:
     """Dense random chain of the VRTD experiments (Xu, Wang, Zhou, Liang 2020): all entries uniform on [0, 1].
 
     Transition probabilities are the uniform draws divided by their row sums. With `normalize` the features are
-    divided by their largest row norm, as the theorems assume.
+    divided by their largest row norm, as the theorems assume. With `laziness`, the probability of staying where one is
+    before anything else, successive states are as alike as you wish.
 
     >>> mrp, phi = random_mdp(seed=0)
     >>> mrp.n_states, phi.shape
     (50, (50, 4))
     """
     _check_sizes(n_states, n_features)
+    if not 0.0 <= laziness < 1.0:
+        raise InvalidInputError("laziness must be a probability below 1", laziness, "pass one in [0, 1)")
     n, d = n_states, n_features
     rng = _rng(seed)
     P = rng.random((n, n))
     P /= P.sum(axis=1, keepdims=True)
+    if laziness:
+        P = laziness * np.eye(n) + (1.0 - laziness) * P
     R = rng.random((n, n))
     phi = rng.random((n, d))
     if normalize:
@@ -148,6 +158,39 @@ def baird(seed: int = 0) -> Problem:
     return MarkovRewardProcess(P, np.zeros(7), 0.99), phi
 
 
+_LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")  # start, frozen, hole, goal
+
+
+def frozen_lake(seed: int = 0, n_features: int = 4, gamma: float = 0.95) -> Problem:
+    """The 4 x 4 Frozen Lake of the VRTD experiments (Xu, Wang, Zhou, Liang 2020), its map that of Gymnasium.
+
+    From the start and the frozen cells one moves to a neighbour (up, down, left, right), with probabilities uniform on
+    [0, 1] divided by their sum. A hole or the goal is visited for one step and leads back to the start; entering the
+    goal pays 1. Nothing terminates: values count what comes after a return. Features are uniform on [0, 1].
+
+    >>> mrp, phi = frozen_lake(seed=0)
+    >>> mrp.P.nnz, phi.shape
+    (39, (16, 4))
+    """
+    _check_sizes(16, n_features)
+    rng, n = _rng(seed), len(_LAKE)
+    rows = []
+    for s in range(n * n):
+        i, j = divmod(s, n)
+        if _LAKE[i][j] in "HG":
+            rows.append((s, 0, 1.0, 0.0, gamma))
+            continue
+        near = [
+            (i + di, j + dj) for di, dj in ((-1, 0), (1, 0), (0, -1), (0, 1)) if 0 <= i + di < n and 0 <= j + dj < n
+        ]
+        weights = rng.random(len(near))
+        rows += [
+            (s, k * n + m, weight, float(_LAKE[k][m] == "G"), gamma)
+            for (k, m), weight in zip(near, weights / weights.sum(), strict=True)
+        ]
+    return _from_rows(n * n, rows), rng.random((n * n, n_features))
+
+
 def _rng(seed: int) -> np.random.Generator:
     check_count("seed", seed, least=0)
     return np.random.default_rng(seed)
@@ -175,5 +218,6 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "boyan_chain": boyan_chain,
         "random_walk": random_walk,
         "baird": baird,
+        "frozen_lake": frozen_lake,
     }
 )
