@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vrtd import algorithms, errors, metrics, problems, sources, theory
+    from vrtd import algorithms, errors, experiments, metrics, problems, sources, theory
     from vrtd.algorithms import TD, VRTD
     from vrtd.algorithms.schedules import Constant, Harmonic, Piecewise
     from vrtd.engine import simulate
     from vrtd.linear_system import LinearSystem
     from vrtd.metrics import QuadraticForm
     from vrtd.problems import MDP, MarkovRewardProcess
+    from vrtd.report import reproduce
     from vrtd.result import Result, load
     from vrtd.sources import Simulator
     from vrtd.theory import plan
@@ -33,12 +34,13 @@ _HOMES = {
     "QuadraticForm": "vrtd.metrics",
     "MDP": "vrtd.problems",
     "MarkovRewardProcess": "vrtd.problems",
+    "reproduce": "vrtd.report",
     "Result": "vrtd.result",
     "load": "vrtd.result",
     "Simulator": "vrtd.sources",
     "plan": "vrtd.theory",
 }
-_MODULES = ("algorithms", "errors", "metrics", "problems", "sources", "theory")
+_MODULES = ("algorithms", "errors", "experiments", "metrics", "problems", "sources", "theory")
 
 __all__ = [
     "MDP",
@@ -54,10 +56,12 @@ __all__ = [
     "Simulator",
     "algorithms",
     "errors",
+    "experiments",
     "load",
     "metrics",
     "plan",
     "problems",
+    "reproduce",
     "simulate",
     "sources",
     "theory",

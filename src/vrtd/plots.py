@@ -13,7 +13,7 @@ from vrtd.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AXIS_LABELS", "METRIC_LABELS", "PALETTE", "draw_curve", "draw_map", "new_panels"]
+__all__ = ["AXIS_LABELS", "METRIC_LABELS", "PALETTE", "draw_curve", "draw_map", "new_panels", "plain_log_ticks"]
 
 # Okabe and Ito (2008): told apart by every common kind of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -57,8 +57,8 @@ def draw_curve(
     x_label: str,
     metric: str,
 ) -> None:
-    """A curve with its band on a logarithmic axis of errors."""
-    middle, bottom, top = (np.minimum(curve, _OFF_THE_CHART) for curve in (centre, low, high))
+    """A curve with its band on a logarithmic axis of errors; a band that reaches below a tenth of them ends there."""
+    middle, bottom, top = (np.minimum(curve, _OFF_THE_CHART) for curve in (centre, np.maximum(low, centre / 10), high))
     (line,) = axes.plot(x, middle, label=label, linewidth=1.5)
     axes.fill_between(x, bottom, top, color=line.get_color(), alpha=0.2, linewidth=0)
     if np.any(centre > 0):
@@ -113,6 +113,15 @@ def draw_map(
     bar = axes.figure.colorbar(mesh, ax=axes, extend="max")
     bar.set_label(colour_label)
     return keys
+
+
+def plain_log_ticks(axes: Axes) -> None:
+    """Ticks like 0.3 and 2 instead of powers, on a logarithmic axis of few decades."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+    axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _log_edges(centres: NDArray[Any]) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ __all__ = ["LANES", "compile_loop"]
 
 # Up to SMALL features the dimension is a constant, everything is unrolled and the workspace lives in registers; beyond,
 # unrolling costs more than it gains (measured with benchmarks/throughput.py).
-SMALL = 16
+SMALL = 20
 LANES = 2
 
 _unbound: Any = None

@@ -28,6 +28,7 @@ __all__ = [
     "carray",
     "compiled",
     "dynamics",
+    "fma",
     "kernel",
     "rebind",
     "short_vectors",
@@ -57,9 +58,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 def dynamics(function: Callable[..., Any]) -> Any:
     """A kernel of an environment: exact IEEE arithmetic, so that it can equal another implementation bit for bit.
 
-    Compiled apart from the loop, because the loop's arithmetic may be reordered.
+    Compiled apart from the loop, because the loop's arithmetic may be reordered; it would inherit the loop's fastmath
+    if it did not refuse it.
     """
-    return numba.njit(forceinline=True, **_OPTIONS)(function)
+    return numba.njit(forceinline=True, fastmath=False, **_OPTIONS)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -135,6 +137,16 @@ def borrow(typing_context, value):
         return _borrowed(context, builder, value, arguments[0])
 
     return value(value), codegen
+
+
+@intrinsic
+def fma(typing_context, x, y, z):
+    """x y + z, rounded once: one instruction on most machines, and the same bits on all."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.fma(*arguments)
+
+    return numba_types.float64(*[numba_types.float64] * 3), codegen
 
 
 @intrinsic

@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.digest import digest
-from vrtd.kernels.jit import dynamics, rebind
+from vrtd.kernels.jit import dynamics, rebind, with_width
 from vrtd.kernels.transitions import Transition
 from vrtd.sources.source import Source
 
@@ -75,7 +75,7 @@ def _check_params(params: Any) -> None:
 def simulator_source(simulator: Simulator) -> Source:
     """The trajectory of a simulator as a source."""
     kernels = (simulator.reset, simulator.transition, simulator.features)
-    reset, draw = _bound(*kernels)
+    reset, draw = _bound(*kernels, int(simulator.state_size), int(simulator.n_features))
     return Source(
         name=f"simulator_{simulator.name}",
         data=simulator.params,
@@ -90,29 +90,32 @@ def simulator_source(simulator: Simulator) -> Source:
 
 
 @cache  # the same kernels must give the same loop, or every call would compile it anew
-def _bound(reset: Callable[..., Any], transition: Callable[..., Any], features: Callable[..., Any]) -> tuple[Any, Any]:
-    bindings = {"env_reset": reset, "env_transition": transition, "env_features": features}
+def _bound(reset: Any, transition: Any, features: Any, state_size: int, n_features: int) -> tuple[Any, Any]:
+    bindings = {
+        "env_reset": reset, "env_transition": transition, "env_features": features,
+        "STATE_SIZE": state_size, "FEATURES": n_features,
+    }  # fmt: skip
     return dynamics(rebind(simulator_reset, bindings)), dynamics(rebind(simulator_draw, bindings))
 
 
 # The cursor of a run is the state and, behind it, the state's features: they are computed once, as the successor's.
 _unbound: Any = None
 env_reset = env_transition = env_features = _unbound  # bound to the simulator's own kernels
+STATE_SIZE = FEATURES = 1  # and to its sizes: a loop of known length has no remainder
 
 
 def simulator_reset(data, slots, lane, cursor, stream):
-    state_size = cursor.size - slots.phi.shape[2]
-    env_reset(data, cursor[:state_size], stream)
-    env_features(data, cursor[:state_size], cursor[state_size:])
+    env_reset(data, cursor[:STATE_SIZE], stream)
+    env_features(data, cursor[:STATE_SIZE], cursor[STATE_SIZE:])
 
 
 def simulator_draw(data, slots, lane, slot, cursor, stream):
-    state_size = cursor.size - slots.phi.shape[2]
-    state, current = cursor[:state_size], cursor[state_size:]
-    before, after = slots.phi[lane, 2 * slot], slots.phi[lane, 2 * slot + 1]
+    state, current = cursor[:STATE_SIZE], cursor[STATE_SIZE:]
+    phi = with_width(slots.phi[lane], FEATURES)
+    before, after = phi[2 * slot], phi[2 * slot + 1]
     reward, discount, done = env_transition(data, state, stream)
     env_features(data, state, after)
-    for i in range(current.size):
+    for i in range(FEATURES):
         before[i] = current[i]
         current[i] = after[i]
     if done:

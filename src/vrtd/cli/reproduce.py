@@ -1,0 +1,88 @@
+"""`vrtd reproduce`: the paper's figures and tables, and a verdict on each of its claims."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, get_args
+
+from vrtd.cli.terminal import EXIT_CODES, OK, Progress, tell
+from vrtd.experiments import NAMES
+
+if TYPE_CHECKING:
+    from vrtd.report import Reproduction
+
+__all__ = ["add_options", "add_parser"]
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "reproduce",
+        help="regenerate the paper's figures and judge its claims",
+        usage="vrtd reproduce [NAME ...] [OPTIONS]",
+        description=(
+            "Regenerate the experiments of the paper, all of them without a NAME, and judge every claim that rests on "
+            "them. What is finished in the output folder is kept, so that an interrupted reproduction goes on."
+        ),
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_reproduce)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--runs", type=int, default=1000, metavar="N", help="independent runs (default 1000)")
+    size.add_argument("--quick", action="store_true", help="50 runs: a look in seconds; exact verdicts are the same")
+    add = parser.add_argument
+    add("--seed", type=int, default=0, help="draws the runs (default 0)")
+    add("--threads", type=int, metavar="N", help="(default: one for each processor)")
+    add("--out", type=Path, default=Path("reproduction"), metavar="DIR", help="where to write (default reproduction)")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--quiet", action="store_true", help="show no progress")
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from vrtd.report import QUICK_RUNS, reproduce
+
+    progress = None if arguments.quiet else Progress(sys.stderr)
+    try:
+        found = reproduce(
+            arguments.names,
+            out=arguments.out,
+            n_runs=QUICK_RUNS if arguments.quick else arguments.runs,
+            seed=arguments.seed,
+            threads=arguments.threads,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        tell(f"what is finished is in {arguments.out}; the same command goes on from there")
+        raise
+    finally:
+        if progress is not None:
+            progress.close()
+    print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
+    return OK
+
+
+def _as_text(found: Reproduction) -> str:
+    """A line for each claim, with the comparison on which it turns, and how many there are of each verdict."""
+    from vrtd.experiments.evidence import Verdict
+    from vrtd.report.numbers import limits, measured
+
+    lines = []
+    for finding in found.findings:
+        judged, where = finding.decisive, "all tested" if finding.claim.universal else "conditions"
+        verdict = f"{finding.verdict} {where}" if finding.verdict == "holds under" else finding.verdict
+        comparison = judged.comparison
+        lines.append(f"{verdict:<22}  {finding.claim.name:<30}  {measured(judged)}, must be {limits(comparison)}")
+        lines.append(f"{'':<24}{shorten(f'{comparison.quantity} ({comparison.condition})', 96, placeholder=' ...')}")
+    counts = Counter(finding.verdict for finding in found.findings)
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
+    return "\n".join([*lines, "", f"{len(found.findings)} claims: {summary}", f"wrote {found.report}"])

@@ -1,0 +1,195 @@
+"""TD and VRTD with several batch sizes on finite chains: what Figures 1, 1.5 and 2 of the paper share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.experiments.curves import curve_rows, draw_means, log_grid
+from vrtd.experiments.evidence import Basis, Comparison, agrees, paired_ratio
+from vrtd.experiments.experiment import Runner, Settings
+from vrtd.experiments.tables import Table, rows, rows_where, table
+from vrtd.plots import plain_log_ticks
+from vrtd.problems import LIBRARY
+from vrtd.theory import exact_curve
+from vrtd.theory.curves import EXACT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["MUCH_SLOWER", "MUCH_SMALLER", "agreement", "bars", "convergence", "falls", "improves", "measure", "slows"]
+
+Row = dict[str, Any]
+
+_TD_CLOSELY = 4000  # so many of TD's first updates are looked at one by one
+_TD_STRIDE = 50  # the last updates of TD are looked at every so many
+# "Much" slower, for the claim that batches do not slow the convergence down much.
+MUCH_SLOWER = 2.0
+# "Much" smaller, as a share of TD's error.
+MUCH_SMALLER = 0.5
+_START = {0.0: "zeros", 1.0: "ones"}
+
+
+def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
+    """`curves` over pseudo-gradients and `floors`, the errors averaged over the last updates, of every cell."""
+    n_gradients, sizes = settings["n_gradients"], settings["batch_sizes"]
+    runner.expect(n_gradients * len(sizes) * sum(cell["n_runs"] for cell in settings["cells"]))
+    curves: list[dict[str, Any]] = []
+    floors: list[dict[str, Any]] = []
+    for cell in settings["cells"]:
+        mrp, phi = LIBRARY[cell["problem"]](**cell["arguments"])
+        theta_0 = np.full(phi.shape[1], cell["theta_0"])
+        td_floor, smaller = np.nan, list[NDArray[np.float64]]()  # errors with the smaller batches, TD's first
+        for M in sizes:
+            method = algorithm(settings["step_size"], M)
+            window, grid = checkpoints(settings, M)
+            axis = np.union1d(window, grid)
+            options = {"sampling": settings["sampling"], "n_gradients": n_gradients, "theta_0": theta_0}
+            result = runner.simulate(
+                mrp, phi, method, n_runs=cell["n_runs"], seed=settings["seed"], initial=settings["initial"],
+                checkpoints=axis, **options,
+            )  # fmt: skip
+            # The approximation of VRTD on a trajectory is for a stationary first state; TD's recursion for any.
+            first = settings["initial"] if M == 1 else "stationary"
+            every = np.arange(_TD_CLOSELY + 1) if M == 1 else np.arange(0, n_gradients + 1, 2 * M)
+            exact = exact_curve(mrp, phi, method, checkpoints=np.union1d(axis, every), initial=first, **options)
+            errors = exact.values("squared_error")[0]
+            expected, inside = errors[np.isin(exact.n_gradients, axis)], np.isin(axis, window)
+            td_floor = float(expected[inside].mean()) if M == 1 else td_floor
+            per_run = result.values("squared_error")[:, inside].mean(axis=1)
+            smaller = smaller or [per_run]
+            (to_td, se_td), (to_smaller, se_smaller) = (paired_ratio(per_run, smaller[k]) for k in (0, -1))
+            smaller.append(per_run)
+            common = {
+                **cell["labels"],
+                "theta_0": cell["theta_0"],
+                "batch_size": M,
+                "basis": "exact" if exact.provenance["method"] == EXACT else "approximation",
+            }
+            floors.append(
+                common
+                | {
+                    "n_runs": result.n_runs,
+                    "mean": float(per_run.mean()),
+                    "standard_error": float(per_run.std(ddof=1) / np.sqrt(per_run.size)),
+                    "exact": float(expected[inside].mean()),
+                    "to_td": to_td,
+                    "to_td_standard_error": se_td,
+                    "to_smaller": to_smaller,
+                    "to_smaller_standard_error": se_smaller,
+                    "n_diverged": int((result.diverged_at >= 0).sum()),
+                    "reach": next(iter(exact.n_gradients[errors <= 2.0 * td_floor].tolist()), -1),
+                }
+            )
+            curves += curve_rows(common, result, np.isin(axis, grid), expected)
+    return {"curves": table(curves), "floors": table(floors)}
+
+
+def algorithm(step_size: float, batch_size: int) -> Algorithm:
+    return TD(step_size) if batch_size == 1 else VRTD(step_size, batch_size)
+
+
+def checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the last updates are averaged, and where the curve is drawn.
+
+    With t uniform, the mean error over the inner updates of an epoch is the mean error of what it returns, so the ends
+    of the epochs are enough.
+    """
+    end, last = settings["n_gradients"], settings["last_updates"]
+    window = (
+        np.arange(end - last + _TD_STRIDE, end + 1, _TD_STRIDE)
+        if batch_size == 1
+        else np.arange(end - 2 * last + 2 * batch_size, end + 1, 2 * batch_size)
+    )
+    return window, log_grid(end)
+
+
+# Figures
+
+
+def convergence(axes: Axes, curves: Table, **where: Any) -> None:
+    """Means over runs with bands of two standard errors; the expected error dashed, where it is approximate dotted."""
+    for M in np.unique(curves["batch_size"]):
+        part = rows_where(curves, batch_size=M, **where)
+        draw_means(axes, part, "TD" if M == 1 else f"VRTD, M = {M}")
+        dashes = "--" if part["basis"][0] == "exact" else ":"
+        axes.plot(part["n_gradients"], part["exact"], color="black", linewidth=0.8, linestyle=dashes)
+
+
+def bars(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Errors averaged over the last updates by batch size: for each of the series a mark with its interval, and the
+    expected value as a bar across."""
+    sizes = np.unique(floors["batch_size"])
+    places = np.arange(sizes.size)
+    for k, (label, where) in enumerate(series):
+        part = rows_where(floors, **where)
+        x = places + 0.7 * ((k + 0.5) / len(series) - 0.5)
+        axes.errorbar(x, part["mean"], 2 * part["standard_error"], fmt="o", markersize=3, capsize=2, label=label)
+        axes.plot(x, part["exact"], linestyle="", marker="_", markersize=10, color="black", markeredgewidth=0.8)
+    axes.set_yscale("log")
+    plain_log_ticks(axes)
+    axes.set_xticks(places, ["1 (TD)" if M == 1 else str(M) for M in sizes])
+    axes.set_xlabel("batch size M")
+    axes.set_ylabel(r"squared error, mean of the last updates")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+
+
+# Comparisons
+
+
+def falls(floors: Table, basis: Basis) -> list[Comparison]:
+    """Each batch size has a smaller error than the one before it."""
+    found = []
+    for small, large in pairwise(np.unique(floors["batch_size"])):
+        for row, before in _pairs(rows_where(floors, batch_size=large), rows_where(floors, batch_size=small)):
+            condition, quantity = _condition(row), f"error at M = {large} / error at M = {small}"
+            if basis == "exact":
+                found.append(Comparison(condition, quantity, row["exact"] / before["exact"], below=1.0))
+            else:
+                found.append(_simulated(condition, quantity, row, "to_smaller", 1.0))
+    return found
+
+
+def improves(floors: Table) -> list[Comparison]:
+    """Each batch size has at most MUCH_SMALLER of TD's error."""
+    return [
+        _simulated(f"M = {M}, from {_START[row['theta_0']]}", "error of VRTD / error of TD", row, "to_td", MUCH_SMALLER)
+        for M in np.unique(floors["batch_size"])[1:]
+        for row in rows(rows_where(floors, batch_size=M))
+    ]
+
+
+def _simulated(condition: str, quantity: str, row: Row, column: str, below: float) -> Comparison:
+    estimate, se = row[column], row[f"{column}_standard_error"]
+    return Comparison(condition, quantity, estimate, se, row["n_runs"], below=below, basis="simulated")
+
+
+def slows(floors: Table) -> list[Comparison]:
+    """Until the error is twice TD's floor, a batch size needs at most MUCH_SLOWER times TD's pseudo-gradients."""
+    found = []
+    for M in np.unique(floors["batch_size"])[1:]:
+        for row, td in _pairs(rows_where(floors, batch_size=M), rows_where(floors, batch_size=1)):
+            slower = row["reach"] / td["reach"] if row["reach"] > 0 else np.inf
+            basis: Any = row["basis"]
+            quantity = f"pseudo-gradients to twice the error of TD, against TD ({_condition(row)})"
+            found.append(Comparison(f"M = {M}", quantity, float(slower), below=MUCH_SLOWER, basis=basis))
+    return found
+
+
+def agreement(floors: Table) -> list[Comparison]:
+    """Simulated errors are the expected ones, or near the approximate ones."""
+    return [agrees(f"{_condition(row)}, M = {row['batch_size']}", row) for row in rows(floors)]
+
+
+def _pairs(left: Table, right: Table) -> list[tuple[Row, Row]]:
+    return list(zip(rows(left), rows(right), strict=True))
+
+
+def _condition(row: dict[str, Any]) -> str:
+    return f"draw {row['mdp_seed']}, {row['features']} features, from {_START[row['theta_0']]}"

@@ -1,0 +1,243 @@
+"""From numbers to verdicts: comparisons with intervals, and what follows from them for a claim.
+
+A verdict is computed from comparisons alone. Each says: this quantity, in this condition, must lie between these limits
+if the claim is true. Its interval either lies inside, or outside, or contains a limit, and then nothing is decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from vrtd.experiments.experiment import Tables
+
+__all__ = [
+    "CONFIDENCE",
+    "Basis",
+    "Claim",
+    "Comparison",
+    "Finding",
+    "Judged",
+    "Verdict",
+    "agrees",
+    "judge",
+    "paired_ratio",
+    "ratio",
+]
+
+# That every interval of every claim covers its quantity.
+CONFIDENCE = 0.99
+# Exact numbers are right to about this, relative to themselves.
+ROUNDING = 1e-9
+# Approximate errors of VRTD on a trajectory are within this of the true ones, up to moderate steps.
+APPROXIMATION = 0.1
+
+Basis = Literal["exact", "approximation", "simulated"]
+Verdict = Literal["holds", "does not hold", "holds under", "undecided"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """If the claim is true then, in this condition, above < quantity < below."""
+
+    condition: str  # conditions are judged one by one; comparisons of one condition stand or fall together
+    quantity: str  # in words or symbols, e.g. "error at M = 500 / error at M = 50"
+    estimate: float
+    standard_error: float = 0.0  # of a mean over runs; 0 for what is exact
+    n_runs: int = 0  # independent runs behind it; 0 for what is exact
+    above: float = -math.inf
+    below: float = math.inf
+    basis: Basis = "exact"
+    stated: bool = True  # whether the paper makes the claim for this condition, or we ask beyond it
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A checkable statement of the paper."""
+
+    name: str
+    place: str
+    statement: str  # in our own words
+    test: str  # what is compared with what
+    needs: tuple[str, ...]  # experiments
+    evidence: Callable[[Mapping[str, Tables]], Sequence[Comparison]]
+    agreement: Callable[[Mapping[str, Tables]], Sequence[Comparison]] | None = None  # simulation against recursion
+    universal: bool = False  # stated for every chain: one exception refutes it, and no number of instances proves it
+    note: str = ""  # what to make of it, or what takes its place
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A comparison with its interval and what it says: True, False, or None where the interval contains a limit."""
+
+    comparison: Comparison
+    low: float
+    high: float
+    outcome: bool | None
+    more: float | None = None  # so many times the runs would decide it, if the estimate is right
+
+    @property
+    def margin(self) -> float:
+        """How far the interval is inside the limits, in units of the limit: negative when it is not."""
+        c = self.comparison
+        gaps = [(c.below - self.high, c.below), (self.low - c.above, c.above)]
+        return min(gap / (abs(limit) or 1.0) for gap, limit in gaps if math.isfinite(limit))
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {key: _finite(value) for key, value in vars(self.comparison).items()}
+        return plain | {"low": _finite(self.low), "high": _finite(self.high), "outcome": self.outcome}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim with its verdict."""
+
+    claim: Claim
+    verdict: Verdict
+    where: str  # conditions: under which it holds, or fails, or why nothing is decided
+    judged: tuple[Judged, ...]
+    decisive: Judged  # the comparison on which the verdict turns
+    runs_needed: int | None  # of a reproduction, to decide what is open
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        claim = self.claim
+        return {
+            "name": claim.name,
+            "place": claim.place,
+            "statement": claim.statement,
+            "test": claim.test,
+            "experiments": list(claim.needs),
+            "verdict": self.verdict,
+            "where": self.where,
+            "statistic": self.decisive.as_dict(),
+            "basis": sorted({judged.comparison.basis for judged in self.judged}),
+            "confidence": CONFIDENCE,
+            "runs_needed": self.runs_needed,
+            "note": claim.note,
+            "comparisons": [judged.as_dict() for judged in self.judged],
+        }
+
+
+def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int = 1000) -> Finding:
+    """The verdict on one claim out of `n_claims`, whose intervals hold together with probability CONFIDENCE.
+
+    `n_runs` are those of the reproduction, of which a comparison may have had a share.
+    """
+    evidence = list(claim.evidence(tables))
+    agreement = list(claim.agreement(tables)) if claim.agreement is not None else []
+    level = (1.0 - CONFIDENCE) / n_claims / (len(evidence) + len(agreement))
+    judged = tuple(_judged(comparison, level) for comparison in evidence)
+    contradicted = [each for each in (_judged(comparison, level) for comparison in agreement) if each.outcome is False]
+    if contradicted:
+        worst = min(contradicted, key=lambda each: each.margin)
+        why = f"the simulation contradicts the recursion: {worst.comparison.quantity}, {worst.comparison.condition}"
+        return Finding(claim, "undecided", why, judged, worst, None)
+    verdict, where, pool = _verdict(claim, judged)
+    decisive = min(pool, key=lambda each: each.margin)
+    more = max((each.more for each in pool if each.more is not None), default=None)
+    needed = math.ceil(more * n_runs) if verdict == "undecided" and more is not None else None
+    return Finding(claim, verdict, where, judged, decisive, needed)
+
+
+def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
+    """With the conditions it rests on, and the comparisons among which the decisive one is."""
+    stated = _by_outcome([each for each in judged if each.comparison.stated])
+    beyond = _by_outcome([each for each in judged if not each.comparison.stated])
+    fails = [each for each in judged if each.outcome is False]
+    open_ = [each for each in judged if each.outcome is None]
+    if claim.universal:
+        if fails:
+            return "does not hold", _listed([*stated[False], *beyond[False]]), fails
+        if open_:
+            return "undecided", _listed([*stated[None], *beyond[None]]), open_
+        return "holds under", f"all that was tested: {_listed([*stated[True], *beyond[True]])}", judged
+    if not stated[False] and not stated[None]:
+        if beyond[False]:
+            return "holds under", f"the paper's setting, and not: {_listed(beyond[False])}", judged
+        return "holds", "", judged
+    if stated[True] and stated[False]:
+        rest = f"; undecided under {_listed(stated[None])}" if stated[None] else ""
+        return "holds under", f"{_listed(stated[True])}; not under {_listed(stated[False])}{rest}", fails
+    if stated[False] and not stated[None]:
+        return "does not hold", f"though it does under {_listed(beyond[True])}" if beyond[True] else "", fails
+    return "undecided", _listed(stated[None]), open_
+
+
+def _by_outcome(judged: Sequence[Judged]) -> dict[bool | None, list[str]]:
+    """Conditions by what their comparisons say together."""
+    outcomes: dict[str, bool | None] = {}
+    for each in judged:
+        name, before = each.comparison.condition, outcomes.get(each.comparison.condition, True)
+        outcomes[name] = (
+            False if before is False or each.outcome is False else None if None in (before, each.outcome) else True
+        )
+    return {kind: [name for name, outcome in outcomes.items() if outcome is kind] for kind in (True, False, None)}
+
+
+def _listed(conditions: Sequence[str]) -> str:
+    return "; ".join(conditions)
+
+
+def _judged(c: Comparison, level: float) -> Judged:
+    if c.n_runs:
+        half = -float(stdtrit(c.n_runs - 1, level / 2.0)) * c.standard_error
+    else:
+        half = ROUNDING * abs(c.estimate) if math.isfinite(c.estimate) else 0.0
+    low, high = c.estimate - half, c.estimate + half
+    if math.isnan(low):
+        return Judged(c, low, high, None)
+    if c.above < low and high < c.below:
+        return Judged(c, low, high, True)
+    if high <= c.above or low >= c.below:
+        return Judged(c, low, high, False)
+    return Judged(c, low, high, None, _more(c, level))
+
+
+def _more(c: Comparison, level: float) -> float | None:
+    """How many times the runs would make the interval too short to contain the limit, if the estimate is right."""
+    distance = min(abs(c.estimate - limit) for limit in (c.above, c.below))
+    if c.n_runs == 0 or distance == 0.0:
+        return None
+    more = 1.0
+    for _ in range(20):  # Student's quantile depends on the runs, ever less as they grow
+        more = (float(stdtrit(more * c.n_runs - 1.0, level / 2.0)) * c.standard_error / distance) ** 2
+    return more
+
+
+def agrees(condition: str, row: Mapping[str, Any]) -> Comparison:
+    """A row with the `mean` of `n_runs` runs, its `standard_error` and the `exact` value: are they the same?
+
+    Where the `basis` of the exact value is an approximation, they may differ by APPROXIMATION.
+    """
+    tolerance = APPROXIMATION if row["basis"] == "approximation" else ROUNDING
+    # Squared errors are skewed: a mean that is low comes with a standard error that is, in proportion.
+    return Comparison(
+        condition, "simulated / expected error", row["mean"] / row["exact"], row["standard_error"] / row["mean"],
+        row["n_runs"], 1.0 - tolerance, 1.0 + tolerance, "simulated",
+    )  # fmt: skip
+
+
+def paired_ratio(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """Of the means of x and y over the same runs, and its standard error to first order.
+
+    >>> paired_ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+    (0.5, 0.0)
+    """
+    estimate = float(x.mean() / y.mean())
+    return estimate, float((x - estimate * y).std(ddof=1) / np.sqrt(x.size) / abs(y.mean()))
+
+
+def ratio(x: float, se_x: float, y: float, se_y: float) -> tuple[float, float]:
+    """x/y and its standard error (to first order, as if x and y were independent)."""
+    return x / y, abs(x / y) * math.hypot(se_x / x, se_y / y)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

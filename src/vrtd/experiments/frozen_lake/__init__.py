@@ -1,0 +1,1 @@
+"""Figure 2: batch sizes on Frozen Lake."""

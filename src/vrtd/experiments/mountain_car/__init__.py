@@ -1,0 +1,1 @@
+"""Figure 3: Mountain Car, where the solution is not known."""

@@ -1,0 +1,1 @@
+"""Figure 1: batch sizes on the random MDP, independent samples."""

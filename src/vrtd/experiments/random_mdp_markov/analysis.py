@@ -1,0 +1,192 @@
+"""Figure 1.5: the same on a trajectory, and whether correlated samples cost accuracy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.experiments import batch_sizes
+from vrtd.experiments.batch_sizes import MUCH_SLOWER, agreement, falls, slows
+from vrtd.experiments.evidence import Claim, Comparison
+from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
+from vrtd.experiments.random_mdp_iid.analysis import figures
+from vrtd.experiments.random_mdp_iid.sweep import SEEDS
+from vrtd.experiments.random_mdp_markov.sweep import LAZY, settings
+from vrtd.experiments.tables import Table, rows_where, table
+from vrtd.linear_system import LinearSystem
+from vrtd.plots import plain_log_ticks
+from vrtd.problems import LIBRARY
+from vrtd.theory import stationary_second_moment
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CLAIMS", "EXPERIMENT", "batch_of_one_is_td", "iid_is_below"]
+
+# Two compiled loops may round differently; runs that take another path differ by far more.
+_SAME = 1e-9
+
+
+def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
+    tables = batch_sizes.measure(settings, runner)
+    return tables | {"samplings": _samplings(settings, tables["floors"]), "identities": _identities(settings, runner)}
+
+
+def _samplings(settings: Settings, floors: Table) -> Table:
+    """The floors on a trajectory beside the exact ones of independent samples."""
+    iid = [
+        float(stationary_second_moment(system, settings["step_size"], M).trace())
+        for system in (LinearSystem(*LIBRARY[cell["problem"]](**cell["arguments"])) for cell in settings["cells"])
+        for M in settings["batch_sizes"]
+    ]
+    columns = ("mdp_seed", "features", "batch_size", "n_runs", "mean", "standard_error")
+    return {name: floors[name] for name in columns} | {"iid": np.array(iid)}
+
+
+def _identities(settings: Settings, runner: Runner) -> Table:
+    """How many runs change when Algorithm 2 projects, and when TD is written as VRTD with a batch of one."""
+    mrp, phi = LIBRARY["random_mdp"](seed=0)
+    step, radius = settings["step_size"], settings["radius"]
+    n_runs = settings["cells"][0]["n_runs"]
+    pairs: list[tuple[int, Algorithm, Algorithm]] = [
+        (M, VRTD(step, M), VRTD(step, M, radius)) for M in settings["batch_sizes"] if M > 1
+    ]
+
+    def final(method: Algorithm) -> NDArray[np.float64]:
+        return runner.simulate(
+            mrp, phi, method, n_runs=n_runs, n_gradients=settings["n_same"], seed=settings["seed"], checkpoints=1
+        ).theta
+
+    rows = []
+    for M, left, right in [(1, TD(step), VRTD(step, 1)), *pairs]:
+        theta, other = final(left), final(right)
+        differs = np.abs(theta - other).max(axis=1) > _SAME * np.abs(theta).max(axis=1)
+        what = "VRTD with a batch of one, instead of TD" if M == 1 else f"projection onto radius {radius:g}, or none"
+        rows.append({"what": what, "batch_size": M, "n_runs": n_runs, "n_different": int(differs.sum())})
+    return table(rows)
+
+
+def _draw_samplings(axes: Axes, tables: Tables) -> None:
+    whole = tables["samplings"]
+    sizes = np.unique(whole["batch_size"])
+    places = np.arange(sizes.size)
+    series: list[tuple[str, dict[str, Any]]] = [
+        (f"MDP {seed}", {"mdp_seed": seed, "features": "raw"}) for seed in SEEDS
+    ]
+    for k, (label, where) in enumerate([*series, ("MDP 0, lazy", {"features": LAZY})]):
+        part = rows_where(whole, **where)
+        x = places + 0.7 * ((k + 0.5) / (len(SEEDS) + 1) - 0.5)
+        error = 2 * part["standard_error"] / part["iid"]
+        axes.errorbar(x, part["mean"] / part["iid"], error, fmt="o", markersize=3, capsize=2, label=label)
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set_yscale("log")
+    axes.set_ylim(top=10.0)
+    plain_log_ticks(axes)
+    axes.set_xticks(places, ["1 (TD)" if M == 1 else str(M) for M in sizes])
+    axes.set_xlabel("batch size M")
+    axes.set_ylabel("error, trajectory / independent")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, ncols=3, loc="upper left")
+
+
+def rows_without_lazy(floors: Table) -> Table:
+    keep = floors["features"] != LAZY
+    return {name: column[keep] for name, column in floors.items()}
+
+
+def iid_is_below(samplings: Table) -> list[Comparison]:
+    """At every batch size the error on a trajectory exceeds that with independent samples."""
+    found = []
+    columns = (samplings[name].tolist() for name in samplings)
+    for seed, features, M, n_runs, mean, standard_error, iid in zip(*columns, strict=True):
+        is_lazy = features == LAZY
+        condition = "the lazy chain 0.9 I + 0.1 P" if is_lazy else f"MDP {seed}, {features} features"
+        quantity = f"error on a trajectory / error with independent samples, M = {M}"
+        se = standard_error / iid
+        found.append(
+            Comparison(condition, quantity, mean / iid, se, n_runs, above=1.0, basis="simulated", stated=not is_lazy)
+        )
+    return found
+
+
+def batch_of_one_is_td(identities: Table) -> list[Comparison]:
+    part = rows_where(identities, batch_size=1)
+    quantity = f"of {part['n_runs'][0]} runs, those that differ"
+    return [Comparison("random MDP 0", quantity, float(part["n_different"][0]), below=0.5, basis="simulated")]
+
+
+EXPERIMENT = Experiment(
+    name="random-mdp-markov",
+    title="Batch sizes on a random MDP, one trajectory",
+    place="Figure 1.5 (the paper's second), Section 5",
+    question=(
+        "The same on a trajectory; and at every batch size the error is larger than with independent samples, because "
+        "successive samples are correlated."
+    ),
+    method=(
+        "As with independent samples, Algorithm 2 on one trajectory a run that starts in the stationary distribution. "
+        "No projection: the table of identities counts the runs that one with radius 100 would change. Added: a lazy "
+        "chain, 0.9 I + 0.1 P, whose successive samples are alike, as those of the dense chain are not."
+    ),
+    weight=12.0,
+    settings=settings,
+    measure=measure,
+    figures=[
+        *figures("Dashed: the exact expected error of TD; dotted: an approximation for VRTD."),
+        Figure(
+            "samplings",
+            "The error on a trajectory divided by the exact one with independent samples, raw features, with an "
+            "interval of two standard errors. Below 1 the trajectory is the better of the two.",
+            "samplings",
+            _draw_samplings,
+        ),
+    ],
+)
+
+CLAIMS = (
+    Claim(
+        name="figure-1.5-error-falls",
+        place="Figure 1.5, right; Section 5",
+        statement="On a trajectory the error at which VRTD settles falls as the batch size grows.",
+        test="The simulated error averaged over the last 10,000 updates, at each batch size against the one before it.",
+        needs=("random-mdp-markov",),
+        evidence=lambda tables: falls(rows_without_lazy(tables["random-mdp-markov"]["floors"]), "simulated"),
+        agreement=lambda tables: agreement(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
+    ),
+    Claim(
+        name="figure-1.5-not-much-slower",
+        place="Figure 1.5, left; Section 5",
+        statement="Larger batches do not slow the convergence down much, on a trajectory.",
+        test=(
+            "Pseudo-gradients until the expected error is twice the one at which TD settles; more than "
+            f"{MUCH_SLOWER:g} times TD's count as much slower."
+        ),
+        needs=("random-mdp-markov",),
+        evidence=lambda tables: slows(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
+        agreement=lambda tables: agreement(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
+    ),
+    Claim(
+        name="iid-error-below-markov",
+        place="Section 5, on Figures 1 and 1.5",
+        statement="At every batch size the error with independent samples is smaller than on a trajectory.",
+        test="The simulated error on a trajectory against the exact one with independent samples.",
+        needs=("random-mdp-markov",),
+        evidence=lambda tables: iid_is_below(tables["random-mdp-markov"]["samplings"]),
+        agreement=lambda tables: agreement(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
+        note=(
+            "In a dense random chain the noise of successive samples is negatively correlated, so a trajectory helps. "
+            "Where successive samples are alike it costs."
+        ),
+    ),
+    Claim(
+        name="batch-of-one-is-td",
+        place="Section 3.2",
+        statement="With a batch of one sample VRTD is TD.",
+        test="Final parameters of the same runs under both.",
+        needs=("random-mdp-markov",),
+        evidence=lambda tables: batch_of_one_is_td(tables["random-mdp-markov"]["identities"]),
+    ),
+)

@@ -1,0 +1,22 @@
+"""Settings of Figure 1.5: those of Figure 1 on a trajectory, and a lazy chain, whose successive samples are alike."""
+
+from __future__ import annotations
+
+from vrtd.experiments.experiment import Settings
+from vrtd.experiments.random_mdp_iid import sweep
+
+__all__ = ["LAZY", "settings"]
+
+LAZY = "raw, lazy chain"
+
+
+def settings(n_runs: int, seed: int) -> Settings:
+    shared = sweep.settings(n_runs, seed)
+    lazy = {
+        "problem": "random_mdp",
+        "arguments": {"seed": 0, "laziness": 0.9},
+        "labels": {"mdp_seed": 0, "features": LAZY},
+        "theta_0": 0.0,
+        "n_runs": n_runs,
+    }
+    return {**shared, "sampling": "markov", "cells": [*shared["cells"], lazy], "radius": 100.0, "n_same": 20_000}

@@ -1,0 +1,1 @@
+"""Table 1: the orders of errors and costs, with numbers."""

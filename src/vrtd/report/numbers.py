@@ -1,0 +1,73 @@
+"""Numbers and limits for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from vrtd.experiments.evidence import Comparison, Judged
+
+__all__ = ["count", "limits", "measured", "number", "plural"]
+
+_ALLOWANCE = 1e-6  # for rounding, in limits
+_MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def measured(judged: Judged) -> str:
+    """The estimate with its interval; what is exact, or as exact as an approximation is, has none."""
+    c = judged.comparison
+    values = (c.estimate, judged.low, judged.high) if c.n_runs else (c.estimate,)
+    estimate, *interval = _rounded(values, (c.above, c.below))
+    return f"{estimate} [{', '.join(interval)}]" if interval else estimate
+
+
+def limits(c: Comparison) -> str:
+    """In symbols. A limit a little beyond a plain number allows for rounding: that number may be reached."""
+    parts = []
+    for limit, sign, reached, outward in ((c.above, ">", "≥", -1.0), (c.below, "<", "≤", 1.0)):
+        plain = float(f"{limit:.6g}")
+        if 0.0 < outward * (limit - plain) <= _ALLOWANCE * abs(plain):
+            parts.append(f"{reached} {plain:,.6g}")
+        elif math.isfinite(limit):
+            parts.append(f"{sign} {limit:,.10g}")
+    return " and ".join(parts).replace("-", _MINUS)
+
+
+def _rounded(values: Sequence[float], limits: Sequence[float]) -> list[str]:
+    """To three digits, or as many as keep the values apart and each on its side of the limits."""
+    for digits in range(3, 13):
+        near = [float(f"{value:.{digits - 1}e}") for value in values]
+        pairs = [(value, n, limit) for value, n in zip(values, near, strict=True) for limit in limits]
+        same_sides = all((value < limit, value > limit) == (n < limit, n > limit) for value, n, limit in pairs)
+        if same_sides and len(set(near)) == len(set(values)):
+            break
+    return [number(value, digits) for value in values]
+
+
+def number(value: float, digits: int) -> str:
+    """For people; powers of ten only where there would be many zeros.
+
+    >>> [number(value, 3) for value in (0.06128, 0.61, 12345.0, 0.0, float("inf"))]
+    ['0.0613', '0.610', '12,300', '0', '∞']
+    """
+    if not math.isfinite(value):
+        return "undefined" if math.isnan(value) else "∞" if value > 0 else f"{_MINUS}∞"
+    if value == 0.0:
+        return "0"
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    exponent = int(power)
+    if -4 <= exponent < 7:
+        text = f"{float(f'{mantissa}e{power}'):,.{max(digits - 1 - exponent, 0)}f}"
+    else:
+        text = f"{mantissa}{_TIMES}10{str(exponent).translate(_SUPERSCRIPTS)}"
+    return text.replace("-", _MINUS)
+
+
+def count(n: Any) -> str:
+    return f"{n:,}" if isinstance(n, int) else str(n)
+
+
+def plural(n: int, noun: str) -> str:
+    return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"

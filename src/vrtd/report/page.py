@@ -1,0 +1,278 @@
+"""The page of a reproduction: verdicts first, then every experiment with its figures. One file, no script, no network.
+
+Text of any origin passes through `escape`, addresses are built from quoted names, and the page's own policy forbids
+scripts and everything that would be fetched.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote
+
+from vrtd.experiments.evidence import CONFIDENCE, Finding, Judged
+from vrtd.experiments.experiment import Experiment, Figure, Settings
+from vrtd.report.numbers import count, limits, measured, number, plural
+
+__all__ = ["Panel", "Section", "page"]
+
+MOST_COMPARISONS = 40  # in the table of one claim
+_LONG = 200  # characters; a longer list of conditions is folded
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+# Class, symbol and words: a colour never stands alone.
+_KINDS = {
+    "holds": ("holds", "✓", "Holds"),
+    "tested": ("holds", "✓", "No exception found"),
+    "holds under": ("under", "◐", "Holds under conditions"),
+    "does not hold": ("fails", "✗", "Does not hold"),
+    "undecided": ("open", "?", "Undecided"),
+}
+_OUTCOMES = {True: "✓ inside", False: "✗ outside", None: "? open"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure as drawn, with the names of its file and of its data's, relative to the page."""
+
+    figure: Figure
+    svg: str
+    file: str
+    data: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """An experiment as done."""
+
+    experiment: Experiment
+    settings: Settings
+    panels: Sequence[Panel]
+
+
+def page(findings: Sequence[Finding], sections: Sequence[Section], manifest: Mapping[str, Any]) -> str:
+    """The whole page as HTML. `manifest` is plain JSON; its `n_runs` and `seed` are shown at the top."""
+    title = "Variance-reduced TD learning, reproduced"
+    shown = {section.experiment.name: section.experiment for section in sections}
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{files("vrtd.report").joinpath("style.css").read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<header>
+<h1>{title}</h1>
+<p>Every figure of <cite>Reanalysis of Variance Reduced Temporal Difference Learning</cite> (Xu, Wang, Zhou and Liang,
+ICLR 2020), computed and drawn again, and what the paper says, judged by the numbers.</p>
+{_counts(findings)}
+<p class="quiet">{escape(count(manifest["n_runs"]))} runs a setting, seed {escape(str(manifest["seed"]))}. All
+intervals on this page cover their quantities together with probability {CONFIDENCE:.0%}.</p>
+</header>
+{_contents(findings, sections)}
+<main>
+<section aria-labelledby="verdicts">
+<h2 id="verdicts">Verdicts</h2>
+{_joined(_claim(finding, shown) for finding in findings)}
+</section>
+{_joined(_section(section, findings) for section in sections)}
+</main>
+<footer>
+{_json("This run: versions, machine, seeds and digests", manifest)}
+</footer>
+</body>
+</html>
+"""
+
+
+def _counts(findings: Sequence[Finding]) -> str:
+    found = Counter(_kind(finding) for finding in findings)
+    tiles = (
+        f'<li class="{kind}"><b>{found[name]}</b> <span aria-hidden="true">{symbol}</span> {words.lower()}</li>'
+        for name, (kind, symbol, words) in _KINDS.items()
+    )
+    return f'<ul class="counts" aria-label="{len(findings)} claims">{_joined(tiles)}</ul>'
+
+
+def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
+    entries = (
+        f"<li>{_link(_experiment_id(each.experiment.name), each.experiment.title)} "
+        f'<span class="quiet">{escape(each.experiment.place)}</span></li>'
+        for each in sections
+    )
+    return f"""<nav aria-label="Contents">
+<ol>
+<li><a href="#verdicts">Verdicts</a>
+{_badges(findings)}</li>
+{_joined(entries)}
+</ol>
+</nav>"""
+
+
+# Verdicts
+
+
+def _kind(finding: Finding) -> str:
+    """The verdict, where one that holds for all that was tested is told from one that depends on conditions."""
+    return "tested" if finding.claim.universal and finding.verdict == "holds under" else finding.verdict
+
+
+def _claim(finding: Finding, shown: Mapping[str, Experiment]) -> str:
+    claim = finding.claim
+    kind, symbol, words = _KINDS[_kind(finding)]
+    where = _joined(_link(_experiment_id(name), shown[name].title) for name in claim.needs if name in shown)
+    basis = ", ".join(sorted({each.comparison.basis for each in finding.judged}))
+    facts = {
+        "Holds under" if finding.verdict == "holds under" else "Conditions": _folded(finding.where),
+        "Runs needed": "" if finding.runs_needed is None else f"about {number(finding.runs_needed, 2)} to decide it",
+        "Note": escape(claim.note),
+        "Figures": where,
+    }
+    return f"""<article class="claim {kind}" id="{escape(_claim_id(claim.name))}">
+<p class="quiet"><span class="badge {kind}"><span aria-hidden="true">{symbol}</span> {words}</span>
+{escape(claim.place)} · basis: {escape(basis)}</p>
+<h3>{escape(claim.statement)}</h3>
+{_statistic(finding.decisive)}
+<dl>
+{_joined(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts.items() if text)}
+</dl>
+<details>
+<summary>What was tested: {plural(len(finding.judged), "comparison")}</summary>
+<p>{escape(claim.test)}</p>
+{_comparisons(finding.judged)}
+</details>
+</article>"""
+
+
+def _statistic(judged: Judged) -> str:
+    c = judged.comparison
+    return f"""<p class="statistic"><b>{measured(judged)}</b>, must be {escape(limits(c))}<br>
+<span class="quiet">{escape(c.quantity)} ({escape(c.condition)})</span></p>"""
+
+
+def _comparisons(judged: Sequence[Judged]) -> str:
+    rows, caption = judged, ""
+    if len(judged) > MOST_COMPARISONS:
+        rows = sorted(judged, key=_tightness)[:MOST_COMPARISONS]
+        caption = f"<caption>The {len(rows)} tightest of {count(len(judged))}; claims.json has all.</caption>"
+    heads = ("Condition", "Quantity", "Result", "Value and interval", "Must be", "Basis", "Runs")
+    # A box that scrolls must be reached by the keyboard.
+    return f"""<div class="scroll" role="region" aria-label="Comparisons" tabindex="0">
+<table>{caption}
+<thead><tr>{"".join(f'<th scope="col">{head}</th>' for head in heads)}</tr></thead>
+<tbody>
+{_joined(_comparison(each) for each in rows)}
+</tbody>
+</table>
+</div>"""
+
+
+def _comparison(judged: Judged) -> str:
+    c = judged.comparison
+    cells = (
+        escape(c.quantity),
+        _OUTCOMES[judged.outcome],
+        measured(judged),
+        escape(limits(c)),
+        escape(c.basis),
+        count(c.n_runs) if c.n_runs else "",
+    )
+    condition = escape(c.condition) + ("" if c.stated else ' <span class="quiet">(beyond the paper)</span>')
+    return f'<tr><th scope="row">{condition}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _tightness(judged: Judged) -> float:
+    return -math.inf if math.isnan(judged.margin) else judged.margin
+
+
+# Experiments
+
+
+def _section(section: Section, findings: Sequence[Finding]) -> str:
+    experiment = section.experiment
+    mine = [finding for finding in findings if experiment.name in finding.claim.needs]
+    name = escape(_experiment_id(experiment.name))
+    return f"""<section aria-labelledby="{name}">
+<h2 id="{name}">{escape(experiment.title)}</h2>
+<p class="quiet">{escape(experiment.place)}</p>
+{_badges(mine)}
+<dl>
+<dt>The paper says</dt><dd>{escape(experiment.question)}</dd>
+<dt>Done here</dt><dd>{escape(experiment.method)}</dd>
+</dl>
+<div class="panels">
+{_joined(_panel(panel) for panel in section.panels)}
+</div>
+{_json("Settings", section.settings)}
+</section>"""
+
+
+def _panel(panel: Panel) -> str:
+    caption, name = escape(panel.figure.caption), escape(panel.figure.name)
+    image = b64encode(panel.svg.encode()).decode()
+    return f"""<figure>
+<img src="data:image/svg+xml;base64,{image}" alt="{caption}">
+<figcaption>{caption}
+<span class="files"><a href="{_address(panel.file)}" aria-label="SVG of {name}">SVG</a>
+<a href="{_address(panel.data)}" aria-label="data (CSV) of {name}">data (CSV)</a></span></figcaption>
+</figure>"""
+
+
+# Pieces
+
+
+def _badges(findings: Iterable[Finding]) -> str:
+    badges = []
+    for finding in findings:
+        kind, symbol, words = _KINDS[_kind(finding)]
+        text = f'<span aria-hidden="true">{symbol}</span> {escape(finding.claim.name)}: {words.lower()}'
+        badges.append(f'<li><a class="badge {kind}" href="#{quote(_claim_id(finding.claim.name))}">{text}</a></li>')
+    return f'<ul class="badges">{_joined(badges)}</ul>' if badges else ""
+
+
+def _folded(text: str) -> str:
+    """Escaped, and behind its beginning when it is long."""
+    if len(text) <= _LONG:
+        return escape(text)
+    beginning = text[: _LONG // 2].rsplit(" ", 1)[0]
+    return f"<details><summary>{escape(beginning)} …</summary>{escape(text)}</details>"
+
+
+def _json(title: str, value: Any) -> str:
+    text = escape(json.dumps(value, indent=2, ensure_ascii=False))
+    return f"""<details>
+<summary>{title}</summary>
+<pre role="region" aria-label="{title}" tabindex="0">{text}</pre>
+</details>"""
+
+
+def _link(anchor: str, text: str) -> str:
+    return f'<a href="#{quote(anchor)}">{escape(text)}</a>'
+
+
+def _address(name: str) -> str:
+    """Of a file by its name relative to the page; no name makes it another kind of address."""
+    return f"./{quote(name)}"
+
+
+def _claim_id(name: str) -> str:
+    return f"claim-{name}"
+
+
+def _experiment_id(name: str) -> str:
+    return f"experiment-{name}"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n".join(parts)

@@ -1,0 +1,128 @@
+"""Verdicts follow from comparisons, and from nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.statistics import FAMILY_RATE
+from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, agrees, judge, ratio
+
+CLAIM = Claim("name", "place", "statement", "test", ("x",), lambda tables: tables["x"]["comparisons"])
+
+
+def verdict(*comparisons, claim=CLAIM, n_claims=1):
+    return judge(claim, {"x": {"comparisons": comparisons}}, n_claims, n_runs=2000)
+
+
+def below(condition, estimate, se=0.0, n_runs=0, **rest):
+    return Comparison(condition, "q", estimate, se, n_runs, below=1.0, **rest)
+
+
+def test_exact_numbers_decide():
+    assert verdict(below("a", 0.5), below("b", 0.9)).verdict == "holds"
+    failed = verdict(below("a", 1.5), below("b", 1.1))
+    assert (failed.verdict, failed.decisive.comparison.condition) == ("does not hold", "a")
+    assert verdict(below("a", 1.0)).verdict == "undecided"  # equal up to rounding
+
+
+def test_conditions_are_judged_one_by_one():
+    found = verdict(below("a", 0.5), below("b", 1.5), below("b", 0.5))
+    assert (found.verdict, found.where) == ("holds under", "a; not under b")
+    assert found.decisive.comparison.estimate == 1.5
+
+
+def test_what_goes_beyond_the_paper_does_not_change_its_verdict():
+    beyond = below("elsewhere", 1.5, stated=False)
+    found = verdict(below("a", 0.5), beyond)
+    assert (found.verdict, found.where) == ("holds under", "the paper's setting, and not: elsewhere")
+    found = verdict(below("a", 1.5), replace(beyond, estimate=0.5))
+    assert (found.verdict, found.where) == ("does not hold", "though it does under elsewhere")
+    assert verdict(below("a", 0.5), replace(beyond, estimate=0.5)).verdict == "holds"
+
+
+def test_a_universal_claim_is_refuted_by_one_exception_and_never_proven():
+    universal = replace(CLAIM, universal=True)
+    assert verdict(below("a", 0.5), below("b", 1.5), claim=universal).verdict == "does not hold"
+    found = verdict(below("a", 0.5), below("b", 0.6), claim=universal)
+    assert (found.verdict, found.where) == ("holds under", "all that was tested: a; b")
+    assert found.decisive.comparison.estimate == 0.6
+    assert verdict(below("a", 0.5), below("b", 0.9, 0.2, 100), claim=universal).verdict == "undecided"
+
+
+def test_an_interval_that_contains_the_limit_decides_nothing_and_says_how_many_runs_would():
+    found = verdict(below("a", 0.9, 0.1, 100))
+    half = stats.t.isf((1 - CONFIDENCE) / 2, 99) * 0.1
+    assert found.verdict == "undecided"
+    assert (found.judged[0].low, found.judged[0].high) == pytest.approx((0.9 - half, 0.9 + half))
+    more = found.runs_needed / 2000  # times the runs; this comparison had 100 of the 2,000
+    assert 1.0 * 0.1 / np.sqrt(more) * stats.t.isf((1 - CONFIDENCE) / 2, 100 * more - 1) == pytest.approx(0.1, rel=1e-3)
+    decided = verdict(below("a", 0.9, 0.1 / np.sqrt(1.02 * more), int(1.02 * more * 100)))
+    assert (decided.verdict, decided.runs_needed) == ("holds", None)
+
+
+def test_undecided_conditions_do_not_hide_decided_ones():
+    open_ = below("c", 0.9, 0.1, 100)
+    assert verdict(below("a", 0.5), open_).verdict == "undecided"
+    assert verdict(below("a", 1.5), open_).verdict == "undecided"
+    assert verdict(below("a", 0.5), below("b", 1.5), open_).where == "a; not under b; undecided under c"
+
+
+def test_the_confidence_is_shared_among_claims_and_comparisons():
+    one, many = verdict(below("a", 0.5, 0.1, 50)), verdict(*[below("a", 0.5, 0.1, 50)] * 4, n_claims=25)
+    expected = stats.t.isf((1 - CONFIDENCE) / 2 / 100, 49) * 0.1
+    assert many.judged[0].high == pytest.approx(0.5 + expected)
+    assert one.judged[0].high < many.judged[0].high
+
+
+def test_two_sided_limits_and_infinities():
+    inside = Comparison("a", "q", 1.0, above=0.9, below=1.1)
+    assert verdict(inside).verdict == "holds"
+    assert verdict(replace(inside, estimate=0.8)).verdict == "does not hold"
+    assert verdict(replace(inside, estimate=np.inf)).verdict == "does not hold"
+    assert verdict(replace(inside, estimate=np.nan)).verdict == "undecided"
+
+
+def test_a_simulation_that_contradicts_the_recursion_decides_nothing():
+    row = {"mean": 1.2, "standard_error": 0.01, "exact": 1.0, "n_runs": 1000, "basis": "exact"}
+    claim = replace(CLAIM, agreement=lambda _: [agrees("cell", row)])
+    found = verdict(below("a", 0.5), claim=claim)
+    assert found.verdict == "undecided"
+    assert "the simulation contradicts the recursion" in found.where
+    row["mean"] = 1.01
+    assert verdict(below("a", 0.5), claim=claim).verdict == "holds"
+
+
+def test_an_approximation_may_be_off_by_a_tenth_and_an_exact_value_may_not():
+    row = {"mean": 1.08, "standard_error": 1e-4, "exact": 1.0, "n_runs": 1000, "basis": "approximation"}
+    assert verdict(agrees("cell", row)).verdict == "holds"
+    assert verdict(agrees("cell", {**row, "basis": "exact"})).verdict == "does not hold"
+    assert verdict(agrees("cell", {**row, "mean": 1.12})).verdict == "does not hold"
+
+
+def test_intervals_cover_at_their_rate():
+    """The share of 4,000 intervals of 99 % that miss the truth, at the suite's rate of false alarms."""
+    rng, n = np.random.default_rng(0), 40
+    samples = rng.normal(2.0, 1.0, (4000, n))
+    means, errors = samples.mean(axis=1), samples.std(axis=1, ddof=1) / np.sqrt(n)
+    judged = [verdict(below("a", m, e, n)).judged[0] for m, e in zip(means.tolist(), errors.tolist(), strict=True)]
+    missed = sum(not each.low < 2.0 < each.high for each in judged)
+    assert stats.binom.sf(missed - 1, 4000, 1 - CONFIDENCE) > FAMILY_RATE / 2
+    assert stats.binom.cdf(missed, 4000, 1 - CONFIDENCE) > FAMILY_RATE / 2
+    planted = sum(not each.low < 2.2 < each.high for each in judged)
+    assert stats.binom.sf(planted - 1, 4000, 1 - CONFIDENCE) < FAMILY_RATE / 2
+
+
+def test_ratio_has_the_standard_error_of_the_delta_method():
+    estimate, se = ratio(2.0, 0.1, 4.0, 0.4)
+    assert (estimate, se) == pytest.approx((0.5, 0.5 * np.hypot(0.05, 0.1)))
+
+
+def test_plain_json():
+    found = verdict(below("a", 0.5), below("b", np.inf)).as_dict()
+    assert found["statistic"]["estimate"] is None
+    assert found["comparisons"][0]["above"] is None
+    assert found["comparisons"][0]["outcome"] is True
+    assert found["verdict"] == "holds under"
+    assert found["confidence"] == CONFIDENCE

@@ -1,0 +1,204 @@
+"""`vrtd.reproduce`: what is written, what is kept, and what happens when it is stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import vrtd
+from tests import small_experiments
+from tests.small_experiments import EXPERIMENTS, is_whole, measured, tables_of
+from vrtd.errors import InvalidInputError, MissingExtraError
+from vrtd.experiments import store
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: Any) -> None:
+    small_experiments.install(monkeypatch)
+
+
+def test_all_is_written_and_linked(tmp_path: Any) -> None:
+    found = vrtd.reproduce(out=tmp_path / "new" / "r", n_runs=4)
+    folder = found.out
+    assert is_whole(folder)
+    assert [finding.verdict for finding in found.findings] == ["holds"] * 3
+    claims = json.loads((folder / "claims.json").read_text())
+    assert [claim["name"] for claim in claims] == ["first", "second", "first-and-second"]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["n_runs"], manifest["seed"]) == (4, 0)
+    assert set(manifest["versions"]) == {"vrtd", "python", "numpy", "scipy", "numba", "matplotlib"}
+    assert manifest["experiments"]["first"]["settings"] == {"n_runs": 4, "seed": 0}
+    assert manifest["experiments"]["first"]["cost"]["n_gradients"] == 400
+    page = (folder / "report.html").read_text()
+    for link in ("figures/first-panel.svg", "data/first-curve.csv"):
+        assert (folder / link).is_file()
+        assert f'href="./{link}"' in page
+    assert found.as_dict()["report"] == str(folder / "report.html")
+
+
+def test_a_part_judges_only_what_rests_on_it(tmp_path: Any) -> None:
+    found = vrtd.reproduce(["second"], out=tmp_path, n_runs=4)
+    assert measured == ["second"]
+    assert [finding.claim.name for finding in found.findings] == ["second"]
+    assert found.manifest["n_claims"] == 3  # confidence is shared among all, so that a verdict does not depend on it
+    found = vrtd.reproduce(["first"], out=tmp_path, n_runs=4)
+    assert measured == ["second", "first"]
+    assert len(found.findings) == 3  # the other is still there
+
+
+def test_what_is_finished_is_kept(tmp_path: Any) -> None:
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    assert measured == ["first", "second"]
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()} == before
+
+
+@pytest.mark.parametrize("change", [{"n_runs": 6}, {"seed": 1}])
+def test_other_settings_are_measured_anew(tmp_path: Any, change: dict[str, int]) -> None:
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    old = tables_of(tmp_path)
+    found = vrtd.reproduce(["first"], out=tmp_path, **{"n_runs": 4} | change)
+    assert measured == ["first", "second", "first"]
+    assert [finding.claim.name for finding in found.findings] == ["first"]  # the second has other settings: not mixed
+    assert list(found.manifest["experiments"]) == ["first"]
+    assert tables_of(tmp_path)["first-curve.csv"] != old["first-curve.csv"]
+    assert "Title of second" not in found.report.read_text()
+
+
+def test_other_code_or_libraries_measure_anew(tmp_path: Any, monkeypatch: Any) -> None:
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    monkeypatch.setattr(store, "_code", lambda: "another")
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    monkeypatch.setattr(store, "versions", lambda: {"numpy": "another"})
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    assert measured == ["first", "second"] * 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: (data / "first-curve.csv").write_text("n_gradients,mean\n0,1.0\n"),
+        lambda data: (data / "first-curve.csv").unlink(),
+        lambda data: (data / "first.json").write_text("{"),
+        lambda data: (data / "first.json").write_text("[]"),
+        lambda data: (data / "first.json").write_bytes(b"\xff\xfe"),
+        lambda data: (data / "first.json").unlink(),
+    ],
+)
+def test_damage_is_measured_anew(tmp_path: Any, damage: Any) -> None:
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    whole = tables_of(tmp_path)
+    damage(tmp_path / "data")
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    assert measured == ["first", "second", "first"]
+    assert tables_of(tmp_path) == whole
+
+
+def test_the_same_bits_for_any_threads_and_from_a_file(tmp_path: Any) -> None:
+    vrtd.reproduce(out=tmp_path / "1", n_runs=9, threads=1)
+    vrtd.reproduce(out=tmp_path / "2", n_runs=9, threads=3)
+    vrtd.reproduce(out=tmp_path / "2", n_runs=9)  # from the files
+    for name in ("claims.json", "figures/first-panel.svg"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+    assert tables_of(tmp_path / "1") == tables_of(tmp_path / "2")
+
+
+def test_an_interruption_keeps_what_is_finished_and_reports_on_it(tmp_path: Any, monkeypatch: Any) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(EXPERIMENTS, "second", replace(EXPERIMENTS["second"], measure=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        vrtd.reproduce(out=tmp_path, n_runs=4)
+    assert is_whole(tmp_path)
+    assert "Title of first" in (tmp_path / "report.html").read_text()
+    monkeypatch.undo()
+    small_experiments.install(monkeypatch)
+    assert len(vrtd.reproduce(out=tmp_path, n_runs=4).findings) == 3
+    assert measured == ["second"]
+
+
+def test_an_error_in_a_measurement_is_not_hidden_by_the_report(tmp_path: Any, monkeypatch: Any) -> None:
+    def failing(*_: Any) -> Any:
+        raise MemoryError("no room")
+
+    monkeypatch.setitem(EXPERIMENTS, "first", replace(EXPERIMENTS["first"], measure=failing))
+    with pytest.raises(MemoryError, match="no room"):
+        vrtd.reproduce(out=tmp_path, n_runs=4)
+    assert is_whole(tmp_path)
+
+
+def test_progress_goes_from_nothing_to_all(tmp_path: Any) -> None:
+    told: list[tuple[float, str]] = []
+    vrtd.reproduce(out=tmp_path, n_runs=40, progress=lambda share, name: told.append((share, name)))
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+    assert [name for _, name in told] == sorted(name for _, name in told)
+    assert {name for _, name in told} == {"first", "second"}
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Any) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InvalidInputError, match="must be new, empty or that of an earlier reproduction"):
+        vrtd.reproduce(out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(InvalidInputError, match="must be new, empty"):
+        vrtd.reproduce(out=tmp_path / "thesis.tex")
+    (tmp_path / "manifest.json").write_text('{"format": "another"}')
+    with pytest.raises(InvalidInputError, match="which holds something else"):
+        vrtd.reproduce(out=tmp_path)
+    assert measured == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"names": ["figure-1"]}, "name of an experiment must be one of 'first', 'second'; got 'figure-1'"),
+        ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"threads": 0}, "threads must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_bad_arguments_leave_nothing_behind(tmp_path: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        vrtd.reproduce(out=tmp_path / "r", **arguments)
+    assert not (tmp_path / "r").exists()
+
+
+def test_without_matplotlib_nothing_begins(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[plot\]'"):
+        vrtd.reproduce(out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_killed_reproduction_goes_on(tmp_path: Any) -> None:
+    """kill -9 at the moment the first record appears; the whole is then the same as without the kill."""
+    command = [sys.executable, "-m", "vrtd", "reproduce", "changing-step", "counter-example", "--runs", "4", "--quiet"]
+    folder, record = tmp_path / "killed", tmp_path / "killed" / "data" / "changing-step.json"
+    process = subprocess.Popen([*command, "--out", str(folder)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not record.exists():
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    kept = hashlib.sha256(record.read_bytes()).hexdigest()
+    assert not (folder / "data" / "counter-example.json").exists()
+    subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True)
+    assert hashlib.sha256(record.read_bytes()).hexdigest() == kept
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
+    assert tables_of(folder) == tables_of(tmp_path / "whole")
+    assert (folder / "claims.json").read_bytes() == (tmp_path / "whole" / "claims.json").read_bytes()
