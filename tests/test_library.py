@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LIBRARY, baird, boyan_chain, garnet, random_mdp, random_walk
+from vrtd.problems import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
 
 
 @pytest.mark.parametrize("name", LIBRARY)
@@ -73,9 +73,40 @@ def test_baird_is_the_star():
     assert phi.shape == (7, 8)
 
 
+def test_frozen_lake_is_the_map():
+    """Where one can go from each cell, what it pays, and that probabilities are drawn cell by cell, features last."""
+    mrp, phi = frozen_lake(seed=3)
+    lake, rng, P = "SFFFFHFHFFFHHFFG", np.random.default_rng(3), np.zeros((16, 16))
+    for s in range(16):
+        if lake[s] in "HG":
+            P[s, 0] = 1.0
+        else:
+            moves = {"up": s - 4 if s > 3 else None, "down": s + 4 if s < 12 else None}
+            moves |= {"left": s - 1 if s % 4 else None, "right": s + 1 if s % 4 < 3 else None}
+            near = [to for to in moves.values() if to is not None]
+            P[s, near] = rng.random(len(near))
+    P /= P.sum(axis=1, keepdims=True)
+    assert np.allclose(mrp.P.toarray(), P, rtol=1e-15, atol=0)
+    assert np.array_equal(phi, rng.random((16, 4)))
+    edges = mrp.edges
+    assert np.array_equal(edges.reward, (edges.successor == 15).astype(float))
+    assert set(edges.discount.tolist()) == {0.95}
+    assert mrp.recurrent_class.size == 16
+
+
+def test_a_lazy_chain_stays_and_else_moves_as_before():
+    (mrp, phi), (lazy, same) = random_mdp(seed=1), random_mdp(seed=1, laziness=0.9)
+    assert np.array_equal(phi, same)
+    assert np.allclose(lazy.P, 0.9 * np.eye(50) + 0.1 * mrp.P, rtol=1e-14)
+    assert np.array_equal(lazy.edges.reward, mrp.edges.reward)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: random_mdp(laziness=1.0), r"laziness must be a probability below 1; got 1\.0; pass one in \[0, 1\)"),
+        (lambda: random_mdp(laziness=-0.1), "laziness must be a probability below 1; got -0.1"),
+        (lambda: frozen_lake(n_features=17), "n_features must be at most n_states; got 17 for 16 states"),
         (lambda: random_mdp(n_states=1), "n_states must be a whole number of at least 2; got 1"),
         (lambda: random_mdp(n_features=0), "n_features must be a whole number of at least 1; got 0"),
         (lambda: random_mdp(n_states=3), "n_features must be at most n_states; got 4 for 3 states"),

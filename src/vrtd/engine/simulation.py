@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.metadata import version
 
 import numpy as np
@@ -123,7 +124,7 @@ def simulate(
         curves[run, left[run] :] = np.nan
         theta[run] = state.workspaces[run] = np.nan  # so that a continued run stays diverged
     averaged = {"rewards_averaged": isinstance(problem, MarkovRewardProcess) and problem.rewards_averaged}
-    provenance = identity | began | averaged | seconds | {"versions": _versions()}
+    provenance = identity | began | averaged | seconds | {"versions": dict(_versions())}
     names = tuple(form.name for form in forms)
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)
 
@@ -142,6 +143,7 @@ def _fresh_state(
     )
 
 
+@cache  # to look them up takes milliseconds
 def _versions() -> dict[str, str]:
     from vrtd import __version__
 

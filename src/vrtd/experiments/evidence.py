@@ -205,10 +205,17 @@ def _more(c: Comparison, level: float) -> float | None:
     distance = min(abs(c.estimate - limit) for limit in (c.above, c.below))
     if c.n_runs == 0 or distance == 0.0:
         return None
-    more = 1.0
-    for _ in range(20):  # Student's quantile depends on the runs, ever less as they grow
-        more = (float(stdtrit(more * c.n_runs - 1.0, level / 2.0)) * c.standard_error / distance) ** 2
-    return more
+
+    def is_too_long(more: float) -> bool:
+        return -float(stdtrit(more * c.n_runs - 1.0, level / 2.0)) * c.standard_error > distance * math.sqrt(more)
+
+    few, enough = 1.0, 2.0
+    while is_too_long(enough):
+        few, enough = enough, 2.0 * enough
+    for _ in range(30):
+        middle = 0.5 * (few + enough)
+        few, enough = (middle, enough) if is_too_long(middle) else (few, middle)
+    return enough
 
 
 def agrees(condition: str, row: Mapping[str, Any]) -> Comparison:

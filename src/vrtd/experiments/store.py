@@ -69,6 +69,7 @@ def digest(settings: Settings) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+@cache  # to look them up takes milliseconds
 def versions() -> dict[str, str]:
     libraries = {name: version(name) for name in ("numpy", "scipy", "numba", "matplotlib")}
     return {"vrtd": __version__, "python": platform.python_version()} | libraries

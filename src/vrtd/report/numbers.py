@@ -8,7 +8,7 @@ from typing import Any
 
 from vrtd.experiments.evidence import Comparison, Judged
 
-__all__ = ["count", "limits", "measured", "number", "plural"]
+__all__ = ["count", "limits", "measured", "number", "plural", "superscript"]
 
 _ALLOWANCE = 1e-6  # for rounding, in limits
 _MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -61,8 +61,12 @@ def number(value: float, digits: int) -> str:
     if -4 <= exponent < 7:
         text = f"{float(f'{mantissa}e{power}'):,.{max(digits - 1 - exponent, 0)}f}"
     else:
-        text = f"{mantissa}{_TIMES}10{str(exponent).translate(_SUPERSCRIPTS)}"
+        text = f"{mantissa}{_TIMES}10{superscript(exponent)}"
     return text.replace("-", _MINUS)
+
+
+def superscript(exponent: int) -> str:
+    return str(exponent).translate(_SUPERSCRIPTS)
 
 
 def count(n: Any) -> str:

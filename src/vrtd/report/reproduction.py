@@ -6,16 +6,17 @@ import json
 import os
 import platform
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vrtd import experiments
 from vrtd.checks import check_choice, check_count
 from vrtd.errors import InvalidInputError
 from vrtd.experiments import store
 from vrtd.experiments.evidence import CONFIDENCE, Finding, judge
-from vrtd.experiments.experiment import Experiment, Runner, Settings, Tables
+from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.files import write_at_once
 from vrtd.plots import new_panels
 from vrtd.report.page import Panel, Section, page
@@ -23,7 +24,7 @@ from vrtd.report.svg import draw_svg
 
 __all__ = ["QUICK_RUNS", "Reproduction", "reproduce"]
 
-QUICK_RUNS = 50
+QUICK_RUNS = 20
 _FORMAT = "vrtd-reproduction-1"
 
 
@@ -72,65 +73,77 @@ def reproduce(
     new_panels(1)  # a missing library must not cost a long measurement
     folder = _open(Path(out))
     chosen = [name for name in experiments.NAMES if name in names or not names]
-    found: dict[str, tuple[Experiment, Settings, Tables, dict[str, Any]]] = {}
-    missing: list[tuple[Experiment, Settings]] = []
-    for name in experiments.NAMES:
-        experiment = experiments.find(name)
-        settings = experiment.settings(int(n_runs), int(seed))
-        kept = store.load(experiment, settings, folder / "data")
-        if kept is not None:
-            found[name] = (experiment, settings, *kept)
-        elif name in chosen:
-            missing.append((experiment, settings))
-    total, done = sum(experiment.weight for experiment, _ in missing), 0.0
-    try:
-        for experiment, settings in missing:
+    found: dict[str, Measured] = {}
+    # Figures are drawn beside the next measurement, which spends its time in compiled code.
+    with ThreadPoolExecutor(1) as artist:
+        missing: list[tuple[Experiment, Settings]] = []
+        for name in experiments.NAMES:
+            experiment = experiments.find(name)
+            settings = experiment.settings(int(n_runs), int(seed))
+            kept = store.load(experiment, settings, folder / "data")
+            if kept is not None:
+                found[name] = Measured(*kept, artist.submit(_section, folder, experiment, settings, kept[0]))
+            elif name in chosen:
+                missing.append((experiment, settings))
+        total, done = sum(experiment.weight for experiment, _ in missing), 0.0
+        try:
+            for experiment, settings in missing:
 
-            def tell(share: float, begun: float = done, now: Experiment = experiment) -> None:
-                if progress is not None:
-                    progress((begun + now.weight * share) / total, now.name)
+                def tell(share: float, begun: float = done, now: Experiment = experiment) -> None:
+                    if progress is not None:
+                        progress((begun + now.weight * share) / total, now.name)
 
-            tell(0.0)
-            measured = store.measure(experiment, settings, folder / "data", Runner(tell, threads))
-            found[experiment.name] = (experiment, settings, *measured)
-            done += experiment.weight
-    finally:  # also after Ctrl-C
-        result = _report(folder, {name: found[name] for name in experiments.NAMES if name in found}, n_runs, seed)
+                tell(0.0)
+                tables, cost = store.measure(experiment, settings, folder / "data", Runner(tell, threads))
+                drawn = artist.submit(_section, folder, experiment, settings, tables)
+                found[experiment.name] = Measured(tables, cost, drawn)
+                tell(1.0)
+                done += experiment.weight
+        finally:  # also after Ctrl-C
+            result = _report(folder, {name: found[name] for name in experiments.NAMES if name in found}, n_runs, seed)
     return result
 
 
-def _report(
-    folder: Path, found: dict[str, tuple[Experiment, Settings, Tables, dict[str, Any]]], n_runs: int, seed: int
-) -> Reproduction:
-    tables = {name: each[2] for name, each in found.items()}
+class Measured(NamedTuple):
+    tables: Tables
+    cost: dict[str, Any]
+    section: Future[Section]
+
+
+def _report(folder: Path, found: dict[str, Measured], n_runs: int, seed: int) -> Reproduction:
+    tables = {name: each.tables for name, each in found.items()}
     claims = experiments.all_claims()
-    findings = tuple(
-        judge(claim, tables, len(claims), int(n_runs)) for claim in claims if set(claim.needs) <= set(tables)
-    )
+    judged = [claim for claim in claims if set(claim.needs) <= set(tables)]
+    findings = tuple(judge(claim, tables, len(claims), int(n_runs)) for claim in judged)
+    sections = [each.section.result() for each in found.values()]
     manifest = {
         "format": _FORMAT,
         "n_runs": int(n_runs),
         "seed": int(seed),
         "confidence": CONFIDENCE,
         "n_claims": len(claims),
-        "versions": store.versions(),
+        "versions": dict(store.versions()),
         "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},
         "experiments": {
-            name: {"digest": store.digest(settings), "settings": settings, "cost": cost}
-            for name, (_, settings, _, cost) in found.items()
+            section.experiment.name: {
+                "digest": store.digest(section.settings),
+                "settings": section.settings,
+                "cost": found[section.experiment.name].cost,
+            }
+            for section in sections
         },
     }
-    sections = [
-        Section(experiment, settings, [_panel(folder, experiment, figure, data) for figure in experiment.figures])
-        for experiment, settings, data, _ in found.values()
-    ]
     _write(page(findings, sections, manifest), folder / "report.html")
     store.write_json([finding.as_dict() for finding in findings], folder / "claims.json")
     store.write_json(manifest, folder / "manifest.json")
     return Reproduction(folder, findings, manifest)
 
 
-def _panel(folder: Path, experiment: Experiment, figure: Any, tables: Tables) -> Panel:
+def _section(folder: Path, experiment: Experiment, settings: Settings, tables: Tables) -> Section:
+    return Section(experiment, settings, [_panel(folder, experiment, figure, tables) for figure in experiment.figures])
+
+
+def _panel(folder: Path, experiment: Experiment, figure: Figure, tables: Tables) -> Panel:
     svg, file = draw_svg(figure, tables), f"figures/{experiment.name}-{figure.name}.svg"
     _write(svg, folder / file)
     return Panel(figure, svg, file, f"data/{store.file_name(experiment, figure.table)}")

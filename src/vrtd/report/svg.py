@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from io import StringIO
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 from vrtd.errors import MissingExtraError
 from vrtd.experiments.experiment import Figure, Tables
 from vrtd.plots import PALETTE
+from vrtd.report.numbers import superscript
 
 __all__ = ["draw_svg"]
 
@@ -55,6 +57,7 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         import matplotlib
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure as Drawing
+        from matplotlib.ticker import LogFormatterMathtext, NullLocator
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
     with matplotlib.rc_context():
@@ -64,11 +67,21 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         axes = drawing.subplots()
         axes.set_prop_cycle(color=list(PALETTE))
         figure.draw(axes, tables)
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            if isinstance(axis.get_major_formatter(), LogFormatterMathtext) and high >= 100.0 * low:
+                axis.set_major_formatter(_power)
+                axis.set_minor_locator(NullLocator())  # half of the time would go into its ticks
         file, canvas = StringIO(), cast("Any", FigureCanvasSVG(drawing))  # its method has no types
         # Not savefig, which draws everything twice when there is a layout.
         canvas.print_svg(file, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
     return _themed(text[text.index("<svg") :])  # without the address of a DTD
+
+
+def _power(value: float, _: float) -> str:
+    """10⁻³ as text, which is many times faster to set than as a formula."""
+    return f"10{superscript(round(math.log10(value)))}"
 
 
 def _themed(svg: str) -> str:

@@ -42,4 +42,4 @@ def settings(n_runs: int, seed: int) -> Settings:
 def _variant(n_runs: int, features: dict[str, Any]) -> dict[str, Any]:
     if features == MAIN:
         return {**features, "batch_sizes": [1, 1000, 5000, 10_000], "n_runs": n_runs}
-    return {**features, "batch_sizes": [1, 1000], "n_runs": max(n_runs // OTHERS_SHARE, 4)}
+    return {**features, "batch_sizes": [1, 1000], "n_runs": max(n_runs // OTHERS_SHARE, 2)}
