@@ -128,7 +128,7 @@ def test_json_equals_the_library(capsys):
     assert shown["n_diverged"] == 0
     assert shown["problem"] == {
         "name": "random_mdp", "seed": 0, "n_states": 50, "n_features": 4, "gamma": 0.95,
-        "normalize": False, "digest": result.provenance["problem"],
+        "normalize": False, "laziness": 0.0, "digest": result.provenance["problem"],
     }  # fmt: skip
     for key in ("algorithm", "sampling", "seed", "n_runs", "versions"):
         assert shown[key] == result.provenance[key]
@@ -240,7 +240,7 @@ def test_diverged_runs(capsys):
         ("simulate --algorithm td --batch-size 5", "--batch-size belongs to vrtd; got --algorithm td; drop it"),
         ("simulate --average", "--average belongs to td; got --algorithm vrtd; drop it, or change --algorithm"),
         ("simulate --problem boyan_chain --states 5", "--states belongs to random_mdp or garnet or random_walk; got"),
-        ("simulate --problem random_walk --gamma 0.5", "--gamma belongs to random_mdp or garnet; got"),
+        ("simulate --problem random_walk --gamma 0.5", "--gamma belongs to random_mdp or garnet or frozen_lake; got"),
         ("simulate --step-size -1", "step_size must be a positive, finite number; got -1.0; pass a number above 0"),
         ("simulate --states 3", "n_features must be at most n_states; got 4 for 3 states; lower n_features"),
         ("simulate --gradients 10", "n_gradients must be at least one epoch, which counts 1000; got 10"),

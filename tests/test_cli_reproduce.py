@@ -14,6 +14,9 @@ from tests import small_experiments
 from tests.small_experiments import EXPERIMENTS, is_whole, measured
 from vrtd.cli import main
 from vrtd.cli.terminal import BAD_USAGE, INTERRUPTED, OK, Progress
+from vrtd.experiments.evidence import Comparison
+
+AT_MOST = 1.0 + 1e-8
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +35,16 @@ def test_text_names_verdicts_and_the_report(tmp_path: Any, capsys: Any) -> None:
     assert "3 claims: 3 holds" in shown.out
     assert shown.out.endswith(f"wrote {tmp_path / 'r' / 'report.html'}\n")
     assert shown.err == ""
+
+
+def test_text_is_for_every_terminal(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    large = Comparison("a", "q", -2e8, below=AT_MOST, above=-1.0)
+    claim = replace(small_experiments.CLAIMS[0], evidence=lambda _: [large])
+    monkeypatch.setattr("vrtd.experiments.all_claims", lambda: (claim,))
+    assert main(["reproduce", "first", "--runs", "4", "--out", str(tmp_path), "--quiet"]) == OK
+    shown = capsys.readouterr().out
+    assert "-2.00e8, must be > -1 and <= 1\n" in shown
+    shown.encode("ascii")
 
 
 def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:

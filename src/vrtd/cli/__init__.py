@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from io import TextIOWrapper
 from typing import NoReturn
 
 from vrtd import __version__
@@ -46,8 +45,6 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    if isinstance(sys.stdout, TextIOWrapper):  # a terminal that has no minus sign gets a question mark, not an error
-        sys.stdout.reconfigure(errors="replace")
     try:
         arguments = make_parser(argv).parse_args(argv)
     except SystemExit as stop:  # help, version or bad usage: argparse has printed it
