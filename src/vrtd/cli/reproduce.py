@@ -86,7 +86,7 @@ def _as_text(found: Reproduction) -> str:
         comparison = judged.comparison
         lines.append(f"{verdict:<22}  {finding.claim.name:<30}  {measured(judged)}, must be {limits(comparison)}")
         lines.append(f"{'':<24}{shorten(f'{comparison.quantity} ({comparison.condition})', 96, placeholder=' ...')}")
-    lines = [line.replace("×10", "e").translate(_ASCII) for line in lines]
+    lines = [line.replace("\N{MULTIPLICATION SIGN}10", "e").translate(_ASCII) for line in lines]
     counts = Counter(finding.verdict for finding in found.findings)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
     return "\n".join([*lines, "", f"{len(found.findings)} claims: {summary}", f"wrote {found.report}"])
