@@ -13,7 +13,7 @@ from vrtd.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AXIS_LABELS", "METRIC_LABELS", "PALETTE", "draw_curve", "draw_map", "new_panels", "plain_log_ticks"]
+__all__ = ["AXIS_LABELS", "METRIC_LABELS", "PALETTE", "draw_curve", "draw_map", "new_panels"]
 
 # Okabe and Ito (2008): told apart by every common kind of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -113,15 +113,6 @@ def draw_map(
     bar = axes.figure.colorbar(mesh, ax=axes, extend="max")
     bar.set_label(colour_label)
     return keys
-
-
-def plain_log_ticks(axes: Axes) -> None:
-    """Ticks like 0.3 and 2 instead of powers, on a logarithmic axis of few decades."""
-    from matplotlib.ticker import LogLocator, StrMethodFormatter
-
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
-    axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _log_edges(centres: NDArray[Any]) -> NDArray[np.float64]:

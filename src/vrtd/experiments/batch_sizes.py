@@ -14,7 +14,6 @@ from vrtd.experiments.curves import curve_rows, draw_means, log_grid
 from vrtd.experiments.evidence import Basis, Comparison, agrees, paired_ratio
 from vrtd.experiments.experiment import Runner, Settings
 from vrtd.experiments.tables import Table, rows, rows_where, table
-from vrtd.plots import plain_log_ticks
 from vrtd.problems import LIBRARY
 from vrtd.theory import exact_curve
 from vrtd.theory.curves import EXACT
@@ -113,12 +112,10 @@ def checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.int64],
 
 
 def convergence(axes: Axes, curves: Table, **where: Any) -> None:
-    """Means over runs with bands of two standard errors; the expected error dashed, where it is approximate dotted."""
+    """A curve for each batch size."""
     for M in np.unique(curves["batch_size"]):
         part = rows_where(curves, batch_size=M, **where)
         draw_means(axes, part, "TD" if M == 1 else f"VRTD, M = {M}")
-        dashes = "--" if part["basis"][0] == "exact" else ":"
-        axes.plot(part["n_gradients"], part["exact"], color="black", linewidth=0.8, linestyle=dashes)
 
 
 def bars(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str, Any]]]) -> None:
@@ -132,7 +129,6 @@ def bars(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str, Any]]]
         axes.errorbar(x, part["mean"], 2 * part["standard_error"], fmt="o", markersize=3, capsize=2, label=label)
         axes.plot(x, part["exact"], linestyle="", marker="_", markersize=10, color="black", markeredgewidth=0.8)
     axes.set_yscale("log")
-    plain_log_ticks(axes)
     axes.set_xticks(places, ["1 (TD)" if M == 1 else str(M) for M in sizes])
     axes.set_xlabel("batch size M")
     axes.set_ylabel(r"squared error, mean of the last updates")

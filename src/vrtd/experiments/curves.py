@@ -39,10 +39,13 @@ def curve_rows(
 
 
 def draw_means(axes: Axes, part: Table, label: str, x: str = "n_gradients") -> None:
-    """One curve: the mean with a band of two standard errors, on logarithmic axes."""
+    """One curve on logarithmic axes: the mean with a band of two standard errors; the expected error in black, dashed
+    where it is exact, dotted where it is approximate."""
     mean, se = part["mean"], part["standard_error"]
     draw_curve(
         axes, part[x], mean, mean - 2 * se, mean + 2 * se, label=label, x_label=AXIS_LABELS[x], metric="squared_error"
     )
+    dashes = "--" if part["basis"][0] == "exact" else ":"
+    axes.plot(part[x], part["exact"], color="black", linewidth=0.8, linestyle=dashes)
     axes.set_xscale("log")
     axes.set_xlim(left=_FIRST_SHOWN)

@@ -12,6 +12,7 @@ from vrtd.experiments.counter_example.sweep import settings
 from vrtd.experiments.evidence import Claim, Comparison, agrees, ratio
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.tables import rows, rows_where
+from vrtd.plots import METRIC_LABELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ def _draw_coin(axes: Axes, tables: Tables) -> None:
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1.0)
     axes.set_xlabel("epochs")
-    axes.set_ylabel(r"squared error $\|\theta - \theta^*\|^2$")
+    axes.set_ylabel(METRIC_LABELS["squared_error"])
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize="small", ncols=2, loc="upper right")
 

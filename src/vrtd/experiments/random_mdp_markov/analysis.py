@@ -17,7 +17,6 @@ from vrtd.experiments.random_mdp_iid.sweep import SEEDS
 from vrtd.experiments.random_mdp_markov.sweep import LAZY, settings
 from vrtd.experiments.tables import Table, rows_where, table
 from vrtd.linear_system import LinearSystem
-from vrtd.plots import plain_log_ticks
 from vrtd.problems import LIBRARY
 from vrtd.theory import stationary_second_moment
 
@@ -84,7 +83,6 @@ def _draw_samplings(axes: Axes, tables: Tables) -> None:
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_yscale("log")
     axes.set_ylim(top=10.0)
-    plain_log_ticks(axes)
     axes.set_xticks(places, ["1 (TD)" if M == 1 else str(M) for M in sizes])
     axes.set_xlabel("batch size M")
     axes.set_ylabel("error, trajectory / independent")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CLAIMS", "EXPERIMENT", "measure"]
 
 _SAMPLING = {"iid": "i.i.d.", "markov": "trajectory"}
+_WORDS = {"iid": "independent samples", "markov": "one trajectory"}
 _TARGET = r"target $\varepsilon$, as a share of the initial error"
 
 
@@ -175,11 +176,11 @@ EXPERIMENT = Experiment(
         *(
             Figure(
                 f"floors-alpha-{sampling}",
-                f"Error in the long run over the step, {RANDOM}, {name}. {_MARKS}",
+                f"Error in the long run over the step, {RANDOM}, {_WORDS[sampling]}. {_MARKS}",
                 "floors",
                 partial(_draw_floors_over_steps, sampling),
             )
-            for sampling, name in _SAMPLING.items()
+            for sampling in _SAMPLING
         ),
         Figure(
             "floors-m",
@@ -210,13 +211,14 @@ EXPERIMENT = Experiment(
         ),
         Figure(
             "cost-lambda",
-            "Pseudo-gradients of the best settings as lambda_A falls, independent samples, exact.",
+            "Pseudo-gradients of the best settings as λ_A falls, independent samples, exact.",
             "costs",
             _draw_costs_over_lambda,
         ),
         Figure(
             "ratio",
-            f"Above 1 VRTD is cheaper. {RANDOM}; dashed: by an approximation.",
+            f"Cost of TD over that of VRTD, each with its best settings, {RANDOM}: above 1 VRTD is cheaper. Dashed: "
+            "by an approximation.",
             "costs",
             _draw_ratios,
         ),
