@@ -190,8 +190,8 @@ EXPERIMENT = Experiment(
     figures=[
         Figure(
             f"{start}-{'gradients' if x == 'n_gradients' else 'samples'}",
-            f"Mean over runs with a band of two standard errors, from theta = {start}. Dashed: the exact expected error "
-            "of TD; dotted: an approximation for VRTD.",
+            f"Mean over runs with a band of two standard errors, from theta = {start}. Dashed: the exact expected "
+            "error of TD; dotted: an approximation for VRTD.",
             "curves",
             partial(_draw, start, x),
         )
