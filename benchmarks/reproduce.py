@@ -118,7 +118,9 @@ def main() -> None:
             for name, each in json.loads(Path(out, "manifest.json").read_text())["experiments"].items()
         }
         quick = [sys.executable, "-m", "vrtd", "reproduce", "--quick", "--quiet", "--out"]
-        looks = [run([*quick, f"{folder}/quick-{k}"], NUMBA_CACHE_DIR=cache)[0] for k in range(3)]
+        looks = [
+            run([*quick, f"{folder}/quick-{k}"], NUMBA_CACHE_DIR=cache)[0] for k in range(1 if options.quick else 3)
+        ]
     report: dict[str, Any] = {
         "n_runs": n_runs,
         "whole_cold_s": whole,

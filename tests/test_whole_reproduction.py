@@ -1,0 +1,115 @@
+"""All experiments together, with as few runs as there can be: what is exact is decided all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vrtd
+from vrtd import experiments
+
+# Claims that rest on exact or approximate numbers, whatever the runs.
+VERDICTS = {
+    "figure-1-error-falls": "holds",
+    "figure-1-not-much-slower": "does not hold",
+    "figure-1.5-not-much-slower": "does not hold",
+    "figure-2-not-much-slower": "does not hold",
+    "figure-4-faster": "holds under",
+    "samples-are-gradients": "holds under",
+    "td-variance-alpha": "holds under",
+    "td-markov-error-alpha": "holds under",
+    "td-markov-bias-alpha": "holds under",
+    "small-step-slows-td": "holds",
+    "vrtd-iid-variance-alpha-over-m": "does not hold",
+    "vrtd-iid-floor-1-over-m": "holds under",
+    "vrtd-markov-floor-1-over-m": "holds under",
+    "vrtd-markov-bias-1-over-m": "holds under",
+    "vrtd-linear-convergence-iid": "holds under",
+    "vrtd-linear-convergence-markov": "holds under",
+    "td-iid-cost": "holds under",
+    "td-markov-cost": "holds under",
+    "vrtd-iid-cost": "does not hold",
+    "vrtd-markov-cost": "holds under",
+    "vrtd-iid-beats-td-small-lambda": "holds under",
+    "vrtd-markov-beats-td": "holds under",
+    "vrtd-markov-log-factor": "holds under",
+    "korda-counter-example": "holds",
+    "theorem-1": "does not hold",
+    "corollary-1": "does not hold",
+    "theorem-1-epoch": "does not hold",
+    "theorem-2": "holds under",
+    "corollary-2": "holds under",
+    "lemma-1": "holds under",
+    "lemmas-2-4": "holds under",
+    "lemma-5": "does not hold",
+    "epoch-markov": "holds under",
+    "lambda-a-definition": "does not hold",
+    "td-iid-bound": "holds under",
+    "td-markov-bound": "holds under",
+    "td-markov-count": "holds under",
+    "exact-anchor-linear": "holds under",
+    "no-bias-iid": "holds under",
+    "fixed-step-floor": "holds under",
+    "assumption-2-in-experiments": "does not hold",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: Any) -> Path:
+    return vrtd.reproduce(out=tmp_path_factory.mktemp("whole"), n_runs=2).out
+
+
+def test_exact_verdicts_need_no_runs(whole: Path) -> None:
+    claims = {claim["name"]: claim for claim in json.loads((whole / "claims.json").read_text())}
+    assert list(claims) == [claim.name for claim in experiments.all_claims()]
+    assert {name: claims[name]["verdict"] for name in VERDICTS} == VERDICTS
+    others = {name for name in claims if name not in VERDICTS}
+    assert all("simulated" in claims[name]["basis"] for name in others), others
+
+
+def test_the_page_has_every_experiment_and_figure(whole: Path) -> None:
+    page = (whole / "report.html").read_text(encoding="utf-8")
+    for name in experiments.NAMES:
+        experiment = experiments.find(name)
+        assert f'id="experiment-{name}"' in page
+        for figure in experiment.figures:
+            assert (whole / "figures" / f"{name}-{figure.name}.svg").is_file()
+            assert (whole / "data" / f"{name}-{figure.table}.csv").is_file()
+            assert f"./figures/{name}-{figure.name}.svg" in page
+
+
+def test_settings_are_plain_and_name_their_runs() -> None:
+    """JSON and back is the same; nothing but runs and seed differs between sizes."""
+    for name in experiments.NAMES:
+        experiment = experiments.find(name)
+        small, large = experiment.settings(20, 0), experiment.settings(1000, 0)
+        assert json.loads(json.dumps(small)) == small
+        assert _without_runs(small) == _without_runs(large)
+
+
+def _without_runs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_runs(each) for key, each in value.items() if key != "n_runs"}
+    return [_without_runs(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def test_claims_are_told_apart() -> None:
+    claims = experiments.all_claims()
+    assert len(claims) >= 20
+    assert len({claim.name for claim in claims}) == len({claim.statement for claim in claims}) == len(claims)
+    for claim in claims:
+        assert set(claim.needs) <= set(experiments.NAMES)
+        assert all((claim.place, claim.statement, claim.test))
+
+
+def test_the_gallery_has_every_claim_and_its_pictures() -> None:
+    docs = Path(__file__).parent.parent / "docs"
+    text = (docs / "gallery.md").read_text(encoding="utf-8")
+    for claim in experiments.all_claims():
+        assert f"`{claim.name}`" in text
+    for name, verdict in VERDICTS.items():
+        (row,) = [line for line in text.splitlines() if line.startswith("| **") and f"`{name}`" in line]
+        assert row.startswith(f"| **{verdict}"), name
