@@ -29,14 +29,17 @@ def test_exact_numbers_decide():
 
 def test_conditions_are_judged_one_by_one():
     found = verdict(below("a", 0.5), below("b", 1.5), below("b", 0.5))
-    assert (found.verdict, found.where) == ("holds under", "a; not under b")
+    assert (found.verdict, found.where) == ("holds under", "a; not under b (1 of 2 comparisons hold)")
     assert found.decisive.comparison.estimate == 1.5
 
 
 def test_what_goes_beyond_the_paper_does_not_change_its_verdict():
     beyond = below("elsewhere", 1.5, stated=False)
     found = verdict(below("a", 0.5), beyond)
-    assert (found.verdict, found.where) == ("holds under", "the paper's setting, and not: elsewhere")
+    assert (found.verdict, found.where) == (
+        "holds under",
+        "what is stated: a; beyond what is stated, not under elsewhere",
+    )
     found = verdict(below("a", 1.5), replace(beyond, estimate=0.5))
     assert (found.verdict, found.where) == ("does not hold", "though it does under elsewhere")
     assert verdict(below("a", 0.5), replace(beyond, estimate=0.5)).verdict == "holds"
@@ -53,11 +56,12 @@ def test_a_universal_claim_is_refuted_by_one_exception_and_never_proven():
 
 def test_an_interval_that_contains_the_limit_decides_nothing_and_says_how_many_runs_would():
     found = verdict(below("a", 0.9, 0.1, 100))
-    half = stats.t.isf((1 - CONFIDENCE) / 2, 99) * 0.1
+    factor = np.exp(stats.t.isf((1 - CONFIDENCE) / 2, 99) * 0.1 / 0.9)
     assert found.verdict == "undecided"
-    assert (found.judged[0].low, found.judged[0].high) == pytest.approx((0.9 - half, 0.9 + half))
+    assert (found.judged[0].low, found.judged[0].high) == pytest.approx((0.9 / factor, 0.9 * factor))
     more = found.runs_needed / 2000  # times the runs; this comparison had 100 of the 2,000
-    assert 1.0 * 0.1 / np.sqrt(more) * stats.t.isf((1 - CONFIDENCE) / 2, 100 * more - 1) == pytest.approx(0.1, rel=1e-3)
+    reach = 0.1 / 0.9 / np.sqrt(more) * stats.t.isf((1 - CONFIDENCE) / 2, 100 * more - 1)
+    assert reach == pytest.approx(-np.log(0.9), rel=1e-3)
     decided = verdict(below("a", 0.9, 0.1 / np.sqrt(1.02 * more), int(1.02 * more * 100)))
     assert (decided.verdict, decided.runs_needed) == ("holds", None)
 
@@ -71,8 +75,8 @@ def test_undecided_conditions_do_not_hide_decided_ones():
 
 def test_the_confidence_is_shared_among_claims_and_comparisons():
     one, many = verdict(below("a", 0.5, 0.1, 50)), verdict(*[below("a", 0.5, 0.1, 50)] * 4, n_claims=25)
-    expected = stats.t.isf((1 - CONFIDENCE) / 2 / 100, 49) * 0.1
-    assert many.judged[0].high == pytest.approx(0.5 + expected)
+    expected = stats.t.isf((1 - CONFIDENCE) / 2 / 100, 49) * 0.1 / 0.5
+    assert many.judged[0].high == pytest.approx(0.5 * np.exp(expected))
     assert one.judged[0].high < many.judged[0].high
 
 
@@ -112,6 +116,37 @@ def test_intervals_cover_at_their_rate():
     assert stats.binom.cdf(missed, 4000, 1 - CONFIDENCE) > FAMILY_RATE / 2
     planted = sum(not each.low < 2.2 < each.high for each in judged)
     assert stats.binom.sf(planted - 1, 4000, 1 - CONFIDENCE) < FAMILY_RATE / 2
+
+
+def test_an_approximation_has_an_interval_of_its_own():
+    near = Comparison("a", "q", 0.95, below=1.0, basis="approximation")
+    assert verdict(near).verdict == "undecided"
+    assert verdict(replace(near, estimate=0.9)).verdict == "holds"
+    assert verdict(replace(near, uncertainty=0.04)).verdict == "holds"
+    assert verdict(near).runs_needed is None
+
+
+def test_what_fails_beyond_the_statement_does_not_refute_it():
+    universal = replace(CLAIM, universal=True)
+    found = verdict(below("a", 0.5), below("b", 1.5, stated=False), claim=universal)
+    assert (found.verdict, found.where) == (
+        "holds under", "all that was tested: a; beyond what is stated, not under b"
+    )  # fmt: skip
+    assert found.decisive.comparison.condition == "a"
+
+
+def test_what_is_open_says_so_and_how_many_runs_it_needs():
+    open_ = below("c", 0.95, 0.1, 100)
+    assert verdict(below("a", 1.5), open_).where == "fails under a; undecided under c"
+    found = verdict(below("a", 0.5), below("b", 1.5), open_)
+    assert found.verdict == "holds under"
+    assert found.runs_needed > verdict(open_).runs_needed > 2000  # three comparisons share the confidence
+
+
+def test_a_quantity_that_is_not_positive_has_a_plain_interval():
+    found = verdict(Comparison("a", "q", -0.5, 0.1, 50, below=0.0))
+    half = stats.t.isf((1 - CONFIDENCE) / 2, 49) * 0.1
+    assert (found.judged[0].low, found.judged[0].high) == pytest.approx((-0.5 - half, -0.5 + half))
 
 
 def test_ratio_has_the_standard_error_of_the_delta_method():

@@ -179,11 +179,7 @@ def test_no_run_is_projected_and_a_batch_of_one_is_td(monkeypatch: Any) -> None:
 
 def test_samples_are_counted() -> None:
     curves = measured("changing-step", 2)["curves"]
-    found = {each.condition: each.estimate for each in changing_step.samples_are_gradients(curves)}
-    assert found == {
-        "TD, W = 1000": 1.0,
-        "TD, W = 2000": 1.0,
-        "TD, W = 5000": 1.0,
-        "TD, the authors' times": 1.0,
-        "VRTD, M = 5000": 0.5,
-    }
+    found = changing_step.samples_are_gradients(curves)
+    assert [each.estimate for each in found] == [1.0] * 4 + [0.5]
+    assert found[-1].quantity == "samples drawn / pseudo-gradients, VRTD, M = 5000"
+    assert {each.condition for each in found} == {"the two algorithms of the figure"}

@@ -27,8 +27,9 @@ VERDICTS = {
     "td-variance-alpha": "holds under",
     "td-markov-error-alpha": "holds under",
     "td-markov-bias-alpha": "holds under",
-    "small-step-slows-td": "holds",
+    "small-step-slows-td": "holds under",
     "vrtd-iid-variance-alpha-over-m": "does not hold",
+    "vrtd-markov-variance-alpha-over-m": "does not hold",
     "vrtd-iid-floor-1-over-m": "holds under",
     "vrtd-markov-floor-1-over-m": "holds under",
     "vrtd-markov-bias-1-over-m": "holds under",
@@ -95,10 +96,11 @@ def test_neither_long_nor_short_epochs_have_an_error_of_order_alpha_over_m(table
 
 def test_on_a_trajectory_td_is_cheaper_until_the_target_is_tiny(tables):
     found = finding("vrtd-markov-beats-td", tables)
-    assert found.where.startswith(f"{RANDOM}, eps = 1e-07; not under {RANDOM}, eps = 0.1;")
+    assert found.where.startswith(f"{RANDOM}, eps = 1e-09; not under {RANDOM}, eps = 0.1;")
+    assert f"undecided under {RANDOM}, eps = 1e-07" in found.where  # nearer to 1 than the approximation is to the truth
     iid = rows_where(tables["costs"], family=RANDOM, sampling="iid")
     ratios = rows_where(iid, method="TD")["cost"] / rows_where(iid, method="VRTD")["cost"]
-    assert ratios == pytest.approx([0.45, 0.45, 0.59, 0.76, 0.94, 1.27], abs=0.01)
+    assert ratios == pytest.approx([0.45, 0.45, 0.59, 0.76, 0.94, 1.27, 1.57], abs=0.01)
 
 
 def test_the_cost_of_vrtd_grows_as_lambda_falls(tables):
@@ -115,8 +117,8 @@ def test_the_sign_of_the_bias_of_td_depends_on_the_chain(tables):
 
 TAMPERED = [
     ("td-variance-alpha", "slopes", "low", 0.5, {"quantity": "floor", "method": "TD"}, "does not hold"),
-    ("td-markov-bias-alpha", "slopes", "low", 0.9, {"quantity": "E xi", "method": "TD"}, "does not hold"),
-    ("vrtd-iid-floor-1-over-m", "slopes", "high", 0.5, {"problem": RANDOM, "against": "M"}, "holds under"),
+    ("td-markov-bias-alpha", "slopes", "low", 0.8, {"quantity": "E xi", "method": "TD"}, "does not hold"),
+    ("vrtd-iid-floor-1-over-m", "slopes", "high", 0.5, {"problem": RANDOM, "against": "M"}, "does not hold"),
     ("vrtd-markov-bias-1-over-m", "slopes", "high", 0.5, {"quantity": "E xi"}, "does not hold"),
     ("vrtd-iid-cost", "slopes", "high", 0.01, {"problem": GAMMAS}, "holds under"),
     ("vrtd-markov-cost", "slopes", "high", 1.2, {"problem": GAMMAS}, "does not hold"),

@@ -145,23 +145,27 @@ def falls(floors: Table, basis: Basis) -> list[Comparison]:
     for small, large in pairwise(np.unique(floors["batch_size"])):
         for row, before in _pairs(rows_where(floors, batch_size=large), rows_where(floors, batch_size=small)):
             condition, quantity = _condition(row), f"error at M = {large} / error at M = {small}"
-            if basis == "exact":
-                found.append(Comparison(condition, quantity, row["exact"] / before["exact"], below=1.0))
-            else:
-                found.append(_simulated(condition, quantity, row, "to_smaller", 1.0))
+            found.append(_error_ratio(basis, condition, quantity, row, before, "to_smaller", 1.0))
     return found
 
 
-def improves(floors: Table) -> list[Comparison]:
+def improves(floors: Table, basis: Basis) -> list[Comparison]:
     """Each batch size has at most MUCH_SMALLER of TD's error."""
     return [
-        _simulated(f"M = {M}, from {_START[row['theta_0']]}", "error of VRTD / error of TD", row, "to_td", MUCH_SMALLER)
+        _error_ratio(
+            basis, f"M = {M}", f"error of VRTD / error of TD ({_condition(row)})", row, td, "to_td", MUCH_SMALLER
+        )
         for M in np.unique(floors["batch_size"])[1:]
-        for row in rows(rows_where(floors, batch_size=M))
+        for row, td in _pairs(rows_where(floors, batch_size=M), rows_where(floors, batch_size=1))
     ]
 
 
-def _simulated(condition: str, quantity: str, row: Row, column: str, below: float) -> Comparison:
+def _error_ratio(
+    basis: Basis, condition: str, quantity: str, row: Row, other: Row, column: str, below: float
+) -> Comparison:
+    """Of a row to another, exact, or simulated and then in a column of the row."""
+    if basis == "exact":
+        return Comparison(condition, quantity, row["exact"] / other["exact"], below=below)
     estimate, se = row[column], row[f"{column}_standard_error"]
     return Comparison(condition, quantity, estimate, se, row["n_runs"], below=below, basis="simulated")
 
@@ -171,6 +175,8 @@ def slows(floors: Table) -> list[Comparison]:
     found = []
     for M in np.unique(floors["batch_size"])[1:]:
         for row, td in _pairs(rows_where(floors, batch_size=M), rows_where(floors, batch_size=1)):
+            if td["reach"] == 0:  # the error begins there: nothing to reach
+                continue
             slower = row["reach"] / td["reach"] if row["reach"] > 0 else np.inf
             basis: Any = row["basis"]
             quantity = f"pseudo-gradients to twice the error of TD, against TD ({_condition(row)})"

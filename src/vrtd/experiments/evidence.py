@@ -55,6 +55,7 @@ class Comparison:
     below: float = math.inf
     basis: Basis = "exact"
     stated: bool = True  # whether the paper makes the claim for this condition, or we ask beyond it
+    uncertainty: float | None = None  # by how much an approximation may be off; APPROXIMATION of itself unless given
 
 
 @dataclass(frozen=True)
@@ -141,44 +142,48 @@ def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int
         return Finding(claim, "undecided", why, judged, worst, None)
     verdict, where, pool = _verdict(claim, judged)
     decisive = min(pool, key=lambda each: each.margin)
-    more = max((each.more for each in pool if each.more is not None), default=None)
-    needed = math.ceil(more * n_runs) if verdict == "undecided" and more is not None else None
+    open_ = [each.more for each in judged if each.comparison.stated and each.more is not None]
+    needed = math.ceil(max(open_) * n_runs) if open_ and verdict != "does not hold" else None
     return Finding(claim, verdict, where, judged, decisive, needed)
 
 
 def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
     """With the conditions it rests on, and the comparisons among which the decisive one is."""
-    stated = _by_outcome([each for each in judged if each.comparison.stated])
-    beyond = _by_outcome([each for each in judged if not each.comparison.stated])
-    fails = [each for each in judged if each.outcome is False]
-    open_ = [each for each in judged if each.outcome is None]
-    if claim.universal:
-        if fails:
-            return "does not hold", _listed([*stated[False], *beyond[False]]), fails
-        if open_:
-            return "undecided", _listed([*stated[None], *beyond[None]]), open_
-        return "holds under", f"all that was tested: {_listed([*stated[True], *beyond[True]])}", judged
+    ours = [each for each in judged if each.comparison.stated]
+    stated, beyond = _by_outcome(ours), _by_outcome([each for each in judged if not each.comparison.stated])
+    fails, open_ = ([each for each in ours if each.outcome is outcome] for outcome in (False, None))
+    elsewhere = f"; beyond what is stated, not under {_listed(beyond[False])}" if beyond[False] else ""
+    if claim.universal and stated[False]:
+        return "does not hold", f"fails under {_listed(stated[False])}", fails
+    if claim.universal and not stated[None]:
+        return "holds under", f"all that was tested: {_listed([*stated[True], *beyond[True]])}{elsewhere}", ours
     if not stated[False] and not stated[None]:
         if beyond[False]:
-            return "holds under", f"the paper's setting, and not: {_listed(beyond[False])}", judged
-        return "holds", "", judged
+            return "holds under", f"what is stated: {_listed(stated[True])}{elsewhere}", ours
+        return "holds", "", ours
+    rest = f"; undecided under {_listed(stated[None])}" if stated[None] else ""
     if stated[True] and stated[False]:
-        rest = f"; undecided under {_listed(stated[None])}" if stated[None] else ""
         return "holds under", f"{_listed(stated[True])}; not under {_listed(stated[False])}{rest}", fails
     if stated[False] and not stated[None]:
         return "does not hold", f"though it does under {_listed(beyond[True])}" if beyond[True] else "", fails
-    return "undecided", _listed(stated[None]), open_
+    failing = f"fails under {_listed(stated[False])}; " if stated[False] else ""
+    return "undecided", f"{failing}undecided under {_listed(stated[None])}", open_
 
 
 def _by_outcome(judged: Sequence[Judged]) -> dict[bool | None, list[str]]:
-    """Conditions by what their comparisons say together."""
-    outcomes: dict[str, bool | None] = {}
+    """Conditions by what their comparisons say together; one that fails in part says in which."""
+    groups: dict[str, list[bool | None]] = {}
     for each in judged:
-        name, before = each.comparison.condition, outcomes.get(each.comparison.condition, True)
-        outcomes[name] = (
-            False if before is False or each.outcome is False else None if None in (before, each.outcome) else True
-        )
-    return {kind: [name for name, outcome in outcomes.items() if outcome is kind] for kind in (True, False, None)}
+        groups.setdefault(each.comparison.condition, []).append(each.outcome)
+    found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    for name, outcomes in groups.items():
+        held = outcomes.count(True)
+        share = f" ({held} of {len(outcomes)} comparisons hold)" if held else ""
+        if False in outcomes:
+            found[False].append(f"{name}{share}")
+        else:
+            found[None if None in outcomes else True].append(name)
+    return found
 
 
 def _listed(conditions: Sequence[str]) -> str:
@@ -186,11 +191,7 @@ def _listed(conditions: Sequence[str]) -> str:
 
 
 def _judged(c: Comparison, level: float) -> Judged:
-    if c.n_runs:
-        half = -float(stdtrit(c.n_runs - 1, level / 2.0)) * c.standard_error
-    else:
-        half = ROUNDING * abs(c.estimate) if math.isfinite(c.estimate) else 0.0
-    low, high = c.estimate - half, c.estimate + half
+    low, high = _interval(c, level)
     if math.isnan(low):
         return Judged(c, low, high, None)
     if c.above < low and high < c.below:
@@ -200,14 +201,31 @@ def _judged(c: Comparison, level: float) -> Judged:
     return Judged(c, low, high, None, _more(c, level))
 
 
+def _interval(c: Comparison, level: float) -> tuple[float, float]:
+    if c.n_runs and c.estimate > 0.0:
+        # Means of skewed positive quantities, and their ratios: an interval for the logarithm covers at its rate with
+        # few runs too, as one about the mean does not, since a mean that is low comes with an error that is.
+        factor = math.exp(min(_student(c.n_runs, level) * c.standard_error / c.estimate, 700.0))
+        return c.estimate / factor, c.estimate * factor
+    if c.n_runs:
+        half = _student(c.n_runs, level) * c.standard_error
+    elif c.basis == "approximation":
+        half = APPROXIMATION * abs(c.estimate) if c.uncertainty is None else c.uncertainty
+    else:
+        half = ROUNDING * abs(c.estimate) if math.isfinite(c.estimate) else 0.0
+    return c.estimate - half, c.estimate + half
+
+
 def _more(c: Comparison, level: float) -> float | None:
     """How many times the runs would make the interval too short to contain the limit, if the estimate is right."""
-    distance = min(abs(c.estimate - limit) for limit in (c.above, c.below))
-    if c.n_runs == 0 or distance == 0.0:
+    if c.n_runs == 0 or c.estimate <= 0.0 or c.standard_error == 0.0:
+        return None
+    distance = min(abs(math.log(limit / c.estimate)) for limit in (c.above, c.below) if 0.0 < limit < math.inf)
+    if distance == 0.0:
         return None
 
     def is_too_long(more: float) -> bool:
-        return -float(stdtrit(more * c.n_runs - 1.0, level / 2.0)) * c.standard_error > distance * math.sqrt(more)
+        return _student(more * c.n_runs, level) * c.standard_error / c.estimate > distance * math.sqrt(more)
 
     few, enough = 1.0, 2.0
     while is_too_long(enough):
@@ -218,15 +236,18 @@ def _more(c: Comparison, level: float) -> float | None:
     return enough
 
 
+def _student(n_runs: float, level: float) -> float:
+    return -float(stdtrit(n_runs - 1.0, level / 2.0))
+
+
 def agrees(condition: str, row: Mapping[str, Any]) -> Comparison:
     """A row with the `mean` of `n_runs` runs, its `standard_error` and the `exact` value: are they the same?
 
     Where the `basis` of the exact value is an approximation, they may differ by APPROXIMATION.
     """
     tolerance = APPROXIMATION if row["basis"] == "approximation" else ROUNDING
-    # Squared errors are skewed: a mean that is low comes with a standard error that is, in proportion.
     return Comparison(
-        condition, "simulated / expected error", row["mean"] / row["exact"], row["standard_error"] / row["mean"],
+        condition, "simulated / expected error", row["mean"] / row["exact"], row["standard_error"] / row["exact"],
         row["n_runs"], 1.0 - tolerance, 1.0 + tolerance, "simulated",
     )  # fmt: skip
 

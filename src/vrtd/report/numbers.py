@@ -16,9 +16,9 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def measured(judged: Judged) -> str:
-    """The estimate with its interval; what is exact, or as exact as an approximation is, has none."""
+    """The estimate with its interval; what is exact has none."""
     c = judged.comparison
-    values = (c.estimate, judged.low, judged.high) if c.n_runs else (c.estimate,)
+    values = (c.estimate, judged.low, judged.high) if c.basis != "exact" and judged.low < judged.high else (c.estimate,)
     estimate, *interval = _rounded(values, (c.above, c.below))
     return f"{estimate} [{', '.join(interval)}]" if interval else estimate
 

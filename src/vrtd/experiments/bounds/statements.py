@@ -36,6 +36,8 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
         "statements": table(row for case in cases for part in STATEMENTS for row in part(case)),
         "floors": table(row for case in cases for row in _floors(case)),
         "experiments": table(row for chain in settings["experiments"] for row in _experiment(chain, settings)),
+        "mixing": table(_mixing(**settings["mixing"])),
+        "fixed_points": table(_fixed_point(case) for case in cases),
     }
 
 
@@ -320,6 +322,24 @@ def _floors(case: Case) -> Iterator[Row]:
             "family": case.family, "chain": case.name, "sampling": sampling, "step_size": a, "batch_size": M,
             "n_epochs": n, "error": float(errors[0]), "later_error": float(errors[1]), "basis": basis,
         }  # fmt: skip
+
+
+def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
+    """The largest total variation distance to the stationary distribution over first states, after `lag` steps."""
+    for name, chain in chains.items():
+        known = "problem" in chain
+        mrp = LIBRARY[chain["problem"]](**chain["arguments"])[0] if known else MarkovRewardProcess(**chain)
+        P = mrp.P if isinstance(mrp.P, np.ndarray) else mrp.P.toarray()
+        later = np.linalg.matrix_power(P, lag)
+        yield {"chain": name, "lag": lag, "distance": float(np.abs(later - mrp.stationary).sum(axis=1).max() / 2.0)}
+
+
+def _fixed_point(case: Case) -> Row:
+    """How far theta_star is from the scalar equation of Section 2.2, the mean of v and of T v being the same."""
+    system, mrp = case.system, case.system.mrp
+    values = system.phi @ system.theta_star
+    mean, after = (float(mrp.stationary @ each) for each in (values, mrp.mean_reward + mrp.discounted_P @ values))
+    return {"family": case.family, "chain": case.name, "mean": mean, "mean_after": after}
 
 
 def _experiment(chain: Mapping[str, Any], settings: Settings) -> Iterator[Row]:

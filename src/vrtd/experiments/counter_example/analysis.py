@@ -188,8 +188,8 @@ EXPERIMENT = Experiment(
         ),
         Figure(
             "corollary1",
-            "Coins with discounts from 0.5 to 0.99: the exact error after the epochs of Corollary 1, with its step and "
-            "batch size, over the target. Above the line at 1 the target is missed.",
+            "Coins with discounts from 0.5 to 0.9999: the exact error after the epochs of Corollary 1, with its step "
+            "and batch size, over the target. Above the line at 1 the target is missed.",
             "corollary1",
             _draw_corollary1,
         ),
@@ -207,7 +207,7 @@ CLAIMS = (
         ),
         test=(
             "Both differences, by exact arithmetic. Beyond this one batch: random batches with nearly the right mean "
-            "are no nearer to the right mean square than others."
+            "are not even twice as near to the right mean square as others."
         ),
         needs=(NAME,),
         evidence=_korda,

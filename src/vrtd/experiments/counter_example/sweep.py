@@ -18,5 +18,5 @@ def settings(n_runs: int, seed: int) -> Settings:
         "batch_factors": [1.02, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0],  # of the least that is allowed
         "mdp_targets": [1e-2, 1e-3, 1e-4],
         "coin_targets": [1e-2, 1e-4, 1e-6],
-        "gammas": [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99],
+        "gammas": [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999],
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,10 @@ from vrtd.experiments.batch_sizes import (
     measure,
     slows,
 )
-from vrtd.experiments.evidence import Claim
+from vrtd.experiments.evidence import Claim, Comparison
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.frozen_lake.sweep import SEEDS, STARTS, settings
-from vrtd.experiments.tables import rows_where
+from vrtd.experiments.tables import Table, rows_where
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +42,14 @@ def _draw_floors(axes: Axes, tables: Tables) -> None:
     )
 
 
+def _draw_0_and_beyond(compare: Callable[[Table], list[Comparison]], tables: Mapping[str, Tables]) -> list[Comparison]:
+    """The paper shows one lake: here draw 0, with all the runs. The start is forgotten in the end, so one is enough."""
+    floors = rows_where(tables["frozen-lake"]["floors"], theta_0=STARTS["ones"])
+    others = {name: column[floors["mdp_seed"] > 0] for name, column in floors.items()}
+    beyond = [replace(comparison, stated=False) for comparison in compare(others)]
+    return [*compare(rows_where(floors, mdp_seed=0)), *beyond]
+
+
 EXPERIMENT = Experiment(
     name="frozen-lake",
     title="Batch sizes on Frozen Lake",
@@ -48,8 +58,8 @@ EXPERIMENT = Experiment(
     method=(
         "The 4 x 4 map, random transition probabilities and features, discount 0.95, step 0.1, one trajectory from the "
         "start cell, 120,000 pseudo-gradients. Chosen here: holes and the goal are visited for one step before the "
-        "return; five draws (the other four with a fifth of the runs); from theta = ones, and from zeros, where the "
-        "error begins no larger than TD's floor."
+        "return; five draws, of which draw 0 is the figure and the other four take a fifth of the runs; from theta = "
+        "ones, and from zeros, where the error begins at 0.5 to 3.2 times the one at which TD settles."
     ),
     weight=6.0,
     settings=settings,
@@ -68,7 +78,7 @@ EXPERIMENT = Experiment(
         Figure(
             "floors",
             "Mean over the last 10,000 updates with an interval of two standard errors, from theta = ones; the bars "
-            "across are the expected values.",
+            "across are the expected values, for VRTD approximate.",
             "floors",
             _draw_floors,
         ),
@@ -85,7 +95,7 @@ CLAIMS = (
             f"{MUCH_SMALLER:g} of TD's counts as much smaller."
         ),
         needs=("frozen-lake",),
-        evidence=lambda tables: improves(tables["frozen-lake"]["floors"]),
+        evidence=lambda tables: _draw_0_and_beyond(partial(improves, basis="simulated"), tables),
         agreement=lambda tables: agreement(tables["frozen-lake"]["floors"]),
     ),
     Claim(
@@ -94,7 +104,7 @@ CLAIMS = (
         statement="Larger batches give smaller errors.",
         test="The simulated error averaged over the last 10,000 updates, at each batch size against the one before it.",
         needs=("frozen-lake",),
-        evidence=lambda tables: falls(tables["frozen-lake"]["floors"], "simulated"),
+        evidence=lambda tables: _draw_0_and_beyond(partial(falls, basis="simulated"), tables),
         agreement=lambda tables: agreement(tables["frozen-lake"]["floors"]),
     ),
     Claim(
@@ -102,11 +112,11 @@ CLAIMS = (
         place="Figure 2, left; Appendix, Frozen Lake",
         statement="Larger batches do not slow the convergence down much.",
         test=(
-            "From theta = ones, pseudo-gradients until the expected error is twice the one at which TD settles; more "
-            f"than {MUCH_SLOWER:g} times TD's count as much slower. From zeros there is nothing to converge."
+            "Pseudo-gradients until the expected error is twice the one at which TD settles; more than "
+            f"{MUCH_SLOWER:g} times TD's count as much slower. Where the error begins below that it is not asked."
         ),
         needs=("frozen-lake",),
-        evidence=lambda tables: slows(rows_where(tables["frozen-lake"]["floors"], theta_0=STARTS["ones"])),
+        evidence=lambda tables: slows(tables["frozen-lake"]["floors"]),
         agreement=lambda tables: agreement(tables["frozen-lake"]["floors"]),
     ),
 )

@@ -1,4 +1,4 @@
-"""Settings of Figure 2. The paper gives no start: from zeros the error begins where TD's ends, so ones too."""
+"""Settings of Figure 2. The paper gives no start: from zeros the error begins near where TD's ends, so ones too."""
 
 from __future__ import annotations
 

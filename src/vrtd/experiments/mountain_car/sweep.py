@@ -11,7 +11,7 @@ __all__ = ["MAIN", "settings"]
 BANDWIDTHS = (1.0, 5.0, 20.0)
 FEATURE_SEEDS = (0, 1, 2, 3, 4)
 TIME_LIMITS = (None, 200)  # Gymnasium's environment as registered has the second
-MAIN = {"bandwidth": 5.0, "feature_seed": 0, "time_limit": None}  # the variant of the figure
+MAIN: dict[str, Any] = {"bandwidth": 5.0, "feature_seed": 0, "time_limit": None}  # the variant of the figure
 OTHERS_SHARE = 20  # the other variants take so many times fewer runs
 
 

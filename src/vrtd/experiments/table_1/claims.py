@@ -10,6 +10,7 @@ from typing import Any
 from vrtd.experiments.evidence import Claim, Comparison, agrees
 from vrtd.experiments.experiment import Tables
 from vrtd.experiments.table_1.floors import SHORT_EPOCHS
+from vrtd.experiments.table_1.slopes import MODERATE_TARGETS
 from vrtd.experiments.table_1.sweep import GAMMAS, MIXED, RANDOM
 from vrtd.experiments.tables import rows, rows_where
 
@@ -19,20 +20,24 @@ Evidence = Callable[[Mapping[str, Tables]], list[Comparison]]
 
 _NAME = "table-1"
 # A slope is of the claimed order within this; an upper bound may be undercut by any amount.
-_NEAR = 0.1
+_NEAR = 0.15
+# A slope over two decades, of an approximation that is off by a tenth, one way at one end and the other at the other.
+_SLOPE_UNCERTAINTY = 0.05
 # log(1/eps) is told from a constant and from its square by this.
 _NEAR_LOGARITHM = 0.25
 _MOST_CONSTANT = 10.0
 
 
 def _orders(tables: Mapping[str, Tables], above: float = -inf, below: float = inf, **where: Any) -> list[Comparison]:
-    """Every local slope of every range is above and below; epochs are short only outside the theorems' conditions."""
+    """Every local slope of every range is above and below; epochs are short, and targets moderate, only
+    outside what the paper states."""
     found = []
     for row in rows(rows_where(tables[_NAME]["slopes"], **where)):
         if row["basis"] == "simulated":
             continue
         condition, what = f"{row['problem']}, {row['range']}", f"{row['quantity']} of {row['method']}"
-        limits: dict[str, Any] = {"basis": row["basis"], "stated": row["range"] != SHORT_EPOCHS}
+        is_stated = row["range"] not in (SHORT_EPOCHS, MODERATE_TARGETS)
+        limits: dict[str, Any] = {"basis": row["basis"], "stated": is_stated, "uncertainty": _SLOPE_UNCERTAINTY}
         if above > -inf:
             quantity = f"{what}: least slope in {row['against']}"
             found.append(Comparison(condition, quantity, row["low"], above=above, **limits))
@@ -144,6 +149,7 @@ CLAIMS = (
         f"Slope in alpha of the updates until TD's error is twice its floor below {-1 + _NEAR:g}, exact.",
         _order(below=-1 + _NEAR, quantity="updates to twice the floor"),
         agreement=_agreement("iid", "TD"),
+        universal=True,
     ),
     _claim(
         "vrtd-iid-variance-alpha-over-m",
@@ -157,24 +163,44 @@ CLAIMS = (
         agreement=_agreement("iid", "VRTD"),
         universal=True,
         note="When epochs are long (alpha lambda_A M is large, as the theorem requires) it is of order 1/M, whatever "
-        "the step. When they are short it is of order alpha, whatever M: about two thirds of TD's. In neither case it "
-        "is of order alpha/M.",
+        "the step. When they are short it is of order alpha, whatever M: about two thirds of TD's. In neither case is "
+        "it of order alpha/M.",
+    ),
+    _claim(
+        "vrtd-markov-variance-alpha-over-m",
+        "Table 1; Section 1.1",
+        "On a trajectory, too, the variance error at which VRTD settles is of order alpha/M.",
+        f"Slopes of Algorithm 2's stationary error above {1 - _NEAR:g} in alpha and below {-1 + _NEAR:g} in M: "
+        "approximate, on a tiny chain exact.",
+        _all(
+            _order(above=1 - _NEAR, quantity="floor", against="alpha", **_VRTD_MARKOV),
+            _order(below=-1 + _NEAR, quantity="floor", against="M", **_VRTD_MARKOV),
+        ),
+        agreement=_agreement("markov", "VRTD"),
+        universal=True,
+        note="A term of the bound of Theorem 2 is of this order, the error is not: with long epochs it does not depend "
+        "on the step. The squared bias, less than a hundredth of the error on the tiny chain, is not the reason.",
     ),
     _claim(
         "vrtd-iid-floor-1-over-m",
         "After Theorem 1",
         "With independent samples, a larger batch makes VRTD's error as small as one wishes, in proportion to 1/M.",
-        f"Slope of Algorithm 1's exact stationary error in M below {-1 + _NEAR:g}.",
+        f"Slope of Algorithm 1's exact stationary error in M below {-1 + _NEAR:g}, at the theorems' steps and wherever "
+        "alpha lambda_A M > 20; beyond that, below 0.1. What lies between, the paper's figures among it, bends from "
+        "one to the other and is left out.",
         _order(below=-1 + _NEAR, quantity="floor", against="M", **_VRTD_IID),
         agreement=_agreement("iid", "VRTD"),
+        universal=True,
     ),
     _claim(
         "vrtd-markov-floor-1-over-m",
         "Table 1; Theorem 2",
         "On a trajectory, the error at which VRTD settles, variance and bias together, is of order 1/M.",
-        f"Slope of Algorithm 2's stationary error in M below {-1 + _NEAR:g}: approximate, on a tiny chain exact.",
+        f"Slope of Algorithm 2's stationary error in M below {-1 + _NEAR:g}: approximate, on a tiny chain exact, at "
+        "the theorems' steps and wherever alpha lambda_A M > 20; beyond that, below 0.1.",
         _order(below=-1 + _NEAR, quantity="floor", against="M", **_VRTD_MARKOV),
         agreement=_agreement("markov", "VRTD"),
+        universal=True,
     ),
     _claim(
         "vrtd-markov-bias-1-over-m",
@@ -194,8 +220,8 @@ CLAIMS = (
         "vrtd-linear-convergence-iid",
         "Theorem 1; Abstract",
         "With independent samples, VRTD converges to a neighbourhood of theta_star at a linear rate.",
-        "The exact error of Algorithm 1 after m epochs, less its floor, is at most a constant times r^m, r < 1 being "
-        "the spectral radius of an epoch.",
+        "The exact error of Algorithm 1 after m epochs, less its floor, is at most ten times the first one times r^m, "
+        "r < 1 being the spectral radius of an epoch.",
         _linear("iid"),
         universal=True,
     ),
@@ -203,8 +229,8 @@ CLAIMS = (
         "vrtd-linear-convergence-markov",
         "Theorem 2; Abstract",
         "On a trajectory, VRTD converges to a neighbourhood of theta_star at a linear rate.",
-        "The approximate error of Algorithm 2 after m epochs, less its floor, is at most a constant times r^m, r < 1 "
-        "being the spectral radius of an epoch.",
+        "The approximate error of Algorithm 2 after m epochs, less its floor, is at most ten times the first one times "
+        "r^m, r < 1 being the spectral radius of an epoch.",
         _linear("markov"),
         agreement=_agreement("markov", "VRTD", "tuned"),
         universal=True,
@@ -277,8 +303,10 @@ CLAIMS = (
     _claim(
         "vrtd-markov-log-factor",
         "Section 1.1; after Corollary 2",
-        "On a trajectory VRTD's cost is below TD's by a factor that grows like log(1/eps).",
-        f"Slope of the ratio of tuned costs over log(1/eps), on logarithmic scales, within {_NEAR_LOGARITHM:g} of 1.",
+        "On a trajectory TD's cost over that of VRTD grows like log(1/eps).",
+        f"Slope of the ratio of tuned costs over log(1/eps), on logarithmic scales, within {_NEAR_LOGARITHM:g} of 1, "
+        "for targets of a thousandth of the initial error and less. An order speaks of small targets; larger ones are "
+        "looked at beyond it.",
         _order(
             above=1 - _NEAR_LOGARITHM,
             below=1 + _NEAR_LOGARITHM,
@@ -288,6 +316,6 @@ CLAIMS = (
         ),
         agreement=_agreement("markov", "VRTD", "tuned"),
         note="The reason is not TD's bias: TD needs one logarithm and VRTD none, with independent samples as well. The "
-        "factor is below 1 until eps is some 3e-7 of the initial error.",
+        "ratio is below 1 until the target is some 3e-7 of the initial error.",
     ),
 )

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.experiments.table_1.floors import BETWEEN, LARGE_STEPS, Rows, epoch
 from vrtd.experiments.table_1.sweep import GAMMAS, MIXED, RANDOM
 
-__all__ = ["fitted_slope", "local_slopes", "slopes"]
+__all__ = ["MODERATE_TARGETS", "fitted_slope", "local_slopes", "slopes"]
 
 Floats = NDArray[np.float64]
 
 # The power of log(1/eps) in Table 1's costs, by sampling and method.
 LOGARITHMS = {("iid", "TD"): 1, ("iid", "VRTD"): 1, ("markov", "TD"): 2, ("markov", "VRTD"): 1}
 _SMALL_TARGET = 1e-3  # where few long epochs begin to be best for VRTD
+MODERATE_TARGETS = f"eps >= {_SMALL_TARGET:g}"
 
 
 def local_slopes(x: ArrayLike, y: ArrayLike) -> Floats:
@@ -95,7 +96,8 @@ def _costs(rows: Rows) -> Iterable[dict[str, Any]]:
             pairs = [(a, b) for a, b in zip(td, vrtd, strict=True) if smaller <= a["target"] <= larger]
             ends = [pair[0]["target"] for pair in pairs]
             common = {"problem": RANDOM, "sampling": sampling, "method": "TD / VRTD", "against": "log(1/eps)"}
-            common |= {"range": f"eps from {ends[0]:g} to {ends[-1]:g}", "basis": vrtd[0]["basis"]}
+            name = MODERATE_TARGETS if smaller > 0.0 else f"eps from {ends[0]:g} to {ends[-1]:g}"
+            common |= {"range": name, "basis": vrtd[0]["basis"]}
             yield _row("cost", common, [log(1.0 / eps) for eps in ends], [a["cost"] / b["cost"] for a, b in pairs])
 
 

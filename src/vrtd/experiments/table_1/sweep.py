@@ -14,7 +14,7 @@ MIXED, GAMMAS = "features alike", "discount near 1"  # families along which lamb
 LONG, SHORT = 20.0, 0.1
 
 _STEPS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
-_TARGETS = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7]
+_TARGETS = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-9]
 _PROBLEMS: dict[str, dict[str, Any]] = {
     RANDOM: {"problem": "random_mdp", "arguments": {"seed": 0, "normalize": True}},
     STICKY: {"P": [[0.95, 0.05], [0.04, 0.96]], "R": [[1.0, 0.0], [0.0, 2.0]], "gamma": 0.9, "phi": [[1.0], [0.5]]},
