@@ -23,7 +23,9 @@ def rows(claims: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for claim in claims:
         statistic = {key: float("nan") if value is None else value for key, value in claim["statistic"].items()}
-        fields = {name: statistic[name] for name in ("condition", "quantity", "estimate", "standard_error", "n_runs")}
+        fields = {
+            name: statistic[name] for name in ("condition", "quantity", "estimate", "standard_error", "n_runs", "basis")
+        }
         below, above = (claim["statistic"][name] for name in ("below", "above"))
         comparison = Comparison(
             **fields,
@@ -31,7 +33,8 @@ def rows(claims: list[dict[str, Any]]) -> Iterator[str]:
             above=float("-inf") if above is None else above,
         )
         shown = measured(Judged(comparison, statistic["low"], statistic["high"], None))
-        verdict = claim["verdict"] + (" ..." if claim["verdict"] == "holds under" else "")
+        under = "holds: no exception found" if claim["universal"] else "holds under conditions"
+        verdict = under if claim["verdict"] == "holds under" else claim["verdict"]
         decides = f"{comparison.quantity} ({comparison.condition}): {shown}, must be {limits(comparison)}"
         cells = (f"**{verdict}**", f"{claim['statement']} `{claim['name']}`", claim["place"], decides)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -115,6 +115,7 @@ class Finding:
             "statement": claim.statement,
             "test": claim.test,
             "experiments": list(claim.needs),
+            "universal": claim.universal,
             "verdict": self.verdict,
             "where": self.where,
             "statistic": self.decisive.as_dict(),
