@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from vrtd.experiments.evidence import Comparison, Judged
@@ -36,6 +37,8 @@ def rows(claims: list[dict[str, Any]]) -> Iterator[str]:
         under = "holds: no exception found" if claim["universal"] else "holds under conditions"
         verdict = under if claim["verdict"] == "holds under" else claim["verdict"]
         decides = f"{comparison.quantity} ({comparison.condition}): {shown}, must be {limits(comparison)}"
+        if under == verdict and not claim["universal"]:
+            decides += f". Holds under {shorten(claim['where'], 200, placeholder=' ...')}"
         cells = (f"**{verdict}**", f"{claim['statement']} `{claim['name']}`", claim["place"], decides)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

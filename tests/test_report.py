@@ -121,7 +121,7 @@ def test_everything_is_there():
     for words in ("✓ Holds", "✗ Does not hold", "◐ Holds under conditions", "? Undecided", "2 ✓ holds", "a note"):
         assert words in outline.text
     assert "1,000 runs a setting, seed 7." in outline.text
-    assert f"probability {CONFIDENCE:.0%}" in outline.text
+    assert f"a probability of about {CONFIDENCE:.0%};" in outline.text
     for text in ("On the lake", "Figure 2", "It is so.", "It was done.", '"n_runs": 50', '"numpy": "2.0"'):
         assert text in outline.text
     (image,) = (attributes for tag, attributes in outline.tags if tag == "img")
@@ -146,6 +146,11 @@ def test_long_tables_show_the_tightest():
     assert "The 40 tightest of 60; claims.json has all." in outline.text
     assert "chain 59" in outline.text
     assert "chain 19" not in outline.text
+
+
+def test_an_interrupted_reproduction_says_so():
+    said = [Outline(page([], [], {"n_runs": 4, "seed": 0, "is_complete": done})).text for done in (True, False)]
+    assert ["Interrupted: not all experiments are here." in text for text in said] == [False, True]
 
 
 def test_a_long_list_of_conditions_is_folded():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests import small_experiments
 from tests.small_experiments import EXPERIMENTS, is_whole, measured, tables_of
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.experiments import store
+from vrtd.files import locked
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +86,11 @@ def test_other_code_or_libraries_measure_anew(tmp_path: Any, monkeypatch: Any) -
     assert measured == ["first", "second"] * 3
 
 
+def _replaced_by_a_pipe(path: Any) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -91,6 +99,10 @@ def test_other_code_or_libraries_measure_anew(tmp_path: Any, monkeypatch: Any) -
         lambda data: (data / "first.json").write_text("{"),
         lambda data: (data / "first.json").write_text("[]"),
         lambda data: (data / "first.json").write_bytes(b"\xff\xfe"),
+        lambda data: (data / "first.json").write_text("[" * 100_000),
+        lambda data: (data / "first.json").write_text((data / "first.json").read_text().replace('"curve"', '"other"')),
+        lambda data: _replaced_by_a_pipe(data / "first.json"),
+        lambda data: _replaced_by_a_pipe(data / "first-curve.csv"),
         lambda data: (data / "first.json").unlink(),
     ],
 )
@@ -127,14 +139,68 @@ def test_an_interruption_keeps_what_is_finished_and_reports_on_it(tmp_path: Any,
     assert measured == ["second"]
 
 
-def test_an_error_in_a_measurement_is_not_hidden_by_the_report(tmp_path: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("error", [MemoryError("no room"), KeyboardInterrupt()])
+def test_what_is_finished_survives_a_failure_with_other_settings(tmp_path: Any, monkeypatch: Any, error: Any) -> None:
     def failing(*_: Any) -> Any:
-        raise MemoryError("no room")
+        raise error
 
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.setitem(EXPERIMENTS, "first", replace(EXPERIMENTS["first"], measure=failing))
-    with pytest.raises(MemoryError, match="no room"):
+    with pytest.raises(type(error)):
+        vrtd.reproduce(out=tmp_path, n_runs=6)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_one_folder_has_one_setting(tmp_path: Any) -> None:
+    vrtd.reproduce(out=tmp_path, n_runs=4)
+    vrtd.reproduce(["second"], out=tmp_path, n_runs=6)
+    names = {path.name for part in ("data", "figures") for path in (tmp_path / part).iterdir()}
+    assert names == {"second.json", "second-curve.csv", "second-panel.svg"}
+
+
+def test_a_folder_that_another_process_uses_is_refused(tmp_path: Any) -> None:
+    with locked(tmp_path), pytest.raises(InvalidInputError, match=r"must not be in use.*wait, or name another"):
         vrtd.reproduce(out=tmp_path, n_runs=4)
-    assert is_whole(tmp_path)
+    assert vrtd.reproduce(out=tmp_path, n_runs=4).report.is_file()
+
+
+@pytest.mark.parametrize("left", [["data", "figures"], ["data"], [".manifest.json.1.1.tmp"]])
+def test_a_folder_that_was_only_begun_is_ours(tmp_path: Any, left: list[str]) -> None:
+    for name in left:
+        (tmp_path / name).touch() if name.endswith(".tmp") else (tmp_path / name).mkdir()
+    assert vrtd.reproduce(out=tmp_path, n_runs=4).report.is_file()
+
+
+def test_a_checksum_is_of_what_was_measured(tmp_path: Any, monkeypatch: Any) -> None:
+    """Not of what another process may have put there since."""
+    write_csv = store.write_csv
+
+    def overwritten(table: Any, path: Any) -> Any:
+        content = write_csv(table, path)
+        path.write_text("n_gradients,mean\n0,1.0\n")
+        return content
+
+    monkeypatch.setattr(store, "write_csv", overwritten)
+    vrtd.reproduce(["first"], out=tmp_path, n_runs=4)
+    monkeypatch.setattr(store, "write_csv", write_csv)
+    vrtd.reproduce(["first"], out=tmp_path, n_runs=4)
+    assert measured == ["first", "first"]
+
+
+def test_two_threads_draw_the_same_and_leave_the_style_alone(tmp_path: Any) -> None:
+    import matplotlib
+
+    size = matplotlib.rcParams["font.size"]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda name: vrtd.reproduce(out=tmp_path / name, n_runs=4), "ab"))
+    assert matplotlib.rcParams["font.size"] == size
+    a, b = ([(path.name, path.read_bytes()) for path in sorted((each.out / "figures").iterdir())] for each in found)
+    assert a == b
+
+
+def test_one_name_may_be_plain_text(tmp_path: Any) -> None:
+    assert list(vrtd.reproduce("second", out=tmp_path, n_runs=4).manifest["experiments"]) == ["second"]
 
 
 def test_progress_goes_from_nothing_to_all(tmp_path: Any) -> None:

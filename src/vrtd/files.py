@@ -9,7 +9,32 @@ from pathlib import Path
 from threading import get_ident
 from typing import IO
 
-__all__ = ["write_at_once"]
+from vrtd.errors import InvalidInputError
+
+__all__ = ["locked", "write_at_once"]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for oneself; the system lets go of it when the process ends, however that is."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInputError(
+                "the output folder must not be in use",
+                f"{folder}, into which another process writes",
+                "wait, or name another",
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
 from vrtd import __version__
@@ -45,6 +46,8 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     argv = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, TextIOWrapper):  # a file name that the terminal cannot show must not be an error
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         arguments = make_parser(argv).parse_args(argv)
     except SystemExit as stop:  # help, version or bad usage: argparse has printed it

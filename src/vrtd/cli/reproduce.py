@@ -46,15 +46,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--seed", type=int, default=0, help="draws the runs (default 0)")
     add("--threads", type=int, metavar="N", help="(default: one for each processor)")
-    add("--out", type=Path, default=Path("reproduction"), metavar="DIR", help="where to write (default reproduction)")
+    add(
+        "--out", type=_folder, default=Path("reproduction"), metavar="DIR", help="where to write (default reproduction)"
+    )
     add("--json", action="store_true", help="print one JSON object")
     add("--quiet", action="store_true", help="show no progress")
+
+
+def _folder(name: str) -> Path:
+    if not name:  # an unset variable, which would be the current folder
+        raise argparse.ArgumentTypeError("a folder must have a name")
+    return Path(name)
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from vrtd.report import QUICK_RUNS, reproduce
 
-    progress = None if arguments.quiet else Progress(sys.stderr)
+    progress = None if arguments.quiet or sys.stderr is None else Progress(sys.stderr)
     try:
         found = reproduce(
             arguments.names,
@@ -65,7 +73,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
     except KeyboardInterrupt:
-        tell(f"what is finished is in {arguments.out}; the same command goes on from there")
+        if arguments.out.exists():
+            tell(f"what is finished is in {arguments.out}; the same command goes on from there")
         raise
     finally:
         if progress is not None:
@@ -89,4 +98,4 @@ def _as_text(found: Reproduction) -> str:
     lines = [line.replace("\N{MULTIPLICATION SIGN}10", "e").translate(_ASCII) for line in lines]
     counts = Counter(finding.verdict for finding in found.findings)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
-    return "\n".join([*lines, "", f"{len(found.findings)} claims: {summary}", f"wrote {found.report}"])
+    return "\n".join([*lines, "", f"claims: {summary or 'none'}", f"wrote {found.report}"])

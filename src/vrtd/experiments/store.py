@@ -20,43 +20,61 @@ from vrtd.experiments.experiment import Experiment, Runner, Settings, Tables
 from vrtd.experiments.tables import read_csv, write_csv
 from vrtd.files import write_at_once
 
-__all__ = ["digest", "load", "measure", "versions", "write_json"]
+__all__ = ["digest", "file_name", "load", "measure", "remove", "versions", "write_json"]
 
 
 def load(experiment: Experiment, settings: Settings, folder: Path) -> tuple[Tables, dict[str, Any]] | None:
     """The tables and what they cost, if they were measured with these settings by this code and are undamaged."""
     try:
-        record = json.loads((folder / f"{experiment.name}.json").read_bytes())
-        if record["digest"] != digest(settings):
+        record = json.loads(_content(folder / f"{experiment.name}.json"))
+        checksum = record.pop("checksum")
+        if checksum != _checksum(record) or record["digest"] != digest(settings):
             return None
         tables = {}
-        for name, checksum in record["tables"].items():
+        for name, known in record["tables"].items():
             path = folder / file_name(experiment, name)
-            if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
+            if hashlib.sha256(_content(path)).hexdigest() != known:
                 return None
             tables[name] = read_csv(path)
         return tables, dict(record["cost"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or not a record: measure it
+    # Not there, or not a record: measure it.
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Runner) -> tuple[Tables, dict[str, Any]]:
     """Measure, and keep the tables. A record of other settings goes first, so that never one is beside the other."""
-    record = folder / f"{experiment.name}.json"
-    record.unlink(missing_ok=True)
     tables = experiment.measure(settings, runner)
-    checksums = {}
-    for name, table in tables.items():
-        path = folder / file_name(experiment, name)
-        write_csv(table, path)
-        checksums[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    remove(experiment, folder)
+    checksums = {
+        name: hashlib.sha256(write_csv(table, folder / file_name(experiment, name))).hexdigest()
+        for name, table in tables.items()
+    }
     cost = {
         "n_gradients": runner.n_gradients,
         "seconds": runner.seconds,
         "compile_seconds": runner.compile_seconds,
     }
-    write_json({"digest": digest(settings), "settings": settings, "tables": checksums, "cost": cost}, record)
+    record = {"digest": digest(settings), "settings": settings, "tables": checksums, "cost": cost}
+    write_json(record | {"checksum": _checksum(record)}, folder / f"{experiment.name}.json")
     return tables, cost
+
+
+def remove(experiment: Experiment, folder: Path) -> None:
+    """What was measured with other settings: the record first."""
+    for pattern in (f"{experiment.name}.json", f"{experiment.name}-*.csv"):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file():  # a pipe or a device would never end
+        raise FileNotFoundError(path)
+    return path.read_bytes()
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def file_name(experiment: Experiment, table: str) -> str:

@@ -49,14 +49,16 @@ def rows(whole: Table) -> list[dict[str, Any]]:
     return [dict(zip(whole, row, strict=True)) for row in cells]
 
 
-def write_csv(whole: Table, path: str | os.PathLike[str]) -> None:
-    """Floats are written so that they read back as the same bits."""
+def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
+    """Floats are written so that they read back as the same bits. Returns what was written."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(whole)
     writer.writerows(zip(*(column.tolist() for column in whole.values()), strict=True))
+    content = text.getvalue().encode()
     with write_at_once(path) as file:
-        file.write(text.getvalue().encode())
+        file.write(content)
+    return content
 
 
 def read_csv(path: str | os.PathLike[str]) -> Table:

@@ -77,8 +77,9 @@ def page(findings: Sequence[Finding], sections: Sequence[Section], manifest: Map
 <p>Every figure of <cite>Reanalysis of Variance Reduced Temporal Difference Learning</cite> (Xu, Wang, Zhou and Liang,
 ICLR 2020), computed and drawn again, and what the paper says, judged by the numbers.</p>
 {_counts(findings)}
-<p class="quiet">{escape(count(manifest["n_runs"]))} runs a setting, seed {escape(str(manifest["seed"]))}. All
-intervals on this page cover their quantities together with probability {CONFIDENCE:.0%}.</p>
+<p class="quiet">{escape(count(manifest["n_runs"]))} runs a setting, seed {escape(str(manifest["seed"]))}. The
+intervals of the verdicts cover their quantities together with a probability of about {CONFIDENCE:.0%}; bands in figures
+are two standard errors, each by itself.{_incomplete(manifest)}</p>
 </header>
 {_contents(findings, sections)}
 <main>
@@ -94,6 +95,10 @@ intervals on this page cover their quantities together with probability {CONFIDE
 </body>
 </html>
 """
+
+
+def _incomplete(manifest: Mapping[str, Any]) -> str:
+    return "" if manifest.get("is_complete", True) else " <strong>Interrupted: not all experiments are here.</strong>"
 
 
 def _counts(findings: Sequence[Finding]) -> str:
@@ -114,7 +119,9 @@ def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
     return f"""<nav aria-label="Contents">
 <ol>
 <li><a href="#verdicts">Verdicts</a>
-{_badges(findings)}</li>
+<details><summary>by name</summary>
+{_badges(findings)}
+</details></li>
 {_joined(entries)}
 </ol>
 </nav>"""
@@ -133,9 +140,10 @@ def _claim(finding: Finding, shown: Mapping[str, Experiment]) -> str:
     kind, symbol, words = _KINDS[_kind(finding)]
     where = _joined(_link(_experiment_id(name), shown[name].title) for name in claim.needs if name in shown)
     basis = ", ".join(sorted({each.comparison.basis for each in finding.judged}))
+    needed = finding.runs_needed
     facts = {
         "Holds under" if finding.verdict == "holds under" else "Conditions": _folded(finding.where),
-        "Runs needed": "" if finding.runs_needed is None else f"about {number(finding.runs_needed, 2)} to decide it",
+        "Runs needed": "" if needed is None else f"about {number(needed, 2)} to decide it, if the estimates are right",
         "Note": escape(claim.note),
         "Figures": where,
     }

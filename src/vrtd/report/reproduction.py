@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.experiments import store
 from vrtd.experiments.evidence import CONFIDENCE, Finding, judge
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
-from vrtd.files import write_at_once
+from vrtd.files import locked, write_at_once
 from vrtd.plots import new_panels
 from vrtd.report.page import Panel, Section, page
 from vrtd.report.svg import draw_svg
@@ -26,6 +26,7 @@ __all__ = ["QUICK_RUNS", "Reproduction", "reproduce"]
 
 QUICK_RUNS = 20
 _FORMAT = "vrtd-reproduction-1"
+_PARTS = ("data", "figures")
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,11 @@ def reproduce(
     """Regenerate the experiments of these names, all without any, and judge the claims that rest on what is there.
 
     Writes `report.html`, `figures/`, `data/`, `claims.json` and `manifest.json` into the folder `out`. What is finished
-    there with the same settings is kept; what was measured with others is measured anew. Ctrl-C keeps what is finished
-    and reports on it. `progress` is called with the share of the work that is done and the name of the experiment.
+    there with the same settings is kept, and is on the page too; what was measured with others is measured anew or
+    goes. Ctrl-C keeps what is finished and reports on it. `progress` is called with the share of the work that is done
+    and the name of the experiment.
     """
+    names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         check_choice("name of an experiment", name, experiments.NAMES)
     check_count("n_runs", n_runs, least=2)
@@ -71,20 +74,18 @@ def reproduce(
     if threads is not None:
         check_count("threads", threads)
     new_panels(1)  # a missing library must not cost a long measurement
-    folder = _open(Path(out))
-    chosen = [name for name in experiments.NAMES if name in names or not names]
-    found: dict[str, Measured] = {}
-    # Figures are drawn beside the next measurement, which spends its time in compiled code.
-    with ThreadPoolExecutor(1) as artist:
+    with _opened(Path(out)) as folder:
+        found: dict[str, Measured] = {}
         missing: list[tuple[Experiment, Settings]] = []
         for name in experiments.NAMES:
             experiment = experiments.find(name)
             settings = experiment.settings(int(n_runs), int(seed))
             kept = store.load(experiment, settings, folder / "data")
             if kept is not None:
-                found[name] = Measured(*kept, artist.submit(_section, folder, experiment, settings, kept[0]))
-            elif name in chosen:
+                found[name] = Measured(experiment, settings, *kept)
+            elif name in names or not names:
                 missing.append((experiment, settings))
+        n_wanted, n_kept = len(found) + len(missing), len(found)
         total, done = sum(experiment.weight for experiment, _ in missing), 0.0
         try:
             for experiment, settings in missing:
@@ -94,59 +95,69 @@ def reproduce(
                         progress((begun + now.weight * share) / total, now.name)
 
                 tell(0.0)
-                tables, cost = store.measure(experiment, settings, folder / "data", Runner(tell, threads))
-                drawn = artist.submit(_section, folder, experiment, settings, tables)
-                found[experiment.name] = Measured(tables, cost, drawn)
+                measured = store.measure(experiment, settings, folder / "data", Runner(tell, threads))
+                found[experiment.name] = Measured(experiment, settings, *measured)
                 tell(1.0)
                 done += experiment.weight
-        finally:  # also after Ctrl-C
-            result = _report(folder, {name: found[name] for name in experiments.NAMES if name in found}, n_runs, seed)
+        except KeyboardInterrupt:
+            if len(found) > n_kept:
+                _report(folder, found, n_wanted, int(n_runs), int(seed))
+            raise
+        result = _report(folder, found, n_wanted, int(n_runs), int(seed))
+        for name in experiments.NAMES:  # one folder, one setting: what is not on the page goes
+            if name not in found:
+                store.remove(experiments.find(name), folder / "data")
+                for path in (folder / "figures").glob(f"{name}-*.svg"):
+                    path.unlink()
     return result
 
 
 class Measured(NamedTuple):
+    experiment: Experiment
+    settings: Settings
     tables: Tables
     cost: dict[str, Any]
-    section: Future[Section]
 
 
-def _report(folder: Path, found: dict[str, Measured], n_runs: int, seed: int) -> Reproduction:
-    tables = {name: each.tables for name, each in found.items()}
+def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int, seed: int) -> Reproduction:
+    ordered = [found[name] for name in experiments.NAMES if name in found]
+    tables = {each.experiment.name: each.tables for each in ordered}
     claims = experiments.all_claims()
     judged = [claim for claim in claims if set(claim.needs) <= set(tables)]
-    findings = tuple(judge(claim, tables, len(claims), int(n_runs)) for claim in judged)
-    sections = [each.section.result() for each in found.values()]
+    findings = tuple(judge(claim, tables, len(claims), n_runs) for claim in judged)
     manifest = {
         "format": _FORMAT,
-        "n_runs": int(n_runs),
-        "seed": int(seed),
+        "n_runs": n_runs,
+        "seed": seed,
         "confidence": CONFIDENCE,
         "n_claims": len(claims),
+        "is_complete": len(ordered) == n_wanted,
         "versions": dict(store.versions()),
         "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},
         "experiments": {
-            section.experiment.name: {
-                "digest": store.digest(section.settings),
-                "settings": section.settings,
-                "cost": found[section.experiment.name].cost,
+            each.experiment.name: {
+                "digest": store.digest(each.settings),
+                "settings": each.settings,
+                "cost": each.cost,
             }
-            for section in sections
+            for each in ordered
         },
     }
+    sections = [
+        Section(each.experiment, each.settings, [_panel(folder, each, figure) for figure in each.experiment.figures])
+        for each in ordered
+    ]
     _write(page(findings, sections, manifest), folder / "report.html")
     store.write_json([finding.as_dict() for finding in findings], folder / "claims.json")
     store.write_json(manifest, folder / "manifest.json")
     return Reproduction(folder, findings, manifest)
 
 
-def _section(folder: Path, experiment: Experiment, settings: Settings, tables: Tables) -> Section:
-    return Section(experiment, settings, [_panel(folder, experiment, figure, tables) for figure in experiment.figures])
-
-
-def _panel(folder: Path, experiment: Experiment, figure: Figure, tables: Tables) -> Panel:
-    svg, file = draw_svg(figure, tables), f"figures/{experiment.name}-{figure.name}.svg"
+def _panel(folder: Path, measured: Measured, figure: Figure) -> Panel:
+    name = measured.experiment.name
+    svg, file = draw_svg(figure, measured.tables), f"figures/{name}-{figure.name}.svg"
     _write(svg, folder / file)
-    return Panel(figure, svg, file, f"data/{store.file_name(experiment, figure.table)}")
+    return Panel(figure, svg, file, f"data/{store.file_name(measured.experiment, figure.table)}")
 
 
 def _write(text: str, path: Path) -> None:
@@ -154,23 +165,28 @@ def _write(text: str, path: Path) -> None:
         file.write(text.encode())
 
 
-def _open(folder: Path) -> Path:
-    """A folder that is new, empty, or an earlier reproduction's."""
+@contextmanager
+def _opened(folder: Path) -> Iterator[Path]:
+    """A folder that is new, empty, or an earlier reproduction's, and that nobody else writes into."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder))):
         raise InvalidInputError(
             "the output folder must be new, empty or that of an earlier reproduction",
             f"{folder}, which holds something else",
             "name another",
         )
-    for part in ("data", "figures"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-    if not _is_ours(folder):
-        store.write_json({"format": _FORMAT}, folder / "manifest.json")
-    return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if not (folder / "manifest.json").is_file():  # first, so that the folder is known as ours from now on
+            store.write_json({"format": _FORMAT}, folder / "manifest.json")
+        for part in _PARTS:
+            (folder / part).mkdir(exist_ok=True)
+        yield folder
 
 
 def _is_ours(folder: Path) -> bool:
+    if all(path.name in _PARTS or path.name.startswith(".manifest.json.") for path in folder.iterdir()):
+        return True  # begun, and ended before it had a manifest
     try:
         return bool(json.loads((folder / "manifest.json").read_bytes())["format"] == _FORMAT)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from io import StringIO
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from vrtd.errors import MissingExtraError
@@ -54,6 +55,9 @@ _STYLE = f"""
 </style>"""
 
 
+_STYLE_IS_GLOBAL = Lock()  # two threads that draw would restore each other's
+
+
 def draw_svg(figure: Figure, tables: Tables) -> str:
     """The figure as an SVG element: equal bytes for equal tables, no background."""
     try:
@@ -63,7 +67,7 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         from matplotlib.ticker import LogFormatterMathtext
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
-    with matplotlib.rc_context():
+    with _STYLE_IS_GLOBAL, matplotlib.rc_context():
         matplotlib.rcdefaults()  # a reader's own style would change the bytes, and colours that the theme knows
         matplotlib.rcParams.update(_RC)
         drawing = Drawing(figsize=_SIZE, layout="constrained")

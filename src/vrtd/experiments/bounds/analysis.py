@@ -35,13 +35,15 @@ def _draw_slack(axes: Axes, tables: Tables) -> None:
     for k, (variant, (mark, label)) in enumerate(VARIANTS.items()):
         part = rows_where(shown, variant=variant)
         heights = [names.index(name) + 0.25 * (k - 1) for name in part["statement"].tolist()]
-        axes.plot(part["right"] / part["left"], heights, mark, markersize=3.5, alpha=0.6, label=label)
+        axes.plot(part["left"] / part["right"], heights, mark, markersize=3.5, alpha=0.6, label=label)
+    for k in range(0, len(names), 2):  # which row a mark belongs to
+        axes.axhspan(k - 0.5, k + 0.5, color="#b0b0b0", alpha=0.2, linewidth=0)
     axes.axvline(1.0, color="black", linewidth=1.0)
     axes.set_xscale("log")
     axes.set_yticks(range(len(names)), names, fontsize="small")
     axes.invert_yaxis()
     axes.set_xlim(1e-9, 1e9)  # beyond, left sides are rounding errors
-    axes.set_xlabel("right side / left side")
+    axes.set_xlabel("left side / right side")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize="small", ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))
 
@@ -153,7 +155,7 @@ EXPERIMENT = Experiment(
         Figure(
             "slack",
             "Right side over left side of each statement, a mark for each chain and setting whose conditions hold. "
-            "Left of the line at 1 the statement is violated.",
+            "Right of the line at 1 the statement is violated.",
             "statements",
             _draw_slack,
         ),

@@ -128,6 +128,7 @@ def _draw_curves(axes: Axes, tables: Tables) -> None:
             label="TD" if M == 1 else f"VRTD, M = {M}", x_label=AXIS_LABELS["n_gradients"], metric="neu",
         )  # fmt: skip
     axes.locator_params(axis="x", nbins=4)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def _draw_variants(axes: Axes, tables: Tables) -> None:
