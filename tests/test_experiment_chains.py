@@ -15,15 +15,16 @@ from vrtd.experiments import batch_sizes
 from vrtd.experiments.changing_step import analysis as changing_step
 from vrtd.experiments.evidence import judge
 from vrtd.experiments.experiment import Runner
+from vrtd.experiments.random_mdp_markov import analysis as markov
 from vrtd.experiments.random_mdp_markov.sweep import LAZY
-from vrtd.experiments.tables import rows_where
+from vrtd.experiments.tables import rows_where, table
 from vrtd.theory import exact_curve
 
 N_CLAIMS = 40
 # Cells of the family below: 50 with independent samples, 11 and 10 of TD on trajectories, 24 of schedules. Squared
 # errors are skewed, which multiplies the rate of false alarms at this many runs by less than ten: the limit is that of
 # ten times as many statistics.
-N_RUNS, LIMIT = 10_000, z_limit(10 * (50 + 11 + 10 + 24))
+N_RUNS, LIMIT = 5_000, z_limit(10 * (50 + 11 + 10 + 24))
 
 
 def measured(name: str, n_runs: int, **changes: Any) -> Any:
@@ -183,3 +184,80 @@ def test_samples_are_counted() -> None:
     assert [each.estimate for each in found] == [1.0] * 4 + [0.5]
     assert found[-1].quantity == "samples drawn / pseudo-gradients, VRTD, M = 5000"
     assert {each.condition for each in found} == {"the two algorithms of the figure"}
+
+
+ROW = {"mdp_seed": 0, "features": "raw", "theta_0": 1.0, "basis": "exact", "n_runs": 50}
+
+
+def floors(**columns):
+    return table(
+        [
+            ROW | {"batch_size": M} | {key: column[k] for key, column in columns.items()}
+            for k, M in enumerate((1, 50, 500))
+        ]
+    )
+
+
+def test_much_slower_is_more_than_twice():
+    found = batch_sizes.slows(floors(reach=[100, 199, 201]))
+    assert [(each.estimate, each.below) for each in found] == [(1.99, 2.0), (2.01, 2.0)]
+    assert batch_sizes.slows(floors(reach=[100, -1, 150]))[0].estimate == np.inf
+
+
+def test_much_smaller_is_half_of_td_and_smaller_is_below_the_batch_before():
+    whole = floors(
+        to_td=[1.0, 0.4, 0.3],
+        to_td_standard_error=[0.0, 0.01, 0.02],
+        to_smaller=[1.0, 0.7, 0.8],
+        to_smaller_standard_error=[0.0, 0.03, 0.04],
+    )
+    found = batch_sizes.improves(whole, "simulated")
+    assert [(c.estimate, c.standard_error, c.below) for c in found] == [(0.4, 0.01, 0.5), (0.3, 0.02, 0.5)]
+    found = batch_sizes.falls(whole, "simulated")
+    assert [(c.estimate, c.standard_error, c.below) for c in found] == [(0.7, 0.03, 1.0), (0.8, 0.04, 1.0)]
+
+
+def test_the_columns_of_a_cell():
+    settings = experiments.find("frozen-lake").settings(3, 0)
+    found = measured("frozen-lake", 3, cells=settings["cells"][:1], n_gradients=20_000)["floors"]
+    mean = found["mean"]
+    assert found["to_td"] == pytest.approx(mean / mean[0])
+    assert found["to_smaller"] == pytest.approx(np.r_[1.0, mean[1:] / mean[:-1]])
+    mrp, phi = vrtd.problems.frozen_lake(seed=0)
+    curve = exact_curve(
+        mrp, phi, vrtd.TD(0.1), n_gradients=20_000, theta_0=np.ones(4), initial=0, checkpoints=np.arange(4001)
+    )
+    errors = curve.values("squared_error")[0]
+    assert found["reach"][0] == curve.n_gradients[np.flatnonzero(errors <= 2 * found["exact"][0])[0]]
+    vr = exact_curve(
+        mrp, phi, vrtd.VRTD(0.1, 500), n_gradients=20_000, theta_0=np.ones(4), checkpoints=np.arange(0, 20_001, 1000)
+    )
+    errors = vr.values("squared_error")[0]
+    assert found["reach"][2] == vr.n_gradients[np.flatnonzero(errors <= 2 * found["exact"][0])[0]]
+    end = exact_curve(
+        mrp,
+        phi,
+        vrtd.TD(0.1),
+        n_gradients=20_000,
+        theta_0=np.ones(4),
+        initial=0,
+        checkpoints=np.arange(10_050, 20_001, 50),
+    )
+    assert found["exact"][0] == pytest.approx(end.values("squared_error")[0].mean(), rel=1e-12)
+
+
+def test_the_lazy_chain_is_beyond_the_paper_and_one_different_run_refutes():
+    whole = {
+        "mdp_seed": np.zeros(2, int),
+        "features": np.array(["raw", markov.LAZY]),
+        "batch_size": np.array([50, 50]),
+        "n_runs": np.array([9, 9]),
+        "mean": np.ones(2),
+        "standard_error": np.ones(2),
+        "iid": np.array([2.0, 0.5]),
+    }
+    found = markov.iid_is_below(whole)
+    assert [(c.estimate, c.above, c.stated) for c in found] == [(0.5, 1.0, True), (2.0, 1.0, False)]
+    one = {"batch_size": np.array([1]), "n_runs": np.array([20]), "n_different": np.array([1])}
+    (claim,) = (each for each in markov.CLAIMS if each.name == "batch-of-one-is-td")
+    assert judge(claim, {"random-mdp-markov": {"identities": one}}, 1).verdict == "does not hold"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.test_mountain_car import ENVIRONMENT, make_streams, mountain_car
 from vrtd.experiments.evidence import judge
 from vrtd.experiments.experiment import Runner
 from vrtd.experiments.mountain_car.analysis import (
@@ -170,3 +171,25 @@ def test_the_runner_is_told_what_to_expect(small: dict[str, Any]) -> None:
     assert runner.n_gradients == 2 * (6 + 4 + 4) * 20_000
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
+
+
+def test_beyond_the_goal_and_moving_left_is_not_the_goal():
+    car, state = mountain_car(), np.array([0.58, -0.02, 3.0])
+    car.transition(car.params, state, make_streams(0, np.zeros(1, np.int64), ENVIRONMENT)[0])
+    assert 0.5 < state[0] < 0.58
+    assert state[2] == 4.0
+
+
+def test_test_transitions_do_not_depend_on_the_runs_seed():
+    one, other = (settings(2, seed) for seed in (0, 9))
+    car = variant_car(one, one["variants"][0])
+    assert np.array_equal(drawn_states(one, car), drawn_states(other, car))
+
+
+def test_diverged_runs_are_counted():
+    small = settings(3, 0)
+    variant = small["variants"][0] | {"batch_sizes": [1], "n_runs": 3}
+    car = {**small, "step_size": 1e3, "n_gradients": 2000, "last_gradients": 1000, "every": 500, "variants": [variant]}
+    floors = EXPERIMENT.measure({**car, "variants": [variant | {"bandwidth": 5.0}]}, Runner())["floors"]
+    assert floors["n_diverged"].tolist() == [3]
+    assert np.isnan(floors["mean"]).all()

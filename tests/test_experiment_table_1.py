@@ -1,6 +1,7 @@
 """Table 1 with numbers: verdicts, what they rest on, and the parts that compute it."""
 
 import json
+from math import inf
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from vrtd.experiments.table_1.costs import Tuning
 from vrtd.experiments.table_1.floors import build, simulated, td_limit
 from vrtd.experiments.table_1.slopes import fitted_slope, local_slopes
 from vrtd.experiments.table_1.sweep import GAMMAS, RANDOM, STICKY, settings
-from vrtd.experiments.tables import read_csv, rows_where, write_csv
+from vrtd.experiments.tables import read_csv, rows, rows_where, write_csv
 from vrtd.plots import new_panels
 from vrtd.problems import random_mdp
 from vrtd.theory import exact_curve, stationary_second_moment, theorem1, theorem2
@@ -286,3 +287,47 @@ def test_claims_are_complete():
     for claim in CLAIMS:
         assert claim.needs == (EXPERIMENT.name,)
         assert all(len(text) > 5 for text in (claim.place, claim.statement, claim.test))
+
+
+def test_the_limits_of_the_claims(tables):
+    def limits(name):
+        return {(each.comparison.above, each.comparison.below) for each in finding(name, tables).judged}
+
+    assert limits("vrtd-markov-log-factor") == {(0.75, inf), (-inf, 1.25)}
+    assert limits("vrtd-linear-convergence-iid") == {(-inf, 1.0), (-inf, 10.0)}
+    assert limits("td-variance-alpha") == {(0.85, inf)}
+
+
+def test_short_epochs_are_beyond_the_theorems(tables):
+    judged = finding("vrtd-iid-floor-1-over-m", tables).judged
+    beyond = {each.comparison.condition for each in judged if not each.comparison.stated}
+    assert beyond == {f"{name}, alpha lambda M < 0.1" for name in (RANDOM, STICKY)}
+
+
+def test_logarithms_are_taken_off_as_the_table_has_them(tables):
+    part = rows_where(tables["slopes"], against="1/eps")
+    found = {(row["sampling"], row["method"]): row["quantity"] for row in rows(part)}
+    one, two = "cost / log(1/eps)", "cost / log^2(1/eps)"
+    assert found == {("iid", "TD"): one, ("iid", "VRTD"): one, ("markov", "TD"): two, ("markov", "VRTD"): one}
+
+
+def test_updates_to_twice_the_floor(tables):
+    for row in rows(rows_where(tables["arrivals"], problem=RANDOM))[-2:]:
+        n = row["n_gradients"]
+        curve = exact_curve(
+            NORMALISED.mrp, NORMALISED.phi, TD(row["step_size"]), sampling="iid", n_gradients=n, checkpoints=[n - 1, n]
+        )
+        before, at = curve.values("squared_error")[0, -2:]
+        assert at <= 2 * row["floor"] < before
+
+
+def test_simulated_cells_are_independent():
+    seeds = []
+
+    class Watched(Runner):
+        def simulate(self, *arguments, seed, **rest):
+            seeds.append(seed)
+            return super().simulate(*arguments, seed=seed, **rest)
+
+    simulated(settings(2, 5), {RANDOM: NORMALISED}, [], Watched())
+    assert len(set(seeds)) == len(seeds) == 24

@@ -225,7 +225,7 @@ def test_variants_share_one_loop_and_threads_change_no_bit(row: Row) -> None:
         ({"gamma": 1.0}, r"gamma must be a number in \[0, 1\); got 1.0; pass e.g. 0.95"),
         ({"gamma": [0.9, 0.9]}, r"gamma must be a number in \[0, 1\)"),
         ({"gamma": "high"}, "gamma must be an array of real numbers"),
-        ({"time_limit": 0}, "time_limit must be a whole number of at least 1"),
+        ({"time_limit": 0}, "time_limit must be a whole number of at least 2"),
     ],
 )
 def test_bad_cars_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def test_all_is_written_and_linked(tmp_path: Any) -> None:
     assert set(manifest["versions"]) == {"vrtd", "python", "numpy", "scipy", "numba", "matplotlib"}
     assert manifest["experiments"]["first"]["settings"] == {"n_runs": 4, "seed": 0}
     assert manifest["experiments"]["first"]["cost"]["n_gradients"] == 400
-    page = (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text(encoding="utf-8")
     for link in ("figures/first-panel.svg", "data/first-curve.csv"):
         assert (folder / link).is_file()
         assert f'href="./{link}"' in page
@@ -74,7 +73,7 @@ def test_other_settings_are_measured_anew(tmp_path: Any, change: dict[str, int])
     assert [finding.claim.name for finding in found.findings] == ["first"]  # the second has other settings: not mixed
     assert list(found.manifest["experiments"]) == ["first"]
     assert tables_of(tmp_path)["first-curve.csv"] != old["first-curve.csv"]
-    assert "Title of second" not in found.report.read_text()
+    assert "Title of second" not in found.report.read_text(encoding="utf-8")
 
 
 def test_other_code_or_libraries_measure_anew(tmp_path: Any, monkeypatch: Any) -> None:
@@ -132,7 +131,7 @@ def test_an_interruption_keeps_what_is_finished_and_reports_on_it(tmp_path: Any,
     with pytest.raises(KeyboardInterrupt):
         vrtd.reproduce(out=tmp_path, n_runs=4)
     assert is_whole(tmp_path)
-    assert "Title of first" in (tmp_path / "report.html").read_text()
+    assert "Title of first" in (tmp_path / "report.html").read_text(encoding="utf-8")
     monkeypatch.undo()
     small_experiments.install(monkeypatch)
     assert len(vrtd.reproduce(out=tmp_path, n_runs=4).findings) == 3
@@ -165,11 +164,23 @@ def test_a_folder_that_another_process_uses_is_refused(tmp_path: Any) -> None:
     assert vrtd.reproduce(out=tmp_path, n_runs=4).report.is_file()
 
 
-@pytest.mark.parametrize("left", [["data", "figures"], ["data"], [".manifest.json.1.1.tmp"]])
-def test_a_folder_that_was_only_begun_is_ours(tmp_path: Any, left: list[str]) -> None:
-    for name in left:
-        (tmp_path / name).touch() if name.endswith(".tmp") else (tmp_path / name).mkdir()
+def test_a_folder_that_was_only_begun_is_ours(tmp_path: Any) -> None:
+    (tmp_path / ".manifest.json.1.1.tmp").touch()
     assert vrtd.reproduce(out=tmp_path, n_runs=4).report.is_file()
+
+
+def test_files_of_others_are_never_removed(tmp_path: Any) -> None:
+    (tmp_path / "mine" / "data").mkdir(parents=True)
+    (tmp_path / "mine" / "data" / "first-mine.csv").touch()
+    with pytest.raises(InvalidInputError, match="which holds something else"):
+        vrtd.reproduce(out=tmp_path / "mine", n_runs=4)
+    vrtd.reproduce(out=tmp_path / "ours", n_runs=4)
+    mine = [tmp_path / "ours" / name for name in ("notes.txt", "data/first-mine.csv", "figures/first-mine.svg")]
+    for path in mine:
+        path.touch()
+    vrtd.reproduce(["second"], out=tmp_path / "ours", n_runs=6)
+    assert all(path.exists() for path in mine)
+    assert not (tmp_path / "ours" / "data" / "first-curve.csv").exists()
 
 
 def test_a_checksum_is_of_what_was_measured(tmp_path: Any, monkeypatch: Any) -> None:
@@ -248,23 +259,35 @@ def test_without_matplotlib_nothing_begins(tmp_path: Any, monkeypatch: Any) -> N
     assert not (tmp_path / "r").exists()
 
 
+REPRODUCE = """
+import sys, time
+from dataclasses import replace
+import pytest
+from tests import small_experiments
+import vrtd
+with pytest.MonkeyPatch.context() as patch:
+    small_experiments.install(patch)
+    if "hang" in sys.argv:
+        second = small_experiments.EXPERIMENTS["second"]
+        patch.setitem(small_experiments.EXPERIMENTS, "second", replace(second, measure=lambda *_: time.sleep(600)))
+    vrtd.reproduce(out=sys.argv[1], n_runs=4)
+    print(small_experiments.measured)
+"""
+
+
 def test_a_killed_reproduction_goes_on(tmp_path: Any) -> None:
-    """kill -9 at the moment the first record appears; the whole is then the same as without the kill."""
-    command = [sys.executable, "-m", "vrtd", "reproduce", "changing-step", "counter-example", "--runs", "4", "--quiet"]
-    folder, record = tmp_path / "killed", tmp_path / "killed" / "data" / "changing-step.json"
-    process = subprocess.Popen([*command, "--out", str(folder)], stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while not record.exists():
-        assert process.poll() is None, process.stderr.read() if process.stderr else ""
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    process.communicate()
-    kept = hashlib.sha256(record.read_bytes()).hexdigest()
-    assert not (folder / "data" / "counter-example.json").exists()
-    subprocess.run([*command, "--out", str(folder)], check=True, capture_output=True)
-    assert hashlib.sha256(record.read_bytes()).hexdigest() == kept
-    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
-    assert tables_of(folder) == tables_of(tmp_path / "whole")
-    assert (folder / "claims.json").read_bytes() == (tmp_path / "whole" / "claims.json").read_bytes()
+    """kill -9 while the second experiment is measured, which does not end by itself: there is nothing to race with."""
+    command, root = [sys.executable, "-c", REPRODUCE], Path(__file__).parent.parent
+    process = subprocess.Popen([*command, str(tmp_path / "killed"), "hang"], cwd=root)
+    while not (tmp_path / "killed" / "data" / "first.json").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() < 0
+    done = [
+        subprocess.run([*command, str(tmp_path / name)], cwd=root, check=True, capture_output=True, text=True).stdout
+        for name in ("killed", "whole")
+    ]
+    assert done == ["['second']\n", "['first', 'second']\n"]
+    assert tables_of(tmp_path / "killed") == tables_of(tmp_path / "whole")
+    assert (tmp_path / "killed" / "claims.json").read_bytes() == (tmp_path / "whole" / "claims.json").read_bytes()

@@ -26,12 +26,14 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except BlockingIOError:  # of other errors, file systems without locks make some: then there is none
             raise InvalidInputError(
                 "the output folder must not be in use",
                 f"{folder}, into which another process writes",
                 "wait, or name another",
             ) from None
+        except OSError:
+            pass
         yield
     finally:
         os.close(handle)

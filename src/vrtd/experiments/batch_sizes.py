@@ -34,10 +34,13 @@ MUCH_SMALLER = 0.5
 _START = {0.0: "zeros", 1.0: "ones"}
 
 
-def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    """`curves` over pseudo-gradients and `floors`, the errors averaged over the last updates, of every cell."""
+def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Table]:
+    """`curves` over pseudo-gradients and `floors`, the errors averaged over the last updates, of every cell.
+
+    `also` are pseudo-gradients that the caller will simulate.
+    """
     n_gradients, sizes = settings["n_gradients"], settings["batch_sizes"]
-    runner.expect(n_gradients * len(sizes) * sum(cell["n_runs"] for cell in settings["cells"]))
+    runner.expect(n_gradients * len(sizes) * sum(cell["n_runs"] for cell in settings["cells"]) + also)
     curves: list[dict[str, Any]] = []
     floors: list[dict[str, Any]] = []
     for cell in settings["cells"]:
@@ -175,7 +178,7 @@ def slows(floors: Table) -> list[Comparison]:
     found = []
     for M in np.unique(floors["batch_size"])[1:]:
         for row, td in _pairs(rows_where(floors, batch_size=M), rows_where(floors, batch_size=1)):
-            if td["reach"] == 0:  # the error begins there: nothing to reach
+            if td["reach"] <= 0:  # the error begins there, so there is nothing to reach
                 continue
             slower = row["reach"] / td["reach"] if row["reach"] > 0 else np.inf
             basis: Any = row["basis"]

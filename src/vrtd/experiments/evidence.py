@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from vrtd.errors import InvalidInputError
 from vrtd.experiments.experiment import Tables
 
 __all__ = [
@@ -57,6 +58,10 @@ class Comparison:
     stated: bool = True  # whether the paper makes the claim for this condition, or we ask beyond it
     uncertainty: float | None = None  # by how much an approximation may be off; APPROXIMATION of itself unless given
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.above) or math.isfinite(self.below)):
+            raise InvalidInputError("a comparison must have a limit", self.quantity, "give above, below or both")
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -88,7 +93,8 @@ class Judged:
         """How far the interval is inside the limits, in units of the limit: negative when it is not."""
         c = self.comparison
         gaps = [(c.below - self.high, c.below), (self.low - c.above, c.above)]
-        return min(gap / (abs(limit) or 1.0) for gap, limit in gaps if math.isfinite(limit))
+        margin = min(gap / (abs(limit) or 1.0) for gap, limit in gaps if math.isfinite(limit))
+        return -math.inf if math.isnan(margin) else margin
 
     def as_dict(self) -> dict[str, Any]:
         plain = {key: _finite(value) for key, value in vars(self.comparison).items()}
@@ -133,10 +139,17 @@ def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int
     `n_runs` are those of the reproduction, of which a comparison may have had a share.
     """
     evidence = list(claim.evidence(tables))
+    if not any(comparison.stated for comparison in evidence):
+        raise InvalidInputError("a claim must have a comparison that the paper states", claim.name, "see its evidence")
     agreement = list(claim.agreement(tables)) if claim.agreement is not None else []
     level = (1.0 - CONFIDENCE) / n_claims / (len(evidence) + len(agreement))
     judged = tuple(_judged(comparison, level) for comparison in evidence)
-    contradicted = [each for each in (_judged(comparison, level) for comparison in agreement) if each.outcome is False]
+    # Runs that diverged leave no number, and agree with nothing.
+    contradicted = [
+        each
+        for each in (_judged(comparison, level) for comparison in agreement)
+        if each.outcome is False or not math.isfinite(each.high - each.low)
+    ]
     if contradicted:
         worst = min(contradicted, key=lambda each: each.margin)
         why = f"the simulation contradicts the recursion: {worst.comparison.quantity}, {worst.comparison.condition}"
@@ -219,7 +232,7 @@ def _interval(c: Comparison, level: float) -> tuple[float, float]:
 
 def _more(c: Comparison, level: float) -> float | None:
     """How many times the runs would make the interval too short to contain the limit, if the estimate is right."""
-    if c.n_runs == 0 or c.estimate <= 0.0 or c.standard_error == 0.0:
+    if c.n_runs == 0 or c.estimate <= 0.0 or not 0.0 < c.standard_error < math.inf:
         return None
     distance = min(abs(math.log(limit / c.estimate)) for limit in (c.above, c.below) if 0.0 < limit < math.inf)
     if distance == 0.0:

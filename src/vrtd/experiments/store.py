@@ -17,7 +17,7 @@ from typing import Any
 
 from vrtd import __version__
 from vrtd.experiments.experiment import Experiment, Runner, Settings, Tables
-from vrtd.experiments.tables import read_csv, write_csv
+from vrtd.experiments.tables import parse_csv, write_csv
 from vrtd.files import write_at_once
 
 __all__ = ["digest", "file_name", "load", "measure", "remove", "versions", "write_json"]
@@ -25,21 +25,16 @@ __all__ = ["digest", "file_name", "load", "measure", "remove", "versions", "writ
 
 def load(experiment: Experiment, settings: Settings, folder: Path) -> tuple[Tables, dict[str, Any]] | None:
     """The tables and what they cost, if they were measured with these settings by this code and are undamaged."""
-    try:
-        record = json.loads(_content(folder / f"{experiment.name}.json"))
-        checksum = record.pop("checksum")
-        if checksum != _checksum(record) or record["digest"] != digest(settings):
-            return None
-        tables = {}
-        for name, known in record["tables"].items():
-            path = folder / file_name(experiment, name)
-            if hashlib.sha256(_content(path)).hexdigest() != known:
-                return None
-            tables[name] = read_csv(path)
-        return tables, dict(record["cost"])
-    # Not there, or not a record: measure it.
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    record = _record(experiment, folder)
+    if record is None or record["digest"] != digest(settings):
         return None
+    tables = {}
+    for name, checksum in record["tables"].items():
+        content = _content(folder / file_name(experiment, name))
+        if hashlib.sha256(content).hexdigest() != checksum:
+            return None
+        tables[name] = parse_csv(content)
+    return tables, dict(record["cost"])
 
 
 def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Runner) -> tuple[Tables, dict[str, Any]]:
@@ -61,16 +56,25 @@ def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Ru
 
 
 def remove(experiment: Experiment, folder: Path) -> None:
-    """What was measured with other settings: the record first."""
-    for pattern in (f"{experiment.name}.json", f"{experiment.name}-*.csv"):
-        for path in folder.glob(pattern):
-            path.unlink()
+    """What was measured with other settings: the record first, then the tables that it names."""
+    record = _record(experiment, folder)
+    (folder / f"{experiment.name}.json").unlink(missing_ok=True)
+    for name in record["tables"] if record is not None else ():
+        (folder / file_name(experiment, name)).unlink(missing_ok=True)
+
+
+def _record(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
+    """As it was written, or None where there is none or it is damaged."""
+    try:
+        record: dict[str, Any] = json.loads(_content(folder / f"{experiment.name}.json"))
+        return record if record.pop("checksum") == _checksum(record) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _content(path: Path) -> bytes:
-    if not path.is_file():  # a pipe or a device would never end
-        raise FileNotFoundError(path)
-    return path.read_bytes()
+    """Of a file; nothing of what is not there, or is a pipe or a device, which would never end."""
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _checksum(record: dict[str, Any]) -> str:

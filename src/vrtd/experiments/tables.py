@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vrtd.files import write_at_once
 
-__all__ = ["Table", "read_csv", "rows", "rows_where", "table", "write_csv"]
+__all__ = ["Table", "parse_csv", "read_csv", "rows", "rows_where", "table", "write_csv"]
 
 Table = dict[str, NDArray[Any]]  # columns of one length: numbers or text
 
@@ -62,8 +62,12 @@ def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
 
 
 def read_csv(path: str | os.PathLike[str]) -> Table:
+    return parse_csv(Path(path).read_bytes())
+
+
+def parse_csv(content: bytes) -> Table:
     """What `write_csv` wrote: a column is of integers, else of floats, else of text."""
-    header, *rows = csv.reader(StringIO(Path(path).read_text(encoding="utf-8"), newline=""))
+    header, *rows = csv.reader(StringIO(content.decode(), newline=""))
     return {name: _column([row[i] for row in rows]) for i, name in enumerate(header)}
 
 

@@ -7,7 +7,6 @@ scripts and everything that would be fetched.
 from __future__ import annotations
 
 import json
-import math
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -172,7 +171,7 @@ def _statistic(judged: Judged) -> str:
 def _comparisons(judged: Sequence[Judged]) -> str:
     rows, caption = judged, ""
     if len(judged) > MOST_COMPARISONS:
-        rows = sorted(judged, key=_tightness)[:MOST_COMPARISONS]
+        rows = sorted(judged, key=lambda each: each.margin)[:MOST_COMPARISONS]
         caption = f"<caption>The {len(rows)} tightest of {count(len(judged))}; claims.json has all.</caption>"
     heads = ("Condition", "Quantity", "Result", "Value and interval", "Must be", "Basis", "Runs")
     # A box that scrolls must be reached by the keyboard.
@@ -198,10 +197,6 @@ def _comparison(judged: Judged) -> str:
     )
     condition = escape(c.condition) + ("" if c.stated else ' <span class="quiet">(beyond the paper)</span>')
     return f'<tr><th scope="row">{condition}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-
-
-def _tightness(judged: Judged) -> float:
-    return -math.inf if math.isnan(judged.margin) else judged.margin
 
 
 # Experiments

@@ -106,9 +106,10 @@ def reproduce(
         result = _report(folder, found, n_wanted, int(n_runs), int(seed))
         for name in experiments.NAMES:  # one folder, one setting: what is not on the page goes
             if name not in found:
-                store.remove(experiments.find(name), folder / "data")
-                for path in (folder / "figures").glob(f"{name}-*.svg"):
-                    path.unlink()
+                experiment = experiments.find(name)
+                store.remove(experiment, folder / "data")
+                for figure in experiment.figures:
+                    (folder / _figure_file(experiment, figure)).unlink(missing_ok=True)
     return result
 
 
@@ -154,10 +155,13 @@ def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int
 
 
 def _panel(folder: Path, measured: Measured, figure: Figure) -> Panel:
-    name = measured.experiment.name
-    svg, file = draw_svg(figure, measured.tables), f"figures/{name}-{figure.name}.svg"
+    svg, file = draw_svg(figure, measured.tables), _figure_file(measured.experiment, figure)
     _write(svg, folder / file)
     return Panel(figure, svg, file, f"data/{store.file_name(measured.experiment, figure.table)}")
+
+
+def _figure_file(experiment: Experiment, figure: Figure) -> str:
+    return f"figures/{experiment.name}-{figure.name}.svg"
 
 
 def _write(text: str, path: Path) -> None:
@@ -184,7 +188,7 @@ def _opened(folder: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    if all(path.name in _PARTS or path.name.startswith(".manifest.json.") for path in folder.iterdir()):
+    if all(path.name.startswith(".manifest.json.") for path in folder.iterdir()):
         return True  # begun, and ended before it had a manifest
     try:
         return bool(json.loads((folder / "manifest.json").read_bytes())["format"] == _FORMAT)

@@ -108,7 +108,7 @@ def mountain_car(
     if discount.ndim or not 0 <= discount < 1:
         raise InvalidInputError("gamma must be a number in [0, 1)", repr(gamma), "pass e.g. 0.95")
     if time_limit is not None:
-        check_count("time_limit", time_limit)
+        check_count("time_limit", time_limit, least=2)
     rng = np.random.default_rng(seed)
     w = rng.normal(scale=math.sqrt(2.0 * bandwidth), size=(n_features, 2))
     c = rng.uniform(0.0, 2.0 * math.pi, size=n_features)

@@ -30,7 +30,8 @@ _SAME = 1e-9
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    tables = batch_sizes.measure(settings, runner)
+    n_runs, n_methods = settings["cells"][0]["n_runs"], 2 * len(settings["batch_sizes"])
+    tables = batch_sizes.measure(settings, runner, also=n_runs * settings["n_same"] * n_methods)
     return tables | {"samplings": _samplings(settings, tables["floors"]), "identities": _identities(settings, runner)}
 
 
@@ -62,7 +63,7 @@ def _identities(settings: Settings, runner: Runner) -> Table:
     rows = []
     for M, left, right in [(1, TD(step), VRTD(step, 1)), *pairs]:
         theta, other = final(left), final(right)
-        differs = np.abs(theta - other).max(axis=1) > _SAME * np.abs(theta).max(axis=1)
+        differs = ~(np.abs(theta - other).max(axis=1) <= _SAME * np.abs(theta).max(axis=1))  # NaN is not the same
         what = "VRTD with a batch of one, instead of TD" if M == 1 else f"projection onto radius {radius:g}, or none"
         rows.append({"what": what, "batch_size": M, "n_runs": n_runs, "n_different": int(differs.sum())})
     return table(rows)

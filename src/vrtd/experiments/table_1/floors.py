@@ -271,7 +271,7 @@ def _simulate(
 ) -> dict[str, Any]:
     options: dict[str, Any] = {"n_gradients": int(axis[-1]), "checkpoints": axis, "theta_0": theta_0}
     options["sampling"] = sampling
-    seed = settings["seed"] + index  # so that errors of different cells are independent, as a fit through them needs
+    seed = 1000 * settings["seed"] + index  # cells, and reproductions with other seeds, must be independent
     result = runner.simulate(system.mrp, system.phi, method, n_runs=settings["n_runs"], seed=seed, **options)
     exact = exact_curve(system.mrp, system.phi, method, **options)
     per_run = result.values("squared_error").mean(axis=1)

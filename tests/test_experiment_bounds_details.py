@@ -1,0 +1,161 @@
+"""Details of the audit of the theory: what a small slip in it would change."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vrtd
+from tests import small_experiments
+from tests import test_experiment_counter_example as tce
+from tests.test_experiment_bounds import BOUNDS, CHAINS, SETTINGS, changed, verdict
+from vrtd import theory
+from vrtd.cli import main
+from vrtd.experiments import store
+from vrtd.experiments.bounds import analysis, statements
+from vrtd.experiments.evidence import CONFIDENCE
+from vrtd.experiments.experiment import Runner
+from vrtd.experiments.tables import rows, rows_where
+from vrtd.problems import frozen_lake
+from vrtd.theory import exact_curve
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return BOUNDS.measure(SETTINGS, Runner())
+
+
+def test_steps_and_batches_are_those_of_the_corollaries(tables):
+    case = statements.Case(CHAINS["two states"], SETTINGS)
+    lam, g2, whole = case.lam, 1.5**2, rows_where(tables["statements"], chain="two states", variant="printed")
+    sizes = [math.ceil(units * g2 / lam**2) for units in (40, 160, 2560)]
+    expected = [f"a = {lam / (16 * g2):.2g}, M = {M:,}" for M in sizes]
+    assert rows_where(whole, statement="Theorem 1")["parameters"].tolist() == expected
+    expected = [f"a = {share * lam / (4 * g2):.2g}" for share in (0.05, 1.0)]
+    assert rows_where(whole, statement="TD, i.i.d.")["parameters"].tolist() == expected
+    assert case.wide == 2.0 * case.radius
+
+
+def test_the_experiments_limits(tables):
+    system = vrtd.LinearSystem(*vrtd.problems.random_mdp(seed=0))
+    (row,) = rows(rows_where(tables["experiments"], problem="random MDP 0", features="raw"))
+    assert (row["theorem1_limit"], row["theorem2_limit"]) == pytest.approx(
+        (system.lambda_A / 8 / 1.95**2, system.lambda_A / 12 / 1.95**2)
+    )
+    found = [each.quantity for each in analysis._in_range({"bounds": tables}) if "lake 0" in each.quantity]
+    assert found == ["largest |phi| (lake 0)", "step / limit of Theorem 2 (lake 0)"]
+
+
+def test_lemma_1_is_tried_on_both_sides_of_theta_star(tables):
+    case = statements.Case(CHAINS["two features"], SETTINGS)
+    part = rows_where(tables["statements"], statement="Lemma 1", variant="printed", chain="two features")
+    star, u = case.system.theta_star, case.theta_0 - case.system.theta_star
+    expected = [theory.lemma1(case.system, M, star + s * u, case.wide).left for M in (1, 10, 1000) for s in (1, -1)]
+    assert part["left"] == pytest.approx(expected)
+    assert part["parameters"].tolist() == [f"M = {M:,}, theta_star {s} u_0" for M in (1, 10, 1000) for s in "+-"]
+
+
+def test_td_on_a_trajectory_is_exact(tables):
+    case = statements.Case(CHAINS["small MDP 1"], SETTINGS)
+    curve = exact_curve(
+        case.system.mrp,
+        case.system.phi,
+        vrtd.TD(0.1),
+        n_gradients=50,
+        checkpoints=[10, 20, 30, 40, 50],
+        theta_0=case.theta_0,
+        initial="stationary",
+    )
+    (row,) = rows(rows_where(tables["statements"], statement="TD, trajectory", chain="small MDP 1"))
+    assert min(abs(curve.values("squared_error")[0] / row["left"] - 1)) < 1e-9
+
+
+def test_the_chains_are_all_there(tables):
+    names = [
+        "coin",
+        "two states",
+        "two features",
+        "hop",
+        "constant feature",
+        *(f"random MDP {k}" for k in range(5)),
+        "lazy MDP",
+        *(f"small MDP {k}" for k in range(3)),
+        "lake 0",
+    ]
+    assert list(dict.fromkeys(tables["statements"]["chain"].tolist())) == names
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.6, "holds under"), (0.4, "does not hold")])
+def test_half_is_still_there(tables, share, expected):
+    later = share * tables["floors"]["error"]
+    assert verdict("fixed-step-floor", changed(tables, "floors", later_error=later)) == expected
+
+
+def test_the_coin_s_standard_error_and_the_seed_of_the_batches():
+    tables = tce.measured(6, seed=5)
+    system = tce.measurement.coin(0.5)
+    per_run = (
+        vrtd.simulate(
+            system.mrp,
+            system.phi,
+            vrtd.VRTD(0.02, 2000),
+            sampling="iid",
+            n_runs=6,
+            n_gradients=40_000,
+            seed=5,
+            theta_0=system.theta_star,
+            checkpoints=4000 * np.arange(1, 11),
+        )
+        .values("squared_error")
+        .mean(axis=1)
+    )
+    assert tables["coin_floor"]["standard_error"][0] == pytest.approx(per_run.std(ddof=1) / 6**0.5)
+    v = np.random.default_rng(5).uniform(-3, 3, (700, 3))
+    assert np.allclose(tables["batches"]["mean"], v.mean(axis=1), atol=1e-14)
+
+
+def test_a_fifth_above_is_a_violation_and_not_where_conditions_fail():
+    tables = tce.measured(4)
+    near = {**tables, "corollary1": {**tables["corollary1"], "error": 1.2 * tables["corollary1"]["target"]}}
+    assert tce.finding("corollary-1", near).verdict == "does not hold"
+    fine = tce.scaled(tables, 100.0, coin="printed", coin_floor="printed")
+    excused = np.full(len(fine["theorem1"]["exact"]), "no")
+    found = tce.finding("theorem-1", {**fine, "theorem1": {**fine["theorem1"], "conditions_hold": excused}})
+    assert "random" not in found.where
+
+
+def test_every_option_is_passed_on(tmp_path, monkeypatch):
+    small_experiments.install(monkeypatch)
+    seen = {}
+    real = vrtd.reproduce
+    monkeypatch.setattr(
+        "vrtd.report.reproduce", lambda names, **rest: seen.update(rest, names=names) or real(names, **rest)
+    )
+    main(["reproduce", "first", "--runs", "4", "--seed", "3", "--threads", "1", "--quiet", "--out", str(tmp_path)])
+    assert seen == {"names": ["first"], "n_runs": 4, "seed": 3, "threads": 1, "out": tmp_path, "progress": None}
+
+
+def test_text_of_universal_claims_and_counts(tmp_path, capsys, monkeypatch):
+    small_experiments.install(monkeypatch)
+    first, second, _ = small_experiments.CLAIMS
+    monkeypatch.setattr("vrtd.experiments.all_claims", lambda: (replace(first, universal=True), second))
+    main(["reproduce", "--runs", "4", "--quiet", "--out", str(tmp_path)])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("holds under all tested  first")
+    assert shown[-2] == "claims: 1 holds, 1 holds under"
+
+
+def test_the_manifest_has_the_digest_of_the_record(tmp_path, monkeypatch):
+    small_experiments.install(monkeypatch)
+    manifest = vrtd.reproduce(out=tmp_path, n_runs=4).manifest
+    for name in ("first", "second"):
+        record = json.loads((tmp_path / "data" / f"{name}.json").read_bytes())
+        assert manifest["experiments"][name]["digest"] == record["digest"] == store.digest({"n_runs": 4, "seed": 0})
+        assert manifest["experiments"][name]["cost"] == record["cost"]
+    assert manifest["confidence"] == CONFIDENCE
+
+
+def test_the_lake_s_discount_is_the_one_given():
+    assert set(frozen_lake(gamma=0.8)[0].edges.discount.tolist()) == {0.8}
