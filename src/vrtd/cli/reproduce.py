@@ -93,7 +93,7 @@ def _as_text(found: Reproduction) -> str:
         judged, where = finding.decisive, "all tested" if finding.claim.universal else "conditions"
         verdict = f"{finding.verdict} {where}" if finding.verdict == "holds under" else finding.verdict
         comparison = judged.comparison
-        lines.append(f"{verdict:<22}  {finding.claim.name:<30}  {measured(judged)}, must be {limits(comparison)}")
+        lines.append(f"{verdict:<22}  {finding.claim.name:<33}  {measured(judged)}, must be {limits(comparison)}")
         lines.append(f"{'':<24}{shorten(f'{comparison.quantity} ({comparison.condition})', 96, placeholder=' ...')}")
     lines = [line.replace("\N{MULTIPLICATION SIGN}10", "e").translate(_ASCII) for line in lines]
     counts = Counter(finding.verdict for finding in found.findings)
