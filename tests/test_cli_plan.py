@@ -176,7 +176,8 @@ def test_normalised_features(capsys, flag):
     command = f"plan --problem-seed 1 --states 10 --budget 1_000_000_000 --mode guaranteed {flag}"
     shown = json.loads(run(capsys, f"{command} --json"))
     assert shown["problem"] == {
-        "name": "random_mdp", "seed": 1, "n_states": 10, "n_features": 4, "gamma": 0.95, "features_divided_by": factor,
+        "name": "random_mdp", "seed": 1, "n_states": 10, "n_features": 4, "gamma": 0.95, "laziness": 0.0,
+        "features_divided_by": factor,
     }  # fmt: skip
     plan = vrtd.plan(mrp, phi / factor, budget=10**9, mode="guaranteed")
     assert shown["vrtd"] == plan.vrtd.as_dict()

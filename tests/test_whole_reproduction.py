@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import vrtd
+from tests import test_experiment_bounds, test_experiment_table_1
 from vrtd import experiments
 
 # Claims that rest on exact or approximate numbers, whatever the runs.
@@ -21,44 +22,11 @@ VERDICTS = {
     "figure-4-much-faster": "does not hold",
     "figure-4-fewer-samples": "holds under",
     "samples-are-gradients": "does not hold",
-    "td-variance-alpha": "holds under",
-    "td-markov-error-alpha": "holds under",
-    "td-markov-bias-alpha": "holds under",
-    "small-step-slows-td": "holds under",
-    "vrtd-iid-variance-alpha-over-m": "does not hold",
-    "vrtd-markov-variance-alpha-over-m": "does not hold",
-    "vrtd-iid-floor-1-over-m": "holds under",
-    "vrtd-markov-floor-1-over-m": "holds under",
-    "vrtd-markov-bias-1-over-m": "holds under",
-    "vrtd-linear-convergence-iid": "holds under",
-    "vrtd-linear-convergence-markov": "holds under",
-    "td-iid-cost": "holds under",
-    "td-markov-cost": "holds under",
-    "vrtd-iid-cost": "does not hold",
-    "vrtd-markov-cost": "holds under",
-    "vrtd-iid-beats-td-small-lambda": "holds under",
-    "vrtd-markov-beats-td": "holds under",
-    "vrtd-markov-log-factor": "holds under",
     "korda-counter-example": "holds",
     "theorem-1": "does not hold",
     "corollary-1": "does not hold",
-    "theorem-1-epoch": "does not hold",
-    "theorem-2": "holds under",
-    "corollary-2": "holds under",
-    "lemma-1": "holds under",
-    "lemmas-2-4": "holds under",
-    "lemma-5": "does not hold",
-    "epoch-markov": "holds under",
-    "lambda-a-definition": "does not hold",
-    "td-iid-bound": "holds under",
-    "td-markov-bound": "holds under",
-    "td-markov-count": "does not hold",
-    "exact-anchor-linear": "holds under",
-    "no-bias-iid": "holds under",
-    "fixed-step-floor": "holds under",
-    "assumption-3-finite-chains": "does not hold",
-    "scalar-fixed-point": "does not hold",
-    "experiments-in-theorems-range": "does not hold",
+    **test_experiment_table_1.VERDICTS,
+    **test_experiment_bounds.VERDICTS,
 }
 
 

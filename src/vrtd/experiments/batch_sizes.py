@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments.curves import curve_rows, draw_means, log_grid
-from vrtd.experiments.evidence import Basis, Comparison, agrees, paired_ratio
-from vrtd.experiments.experiment import Runner, Settings
+from vrtd.experiments.evidence import Basis, Claim, Comparison, agrees, paired_ratio
+from vrtd.experiments.experiment import Runner, Settings, Tables
 from vrtd.experiments.tables import Table, rows, rows_where, table
 from vrtd.problems import LIBRARY
 from vrtd.theory import exact_curve
@@ -21,9 +22,10 @@ from vrtd.theory.curves import EXACT
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MUCH_SLOWER", "MUCH_SMALLER", "agreement", "bars", "convergence", "falls", "improves", "measure", "slows"]
+__all__ = ["agreement", "bars", "claims", "convergence", "falls", "improves", "measure", "slows"]
 
 Row = dict[str, Any]
+Compare = Callable[[Table], list[Comparison]]
 
 _TD_CLOSELY = 4000  # so many of TD's first updates are looked at one by one
 _TD_STRIDE = 50  # the last updates of TD are looked at every so many
@@ -198,3 +200,55 @@ def _pairs(left: Table, right: Table) -> list[tuple[Row, Row]]:
 
 def _condition(row: dict[str, Any]) -> str:
     return f"draw {row['mdp_seed']}, {row['features']} features, from {_START[row['theta_0']]}"
+
+
+# Claims
+
+
+def claims(
+    experiment: str,
+    figure: str,
+    words: str,
+    basis: Basis,
+    floors: Callable[[Mapping[str, Tables]], Table],
+    judged: Callable[[Compare, Table], list[Comparison]] = lambda compare, table: compare(table),
+) -> tuple[Claim, ...]:
+    """What the paper says of each of these figures: errors fall, are much smaller than TD's, and come not much later.
+
+    `judged` applies a comparison of floors to those that the paper speaks of, and to others beyond it.
+    """
+    shared: dict[str, Any] = {"needs": (experiment,), "agreement": lambda tables: agreement(floors(tables))}
+    place = f"Figure {figure}; the text on it"
+    return (
+        Claim(
+            name=f"figure-{figure}-error-falls",
+            place=place,
+            statement=f"{words} the error at which VRTD settles falls as the batch size grows.",
+            test=f"The {basis} error averaged over the last 10,000 updates, at each batch size against the one before.",
+            evidence=lambda tables: judged(partial(falls, basis=basis), floors(tables)),
+            **shared,
+        ),
+        Claim(
+            name=f"figure-{figure}-much-smaller",
+            place=place,
+            statement=f"{words} VRTD settles at a much smaller error than TD.",
+            test=(
+                f"The {basis} error averaged over the last 10,000 updates, VRTD against TD; at most {MUCH_SMALLER:g} "
+                "of TD's counts as much smaller."
+            ),
+            evidence=lambda tables: judged(partial(improves, basis=basis), floors(tables)),
+            **shared,
+        ),
+        Claim(
+            name=f"figure-{figure}-not-much-slower",
+            place=place,
+            statement=f"{words} larger batches do not slow the convergence down much.",
+            test=(
+                "Pseudo-gradients until the expected error is twice the one at which TD settles; more than "
+                f"{MUCH_SLOWER:g} times TD's count as much slower. Where the error begins below that it is not asked."
+            ),
+            evidence=lambda tables: slows(floors(tables)),
+            note="What is gained in accuracy is paid for in time: a result is returned only every 2M pseudo-gradients.",
+            **shared,
+        ),
+    )

@@ -5,18 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vrtd.experiments.batch_sizes import (
-    MUCH_SLOWER,
-    MUCH_SMALLER,
-    agreement,
-    bars,
-    convergence,
-    falls,
-    improves,
-    measure,
-    slows,
-)
-from vrtd.experiments.evidence import Claim
+from vrtd.experiments.batch_sizes import bars, claims, convergence, measure
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.random_mdp_iid.sweep import FEATURES, SEEDS, settings
 
@@ -74,39 +63,6 @@ EXPERIMENT = Experiment(
     figures=figures("Dashed: the exact expected error."),
 )
 
-CLAIMS = (
-    Claim(
-        name="figure-1-error-falls",
-        place="Figure 1, right; Section 5",
-        statement="With independent samples the error at which VRTD settles falls as the batch size grows.",
-        test="The exact error averaged over the last 10,000 updates, at each batch size against the one before it.",
-        needs=("random-mdp-iid",),
-        evidence=lambda tables: falls(tables["random-mdp-iid"]["floors"], "exact"),
-        agreement=lambda tables: agreement(tables["random-mdp-iid"]["floors"]),
-    ),
-    Claim(
-        name="figure-1-much-smaller",
-        place="Figure 1; Section 5",
-        statement="With independent samples VRTD settles at a much smaller error than TD.",
-        test=(
-            "The exact error averaged over the last 10,000 updates, VRTD against TD; at most "
-            f"{MUCH_SMALLER:g} of TD's counts as much smaller."
-        ),
-        needs=("random-mdp-iid",),
-        evidence=lambda tables: improves(tables["random-mdp-iid"]["floors"], "exact"),
-        agreement=lambda tables: agreement(tables["random-mdp-iid"]["floors"]),
-    ),
-    Claim(
-        name="figure-1-not-much-slower",
-        place="Figure 1, left; Section 5",
-        statement="Larger batches do not slow the convergence down much, independent samples.",
-        test=(
-            "Pseudo-gradients until the exact error is twice the one at which TD settles; more than "
-            f"{MUCH_SLOWER:g} times TD's count as much slower."
-        ),
-        needs=("random-mdp-iid",),
-        evidence=lambda tables: slows(tables["random-mdp-iid"]["floors"]),
-        agreement=lambda tables: agreement(tables["random-mdp-iid"]["floors"]),
-        note="What is gained in accuracy is paid for in pseudo-gradients: a result is returned only every 2M of them.",
-    ),
+CLAIMS = claims(
+    "random-mdp-iid", "1", "With independent samples", "exact", lambda tables: tables["random-mdp-iid"]["floors"]
 )

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments import batch_sizes
-from vrtd.experiments.batch_sizes import MUCH_SLOWER, MUCH_SMALLER, agreement, falls, improves, slows
 from vrtd.experiments.evidence import Claim, Comparison
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.experiments.random_mdp_iid.analysis import figures
@@ -146,38 +145,12 @@ EXPERIMENT = Experiment(
 )
 
 CLAIMS = (
-    Claim(
-        name="figure-1.5-error-falls",
-        place="Figure 1.5, right; Section 5",
-        statement="On a trajectory the error at which VRTD settles falls as the batch size grows.",
-        test="The simulated error averaged over the last 10,000 updates, at each batch size against the one before it.",
-        needs=("random-mdp-markov",),
-        evidence=lambda tables: falls(rows_without_lazy(tables["random-mdp-markov"]["floors"]), "simulated"),
-        agreement=lambda tables: agreement(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
-    ),
-    Claim(
-        name="figure-1.5-much-smaller",
-        place="Figure 1.5; Section 5",
-        statement="On a trajectory VRTD settles at a much smaller error than TD.",
-        test=(
-            "The simulated error averaged over the last 10,000 updates, VRTD against TD; at most "
-            f"{MUCH_SMALLER:g} of TD's counts as much smaller."
-        ),
-        needs=("random-mdp-markov",),
-        evidence=lambda tables: improves(rows_without_lazy(tables["random-mdp-markov"]["floors"]), "simulated"),
-        agreement=lambda tables: agreement(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
-    ),
-    Claim(
-        name="figure-1.5-not-much-slower",
-        place="Figure 1.5, left; Section 5",
-        statement="Larger batches do not slow the convergence down much, on a trajectory.",
-        test=(
-            "Pseudo-gradients until the expected error is twice the one at which TD settles; more than "
-            f"{MUCH_SLOWER:g} times TD's count as much slower."
-        ),
-        needs=("random-mdp-markov",),
-        evidence=lambda tables: slows(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
-        agreement=lambda tables: agreement(rows_without_lazy(tables["random-mdp-markov"]["floors"])),
+    *batch_sizes.claims(
+        "random-mdp-markov",
+        "1.5",
+        "On a trajectory",
+        "simulated",
+        lambda tables: rows_without_lazy(tables["random-mdp-markov"]["floors"]),
     ),
     Claim(
         name="iid-error-below-markov",
@@ -186,7 +159,7 @@ CLAIMS = (
         test="The simulated error on a trajectory against the exact one with independent samples.",
         needs=("random-mdp-markov",),
         evidence=lambda tables: iid_is_below(tables["random-mdp-markov"]["samplings"]),
-        agreement=lambda tables: agreement(tables["random-mdp-markov"]["floors"]),
+        agreement=lambda tables: batch_sizes.agreement(tables["random-mdp-markov"]["floors"]),
         note=(
             "In a dense random chain the noise of successive samples is negatively correlated, so a trajectory helps. "
             "Where successive samples are alike it costs."
