@@ -13,11 +13,13 @@ from tests.statistics import z_limit
 from vrtd import experiments
 from vrtd.experiments import batch_sizes
 from vrtd.experiments.changing_step import analysis as changing_step
+from vrtd.experiments.curves import curve_rows, draw_means
 from vrtd.experiments.evidence import judge
 from vrtd.experiments.experiment import Runner
 from vrtd.experiments.random_mdp_markov import analysis as markov
 from vrtd.experiments.random_mdp_markov.sweep import LAZY
 from vrtd.experiments.tables import rows_where, table
+from vrtd.plots import new_panels
 from vrtd.theory import exact_curve
 
 N_CLAIMS = 40
@@ -176,6 +178,17 @@ def test_no_run_is_projected_and_a_batch_of_one_is_td(monkeypatch: Any) -> None:
     assert found["n_different"].tolist() == [0] * 5
     found = measured("random-mdp-markov", 20, **few, radius=1.0)["identities"]
     assert found["n_different"].tolist() == [0, 20, 20, 20, 20]
+
+
+def test_a_curve_names_the_runs_that_diverged() -> None:
+    mrp, phi = vrtd.problems.random_mdp(seed=0)
+    with pytest.warns(vrtd.errors.StabilityWarning):
+        result = vrtd.simulate(mrp, phi, vrtd.TD(30.0), n_runs=3, n_gradients=2000, checkpoints=[0, 2000])
+    part = table(curve_rows({"basis": "exact"}, result, np.ones(2, bool), np.ones(2)))
+    assert part["n_diverged"].tolist() == [0, 3]
+    axes = new_panels(1)[0]
+    draw_means(axes, part, "TD")
+    assert axes.get_legend().get_texts()[0].get_text() == "TD, 3 runs diverged and left out"
 
 
 def test_samples_are_counted() -> None:

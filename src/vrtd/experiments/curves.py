@@ -34,6 +34,7 @@ def curve_rows(
         "n_samples": result.n_samples,
         "mean": summary.mean,
         "standard_error": summary.standard_error,
+        "n_diverged": summary.n_diverged,
     } | ({} if expected is None else {"exact": expected})
     return [labels | row for row in rows({name: column[shown] for name, column in columns.items()})]
 
@@ -42,9 +43,11 @@ def draw_means(axes: Axes, part: Table, label: str, x: str = "n_gradients") -> N
     """One curve on logarithmic axes: the mean with a band of two standard errors; the expected error in black, dashed
     where it is exact, dotted where it is approximate."""
     mean, se = part["mean"], part["standard_error"]
+    gone = int(part["n_diverged"][-1])
     draw_curve(
-        axes, part[x], mean, mean - 2 * se, mean + 2 * se, label=label, x_label=AXIS_LABELS[x], metric="squared_error"
-    )
+        axes, part[x], mean, mean - 2 * se, mean + 2 * se, x_label=AXIS_LABELS[x], metric="squared_error",
+        label=f"{label}, {gone} runs diverged and left out" if gone else label,
+    )  # fmt: skip
     dashes = "--" if part["basis"][0] == "exact" else ":"
     axes.plot(part[x], part["exact"], color="black", linewidth=0.8, linestyle=dashes)
     axes.set_xscale("log")
