@@ -181,7 +181,7 @@ def test_normalised_features(capsys, flag):
     }  # fmt: skip
     plan = vrtd.plan(mrp, phi / factor, budget=10**9, mode="guaranteed")
     assert shown["vrtd"] == plan.vrtd.as_dict()
-    assert f"gamma 0.95, features divided by {factor:.6g}\n" in run(capsys, command)
+    assert f"gamma 0.95, laziness 0.0, features divided by {factor:.6g}\n" in run(capsys, command)
 
 
 def test_options_arrive(monkeypatch):
