@@ -154,7 +154,7 @@ EXPERIMENT = Experiment(
     figures=[
         Figure(
             "slack",
-            "Right side over left side of each statement, a mark for each chain and setting whose conditions hold. "
+            "Left side over right side of each statement, a mark for each chain and setting whose conditions hold. "
             "Right of the line at 1 the statement is violated.",
             "statements",
             _draw_slack,
