@@ -51,7 +51,7 @@ def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
     assert main(["reproduce", "second", "--quick", "--json", "--seed", "3", "--out", str(tmp_path)]) == OK
     found = json.loads(capsys.readouterr().out)
     assert [claim["verdict"] for claim in found["claims"]] == ["holds"]
-    assert (found["manifest"]["n_runs"], found["manifest"]["seed"]) == (20, 3)
+    assert (found["manifest"]["n_runs"], found["manifest"]["seed"]) == (10, 3)
     assert found["report"] == str(tmp_path / "report.html")
     assert is_whole(tmp_path)
     assert measured == ["second"]

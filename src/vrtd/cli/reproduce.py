@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--runs", type=int, default=1000, metavar="N", help="independent runs (default 1000)")
-    size.add_argument("--quick", action="store_true", help="20 runs: a look in seconds; exact verdicts are the same")
+    size.add_argument("--quick", action="store_true", help="10 runs: a look in seconds; exact verdicts are the same")
     add = parser.add_argument
     add("--seed", type=int, default=0, help="draws the runs (default 0)")
     add("--threads", type=int, metavar="N", help="(default: one for each processor)")

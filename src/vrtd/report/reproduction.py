@@ -24,7 +24,7 @@ from vrtd.report.svg import draw_svg
 
 __all__ = ["QUICK_RUNS", "Reproduction", "reproduce"]
 
-QUICK_RUNS = 20
+QUICK_RUNS = 10
 _FORMAT = "vrtd-reproduction-1"
 _PARTS = ("data", "figures")
 

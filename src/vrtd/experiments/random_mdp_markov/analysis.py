@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Ta
 from vrtd.experiments.random_mdp_iid.analysis import figures
 from vrtd.experiments.random_mdp_iid.sweep import SEEDS
 from vrtd.experiments.random_mdp_markov.sweep import LAZY, settings
-from vrtd.experiments.tables import Table, rows_where, table
+from vrtd.experiments.tables import Table, rows, rows_where, table
 from vrtd.linear_system import LinearSystem
 from vrtd.problems import LIBRARY
 from vrtd.theory import stationary_second_moment
@@ -29,27 +30,57 @@ _SAME = 1e-9
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    n_runs, n_methods = settings["cells"][0]["n_runs"], 2 * len(settings["batch_sizes"])
-    tables = batch_sizes.measure(settings, runner, also=n_runs * settings["n_same"] * n_methods)
-    return tables | {"samplings": _samplings(settings, tables["floors"]), "identities": _identities(settings, runner)}
+    n_methods, n_runs = len(settings["batch_sizes"]), settings["lazy"]["n_runs"]
+    also = n_runs * n_methods * (settings["n_gradients"] + 2 * settings["n_same"])
+    tables = batch_sizes.measure(settings, runner, also)
+    lazy = list(_lazy(settings, runner))
+    return tables | {
+        "samplings": _samplings(settings, tables["floors"], lazy),
+        "identities": _identities(settings, runner),
+    }
 
 
-def _samplings(settings: Settings, floors: Table) -> Table:
+def _samplings(settings: Settings, floors: Table, lazy: list[dict[str, Any]]) -> Table:
     """The floors on a trajectory beside the exact ones of independent samples."""
+    systems = [LinearSystem(*_problem(cell)) for cell in (*settings["cells"], settings["lazy"])]
     iid = [
         float(stationary_second_moment(system, settings["step_size"], M).trace())
-        for system in (LinearSystem(*LIBRARY[cell["problem"]](**cell["arguments"])) for cell in settings["cells"])
+        for system in systems
         for M in settings["batch_sizes"]
     ]
-    columns = ("mdp_seed", "features", "batch_size", "n_runs", "mean", "standard_error")
-    return {name: floors[name] for name in columns} | {"iid": np.array(iid)}
+    kept = [{name: row[name] for name in lazy[0]} for row in rows(floors)]
+    return table([*kept, *lazy]) | {"iid": np.array(iid)}
+
+
+def _lazy(settings: Settings, runner: Runner) -> Iterator[dict[str, Any]]:
+    """The same on a chain whose successive samples are alike."""
+    mrp, phi = _problem(settings["lazy"])
+    for M in settings["batch_sizes"]:
+        window, _ = batch_sizes.checkpoints(settings, M)
+        result = runner.simulate(
+            mrp, phi, batch_sizes.algorithm(settings["step_size"], M), n_runs=settings["lazy"]["n_runs"],
+            n_gradients=settings["n_gradients"], seed=settings["seed"], checkpoints=window,
+        )  # fmt: skip
+        per_run = result.values("squared_error").mean(axis=1)
+        yield {
+            "mdp_seed": 0,
+            "features": LAZY,
+            "batch_size": M,
+            "n_runs": result.n_runs,
+            "mean": float(per_run.mean()),
+            "standard_error": float(per_run.std(ddof=1) / np.sqrt(per_run.size)),
+        }
+
+
+def _problem(cell: Mapping[str, Any]) -> Any:
+    return LIBRARY[cell["problem"]](**cell["arguments"])
 
 
 def _identities(settings: Settings, runner: Runner) -> Table:
     """How many runs change when Algorithm 2 projects, and when TD is written as VRTD with a batch of one."""
     mrp, phi = LIBRARY["random_mdp"](seed=0)
     step, radius = settings["step_size"], settings["radius"]
-    n_runs = settings["cells"][0]["n_runs"]
+    n_runs = settings["lazy"]["n_runs"]
     pairs: list[tuple[int, Algorithm, Algorithm]] = [
         (M, VRTD(step, M), VRTD(step, M, radius)) for M in settings["batch_sizes"] if M > 1
     ]
@@ -59,13 +90,13 @@ def _identities(settings: Settings, runner: Runner) -> Table:
             mrp, phi, method, n_runs=n_runs, n_gradients=settings["n_same"], seed=settings["seed"], checkpoints=1
         ).theta
 
-    rows = []
+    found = []
     for M, left, right in [(1, TD(step), VRTD(step, 1)), *pairs]:
         theta, other = final(left), final(right)
         differs = ~(np.abs(theta - other).max(axis=1) <= _SAME * np.abs(theta).max(axis=1))  # NaN is not the same
         what = "VRTD with a batch of one, instead of TD" if M == 1 else f"projection onto radius {radius:g}, or none"
-        rows.append({"what": what, "batch_size": M, "n_runs": n_runs, "n_different": int(differs.sum())})
-    return table(rows)
+        found.append({"what": what, "batch_size": M, "n_runs": n_runs, "n_different": int(differs.sum())})
+    return table(found)
 
 
 def _draw_samplings(axes: Axes, tables: Tables) -> None:
@@ -88,11 +119,6 @@ def _draw_samplings(axes: Axes, tables: Tables) -> None:
     axes.set_ylabel("error, trajectory / independent")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, ncols=3, loc="upper left")
-
-
-def rows_without_lazy(floors: Table) -> Table:
-    keep = floors["features"] != LAZY
-    return {name: column[keep] for name, column in floors.items()}
 
 
 def iid_is_below(samplings: Table) -> list[Comparison]:
@@ -150,7 +176,7 @@ CLAIMS = (
         "1.5",
         "On a trajectory",
         "simulated",
-        lambda tables: rows_without_lazy(tables["random-mdp-markov"]["floors"]),
+        lambda tables: tables["random-mdp-markov"]["floors"],
     ),
     Claim(
         name="iid-error-below-markov",

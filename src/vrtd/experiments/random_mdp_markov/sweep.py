@@ -11,12 +11,5 @@ LAZY = "raw, lazy chain"
 
 
 def settings(n_runs: int, seed: int) -> Settings:
-    shared = sweep.settings(n_runs, seed)
-    lazy = {
-        "problem": "random_mdp",
-        "arguments": {"seed": 0, "laziness": 0.9},
-        "labels": {"mdp_seed": 0, "features": LAZY},
-        "theta_0": 0.0,
-        "n_runs": n_runs,
-    }
-    return {**shared, "sampling": "markov", "cells": [*shared["cells"], lazy], "radius": 100.0, "n_same": 20_000}
+    lazy = {"problem": "random_mdp", "arguments": {"seed": 0, "laziness": 0.9}, "n_runs": n_runs}
+    return {**sweep.settings(n_runs, seed), "sampling": "markov", "lazy": lazy, "radius": 100.0, "n_same": 20_000}
