@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments.curves import curve_rows, draw_means, log_grid
-from vrtd.experiments.evidence import Basis, Claim, Comparison, agrees, paired_ratio
+from vrtd.experiments.evidence import Basis, Claim, Comparison, agrees, over_runs, paired_ratio
 from vrtd.experiments.experiment import Runner, Settings, Tables
 from vrtd.experiments.tables import Table, rows, rows_where, table
 from vrtd.problems import LIBRARY
@@ -77,10 +77,9 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
             }
             floors.append(
                 common
+                | {"n_runs": result.n_runs}
+                | over_runs(per_run)
                 | {
-                    "n_runs": result.n_runs,
-                    "mean": float(per_run.mean()),
-                    "standard_error": float(per_run.std(ddof=1) / np.sqrt(per_run.size)),
                     "exact": float(expected[inside].mean()),
                     "to_td": to_td,
                     "to_td_standard_error": se_td,

@@ -28,6 +28,7 @@ __all__ = [
     "Verdict",
     "agrees",
     "judge",
+    "over_runs",
     "paired_ratio",
     "ratio",
 ]
@@ -264,6 +265,15 @@ def agrees(condition: str, row: Mapping[str, Any]) -> Comparison:
         condition, "simulated / expected error", row["mean"] / row["exact"], row["standard_error"] / row["exact"],
         row["n_runs"], 1.0 - tolerance, 1.0 + tolerance, "simulated",
     )  # fmt: skip
+
+
+def over_runs(values: NDArray[np.float64]) -> dict[str, float]:
+    """The mean of a value a run and its standard error; NaN where a run has diverged, so that it is not hidden.
+
+    >>> over_runs(np.array([1.0, 2.0, 3.0, 2.0]))["mean"]
+    2.0
+    """
+    return {"mean": float(values.mean()), "standard_error": float(values.std(ddof=1) / np.sqrt(values.size))}
 
 
 def paired_ratio(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:

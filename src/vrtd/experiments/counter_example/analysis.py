@@ -9,7 +9,7 @@ import numpy as np
 
 from vrtd.experiments.counter_example.measurement import measure
 from vrtd.experiments.counter_example.sweep import settings
-from vrtd.experiments.evidence import Claim, Comparison, agrees, ratio
+from vrtd.experiments.evidence import Claim, Comparison, agrees, over_runs, ratio
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.tables import rows, rows_where
 from vrtd.plots import METRIC_LABELS
@@ -102,7 +102,7 @@ def _korda(tables: Mapping[str, Tables]) -> list[Comparison]:
     ]
     x, y = np.abs(tables[NAME]["batches"]["mean"]), np.abs(tables[NAME]["batches"]["mean_square"])
     near = y[x < NEAR]
-    means = [(float(part.mean()), float(part.std(ddof=1) / np.sqrt(part.size))) for part in (near, y)]
+    means = [tuple(over_runs(part).values()) for part in (near, y)]
     estimate, se = ratio(*means[0], *means[1])
     quantity = f"difference of the mean squares where the means differ by less than {NEAR}, against all batches"
     others = Comparison(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import VRTD
+from vrtd.experiments.evidence import over_runs
 from vrtd.experiments.experiment import Runner, Settings
 from vrtd.experiments.tables import Table, table
 from vrtd.linear_system import LinearSystem
@@ -98,12 +99,11 @@ def _coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
         "exact": exact, "printed": printed.curve(n)[1:], "corrected": corrected.curve(n)[1:],
         "sharp": sharp.curve(n)[1:],
     }  # fmt: skip
-    summary, per_run = result.summary(), errors.mean(axis=1)
+    summary = result.summary()
     epochs = {"epoch": np.arange(1, n + 1), "mean": summary.mean, "standard_error": summary.standard_error} | curves
     floor = {
         "n_runs": n_runs,
-        "mean": float(per_run.mean()),
-        "standard_error": float(per_run.std(ddof=1) / math.sqrt(n_runs)),
+        **over_runs(errors.mean(axis=1)),
         "basis": "exact",
         "conditions_hold": "yes" if all(condition.holds for condition in printed.conditions) else "no",
     } | {name: float(curve.mean()) for name, curve in curves.items()}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD
 from vrtd.experiments.curves import curve_rows
-from vrtd.experiments.evidence import Claim, Comparison, paired_ratio
+from vrtd.experiments.evidence import Claim, Comparison, over_runs, paired_ratio
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.experiments.mountain_car.sweep import MAIN, settings
 from vrtd.experiments.tables import Table, rows, rows_where, table
@@ -62,9 +62,8 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
             ratio, ratio_standard_error = paired_ratio(errors, td)  # run by run on the same transitions
             floors.append(
                 common
+                | over_runs(errors)
                 | {
-                    "mean": float(errors.mean()),
-                    "standard_error": float(errors.std(ddof=1) / np.sqrt(errors.size)),
                     "ratio": ratio,
                     "ratio_standard_error": ratio_standard_error,
                     "n_diverged": int((result.diverged_at >= 0).sum()),

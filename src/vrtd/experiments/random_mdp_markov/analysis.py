@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments import batch_sizes
-from vrtd.experiments.evidence import Claim, Comparison
+from vrtd.experiments.evidence import Claim, Comparison, over_runs
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.experiments.random_mdp_iid.analysis import figures
 from vrtd.experiments.random_mdp_iid.sweep import SEEDS
@@ -61,15 +61,8 @@ def _lazy(settings: Settings, runner: Runner) -> Iterator[dict[str, Any]]:
             mrp, phi, batch_sizes.algorithm(settings["step_size"], M), n_runs=settings["lazy"]["n_runs"],
             n_gradients=settings["n_gradients"], seed=settings["seed"], checkpoints=window,
         )  # fmt: skip
-        per_run = result.values("squared_error").mean(axis=1)
-        yield {
-            "mdp_seed": 0,
-            "features": LAZY,
-            "batch_size": M,
-            "n_runs": result.n_runs,
-            "mean": float(per_run.mean()),
-            "standard_error": float(per_run.std(ddof=1) / np.sqrt(per_run.size)),
-        }
+        labels = {"mdp_seed": 0, "features": LAZY, "batch_size": M, "n_runs": result.n_runs}
+        yield labels | over_runs(result.values("squared_error").mean(axis=1))
 
 
 def _problem(cell: Mapping[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.experiments.evidence import over_runs
 from vrtd.experiments.experiment import Runner, Settings
 from vrtd.experiments.table_1.sweep import LONG, RANDOM, SHORT, TWO_STATES
 from vrtd.linear_system import LinearSystem
@@ -274,14 +275,12 @@ def _simulate(
     seed = 1000 * settings["seed"] + index  # cells, and reproductions with other seeds, must be independent
     result = runner.simulate(system.mrp, system.phi, method, n_runs=settings["n_runs"], seed=seed, **options)
     exact = exact_curve(system.mrp, system.phi, method, **options)
-    per_run = result.values("squared_error").mean(axis=1)
     M = method.settings.get("batch_size", 1)
     return {
         "kind": kind, "problem": RANDOM, "sampling": sampling, "method": _method(M),
         "alpha_lambda_M": method.settings["step_size"] * system.lambda_A * M,
         "step_size": method.settings["step_size"], "batch_size": M, "n_gradients": int(axis[-1]),
-        "n_runs": result.n_runs, "mean": float(per_run.mean()),
-        "standard_error": float(per_run.std(ddof=1) / np.sqrt(per_run.size)),
+        "n_runs": result.n_runs, **over_runs(result.values("squared_error").mean(axis=1)),
         "exact": float(exact.values("squared_error").mean()),
         "basis": "exact" if exact.provenance["method"] == EXACT else "approximation",
     }  # fmt: skip
