@@ -9,10 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vrtd import algorithms, errors, experiments, metrics, problems, sources, theory
+    from vrtd import algorithms, errors, experiments, features, logs, metrics, problems, sources, theory
     from vrtd.algorithms import TD, VRTD
     from vrtd.algorithms.schedules import Constant, Harmonic, Piecewise
     from vrtd.engine import simulate
+    from vrtd.estimator import Evaluator
     from vrtd.linear_system import LinearSystem
     from vrtd.metrics import QuadraticForm
     from vrtd.problems import MDP, MarkovRewardProcess
@@ -30,6 +31,7 @@ _HOMES = {
     "Harmonic": "vrtd.algorithms.schedules",
     "Piecewise": "vrtd.algorithms.schedules",
     "simulate": "vrtd.engine",
+    "Evaluator": "vrtd.estimator",
     "LinearSystem": "vrtd.linear_system",
     "QuadraticForm": "vrtd.metrics",
     "MDP": "vrtd.problems",
@@ -40,13 +42,14 @@ _HOMES = {
     "Simulator": "vrtd.sources",
     "plan": "vrtd.theory",
 }
-_MODULES = ("algorithms", "errors", "experiments", "metrics", "problems", "sources", "theory")
+_MODULES = ("algorithms", "errors", "experiments", "features", "logs", "metrics", "problems", "sources", "theory")
 
 __all__ = [
     "MDP",
     "TD",
     "VRTD",
     "Constant",
+    "Evaluator",
     "Harmonic",
     "LinearSystem",
     "MarkovRewardProcess",
@@ -57,7 +60,9 @@ __all__ = [
     "algorithms",
     "errors",
     "experiments",
+    "features",
     "load",
+    "logs",
     "metrics",
     "plan",
     "problems",

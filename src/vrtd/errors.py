@@ -6,8 +6,13 @@ from typing import Any
 
 __all__ = [
     "AccuracyError",
+    "ConvergenceWarning",
+    "DataError",
+    "DivergenceError",
     "InvalidInputError",
     "MissingExtraError",
+    "ModelFileError",
+    "NotFittedError",
     "ReducibleChainError",
     "ResultFileError",
     "SingularSystemError",
@@ -52,6 +57,22 @@ class ResultFileError(VrtdError, ValueError):
     """A file is not a result that vrtd wrote, or it is damaged."""
 
 
+class ModelFileError(VrtdError, ValueError):
+    """A file is not a model that vrtd wrote, or it is damaged."""
+
+
+class DataError(InvalidInputError):
+    """A log holds what cannot be learned from: the message names the file, the column and the row where it can."""
+
+
+class NotFittedError(InvalidInputError):
+    """Something was asked of an estimator that has not seen the rows for it."""
+
+
+class DivergenceError(VrtdError, ArithmeticError):
+    """The parameters left the finite numbers: the step size is too large for these data."""
+
+
 class MissingExtraError(VrtdError, ImportError):
     """An optional library is not installed; the message names the pip command."""
 
@@ -65,3 +86,7 @@ class MissingExtraError(VrtdError, ImportError):
 
 class StabilityWarning(UserWarning):
     """The step size lies beyond the mean-square stability limit: expect errors that grow without bound."""
+
+
+class ConvergenceWarning(UserWarning):
+    """What is left of the start is not small beside the interval: the interval of the recursion cannot be trusted."""

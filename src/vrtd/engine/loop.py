@@ -40,7 +40,8 @@ CURSOR_DTYPE = np.uint64
 @kernel
 def known(x, d):
     """The transition, with what the compiler should know of its table."""
-    return Transition(with_width(x.phi, d), x.row, x.row_next, x.reward, x.discount, x.weight)
+    phi, phi_next = with_width(x.phi, d), with_width(x.phi_next, d)
+    return Transition(phi, x.row, phi_next, x.row_next, x.reward, x.discount, x.weight)
 
 
 def advance(

@@ -12,7 +12,7 @@ def bootstrap_difference(theta, x):
     """(gamma phi' - phi) . theta"""
     total = 0.0
     for i in range(theta.size):
-        total += (x.discount * x.phi[x.row_next, i] - x.phi[x.row, i]) * theta[i]
+        total += (x.discount * x.phi_next[x.row_next, i] - x.phi[x.row, i]) * theta[i]
     return total
 
 

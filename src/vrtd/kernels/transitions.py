@@ -1,4 +1,4 @@
-"""The one data type that algorithms see: a transition as two rows of a feature table."""
+"""The one data type that algorithms see: a transition as two rows of feature tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ __all__ = ["Transition"]
 class Transition(NamedTuple):
     """What one sample tells: features are never copied, only pointed at."""
 
-    phi: Any  # (n, d) table of feature rows: the states of a chain, or what a simulator has just computed
+    phi: Any  # (n, d) table of feature rows: the states of a chain, the rows of a log, what a simulator just computed
     row: Any  # phi[row] are the features of the state that was left
-    row_next: Any  # phi[row_next] are those of the state that was reached
+    phi_next: Any  # the same table, or, for a log, that of the successors
+    row_next: Any  # phi_next[row_next] are the features of the state that was reached
     reward: Any
     discount: Any  # gamma; 0 where the transition terminates
     weight: Any  # importance ratio; 1 on policy

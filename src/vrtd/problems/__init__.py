@@ -3,14 +3,17 @@
 from vrtd.problems.library import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
 from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
+from vrtd.problems.tables import RestartChain, from_env
 
 __all__ = [
     "LIBRARY",
     "MDP",
     "Edges",
     "MarkovRewardProcess",
+    "RestartChain",
     "baird",
     "boyan_chain",
+    "from_env",
     "frozen_lake",
     "garnet",
     "random_mdp",

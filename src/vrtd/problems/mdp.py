@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import check_row_sums, frozen, real_array
 from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
+from vrtd.problems.policy import policy_matrix
 
 __all__ = ["MDP"]
 
@@ -78,7 +79,7 @@ class MDP:
         Actions that give one transition different rewards or discounts become parallel transitions. With
         `average_rewards` those of equal discount are merged at their mean reward: same values, less noise.
         """
-        weight = self._policy(policy).T[:, :, None] * self._P
+        weight = policy_matrix(policy, self.n_states, self.n_actions).T[:, :, None] * self._P
         action, origin, successor = np.nonzero(weight)
         reward, discount = self._R[action, origin, successor], self._gamma[action, origin, successor]
         probability = weight[action, origin, successor]
@@ -102,31 +103,3 @@ class MDP:
             discount[representative],
             rewards_averaged=average_rewards,
         )
-
-    def _policy(self, policy: ArrayLike) -> Floats:
-        A, S = self.n_actions, self.n_states
-        raw = np.asarray(policy)
-        if raw.shape == (S,):
-            if raw.dtype.kind not in "iu":
-                raise InvalidInputError(
-                    "a policy of shape (S,) must hold integers", f"dtype {raw.dtype}", "pass actions"
-                )
-            bad = np.flatnonzero((raw < 0) | (raw >= A))
-            if bad.size:
-                raise InvalidInputError(
-                    f"actions must lie in 0..{A - 1}", f"{raw[bad[0]]} at state {bad[0]}", "repair that action"
-                )
-            one_hot: Floats = np.eye(A)[raw]
-            return one_hot
-        pi = real_array("policy", policy)
-        if pi.shape != (S, A):
-            raise InvalidInputError(
-                f"policy must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
-            )
-        if (pi < 0.0).any():
-            s, a = (int(i) for i in np.argwhere(pi < 0.0)[0])
-            raise InvalidInputError("policy must be non-negative", f"{pi[s, a]} at state {s}, action {a}", "repair it")
-        sums = pi.sum(axis=1)
-        check_row_sums("policy", sums, ("state",))
-        pi /= sums[:, None]
-        return pi

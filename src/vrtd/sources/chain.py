@@ -67,7 +67,7 @@ def dense_draw_markov(data, slots, lane, slot, cursor, stream):
 @kernel
 def dense_transition(data, handle, discount):
     row, row_next = handle >> data.shift, handle & ((_1 << data.shift) - _1)
-    return Transition(data.phi, row, row_next, data.reward[handle], discount, 1.0)
+    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, 1.0)
 
 
 @kernel
@@ -102,7 +102,7 @@ def sparse_draw_markov(data, slots, lane, slot, cursor, stream):
 @kernel
 def sparse_transition(data, handle, discount):
     row, row_next = np.uint64(data.origin[handle]), np.uint64(data.successor[handle])
-    return Transition(data.phi, row, row_next, data.reward[handle], discount, 1.0)
+    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, 1.0)
 
 
 @kernel

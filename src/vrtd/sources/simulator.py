@@ -130,4 +130,5 @@ def simulator_draw(data, slots, lane, slot, cursor, stream):
 def simulator_read(data, slots, lane, handle):
     row = handle << np.uint64(1)
     reward, discount = slots.reward[lane, handle], slots.discount[lane, handle]
-    return Transition(slots.phi[lane], row, row | np.uint64(1), reward, discount, 1.0)
+    phi = slots.phi[lane]
+    return Transition(phi, row, phi, row | np.uint64(1), reward, discount, 1.0)

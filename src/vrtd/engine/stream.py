@@ -1,0 +1,104 @@
+"""One run over rows that come from outside: the same kernels as in the loop of many runs, on the rows of a log.
+
+`consume` is a template like `vrtd.engine.loop.advance`. It works on a copy of the state and hands it back only when it
+is finite: a row that is not, or a step that diverges, leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from vrtd.algorithms import Algorithm, Epoch
+from vrtd.engine.loop import known
+from vrtd.kernels.jit import borrow, carray, kernel, specialise, stack_words
+from vrtd.kernels.linalg import squared_norm
+from vrtd.kernels.random import uniform_index
+from vrtd.kernels.transitions import Transition
+
+__all__ = ["compile_stream"]
+
+# One run has no others to hide its latency behind: beyond this many features a vector loop is faster than unrolled code
+# (measured on rows in the cache, of both precisions).
+SMALL = 8
+MOST = float(np.finfo(np.float64).max)
+
+_unbound: Any = None
+views = absorb = begin = step = close = output = _unbound
+FEATURES = WORDS = 1
+ABSORBS = RESAMPLES = IS_SMALL = IS_WEIGHTED = True
+OPTIONS: Any = ()
+
+
+@kernel
+def row_of(phi, phi_next, reward, terminated, weight, is_weighted, gamma, i):
+    """Row i of a log; one that terminates does not bootstrap."""
+    i = np.uint64(i)  # no check for indices from the end
+    discount = 0.0 if terminated[i] else gamma
+    return Transition(phi, i, phi_next, i, reward[i], discount, weight[i] if is_weighted else 1.0)
+
+
+def consume(
+    params, phi, phi_next, reward, terminated, weight, gamma, first, n_epochs, epoch_0,
+    state, scratch, stream, theta, n_features, n_absorb, n_steps,
+):  # fmt: skip
+    """`n_epochs` whole epochs on the rows from `first` on. Writes state, stream and theta; returns whether it did."""
+    params, phi, phi_next, scratch = borrow(params), borrow(phi), borrow(phi_next), borrow(scratch)
+    reward, terminated, weight = borrow(reward), borrow(terminated), borrow(weight)
+    d = FEATURES if IS_SMALL else n_features
+    if IS_SMALL:
+        workspace = carray(stack_words(WORDS), (WORDS,), np.float64)
+    else:
+        workspace = scratch
+    for i in range(state.size):
+        workspace[i] = state[i]
+    random = carray(stack_words(2), (2,), np.uint64)
+    random[0], random[1] = stream[0], stream[1]
+    rows = n_absorb if RESAMPLES else n_absorb + n_steps
+    for epoch in range(epoch_0, epoch_0 + n_epochs):
+        if ABSORBS:
+            for i in range(first, first + n_absorb):
+                x = row_of(phi, phi_next, reward, terminated, weight, IS_WEIGHTED, gamma, i)
+                absorb(params, OPTIONS, views(workspace, d), known(x, d))
+            begin(params, OPTIONS, views(workspace, d), random)
+        for t in range(n_steps if ABSORBS else 1):
+            if RESAMPLES:
+                i = first + np.int64(uniform_index(random, n_absorb))
+            else:
+                i = first + n_absorb + t
+            x = row_of(phi, phi_next, reward, terminated, weight, IS_WEIGHTED, gamma, i)
+            step(params, OPTIONS, views(workspace, d), known(x, d), t, epoch)
+        if ABSORBS:
+            close(params, OPTIONS, views(workspace, d))
+        first += rows
+    if not squared_norm(workspace) <= MOST:  # also where it is not a number
+        return False
+    for i in range(state.size):
+        state[i] = workspace[i]
+    stream[0] = random[0]
+    output(params, OPTIONS, views(state, d), epoch_0 + n_epochs, theta)
+    return True
+
+
+@cache
+def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    return specialise(consume, name, dict(bindings))
+
+
+def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool) -> Callable[..., Any]:
+    """The loop of one algorithm over a log; compiled at its first call for each dtype of rows, then cached on disk."""
+    kernels, options, small = algorithm.kernels, algorithm.options(), n_features <= SMALL
+    absorbs, resamples = epoch.n_absorb > 0, epoch.inner == "resample"
+    inner = epoch.inner if absorbs else "online"
+    size, weighted = f"d{n_features}" if small else "d", "_weighted" if is_weighted else ""
+    name = f"consume_{algorithm.name}{'_'.join(map(str, ('', *options)))}_{inner}{weighted}_{size}"
+    bindings: dict[str, Any] = {
+        "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
+        "close": kernels.close, "output": kernels.output, "FEATURES": n_features if small else 0,
+        "WORDS": algorithm.workspace_size(n_features) if small else 1, "ABSORBS": absorbs, "RESAMPLES": resamples,
+        "IS_SMALL": small, "IS_WEIGHTED": is_weighted, "OPTIONS": options,
+    }  # fmt: skip
+    return _compile(name, tuple(bindings.items()))

@@ -1,0 +1,197 @@
+"""Has it converged, and what limits it: transient, bias, variance, budget or features; in numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import InvalidInputError
+from vrtd.estimator.learner import Path
+from vrtd.estimator.pilot import Pilot
+from vrtd.estimator.spread import Limit, Spread
+from vrtd.plots import METRIC_LABELS, new_panels
+from vrtd.theory import autocorrelation_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+__all__ = ["Curve", "Diagnostics", "diagnose"]
+
+Floats = NDArray[np.float64]
+
+_REMEDIES: dict[str, str] = {
+    "rows": "bring more rows, or lower pilot_rows",
+    "transient": "bring more rows, raise the step size, or take the closed form",
+    "bias": "lower the step size, or use VRTD",
+    "variance": "raise the batch size or lower the step size; n_samples lets 'auto' do it; or take the closed form",
+    "budget": "bring more rows: no method does much better with these",
+    "features": "bring richer features: more rows will not help",
+}
+_NAMES = {
+    "transient": "what is left of the start",
+    "bias": "the bias of the step size",
+    "variance": "noise beyond what the rows make unavoidable",
+    "budget": "noise that the rows make unavoidable",
+    "features": "what the features cannot represent",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """NEU or MSPBE of theta along the run, on the sample; its own floor is what theta_star itself would show there."""
+
+    n_rows: NDArray[np.int64]  # (K,)
+    neu: Floats  # (K,)
+    mspbe: Floats  # (K,)
+    neu_floor: float
+    mspbe_floor: float
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """What is known of a run. Errors are root mean squares over the states of the sample, in units of value."""
+
+    status: Literal["waiting", "learning"]
+    converged: bool | None  # None: nothing is learned yet, or it cannot be told
+    limit: Limit | None  # the largest of the errors
+    errors: dict[Limit, float]
+    n_rows: int
+    n_waiting: int
+    settings: dict[str, Any]
+    n_features: int | None
+    rank: int | None = None
+    unseen: tuple[int, ...] = ()  # features that were 0 on every row of the sample, states that were not visited
+    condition_number: float | None = None  # of the features on the sample
+    largest_norm: float | None = None  # of a feature row; Assumption 2 of the paper asks for at most 1
+    decay_rate: float | None = None  # of the slowest direction: the spectrum of A ends at minus this
+    autocorrelation: float | None = None  # tau of the TD noise
+    effective_rows: float | None = None  # n / tau
+    explained: float | None = None  # share of the value's variance that the features represent
+    explained_error: float | None = None  # its standard error
+    remarks: tuple[str, ...] = ()
+    curve: Curve | None = field(default=None, repr=False)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if self.status == "waiting":
+            return f"Nothing is learned yet: {self.n_waiting:,} rows wait. {_REMEDIES['rows'].capitalize()}."
+        verdict = {True: "Converged", False: "Not converged", None: "It cannot be told whether it converged"}
+        lines = [f"{verdict[self.converged]}."]
+        if self.limit is not None:
+            size = self.errors[self.limit]
+            lines.append(f"What limits it: {_NAMES[self.limit]} ({size:.3g}): {_REMEDIES[self.limit]}.")
+        if self.n_waiting:
+            lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows wait for the rest of their batch.")
+        return " ".join([*lines, *(f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        plain = asdict(self) | {"text": self.text}
+        if self.curve is not None:
+            plain["curve"] = {key: _listed(value) for key, value in plain["curve"].items()}
+        return {key: _finite(value) for key, value in plain.items()}
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """NEU along the run with its floor."""
+        if self.curve is None:
+            raise InvalidInputError("a run must have been recorded", "none", "learn with td or vrtd")
+        axes = new_panels(1)[0] if ax is None else ax
+        axes.plot(self.curve.n_rows, self.curve.neu, label="NEU on the sample")
+        if self.curve.neu_floor > 0.0:
+            axes.axhline(self.curve.neu_floor, color="0.4", linestyle="--", linewidth=1, label="floor of the sample")
+        axes.set_yscale("log")
+        axes.set_xlabel("rows")
+        axes.set_ylabel(METRIC_LABELS["neu"])
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)
+        return axes
+
+
+def diagnose(
+    *,
+    n_rows: int,
+    n_waiting: int,
+    n_features: int | None,
+    settings: dict[str, Any],
+    remarks: Sequence[str],
+    unseen: Sequence[int] | None,
+    pilot: Pilot | None,
+    spread: Spread | None,
+    path: Path | None,
+) -> Diagnostics:
+    """From the sample, the spread of the estimate and the path that led there, where they are known."""
+    common: dict[str, Any] = {"n_rows": n_rows, "n_waiting": n_waiting, "settings": settings, "n_features": n_features}
+    if pilot is None:
+        return Diagnostics("waiting", None, "rows", {}, remarks=tuple(remarks), **common)
+    if unseen is None:
+        unseen = np.flatnonzero(~(pilot.phi != 0.0).any(axis=0)).tolist()
+    sample, notes = pilot.sample, list(remarks)
+    A = sample.phi.T @ (np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi) / len(sample)
+    converged, explained, tau = None, None, None
+    errors: dict[Limit, float] = {}
+    limit: Limit | None = None
+    try:
+        tau = autocorrelation_time(sample)
+    except InvalidInputError as error:
+        notes.append(f"the autocorrelation is not known: {error}")
+    if spread is not None:
+        from vrtd.theory.explained import value_explained
+
+        seen = pilot.observations
+        explained = value_explained(sample, observations=seen[0], next_observations=seen[1])
+        if not explained.exact:
+            notes.append(explained.remark)
+        errors = {**spread.errors(pilot.phi, n_rows), "features": explained.misfit}
+        converged = spread.converged(pilot.phi)
+        limit = max(errors.items(), key=lambda error: error[1])[0]
+    return Diagnostics(
+        "waiting" if spread is None else "learning",
+        converged,
+        limit,
+        errors,
+        rank=pilot.rank,
+        unseen=tuple(unseen),
+        condition_number=pilot.condition_number,
+        largest_norm=pilot.largest_norm,
+        decay_rate=float(-np.linalg.eigvals(A).real.max()),
+        autocorrelation=None if tau is None else tau.tau,
+        effective_rows=None if tau is None else n_rows / tau.tau,
+        explained=None if explained is None else explained.share,
+        explained_error=None if explained is None else explained.share_error,
+        remarks=tuple(notes),
+        curve=None if path is None or spread is None else _curve(pilot, spread, path),
+        **common,
+    )
+
+
+def _curve(pilot: Pilot, spread: Spread, path: Path) -> Curve:
+    """In the coordinates of the sample, where the features have full rank."""
+    sample, B = pilot.sample, pilot.basis
+    phi, n = sample.phi, len(sample)
+    A = phi.T @ (np.asarray(sample.discount)[:, None] * sample.phi_next - phi) / n
+    C, b = phi.T @ phi / n, phi.T @ sample.reward / n
+    updates = np.array(path.theta) @ B @ A.T + b
+    long_run = A @ (B.T @ spread.optimal @ B) @ A.T / n
+    projected = np.linalg.solve(C, updates.T).T
+    return Curve(
+        np.array(path.n_rows),
+        np.square(updates).sum(axis=1),
+        (updates * projected).sum(axis=1),
+        float(np.trace(long_run)),
+        float(np.trace(np.linalg.solve(C, long_run))),
+    )
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value

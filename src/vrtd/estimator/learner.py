@@ -1,0 +1,190 @@
+"""One run of an algorithm over rows as they come, with the path that it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import Algorithm
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.engine.stream import compile_stream
+from vrtd.estimator.model_file import as_algorithm, as_settings
+from vrtd.estimator.rows import Batches, NotFiniteError, Rows
+from vrtd.kernels.jit import short_vectors
+from vrtd.kernels.random import ALGORITHM, make_streams
+
+__all__ = ["Learner", "Path", "rows_per_epoch"]
+
+Floats = NDArray[np.float64]
+
+_SAMPLING: Sampling = "markov"  # the rows of a log follow each other
+_MOST_POINTS = 128  # of the path; beyond, every second one is dropped
+_FIRST_STRIDE = 1024  # rows between two points at first
+
+
+class Path:
+    """theta along the run, at row counts that depend on nothing but the batch sizes."""
+
+    def __init__(self, theta_0: Floats) -> None:
+        self.n_rows, self.theta = [0], [theta_0.copy()]
+        self._stride, self.next = _FIRST_STRIDE, _FIRST_STRIDE
+
+    def add(self, n_rows: int, theta: Floats) -> None:
+        if n_rows < self.next:
+            return
+        self.n_rows.append(n_rows)
+        self.theta.append(theta.copy())
+        if len(self.n_rows) > _MOST_POINTS:
+            self.n_rows, self.theta = self.n_rows[::2], self.theta[::2]
+            self._stride *= 2
+        self.next = n_rows + self._stride
+
+    def stored(self) -> dict[str, Any]:
+        rows = {"n_rows": np.array(self.n_rows), "theta": np.array(self.theta)}
+        return {"stride": self._stride, "next": self.next, **rows}
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        n_rows, theta = np.asarray(tree["n_rows"], np.int64), np.asarray(tree["theta"], np.float64)
+        if theta.shape != (len(n_rows), self.theta[0].size) or not 0 < len(n_rows) <= _MOST_POINTS:
+            raise ValueError("a path whose shapes do not agree")
+        self.n_rows, self.theta = n_rows.tolist(), list(theta)
+        self._stride, self.next = max(1, int(tree["stride"])), int(tree["next"])
+
+    def mark(self) -> tuple[list[int], list[Floats], int, int, int]:
+        return self.n_rows, self.theta, len(self.n_rows), self._stride, self.next
+
+    def back_to(self, mark: tuple[list[int], list[Floats], int, int, int]) -> None:
+        self.n_rows, self.theta, n, self._stride, self.next = mark
+        del self.n_rows[n:], self.theta[n:]
+
+
+class Leg(NamedTuple):
+    """A stretch of the run with the same settings."""
+
+    algorithm: Algorithm
+    n_epochs: int | None  # None: to the end
+    first_epoch: int
+
+
+def rows_per_epoch(algorithm: Algorithm) -> int:
+    epoch = algorithm.epoch(_SAMPLING)
+    return epoch.n_absorb + epoch.n_steps * epoch.samples_per_step
+
+
+class Learner:
+    """State of the run: workspace, random stream, open batch, and the legs so far."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        n_epochs: int | None,
+        discount: float,
+        theta_0: Floats,
+        seed: int,
+        is_weighted: bool,
+    ) -> None:
+        self._discount, self._is_weighted = discount, is_weighted
+        self.theta = np.array(theta_0)
+        self.path = Path(theta_0)
+        self.n_epochs = self.n_rows = 0
+        self._state = np.zeros(algorithm.workspace_size(theta_0.size))
+        self._state[: theta_0.size] = theta_0
+        self._scratch = np.empty_like(self._state)
+        self._stream = make_streams(seed, np.arange(1), ALGORITHM)[0]
+        self.legs: list[Leg] = []
+        self.begin_leg(algorithm, n_epochs)
+
+    def begin_leg(self, algorithm: Algorithm, n_epochs: int | None) -> None:
+        """Go on with other settings of the same algorithm; no row may wait."""
+        self.legs.append(Leg(algorithm, n_epochs, self.n_epochs))
+        epoch = algorithm.epoch(_SAMPLING)
+        self.batches = Batches(rows_per_epoch(algorithm))
+        self._params, self._sizes = algorithm.params(), (self.theta.size, epoch.n_absorb, epoch.n_steps)
+        self._loop = compile_stream(algorithm, epoch, self.theta.size, self._is_weighted)
+        self._is_ready = False
+
+    @property
+    def rows_left(self) -> int | None:
+        """Rows to the end of the leg."""
+        leg = self.legs[-1]
+        if leg.n_epochs is None:
+            return None
+        done = (self.n_epochs - leg.first_epoch) * self.batches.size + self.batches.n_waiting
+        return leg.n_epochs * self.batches.size - done
+
+    def feed(self, rows: Rows) -> None:
+        """Learn from whole batches; what is left waits. Nothing changes when it raises."""
+        n, size = len(rows.reward), self.batches.size
+        if not self.batches.n_waiting and not n % size and self.n_rows + n <= self.path.next:  # one call, or none
+            self._run(rows, n // size)
+            return
+        before = self._state.copy(), self._stream.copy(), self.theta.copy(), self.n_epochs, self.n_rows
+        mark = self.path.mark()
+        try:
+            for batch, count in self.batches.cut(rows):
+                self._run(batch, count)
+        except BaseException:
+            self._state[:], self._stream[:], self.theta[:], self.n_epochs, self.n_rows = before
+            self.path.back_to(mark)
+            raise
+
+    def _run(self, rows: Rows, count: int) -> None:
+        """`count` whole epochs, with a stop at every point of the path."""
+        size, first = self.batches.size, 0
+        while count:
+            n = min(count, max(1, -(-(self.path.next - self.n_rows) // size)))
+            self._call(rows, first, n)
+            self.n_epochs += n
+            self.n_rows += n * size
+            self.path.add(self.n_rows, self.theta)
+            count -= n
+            first += n * size
+
+    def _call(self, rows: Rows, first: int, n: int) -> None:
+        arguments = (
+            self._params, *rows, self._discount, first, n, self.n_epochs,
+            self._state, self._scratch, self._stream, self.theta, *self._sizes,
+        )  # fmt: skip
+        if self._is_ready:
+            is_finite = self._loop(*arguments)
+        else:
+            with short_vectors():  # compiles, or loads what was compiled
+                is_finite = self._loop(*arguments)
+            self._is_ready = True
+        if not is_finite:
+            raise NotFiniteError
+
+    def stored(self) -> dict[str, Any]:
+        """Everything that it takes to go on as if it had never stopped."""
+        legs = [[as_settings(leg.algorithm), leg.n_epochs, leg.first_epoch] for leg in self.legs]
+        waiting = self.batches.waiting
+        return {
+            "legs": legs,
+            "n_epochs": self.n_epochs,
+            "n_rows": self.n_rows,
+            "is_weighted": self._is_weighted,
+            "state": self._state,
+            "stream": self._stream,
+            "theta": self.theta,
+            "path": self.path.stored(),
+            "waiting": None if waiting is None else waiting._asdict(),
+        }
+
+    @classmethod
+    def restored(cls, tree: Mapping[str, Any], discount: float, n_features: int) -> Self:
+        """A learner that goes on from what was stored."""
+        legs = [Leg(as_algorithm(settings), n_epochs, int(first)) for settings, n_epochs, first in tree["legs"]]
+        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, bool(tree["is_weighted"]))
+        learner.legs = legs
+        learner.n_epochs, learner.n_rows = int(tree["n_epochs"]), int(tree["n_rows"])
+        for own, given in ((learner._state, "state"), (learner._stream, "stream"), (learner.theta, "theta")):
+            if tree[given].shape != own.shape or tree[given].dtype != own.dtype:
+                raise ValueError(f"{given} of another shape or type")
+            own[:] = tree[given]
+        learner.path.restore(tree["path"])
+        if tree["waiting"] is not None:
+            learner.batches.wait_again(Rows.stored(tree["waiting"], n_features))
+        return learner

@@ -1,0 +1,314 @@
+"""One fit: from the chunks of a log to features, settings, learned parameters and the sample beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import DataError, DivergenceError, InvalidInputError, NotFittedError
+from vrtd.estimator.learner import Learner
+from vrtd.estimator.least_squares import LeastSquares
+from vrtd.estimator.pilot import Pilot, rows_that_fit
+from vrtd.estimator.rows import NO_WEIGHT, NotFiniteError, Rows, first_not_finite, is_finite, read_only, without_final
+from vrtd.estimator.schedule import Schedule
+from vrtd.features import Features, Identity, Tabular, from_settings
+from vrtd.logs import Chunk
+
+__all__ = ["Run"]
+
+Floats = NDArray[np.float64]
+
+# Features of so many bytes are computed at once; rows that are features already are only pointed at.
+_PIECE_BYTES, _VIEW_BYTES = 1 << 23, 1 << 26
+_FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "rewards", "weight": "weight"}
+
+
+class Run:
+    """Rows received so far and what became of them. A piece that raises leaves no trace."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        given: Features,
+        discount: float,
+        theta_0: Floats | None,
+        closed_form: bool,
+        seed: int,
+    ) -> None:
+        self.schedule, self._given, self._discount, self._theta_0 = schedule, given, discount, theta_0
+        self._closed_form, self._seed = closed_form, seed
+        self.features: Features | None = None  # when they are bound
+        self.learner: Learner | None = None
+        self.least_squares: LeastSquares | None = None
+        self.visited: NDArray[np.bool_] | None = None  # states, where features are a table of them
+        self.n_rows = self.n_sampled = 0
+        self._waiting: list[Chunk] = []  # rows before features or settings are decided
+        self._room: Rows | None = None  # for the sample
+        self._seen: list[tuple[NDArray[Any], NDArray[Any]]] = []  # observations of the sample
+        self._most_sampled = 1  # until the number of features is known
+        self._pilot: Pilot | None = None
+
+    def receive(self, chunk: Chunk, tell: Callable[[], None] | None = None) -> None:
+        """Learn from the chunk, piece by piece; `tell` is called after each."""
+        _check_chunk(chunk)
+        if self.features is None and not self.schedule.needs_pilot and not self._given.needs_data:
+            self._begin(self._given.bind(chunk.observations))
+        if self.features is None:
+            missing = self.schedule.pilot_rows - self.n_rows
+            if not self._wait(_part(chunk, 0, missing)):
+                return
+            chunk = _part(chunk, missing, len(chunk.rewards))
+        at, n = 0, len(chunk.rewards)
+        while at < n:
+            last = min(n, at + self._piece)
+            self._learn(_part(chunk, at, last))
+            at = last
+            if tell is not None:
+                tell()
+
+    def _begin(self, features: Features) -> None:
+        d = features.n_features
+        if self._theta_0 is not None and self._theta_0.shape != (d,):
+            raise InvalidInputError(f"theta_0 must have the shape ({d},)", self._theta_0.shape, "one for each feature")
+        self.features = features
+        self.visited = np.zeros(d, bool) if isinstance(features, Tabular) else None
+        room = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
+        self._piece = max(1024, room // (8 * d))
+
+    def _wait(self, chunk: Chunk) -> bool:
+        """Keep the rows until the pilot is whole; then bind the features, decide on the settings, and learn. Returns
+        whether it was whole."""
+        self._check_finite(chunk)
+        chunks = [*self._waiting, _copied(chunk)]
+        n_rows = self.n_rows + len(chunk.rewards)
+        if n_rows < self.schedule.pilot_rows:
+            self._waiting, self.n_rows = chunks, n_rows
+            return False
+        before = self._waiting, self.n_rows
+        self._waiting, self.n_rows = [], 0
+        try:
+            self._begin(self._given.bind(np.concatenate([chunk.observations for chunk in chunks])))
+            if self.schedule.needs_pilot:
+                for chunk in chunks:
+                    rows = self._rows(chunk)
+                    self._sample(without_final(rows) or rows, chunk)
+                self._check_discount()
+            for chunk in chunks:
+                self._learn(chunk)
+        except BaseException:  # as if these rows had not come
+            self.features = self.learner = self.least_squares = self.visited = self._room = self._pilot = None
+            self.n_sampled, self._most_sampled, self._seen = 0, 1, []
+            self._waiting, self.n_rows = before
+            raise
+        return True
+
+    def _check_finite(self, chunk: Chunk) -> None:
+        """Of rows that wait, so that whoever brought a bad one is told."""
+        used = chunk.next_observations if not chunk.terminated.any() else chunk.next_observations[~chunk.terminated]
+        if all(np.isfinite(values).all() for values in (chunk.observations, used, chunk.rewards)):
+            return
+        n = len(chunk.rewards)
+        flat = (chunk.observations.reshape(n, -1), chunk.next_observations.reshape(n, -1))
+        rows = Rows(*flat, chunk.rewards, chunk.terminated, np.empty(0))
+        raise self._explained(without_final(rows) or rows, chunk)
+
+    def _check_discount(self) -> None:
+        if self._discount == 1.0 and not self.pilot().terminates:
+            raise InvalidInputError(
+                "discount 1 needs episodes that end: values of a process that goes on are infinite",
+                f"no terminated transition in the first {self.n_sampled:,} rows",
+                "lower the discount, or mark the rows that terminate",
+            )
+
+    def _rows(self, chunk: Chunk) -> Rows:
+        assert self.features is not None
+        phi, phi_next = self.features(chunk.observations), self.features(chunk.next_observations)
+        weight = NO_WEIGHT if chunk.weight is None else chunk.weight
+        return Rows(*map(read_only, (phi, phi_next, chunk.rewards, chunk.terminated, weight)))
+
+    def _learn(self, chunk: Chunk) -> None:
+        rows = self._rows(chunk)
+        if self._room is not None and rows.phi.dtype != self._room.phi.dtype:
+            raise DataError(
+                f"all parts of a log must be of one type, {self._room.phi.dtype}", rows.phi.dtype, "convert them"
+            )
+        try:
+            self._feed(rows, chunk)
+        except NotFiniteError:
+            cleaned = without_final(rows)
+            if cleaned is None:
+                raise self._explained(rows, chunk) from None
+            try:
+                self._feed(cleaned, chunk)
+            except NotFiniteError:
+                raise self._explained(cleaned, chunk) from None
+        if self.visited is not None:
+            self.visited[chunk.observations.reshape(-1).astype(np.int64)] = True
+
+    def _explained(self, rows: Rows, chunk: Chunk) -> Exception:
+        place = first_not_finite(rows)
+        if place is None:
+            assert self.learner is not None
+            step = self.learner.legs[-1].algorithm.largest_step_size
+            return DivergenceError(
+                f"the step size must let the parameters stay finite; got {step:g}, with which they left them after "
+                f"{self.n_rows:,} rows; lower it, or let step_size='auto' choose"
+            )
+        field, row = _FIELDS[place[0]], place[1]
+        where = f"row {self.n_rows + row} of the log" if chunk.locate is None else chunk.locate(field, row)
+        return DataError("every number of a log must be finite", f"another in {field}: {where}", "repair or drop it")
+
+    def _feed(self, rows: Rows, chunk: Chunk) -> None:
+        """Nothing changes when it raises."""
+        if self.schedule.is_closed_form:
+            if not is_finite(rows):
+                raise NotFiniteError
+        else:
+            self._feed_learner(rows)
+        if self._closed_form:
+            if self.least_squares is None:
+                self.least_squares = LeastSquares(self._discount, self.start())
+            self.least_squares.feed(rows)
+        self.n_rows += len(rows.reward)
+        if self.n_sampled < self._most_sampled:
+            self._sample(rows, chunk)
+            if self.n_sampled == self._most_sampled:
+                self._check_discount()
+                self.schedule.check(self.pilot())
+
+    def _feed_learner(self, rows: Rows) -> None:
+        if self.learner is None:
+            self.learner = self.schedule.begin(
+                self.pilot() if self.schedule.needs_pilot else None,
+                self._discount,
+                self.start(),
+                self._seed,
+                bool(rows.weight.size),
+            )
+        at, n = 0, len(rows.reward)
+        while at < n:
+            left = self.learner.rows_left
+            if left is not None and left < n - at and not is_finite(rows):  # a leg must not end before a bad row
+                raise NotFiniteError
+            last = n if left is None else min(n, at + left)
+            self.learner.feed(rows if last - at == n else rows.part(at, last))
+            if self.learner.rows_left == 0:
+                self.schedule.go_on(self.learner, self.pilot(), self.start())
+            at = last
+
+    def start(self) -> Floats:
+        """theta_0"""
+        if self._theta_0 is not None:
+            return self._theta_0.copy()
+        return np.zeros((self._given if self.features is None else self.features).n_features)
+
+    def _sample(self, rows: Rows, chunk: Chunk) -> None:
+        """Keep the first rows, and their observations."""
+        if self._room is None:
+            self._most_sampled = rows_that_fit(self.schedule.pilot_rows, rows.phi.shape[1])
+            self._room = rows.empty_like(self._most_sampled)
+        n = min(len(rows.reward), self._most_sampled - self.n_sampled)
+        self._room.put(self.n_sampled, rows.part(0, n))
+        self._seen.append((chunk.observations[:n].copy(), chunk.next_observations[:n].copy()))
+        self.n_sampled += n
+
+    def pilot(self) -> Pilot:
+        """The sample as it is now."""
+        if self._pilot is None or len(self._pilot) < self.n_sampled:
+            if self._room is None or not self.n_sampled:
+                raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
+            self._seen = [tuple(np.concatenate(part) for part in zip(*self._seen, strict=True))]  # type: ignore[list-item]
+            self._pilot = Pilot(self._room.part(0, self.n_sampled), self._seen[0], self._discount)
+        return self._pilot
+
+    @property
+    def sample(self) -> Rows:
+        """The first rows, as many as are kept."""
+        if self._room is None:
+            raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
+        return self._room.part(0, self.n_sampled).sealed()
+
+    def stored(self) -> dict[str, Any]:
+        """Everything that it takes to go on as if it had never stopped."""
+        return {
+            "features": None if self.features is None else settings_of(self.features),
+            "n_rows": self.n_rows,
+            "decisions": self.schedule.remarks,
+            "learner": None if self.learner is None else self.learner.stored(),
+            "least_squares": None if self.least_squares is None else self.least_squares.stored(),
+            "sample": None if self._room is None else self.sample._asdict() | self._stored_observations(),
+            "waiting": {str(k): _stored_chunk(chunk) for k, chunk in enumerate(self._waiting)},
+            **({} if self.visited is None else {"visited": self.visited}),
+        }
+
+    def _stored_observations(self) -> dict[str, Any]:
+        return dict(zip(("observations", "next_observations"), self.pilot().observations, strict=True))
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        self.n_rows = int(tree["n_rows"])
+        self.schedule.remarks[:] = [str(remark) for remark in tree["decisions"]]
+        self._waiting = [Chunk(**chunk) for chunk in tree["waiting"].values()]
+        for chunk in self._waiting:
+            _check_chunk(chunk)
+        if tree["sample"] is None:  # nothing was begun
+            return
+        stored = tree["features"]
+        seen = tree["sample"]["observations"], tree["sample"]["next_observations"]
+        self._begin(self._given.bind(seen[0]) if stored is None else from_settings(stored))
+        assert self.features is not None
+        d = self.features.n_features
+        rows = Rows.stored(tree["sample"], d).sealed()
+        chunk = Chunk(seen[0], rows.reward, seen[1], rows.terminated, rows.terminated)
+        _check_chunk(chunk)
+        self._sample(rows, chunk)
+        if tree["learner"] is not None:
+            self.learner = Learner.restored(tree["learner"], self._discount, d)
+        if tree["least_squares"] is not None:
+            self.least_squares = LeastSquares.restored(tree["least_squares"], self._discount, self.start())
+        if self.visited is not None:
+            self.visited[:] = tree["visited"]
+
+
+def settings_of(features: Features) -> dict[str, Any] | None:
+    """As plain values, or None where they are of the user's own code."""
+    try:
+        return features.settings
+    except InvalidInputError:
+        return None
+
+
+def _copied(chunk: Chunk) -> Chunk:
+    """The caller may change what it handed over."""
+    return chunk._replace(**{name: value.copy() for name, value in _stored_chunk(chunk).items()})
+
+
+def _stored_chunk(chunk: Chunk) -> dict[str, Any]:
+    return {name: value for name, value in zip(chunk._fields[:6], chunk[:6], strict=True) if value is not None}
+
+
+def _check_chunk(chunk: Chunk) -> None:
+    observations, rewards, next_observations, terminated, truncated, weight, _ = chunk
+    n = len(rewards)
+    if not (
+        n == len(observations) == len(next_observations) == len(terminated) == len(truncated)
+        and (weight is None or len(weight) == n)
+    ):
+        lengths = {name: len(values) for name, values in _stored_chunk(chunk).items()}
+        raise DataError("all fields of a chunk must be equally long", lengths, "repair the log")
+    if next_observations.dtype != observations.dtype:
+        raise DataError(
+            f"next observations must be of the type of the observations, {observations.dtype}",
+            next_observations.dtype,
+            "convert them",
+        )
+
+
+def _part(chunk: Chunk, first: int, last: int) -> Chunk:
+    if first <= 0 and last >= len(chunk.rewards):
+        return chunk
+    locate = chunk.locate
+    parts: dict[str, Any] = {name: values[first:last] for name, values in _stored_chunk(chunk).items()}
+    return Chunk(**parts, locate=None if locate is None else lambda field, row: locate(field, row + first))

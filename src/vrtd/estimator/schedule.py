@@ -1,0 +1,142 @@
+"""Which algorithm, step and batch size a run uses, and when "auto" decides on them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
+from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
+from vrtd.errors import InvalidInputError, StabilityWarning
+from vrtd.estimator.learner import Learner
+from vrtd.estimator.pilot import Pilot
+from vrtd.theory.settings import limit_step, settings_for
+
+__all__ = ["CLOSED_FORM", "Schedule"]
+
+Floats = NDArray[np.float64]
+
+CLOSED_FORM = "lstd"
+# Without a number of rows to plan for, settings are made for so many times the rows so far, and batches are at most a
+# share of them: a run that stops earlier has learned from most of its rows.
+_HORIZON, _SHARE = 4, 8
+_MOST_BATCH_BYTES = 1 << 26  # what "auto" lets rows of an open batch take
+# The mean over an epoch has less variance than the paper's random iterate, at the same cost.
+_OUTPUT: Literal["average"] = "average"
+
+
+@dataclass(eq=False)
+class Schedule:
+    """The settings that were asked for, and the words that say what came of them."""
+
+    algorithm: str | Algorithm
+    step_size: float | str
+    batch_size: int | str
+    n_samples: int | None
+    pilot_rows: int
+    remarks: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_count("pilot_rows", self.pilot_rows)
+        if self.n_samples is not None:
+            check_exact_count("n_samples", self.n_samples)
+        _check_auto("step_size", self.step_size, check_positive)
+        _check_auto("batch_size", self.batch_size, check_count)
+        given = [name for name in ("step_size", "batch_size") if getattr(self, name) != "auto"]
+        if isinstance(self.algorithm, Algorithm):
+            if given:
+                raise InvalidInputError(
+                    "an algorithm with settings of its own must not be given others", given[0], "drop one of the two"
+                )
+            return
+        check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
+        for name in given:
+            if self.algorithm == CLOSED_FORM or name not in {
+                f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))
+            }:
+                raise InvalidInputError(f"{self.algorithm} has no {name}", getattr(self, name), "drop it")
+
+    def anew(self) -> Self:
+        """The same settings, with nothing decided yet."""
+        return replace(self, remarks=[])
+
+    @property
+    def is_closed_form(self) -> bool:
+        return self.algorithm == CLOSED_FORM
+
+    @property
+    def needs_pilot(self) -> bool:
+        """Whether "auto" has something to decide on."""
+        if isinstance(self.algorithm, Algorithm) or self.is_closed_form:
+            return False
+        return self.step_size == "auto" or (self.algorithm == "vrtd" and self.batch_size == "auto")
+
+    def begin(self, pilot: Pilot | None, discount: float, theta_0: Floats, seed: int, is_weighted: bool) -> Learner:
+        """The run, at its first row."""
+        if isinstance(self.algorithm, Algorithm):
+            algorithm: Algorithm = self.algorithm
+            n_epochs = None
+        elif not self.needs_pilot:
+            algorithm, n_epochs = self._build(self.step_size, self.batch_size), None
+        else:
+            assert pilot is not None
+            algorithm, n_epochs = self._decide(pilot, theta_0, 0)
+        return Learner(algorithm, n_epochs, discount, theta_0, seed, is_weighted)
+
+    def go_on(self, learner: Learner, pilot: Pilot, theta_0: Floats) -> None:
+        """The next leg, when the rows have come for which the settings were made."""
+        learner.begin_leg(*self._decide(pilot, theta_0, learner.n_rows))
+
+    def check(self, pilot: Pilot) -> None:
+        """Warn of a step that was given and diverges, as far as the sample shows."""
+        step = self.algorithm.largest_step_size if isinstance(self.algorithm, Algorithm) else self.step_size
+        if self.is_closed_form or not isinstance(step, int | float):
+            return
+        limited = limit_step(pilot.sample, step)
+        if limited.diverges:
+            self.remarks.append(f"step_size {step:g} is beyond the limit of stability, {limited.largest_step:.3g}")
+            warnings.warn(
+                f"step_size must be below {limited.largest_step:.3g}, as the first {len(pilot):,} rows show; "
+                f"got {step:g}; lower it, or expect errors without bound",
+                StabilityWarning,
+                stacklevel=2,
+            )
+
+    def _decide(self, pilot: Pilot, theta_0: Floats, n_rows: int) -> tuple[Algorithm, int | None]:
+        horizon = self.n_samples or _HORIZON * max(n_rows, self.pilot_rows)
+        budget = max(
+            2, horizon - n_rows
+        )  # a later leg is planned as if it were the first: its start can only be better
+        most = _MOST_BATCH_BYTES // (16 * theta_0.size)
+        if self.n_samples is None:
+            most = min(most, horizon // _SHARE)
+        found = settings_for(
+            pilot.sample, horizon, pilot.basis.T @ theta_0,
+            algorithm="td" if self.algorithm == "td" else "vrtd", output=_OUTPUT, largest_batch=max(2, most),
+            step_size=None if self.step_size == "auto" else float(self.step_size),
+            batch_size=None if self.batch_size == "auto" else int(self.batch_size),
+        )  # fmt: skip
+        algorithm = self._build(found.step_size, found.batch_size)
+        text = f"from row {n_rows:,}: step {found.step_size:.3g}"
+        text += "" if self.algorithm == "td" else f", batch {found.batch_size:,}"
+        self.remarks.append(f"{text}, for {horizon:,} rows ({found.method})")
+        self.remarks.extend(remark for remark in found.remarks if remark not in self.remarks)
+        if self.n_samples is not None:
+            return algorithm, None
+        return algorithm, max(1, budget // (1 if self.algorithm == "td" else found.batch_size))
+
+    def _build(self, step_size: Any, batch_size: Any) -> Algorithm:
+        if self.algorithm == "td":
+            return TD(float(step_size))
+        return VRTD(float(step_size), int(batch_size), output=_OUTPUT)
+
+
+def _check_auto(name: str, value: Any, check: Any) -> None:
+    if isinstance(value, str):
+        check_choice(name, value, get_args(Literal["auto"]))
+    else:
+        check(name, value)

@@ -1,0 +1,119 @@
+"""How far an estimate may be from theta_star: intervals of theta, of phi(s).theta and of the mean value.
+
+They are for phi(s).theta_star, which is the value V(s) only where the features can represent it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import TD, VRTD
+from vrtd.estimator.learner import Learner
+from vrtd.estimator.least_squares import Solution
+from vrtd.estimator.pilot import Pilot
+from vrtd.theory.recursion import recursion_moments
+
+__all__ = ["Intervals", "Limit", "Spread", "closed_form_spread", "recursion_spread"]
+
+Floats = NDArray[np.float64]
+Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
+
+# So many further epochs leave nothing of the start: what remains of the mean is bias.
+_FOREVER = 1 << 40
+
+
+class Intervals(NamedTuple):
+    """Estimates with the ends of their intervals; infinite where nothing was learned."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """An estimate, its covariance, and what remains of the start (and of a bias of the method)."""
+
+    theta: Floats  # (d,)
+    covariance: Floats  # (d, d)
+    remainder: Floats  # (d,) E theta - theta_star
+    bias: Floats  # (d,) the part of it that stays
+    optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
+    degrees: float  # of freedom of Student's t; inf: normal
+    method: str
+    pilot: Pilot | None  # what the covariance rests on, where it knows only some directions
+    seen: NDArray[np.bool_] | None  # (d,) features that were ever not 0
+
+    def of(self, phi: Floats, level: float) -> Intervals:
+        """Of phi.theta for each row."""
+        from scipy.stats import t
+
+        phi = np.asarray(phi, dtype=np.float64)
+        value = phi @ self.theta
+        half = float(t.isf((1.0 - level) / 2.0, self.degrees)) * self.standard_error(phi) + np.abs(phi @ self.remainder)
+        known = np.ones(len(phi), bool)
+        if self.pilot is not None:
+            known &= self.pilot.knows(phi)
+        if self.seen is not None:
+            known &= ~(phi[:, ~self.seen] != 0.0).any(axis=1)
+        half = np.where(known, half, np.inf)
+        return Intervals(value, value - half, value + half)
+
+    def standard_error(self, phi: Floats) -> Floats:
+        square = np.einsum("ni,ij,nj->n", phi, self.covariance, phi, optimize=True)
+        error: Floats = np.sqrt(np.maximum(square, 0.0))
+        return error
+
+    def converged(self, phi: Floats) -> bool:
+        """Whether what is left of the start is at most half the width of a 95 % interval, on the whole."""
+        return bool(_rms(phi @ self.remainder) <= 1.96 * _rms(self.standard_error(phi)))
+
+    def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
+        """The parts of the error of phi.theta, root mean squares over the rows."""
+        variance = np.square(self.standard_error(phi)).mean()
+        least = np.einsum("ni,ij,nj->n", phi, self.optimal, phi, optimize=True).mean() / max(n_rows, 1)
+        return {
+            "transient": _rms(phi @ (self.remainder - self.bias)),
+            "bias": _rms(phi @ self.bias),
+            "variance": float(np.sqrt(max(variance - least, 0.0))),
+            "budget": float(np.sqrt(max(least, 0.0))),
+        }
+
+
+def closed_form_spread(solution: Solution) -> Spread:
+    """Of the least-squares solution: batch means in a sandwich."""
+    zero, covariance = np.zeros_like(solution.theta), solution.covariance()
+    return Spread(
+        solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
+        "closed form, batch means", None, solution.seen,
+    )  # fmt: skip
+
+
+def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats) -> Spread:
+    """Of TD or VRTD: the second moment of its own recursion with the moments of the sample."""
+    legs = []
+    for k, leg in enumerate(learner.legs):
+        algorithm = leg.algorithm
+        assert isinstance(algorithm, TD | VRTD)
+        last = learner.legs[k + 1].first_epoch if k + 1 < len(learner.legs) else learner.n_epochs
+        M = algorithm.batch_size if isinstance(algorithm, VRTD) else 1
+        if last > leg.first_epoch:
+            legs.append((algorithm.largest_step_size, M, last - leg.first_epoch))
+    output = algorithm.output if isinstance(algorithm, VRTD) else "last"
+    B = pilot.basis
+    start = B.T @ theta_0
+    moments = recursion_moments(pilot.sample, legs, start, output)
+    step, M, _ = legs[-1] if legs else (1.0, 1, 0)
+    stays = recursion_moments(pilot.sample, [(step, M, _FOREVER)], start, output).mean if legs else np.zeros(B.shape[1])
+    return Spread(
+        learner.theta.copy(), B @ moments.covariance @ B.T, B @ moments.mean, B @ stays, B @ moments.optimal @ B.T,
+        np.inf, "second moment of the recursion", pilot, None,
+    )  # fmt: skip
+
+
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.square(values).mean()))

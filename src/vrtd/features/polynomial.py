@@ -1,0 +1,72 @@
+"""All monomials up to a total degree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement
+from math import comb, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.checks import check_count
+from vrtd.features.bounded import Bounded, Floats
+from vrtd.features.features import check_most
+
+__all__ = ["Polynomial"]
+
+
+@dataclass(frozen=True)
+class Polynomial(Bounded):
+    """x_1^e_1 ... x_k^e_k for all exponents with e_1 + ... + e_k <= degree, the constant first; x in [0, 1]^k.
+
+    Degree by degree, within a degree the powers of the first dimension first: 1, x, y, x^2, xy, y^2. Observations
+    outside the bounds count as on them.
+
+    >>> Polynomial(2, low=(0, 0), high=(1, 1))(np.array([[0.5, 0.1]])).round(3).tolist()
+    [[1.0, 0.5, 0.1, 0.25, 0.05, 0.01]]
+    """
+
+    degree: int
+
+    kind: ClassVar[str] = "polynomial"
+    clips: ClassVar[bool] = True
+
+    def _check_sizes(self) -> None:
+        check_count("degree", self.degree, least=0)
+        object.__setattr__(self, "degree", int(self.degree))
+        self._check_dimensions(1)  # fewest
+
+    def _check_dimensions(self, k: int) -> None:
+        check_most(self._count(k), "lower the degree")
+
+    def _count(self, k: int) -> int:
+        return comb(k + self.degree, self.degree)
+
+    @property
+    def largest_norm(self) -> float:
+        return sqrt(self.n_features)  # at high, where all are 1
+
+    @property
+    def _n_work(self) -> int:
+        return self.n_features
+
+    def _fill(self, x: Floats, out: NDArray[np.floating[Any]], work: Floats) -> None:
+        work[0] = 1.0 + 0.0 * x.sum(axis=0)  # NaN where x is
+        for column, (parent, dimension) in enumerate(_products(len(x), self.degree), start=1):
+            np.multiply(work[parent], x[dimension], out=work[column])
+        out[...] = work.T
+
+
+@cache
+def _products(k: int, degree: int) -> tuple[tuple[int, int], ...]:
+    """Each monomial but the constant as an earlier one times one more dimension."""
+    place: dict[tuple[int, ...], int] = {(): 0}
+    products = []
+    for total in range(1, degree + 1):
+        for factors in combinations_with_replacement(range(k), total):
+            place[factors] = len(place)
+            products.append((place[factors[:-1]], factors[-1]))
+    return tuple(products)

@@ -1,0 +1,154 @@
+"""Gaussian bumps on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import exp, prod, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.arrays import frozen
+from vrtd.checks import check_count, check_flag, check_positive
+from vrtd.errors import InvalidInputError
+from vrtd.features.bounded import Bounded, Floats
+from vrtd.features.features import MOST_FEATURES, check_most
+
+__all__ = ["RBF"]
+
+
+@dataclass(frozen=True)
+class RBF(Bounded):
+    """exp(-sum_j (x_j - c_j)^2 / (2 w_j^2)) for centres c on a grid over the box, its faces included.
+
+    `n`: at most so many centres in all, on the largest grid whose numbers for each dimension differ by one at most,
+    the first ones being larger (20 in two dimensions: 5 x 4); or `shape`: how many along each dimension. w_j is `width`
+    times the distance of neighbours; a single centre stands in the middle, with w_j = `width`. `bias` puts a constant 1
+    first. `normalise` divides by the sum over the centres, which makes the features shares; observations outside the
+    bounds then count as on them, otherwise they are taken as they are and the features fade. The last dimension's
+    centre runs fastest.
+
+    >>> RBF(3, low=0, high=1)(np.array([0.5])).round(4).tolist()
+    [[0.6065, 1.0, 0.6065]]
+    """
+
+    n: int | None = None
+    shape: Sequence[int] | None = field(default=None, kw_only=True)
+    width: float = field(default=1.0, kw_only=True)
+    bias: bool = field(default=False, kw_only=True)
+    normalise: bool = field(default=False, kw_only=True)
+
+    kind: ClassVar[str] = "rbf"
+    clips: ClassVar[bool] = False
+
+    def _check_sizes(self) -> None:
+        if (self.n is None) == (self.shape is None):
+            got = "neither" if self.n is None else f"n = {self.n!r:.40} and shape = {self.shape!r:.40}"
+            raise InvalidInputError("either n or shape must be given", got, "pass one, e.g. RBF(20)")
+        check_flag("bias", self.bias)
+        check_flag("normalise", self.normalise)
+        check_positive("width", self.width)
+        if self.width < 0.01:
+            raise InvalidInputError(
+                "width must be at least 0.01", self.width, "pass about 1; narrower bumps leave gaps between them"
+            )
+        object.__setattr__(self, "width", float(self.width))
+        if self.n is not None:
+            check_count("n", self.n)
+            object.__setattr__(self, "n", int(self.n))
+            check_most(self.n + self.bias, "lower n")
+            return
+        if not isinstance(self.shape, list | tuple) or not self.shape:
+            raise InvalidInputError(
+                "shape must have a number of centres for each dimension", f"{self.shape!r:.60}", "pass e.g. (5, 4)"
+            )
+        for size in self.shape:
+            check_count("shape", size)
+        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+        check_most(prod(self.shape) + self.bias, "use fewer centres along each dimension")
+
+    def _check_dimensions(self, k: int) -> None:
+        if self.shape is not None and len(self.shape) != k:
+            raise InvalidInputError(
+                "shape must have a number of centres for each dimension of the observation",
+                f"{len(self.shape)} for {k} dimensions",
+                "pass as many, or n",
+            )
+        if self._count(k) * k > 2**22:  # each is looked at for every observation
+            got = f"{self._count(k)} for {k} dimensions"
+            raise InvalidInputError("centres times dimensions must be at most 2**22", got, "use rff features instead")
+
+    def grid(self, k: int) -> tuple[int, ...]:
+        """How many centres there are along each of k dimensions."""
+        return _largest_grid(self.n, k) if self.n is not None else tuple(self.shape or ())
+
+    def _count(self, k: int) -> int:
+        return prod(self.grid(k)) + self.bias
+
+    @property
+    def largest_norm(self) -> float:
+        if self.normalise:
+            return sqrt(1.0 + self.bias)
+        # On the endless grid the squares sum to most at a centre (a theta function); fewer centres sum to no more.
+        reach = int(min(7.0 * self.width, MOST_FEATURES)) + 1
+        endless = 1.0 + 2.0 * sum(exp(-((m / self.width) ** 2)) for m in range(1, reach + 1))
+        return sqrt(prod(min(float(size), endless) for size in self.grid(self.n_dimensions)) + self.bias)
+
+    @property
+    def _n_work(self) -> int:
+        return sum(self.grid(self.n_dimensions))
+
+    def _fill(self, x: Floats, out: NDArray[np.floating[Any]], work: Floats) -> None:
+        from vrtd.features.products import products
+
+        start = 0
+        for row, size in zip(x, self.grid(len(x)), strict=True):
+            self._along(row, work[start : start + size])  # a bump is a product of one-dimensional ones
+            start += size
+        if self.bias:
+            out[:, 0] = 1.0
+        products(work, self._factors, out[:, int(self.bias) :])
+
+    @cached_property
+    def _factors(self) -> NDArray[np.intp]:
+        """(k, d) which of all one-dimensional bumps a bump is made of."""
+        grid = self.grid(self.n_dimensions)
+        factors = np.empty((len(grid), prod(grid)), np.intp)
+        period, start = prod(grid), 0
+        for row, size in zip(factors, grid, strict=True):
+            period //= size
+            row[:] = start + np.arange(prod(grid)) // period % size
+            start += size
+        return frozen(factors)
+
+    def _along(self, x: Floats, bumps: Floats) -> None:
+        """The bumps (size, b) of one dimension."""
+        size = len(bumps)
+        if self.normalise:
+            x = np.clip(x, 0.0, 1.0)
+        # in units of w_j; centres are 0, 1, ... in units of their distance
+        gaps, first = (size - 1, 0.0) if size > 1 else (1, 0.5)
+        np.subtract(x * (gaps / self.width), (np.arange(size)[:, None] + first) / self.width, out=bumps)
+        bumps *= bumps
+        bumps *= -0.5
+        if self.normalise:
+            bumps -= bumps.max(axis=0)  # so that not all become 0
+        np.exp(bumps, out=bumps)
+        if self.normalise:
+            total = np.zeros_like(x)
+            for bump in bumps:  # one by one: NumPy's own sum has another order when there is one observation
+                total += bump
+            bumps /= total
+
+
+def _largest_grid(n: int, k: int) -> tuple[int, ...]:
+    least = 1
+    while (least + 1) ** k <= n:
+        least += 1
+    larger = 0
+    while larger + 1 < k and (least + 1) ** (larger + 1) * least ** (k - larger - 1) <= n:
+        larger += 1
+    return (least + 1,) * larger + (least,) * (k - larger)

@@ -1,0 +1,35 @@
+"""Cosines of linear functions of the observation, compiled: the loop of all Fourier features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vrtd.kernels.cosine import cosine_of_turns
+from vrtd.kernels.digest import digest
+from vrtd.kernels.jit import compiled, fma
+
+__all__ = ["waves"]
+
+
+def _waves(x: Any, frequency: Any, phase: Any, amplitude: Any, out: Any) -> None:
+    """out[i, j] = amplitude cos(2 pi (phase[j] + sum_m x[m, i] frequency[m, j]))
+
+    Every number goes through the same operations in the same order wherever its row stands: no sum is reordered, and
+    no product is fused but where it says so. NumPy's matrix product promises neither.
+    """
+    turns = np.empty(phase.size)
+    for i in range(x.shape[1]):
+        for j in range(phase.size):
+            turns[j] = phase[j]
+        for m in range(x.shape[0]):
+            here = x[m, i]
+            for j in range(phase.size):
+                turns[j] = fma(here, frequency[m, j], turns[j])
+        for j in range(phase.size):
+            out[i, j] = amplitude * cosine_of_turns(turns[j])
+
+
+_waves.__qualname__ = f"waves_{digest(_waves)[:16]}"  # names the cache, which does not see a change of the cosine
+waves = compiled(_waves)

@@ -1,0 +1,190 @@
+"""Which columns of a file are what: one table of usual names, patterns, and families of numbered columns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from vrtd.errors import DataError, InvalidInputError
+
+__all__ = ["ALIASES", "Columns", "Wanted", "find_columns"]
+
+Names = str | Sequence[str]
+
+#: What a column may be called when it is not named: the first that is there. Gymnasium and Minari, D4RL and d3rlpy
+#: (terminals, timeouts, episode_terminals), RLlib (new_obs, terminateds, truncateds, eps_id), Stable-Baselines (dones).
+ALIASES: dict[str, tuple[str, ...]] = {
+    "observations": ("observations", "observation", "obs", "states", "state", "s", "x"),
+    "next_observations": (
+        *("next_observations", "next_observation", "next_obs", "new_obs", "observations_next", "obs_next"),
+        *("next_states", "next_state", "next_s", "s_next", "next_x", "x_next"),
+    ),
+    "reward": ("rewards", "reward", "r"),
+    "terminated": ("terminated", "terminateds", "terminations", "terminals", "terminal"),
+    "done": ("done", "dones"),
+    "truncated": ("truncated", "truncateds", "truncations", "timeouts", "timeout", "episode_terminals"),
+    "weight": ("weight", "weights", "importance_ratio", "importance_ratios", "rho"),
+    "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
+}
+_VECTORS = ("observations", "next_observations")
+_NEEDED = ("observations", "reward")
+
+
+class Wanted(NamedTuple):
+    """What the caller names: a name, a pattern, several names, or None for what is usual."""
+
+    observations: Names | None = None
+    next_observations: Names | None = None
+    reward: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    weight: str | None = None
+    episode: str | None = None
+
+
+class Columns(NamedTuple):
+    """The columns of a file, field by field. One column of observations is taken as it is, several are put together."""
+
+    observations: str | tuple[str, ...]
+    reward: str
+    next_observations: str | tuple[str, ...] | None = None
+    terminated: str | None = None
+    done: str | None = None
+    truncated: str | None = None
+    weight: str | None = None
+    episode: str | None = None
+
+    @property
+    def by_field(self) -> dict[str, tuple[str, ...]]:
+        named = self._asdict().items()
+        return {field: (name,) if isinstance(name, str) else name for field, name in named if name is not None}
+
+    @property
+    def all(self) -> list[str]:
+        """Every column once."""
+        return list(dict.fromkeys(name for names in self.by_field.values() for name in names))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        if self.done is None or self.truncated is not None:
+            return ()
+        return (
+            f"column {self.done!r} does not tell termination from truncation: every row it marks counts as terminated, "
+            "and nothing is bootstrapped from it",
+        )
+
+
+def find_columns(there: Sequence[str], wanted: Wanted, where: str) -> Columns:
+    """What `wanted` means for the columns that are there.
+
+    >>> find_columns(["obs_10", "obs_9", "r", "done"], Wanted(), "a.csv").observations
+    ('obs_9', 'obs_10')
+    """
+    found: dict[str, str | tuple[str, ...] | None] = {}
+    for field, names in wanted._asdict().items():
+        if names is not None:
+            found[field] = _named(field, names, there, where)
+    if "observations" in found and "next_observations" not in found:
+        found["next_observations"] = _successors(found["observations"], there)
+    for field in ALIASES:
+        if found.get(field) is None:
+            found[field] = _usual(field, there, where)
+    if found["terminated"] is not None:
+        found["done"] = None
+    for field in _NEEDED:
+        if found[field] is None:
+            raise _missing(field, there, where)
+    columns = Columns(**found)  # type: ignore[arg-type]  # the needed ones are there
+    _check(columns, there, where)
+    return columns
+
+
+def _named(field: str, names: Names, there: Sequence[str], where: str) -> str | tuple[str, ...]:
+    several = not isinstance(names, str)
+    listed = [names] if isinstance(names, str) else list(names)
+    if not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError(
+            f"{field} must be a column's name, a pattern or a list of them", repr(names), "pass text"
+        )
+    found: list[str] = []
+    for name in listed:
+        if name in there:
+            found.append(name)
+            continue
+        several = True
+        matches = sorted((column for column in there if fnmatchcase(column, name)), key=_natural)
+        if not matches:
+            near = get_close_matches(name, there, n=1, cutoff=0.5)
+            do = f"did you mean {near[0]!r}?" if near else "name one of them"
+            raise DataError(f"{where} must have a column {name!r} for {field}", _listed(there), do)
+        found += matches
+    if field in _VECTORS:
+        if not found:
+            raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
+        return tuple(found) if several else found[0]
+    if len(found) != 1:
+        raise DataError(f"{field} must be one column of {where}", _listed(found), "name one of them")
+    return found[0]
+
+
+def _usual(field: str, there: Sequence[str], where: str) -> str | tuple[str, ...] | None:
+    for alias in ALIASES[field]:
+        if alias in there:
+            return alias
+        if field in _VECTORS:
+            members = sorted((name for name in there if re.fullmatch(rf"{alias}[_.]\d+", name)), key=_natural)
+            numbers = [int(re.split(r"[_.]", name)[-1]) for name in members]
+            if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+                raise DataError(
+                    f"the columns {members[0]} to {members[-1]} of {where} must be numbered without a gap",
+                    _listed(members),
+                    f"name the ones you mean: {field}=[...]",
+                )
+            if members:
+                return tuple(members)
+    return None
+
+
+def _successors(observations: str | tuple[str, ...] | None, there: Sequence[str]) -> str | tuple[str, ...] | None:
+    """The columns that are called like the observations' with next_ before it."""
+    names = (observations,) if isinstance(observations, str) else observations or ()
+    successors = tuple(f"next_{name}" for name in names)
+    if not successors or not set(successors) <= set(there):
+        return None
+    return successors[0] if isinstance(observations, str) else successors
+
+
+def _check(columns: Columns, there: Sequence[str], where: str) -> None:
+    counts = Counter(there)
+    twice = [name for name in columns.all if counts[name] > 1]
+    if twice:
+        raise DataError(f"{where} must have each column once", f"{twice[0]!r} {counts[twice[0]]} times", "rename one")
+    sizes = [len(columns.by_field.get(field, ())) for field in _VECTORS]
+    if columns.next_observations is not None and sizes[0] != sizes[1]:
+        raise DataError(
+            f"{where} must have as many columns of next observations as of observations",
+            f"{_listed(columns.by_field['next_observations'])} for {_listed(columns.by_field['observations'])}",
+            "name both: observations=..., next_observations=...",
+        )
+
+
+def _missing(field: str, there: Sequence[str], where: str) -> DataError:
+    near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
+    do = f"name it: {field}=" + (f"{near[0]!r}, if that is it" if near else "'...'")
+    return DataError(
+        f"{where} must have a column for {field}, such as {', '.join(ALIASES[field][:3])}", _listed(there), do
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return f"columns {shown}" + (f" and {len(names) - 20} more" if len(names) > 20 else "") if names else "no columns"
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """x_2 comes before x_10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]

@@ -1,0 +1,210 @@
+"""Policies for live environments: whatever names or computes actions becomes one function that returns valid ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.checks import check_choice
+from vrtd.errors import DataError, InvalidInputError
+from vrtd.problems.environments import gymnasium_library
+from vrtd.problems.policy import policy_matrix
+
+__all__ = ["Actor", "Policy", "Predictor", "as_policy"]
+
+#: (observation, number of the step) -> an action that the environment takes; for a vector environment, batches of both.
+Actor = Callable[[Any, int], Any]
+
+_PURPOSE = 0x706F6C  # keeps the draws of a policy apart from those of the environment with the same seed
+_DRAWS = 1024  # at a time: one call a step would cost more than the step
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """What Stable-Baselines calls a model: `predict(observation)` returns an action, or an action and a state."""
+
+    def predict(self, observation: Any) -> Any: ...
+
+
+#: "random" | function of an observation | (S, A) probabilities | (S,) actions | Predictor
+Policy = str | Callable[[Any], Any] | ArrayLike | Predictor
+
+
+def as_policy(
+    policy: Policy, observation_space: Any, action_space: Any, n_envs: int | None = None
+) -> Callable[[int], Actor]:
+    """A function that makes, from a seed, an actor that begins anew.
+
+    Args:
+        policy:
+            - "random": uniform on a Discrete space, `sample()` of a copy of any other, both with their own seed;
+            - a function of the observation that returns an action;
+            - (S, A) probabilities or (S,) integer actions, where both spaces are Discrete;
+            - an object with `predict(observation)` that returns an action or a tuple of action and state. The state is
+              not handed back: a recurrent policy must remember by itself.
+
+            What a function or object draws at random it draws from a generator of its own: two readings are the same
+            only if there is nothing of the kind.
+        observation_space, action_space: of one environment.
+        n_envs: None for one environment. Functions and predictors of a vector environment are called with the batch
+            of its `n_envs` observations and return the batch of actions.
+    """
+    if isinstance(policy, str):
+        check_choice("policy", policy, ("random",))
+        return _random(action_space, n_envs)
+    check = _ActionCheck(action_space, n_envs)
+    if isinstance(policy, Predictor):
+        predict = policy.predict
+
+        def predicted(observation: Any, step: int) -> Any:
+            answer = predict(observation)
+            return check(answer[0] if isinstance(answer, tuple) else answer, step)
+
+        return lambda _seed: predicted
+    if callable(policy):
+        function: Callable[[Any], Any] = policy
+        return lambda _seed: lambda observation, step: check(function(observation), step)
+    return _tabular(policy, observation_space, action_space, n_envs)
+
+
+def _random(space: Any, n_envs: int | None) -> Callable[[int], Actor]:
+    gym = gymnasium_library()
+    if isinstance(space, gym.spaces.Discrete):
+        low, high = int(space.start), int(space.start + space.n)
+
+        def uniform(seed: int) -> Actor:
+            rng = _generator(seed)
+            draws = _draws(lambda size: rng.integers(low, high, size), n_envs)
+            return lambda _observation, _step: next(draws)
+
+        return uniform
+    batched = space if n_envs is None else gym.vector.utils.batch_space(space, n_envs)
+
+    def sample(seed: int) -> Actor:
+        own = deepcopy(batched)  # the environment's own would remember from one reading to the next
+        own.seed(int(np.random.SeedSequence([seed, _PURPOSE]).generate_state(1)[0]))
+        return lambda _observation, _step: own.sample()
+
+    return sample
+
+
+def _tabular(policy: ArrayLike, observations: Any, actions: Any, n_envs: int | None) -> Callable[[int], Actor]:
+    gym = gymnasium_library()
+    for what, space in (("observation", observations), ("action", actions)):
+        if not isinstance(space, gym.spaces.Discrete):
+            raise InvalidInputError(
+                f"a policy that is an array needs a Discrete {what} space",
+                f"{space!s:.100}",
+                "pass a function of the observation, or an object with predict",
+            )
+    n, start, least = int(observations.n), int(observations.start), int(actions.start)
+    pi = policy_matrix(policy, n, int(actions.n))
+    cumulative = pi.cumsum(axis=1)
+    # Rounding must not leave a gap below 1, nor an action of probability 0 above it.
+    cumulative[cumulative >= cumulative[:, -1:]] = 1.0
+    rows = cumulative.tolist()
+
+    def state(observation: Any, step: int) -> Any:
+        s = np.asarray(observation)
+        outside = (s < start) | (s >= start + n)
+        if np.any(outside):
+            raise DataError(
+                f"observations must lie in {observations}",
+                f"{s[outside].flat[0]} at {_place(step, outside, n_envs)}",
+                "repair the environment or its observation space",
+            )
+        return s - start
+
+    def draw(seed: int) -> Actor:
+        uniforms = _draws(_generator(seed).random, n_envs)
+        if n_envs is None:
+            return lambda observation, step: least + bisect_right(rows[state(observation, step)], next(uniforms))
+        return lambda observation, step: (
+            least + (cumulative[state(observation, step)] <= next(uniforms)[:, None]).sum(axis=1)
+        )
+
+    return draw
+
+
+@final
+class _ActionCheck:
+    """Actions that come from outside: in the space, of its type, and of one row per environment of a vector."""
+
+    def __init__(self, space: Any, n_envs: int | None) -> None:
+        gym = gymnasium_library()
+        self._space, self._n_envs = space, n_envs
+        self._whole = space if n_envs is None else gym.vector.utils.batch_space(space, n_envs)
+        self._bounds = _bounds(space)
+        self._shape = space.shape if n_envs is None else (n_envs, *(space.shape or ()))
+        self._kinds = "biuf" if isinstance(space, gym.spaces.Box) and space.dtype.kind == "f" else "biu"
+        self._is_one_integer = n_envs is None and isinstance(space, gym.spaces.Discrete)
+
+    def __call__(self, action: Any, step: int) -> Any:
+        if self._bounds is None:  # a space that is none of arrays
+            if not self._whole.contains(action):
+                raise self._error(action, f"step {step}")
+            return action
+        low, high = self._bounds
+        if self._is_one_integer and type(action) is int and low <= action <= high:
+            return action
+        try:
+            array = np.asarray(action)
+        except ValueError:  # rows of different lengths
+            raise self._error(action, f"step {step}") from None
+        if array.shape != self._shape or array.dtype.kind not in self._kinds:
+            raise self._error(action, f"step {step}")
+        if self._kinds == "biuf":  # 0.7 is within a float32 bound of 0.7, whatever that is in float64
+            with np.errstate(over="ignore"):
+                array = array.astype(self._space.dtype, copy=False)
+        inside = (array >= low) & (array <= high)
+        if not inside.all():
+            raise self._error(action, _place(step, ~inside, self._n_envs))
+        # Tables and lists are looked up with an int, not with an array that holds one.
+        return int(array) if self._is_one_integer else array.astype(self._space.dtype, copy=False)
+
+    def _error(self, action: Any, where: str) -> InvalidInputError:
+        count = "" if self._n_envs is None else f"{self._n_envs} "
+        return InvalidInputError(
+            f"the policy must return {count}actions of {self._space!s:.100}",
+            f"{action!r:.100} at {where}",
+            "return " + ("elements of it" if self._bounds is None else f"the shape {self._shape}, within its bounds"),
+        )
+
+
+def _bounds(space: Any) -> tuple[Any, Any] | None:
+    """The least and the largest action of a space of arrays."""
+    spaces = gymnasium_library().spaces
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.start + space.n) - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + space.nvec - 1
+    if isinstance(space, spaces.MultiBinary):
+        return 0, 1
+    if isinstance(space, spaces.Box):
+        if space.dtype.kind != "f":
+            return space.low, space.high
+        largest = np.finfo(space.dtype).max  # infinity is in an unbounded box, but no environment can use it
+        return np.maximum(space.low, -largest), np.minimum(space.high, largest)
+    return None
+
+
+def _place(step: int, bad: Any, n_envs: int | None) -> str:
+    return f"step {step}" if n_envs is None else f"step {step} of environment {int(np.argwhere(bad)[0][0])}"
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, _PURPOSE])
+
+
+def _draws(draw: Callable[[int], NDArray[Any]], n_envs: int | None) -> Iterator[Any]:
+    """One number after another, or one array of `n_envs` numbers after another."""
+    while True:
+        if n_envs is None:
+            yield from draw(_DRAWS).tolist()
+        else:
+            yield draw(n_envs)

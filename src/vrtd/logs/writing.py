@@ -1,0 +1,101 @@
+"""A log as a file, from which the same rows come back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import InvalidInputError
+from vrtd.files import write_at_once
+from vrtd.logs.arrow import library
+from vrtd.logs.log import Chunk, Log
+
+__all__ = ["write"]
+
+_FLAT = ("reward", "terminated", "truncated", "weight")
+
+
+def write(log: Log, path: str | os.PathLike[str]) -> None:
+    """Write the transitions of a log as .parquet (with page checksums), .csv or .npz, by the suffix of `path`.
+
+    Reading the file gives the same rows, bit for bit; a CSV file has no types, so its numbers come back as float64.
+    Parquet and CSV are written chunk by chunk, npz from memory. The file is there whole or not at all.
+    """
+    if not isinstance(log, Log):
+        raise InvalidInputError(
+            "log must be a Log", type(log).__name__, "make one with from_arrays, from_table or read"
+        )
+    suffix = Path(path).suffix.lower()
+    writers = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
+    if suffix not in writers:
+        known = ", ".join(writers)
+        raise InvalidInputError(f"the suffix of path must be one of {known}", repr(suffix), "choose one of them")
+    if suffix != ".npz":
+        library()
+    chunks = iter(log.chunks())
+    first = next(chunks)  # what cannot be read leaves no file behind
+    with write_at_once(path) as file:
+        writers[suffix](first, chain([first], chunks), file)
+
+
+def _parquet(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+    from pyarrow.parquet import ParquetWriter
+
+    schema = _batch(first).schema
+    with ParquetWriter(file, schema, use_dictionary=False, write_page_checksum=True) as writer:
+        for chunk in chunks:
+            writer.write_batch(_batch(chunk), row_group_size=2**20)
+
+
+def _csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+    from pyarrow.csv import CSVWriter
+
+    if first.observations.ndim > 2:
+        what = f"shape {first.observations.shape[1:]}"
+        raise InvalidInputError("observations in a CSV file must be numbers or vectors", what, "write Parquet or npz")
+    with CSVWriter(file, _batch(_doubles(first)).schema) as writer:
+        for chunk in chunks:
+            writer.write_batch(_batch(_doubles(chunk)))
+
+
+def _npz(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+    every = list(chunks)
+    names = ["observations", "rewards", "next_observations", "terminated", "truncated"]
+    arrays = {name: np.concatenate([getattr(chunk, name) for chunk in every]) for name in names}
+    if first.weight is not None:
+        arrays["weight"] = np.concatenate([chunk.weight for chunk in every if chunk.weight is not None])
+    np.savez(file, allow_pickle=False, **arrays)
+
+
+def _doubles(chunk: Chunk) -> Chunk:
+    return chunk._replace(
+        observations=chunk.observations.astype(np.float64, copy=False),
+        next_observations=chunk.next_observations.astype(np.float64, copy=False),
+    )
+
+
+def _batch(chunk: Chunk) -> Any:
+    """A record batch: numbers as one column, vectors as numbered ones, anything larger as nested lists."""
+    pyarrow = library()
+    columns: dict[str, Any] = {}
+    for name, values in (("obs", chunk.observations), ("next_obs", chunk.next_observations)):
+        if values.ndim == 2:
+            columns |= {f"{name}_{j}": np.ascontiguousarray(values[:, j]) for j in range(values.shape[1])}
+        else:
+            columns[name] = _nested(values, pyarrow)
+    flat = zip(_FLAT, (chunk.rewards, chunk.terminated, chunk.truncated, chunk.weight), strict=True)
+    columns |= {name: values for name, values in flat if values is not None}
+    return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(values) for name, values in columns.items()})
+
+
+def _nested(values: NDArray[Any], pyarrow: Any) -> Any:
+    array = pyarrow.array(values.reshape(-1))
+    for size in reversed(values.shape[1:]):
+        array = pyarrow.FixedSizeListArray.from_arrays(array, size)
+    return array

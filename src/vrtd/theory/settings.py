@@ -1,0 +1,189 @@
+"""Which step and batch size to learn with, from what a pilot stretch of the data shows ("auto")."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.checks import check_choice, check_count, check_positive
+from vrtd.theory.modal import ModalErrors
+from vrtd.theory.modes import eigen_modes, largest_stable_step
+from vrtd.theory.moments import Output
+from vrtd.theory.rows import Rows, Statistics, statistics_of
+from vrtd.theory.sample import TransitionSample
+
+__all__ = ["LimitedStep", "Settings", "limit_step", "settings_for"]
+
+Floats = NDArray[np.float64]
+
+# Steps above this share of the limit of stability are not chosen: the limit is itself an estimate.
+_MOST_SHARE = 0.85
+# Candidates: steps a factor apart, numbers of epochs a factor apart.
+_STEP_RATIO, _EPOCH_RATIO = 1.7, 1.5
+_LEAST_BATCH = 2
+_LEARNED = 0.5  # of the error at the start
+# Where the sample cannot tell: a share of 1 / max |phi|^2, and of the budget.
+_BLIND_SHARE, _BLIND_EPOCHS = 0.25, 8
+
+
+class Settings(NamedTuple):
+    """What to learn with, and what is expected of it."""
+
+    step_size: float
+    batch_size: int  # 1 for TD
+    n_epochs: int
+    error: float  # E|theta - theta_star|^2 at the end, as predicted; nan where it is not
+    largest_step: float  # beyond it the second moment of the error grows, as far as the sample shows
+    method: str  # how the error was predicted, or why it was not
+    remarks: tuple[str, ...] = ()
+
+
+class LimitedStep(NamedTuple):
+    """A step that was asked for, made safe."""
+
+    step_size: float  # the one that was asked for, or a smaller one
+    largest_step: float  # beyond it the second moment of the error grows, as far as the sample shows
+    diverges: bool  # whether the one that was asked for is beyond it
+    remark: str | None  # what was changed and why, in words
+
+
+def settings_for(
+    sample: TransitionSample | Rows,
+    budget: int,
+    theta_0: ArrayLike | None = None,
+    *,
+    algorithm: Literal["vrtd", "td"] = "vrtd",
+    output: Output = "average",
+    largest_batch: int | None = None,
+    step_size: float | None = None,
+    batch_size: int | None = None,
+) -> Settings:
+    """The step and batch size with the least predicted error after `budget` transitions of a trajectory like `sample`.
+
+    A `step_size` or `batch_size` that is given is kept, and only the other is chosen. VRTD uses M transitions an epoch,
+    in whole epochs. Data that are merely poor raise no error: `method` then begins with "fallback" and says why.
+
+    >>> import vrtd
+    >>> sample = TransitionSample.draw(*vrtd.problems.random_mdp(), 5000)
+    >>> found = settings_for(sample, 100_000)
+    >>> found.method, found.n_epochs * found.batch_size <= 100_000, found.step_size < found.largest_step
+    ('modes of A', True, True)
+    """
+    check_count("budget", budget)
+    check_choice("algorithm", algorithm, ("vrtd", "td"))
+    check_choice("output", output, get_args(Output))
+    if largest_batch is not None:
+        check_count("largest_batch", largest_batch)
+    if step_size is not None:
+        check_positive("step_size", step_size)
+    if batch_size is not None:
+        check_count("batch_size", batch_size)
+    budget = int(budget)
+    most = budget if largest_batch is None else min(budget, int(largest_batch))
+    statistics = statistics_of(sample, theta_0)
+    remarks = _remarks(statistics, sample.n_features)
+    reason = _reason(statistics)
+    modes = eigen_modes(statistics) if reason is None else None
+    if modes is None:
+        found = _blind(statistics, budget, most, algorithm, reason or "the modes of A are degenerate", remarks)
+        M = found.batch_size if batch_size is None else int(batch_size)
+        step = found.step_size if step_size is None else float(step_size)
+        return found._replace(step_size=step, batch_size=M, n_epochs=max(1, budget // M))
+    limit = largest_stable_step(statistics, modes)
+    errors = ModalErrors(statistics, modes, limit)
+    # A step of less than limit / budget would not have moved the fastest mode at the end.
+    count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
+    steps: NDArray[Any] = _MOST_SHARE * limit / _STEP_RATIO ** np.arange(count)
+    if step_size is not None:
+        steps = np.array([float(step_size)])
+    if algorithm == "td":
+        cells = [(1, budget, errors.td(steps, budget))]
+    else:
+        given = None if batch_size is None else [(int(batch_size), max(1, budget // int(batch_size)))]
+        cells = [(M, n, errors.vrtd(steps, M, n, output)) for M, n in given or _batches(budget, most)]
+    # Where the budget cannot halve the error of theta, some directions are beyond reach: values can still be learned.
+    least = min(float(cell[2][0].min()) for cell in cells)
+    values = not least <= _LEARNED * errors.initial
+    M, n, by_step = min(cells, key=lambda cell: float(cell[2][int(values)].min()))
+    fine = steps
+    if step_size is None:
+        step = steps[int(by_step[int(values)].argmin())]
+        fine = np.minimum(step * np.geomspace(1 / _STEP_RATIO, _STEP_RATIO, 9), steps[0])
+    near = errors.td(fine, n) if algorithm == "td" else errors.vrtd(fine, M, n, output)
+    j = int(near[int(values)].argmin())
+    method = "modes of A"
+    if values:
+        method += ", by the error of phi.theta: this budget does not halve that of theta"
+    return Settings(float(fine[j]), M, n, float(near[0, j]), limit, method, remarks)
+
+
+def limit_step(sample: TransitionSample | Rows, step_size: float) -> LimitedStep:
+    """Whether the second moment of the error would grow with this step, and the largest one that is safe.
+
+    >>> import vrtd
+    >>> sample = TransitionSample.draw(*vrtd.problems.random_mdp(), 5000)
+    >>> limit_step(sample, 0.1).remark is None, limit_step(sample, 10.0).diverges
+    (True, True)
+    """
+    check_positive("step_size", step_size)
+    statistics = statistics_of(sample, None)
+    modes = eigen_modes(statistics) if statistics.reason is None else None
+    limit = _norm_limit(statistics) if modes is None else largest_stable_step(statistics, modes)
+    step = float(step_size)
+    if step < limit:
+        return LimitedStep(step, limit, False, None)
+    safe = _MOST_SHARE * limit
+    remark = (
+        f"step_size {step:g} would diverge: the data are stable up to {limit:.3g}; {safe:.3g} was used in its place"
+    )
+    return LimitedStep(safe, limit, True, remark)
+
+
+def _batches(budget: int, most: int) -> list[tuple[int, int]]:
+    """(batch size, epochs) that use the budget up."""
+    least = min(_LEAST_BATCH, most)
+    fewest, largest = -(-budget // most), budget // least
+    n, epochs = float(fewest), {fewest, largest, *range(fewest, min(fewest + 6, largest + 1))}
+    while n < largest:
+        epochs.add(int(n))
+        n *= _EPOCH_RATIO
+    sizes = {budget // n for n in epochs}
+    return [(M, budget // M) for M in sorted(sizes) if least <= M <= most]
+
+
+def _reason(statistics: Statistics) -> str | None:
+    if statistics.reason is not None:
+        return statistics.reason
+    scale = float(np.abs(statistics.reward).max())
+    if not np.abs(statistics.noise).max() > 1e-12 * max(scale, 1e-300) * float(np.abs(statistics.left).max()):
+        return "there is no noise on the sample"
+    if statistics.window is None:
+        return f"correlation outlasts the sample of {len(statistics)} rows"
+    return None
+
+
+def _norm_limit(statistics: Statistics) -> float:
+    """2 / max(phi . -psi): beyond, a row that comes again and again would push theta ever further."""
+    pull = -np.einsum("ni,ni->n", statistics.left, statistics.psi)
+    largest = float(pull.max())
+    return 2.0 / largest if largest > 0.0 else np.inf
+
+
+def _blind(
+    statistics: Statistics, budget: int, most: int, algorithm: str, reason: str, remarks: tuple[str, ...]
+) -> Settings:
+    """Nothing is predicted: a step that is safe for any data of this size, and a few epochs."""
+    norm = float(max((statistics.left**2).sum(axis=1).max(), (statistics.psi**2).sum(axis=1).max()))
+    step = _BLIND_SHARE / norm if norm > 0.0 else 1.0
+    M = 1 if algorithm == "td" else max(1, min(most, budget // _BLIND_EPOCHS))
+    return Settings(
+        step, M, budget // M, float("nan"), 1.0 / norm if norm > 0.0 else np.inf, f"fallback: {reason}", remarks
+    )
+
+
+def _remarks(statistics: Statistics, d: int) -> tuple[str, ...]:
+    if statistics.rank < d:
+        return (f"the features of the sample span {statistics.rank} of {d} dimensions: the rest keeps its start",)
+    return ()

@@ -1,0 +1,102 @@
+"""Small logs for tests, and the plain form of pairing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from vrtd.logs import Chunk, Log
+
+FIELDS = ("observations", "rewards", "next_observations", "terminated", "truncated", "weight")
+
+
+def rows(log: Log) -> dict[str, np.ndarray | None]:
+    """All rows of a log as whole arrays."""
+    chunks = list(log.chunks())
+    for chunk in chunks:
+        check_chunk(chunk)
+    whole = {name: [getattr(chunk, name) for chunk in chunks] for name in FIELDS}
+    return {name: None if parts[0] is None else np.concatenate(parts) for name, parts in whole.items()}
+
+
+def check_chunk(chunk: Chunk) -> None:
+    """What a consumer may rely on."""
+    n = chunk.rewards.size
+    assert n > 0
+    assert chunk.observations.shape == chunk.next_observations.shape
+    assert chunk.observations.dtype == chunk.next_observations.dtype
+    assert chunk.observations.flags.c_contiguous
+    assert chunk.next_observations.flags.c_contiguous
+    for array, kind in ((chunk.rewards, np.float64), (chunk.terminated, np.bool_), (chunk.truncated, np.bool_)):
+        assert array.dtype == kind
+        assert array.shape == (n,)
+    assert chunk.weight is None or (chunk.weight.dtype == np.float64 and chunk.weight.shape == (n,))
+
+
+def same_bits(one: dict, other: dict) -> None:
+    for name in FIELDS:
+        a, b = one[name], other[name]
+        if a is None or b is None:
+            assert a is b, name
+        else:
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), name
+            assert a.tobytes() == b.tobytes(), name
+
+
+def episodic(n: int = 500, width: int = 3, seed: int = 0, dtype: type = np.float32) -> dict[str, np.ndarray]:
+    """Arguments of from_arrays: steps with their successors, episodes of any length."""
+    rng = np.random.default_rng(seed)
+    end = rng.random(n)
+    return {
+        "observations": (10 * rng.standard_normal((n, width))).astype(dtype),
+        "rewards": rng.standard_normal(n),
+        "next_observations": (10 * rng.standard_normal((n, width))).astype(dtype),
+        "terminated": end < 0.05,
+        "truncated": end > 0.95,
+        "weight": rng.random(n) + 0.5,
+    }
+
+
+def paired_by_hand(observations, rewards, terminated, truncated, episode, part_ends=()):
+    """Row by row: what pairing must give for one log whose files end before the rows `part_ends`."""
+    n, out, reasons = len(rewards), [], Counter()
+    for i in range(n):
+        if terminated[i]:
+            out.append([i, None, False])
+        elif truncated[i]:
+            reasons["truncated without a final observation"] += 1
+        elif i + 1 < n and i + 1 not in part_ends and episode is not None and episode[i] != episode[i + 1]:
+            reasons["the last of an episode without a final observation"] += 1
+        elif i + 1 in part_ends and (episode is None or episode[i] != episode[i + 1]):
+            reasons["the last of a file"] += 1
+        elif i + 1 == n:
+            reasons["the last of the log"] += 1
+            continue
+        else:
+            out.append([i, i + 1, False])
+            continue
+        if not terminated[i] and out and out[-1][1] == i:
+            out[-1][2] = True  # the row before bootstraps from the observation of the one that is dropped
+    kept = np.array([i for i, _, _ in out], dtype=int)
+    successors = np.zeros_like(observations[kept])
+    for row, (_, j, _) in enumerate(out):
+        if j is not None:
+            successors[row] = observations[j]
+    whole = {
+        "observations": observations[kept],
+        "rewards": rewards[kept],
+        "next_observations": successors,
+        "terminated": terminated[kept],
+        "truncated": np.array([mark for _, _, mark in out], dtype=bool),
+        "weight": None,
+    }
+    remarks = {f"{k} row{'s' if k > 1 else ''} dropped: {reason}" for reason, k in reasons.items()}
+    return whole, remarks
+
+
+def flip(path: Path, at: int, by: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= by
+    path.write_bytes(content)

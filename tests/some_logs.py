@@ -1,0 +1,51 @@
+"""Logs of a small chain whose answer is known."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import vrtd
+from vrtd.logs import Chunk
+
+DISCOUNT = 0.95
+
+
+@cache
+def chain() -> tuple[Any, Any, Any]:
+    """The chain, its features, and theta_star."""
+    mrp, phi = vrtd.problems.random_mdp(seed=0)
+    return mrp, phi, vrtd.LinearSystem(mrp, phi).theta_star
+
+
+@cache
+def sample(n: int, seed: int = 1) -> Any:
+    mrp, phi, _ = chain()
+    return vrtd.theory.TransitionSample.draw(mrp, phi, n, seed=seed)
+
+
+def chunk(first: int, last: int, n: int = 20_000, seed: int = 1, dtype: str = "f8") -> Chunk:
+    """Rows first..last - 1 of a trajectory of n."""
+    s, no = sample(n, seed), np.zeros(last - first, bool)
+    phi, phi_next = (np.ascontiguousarray(table[first:last], dtype) for table in (s.phi, s.phi_next))
+    return Chunk(phi, s.reward[first:last], phi_next, no, no)
+
+
+def split(n: int, seed: int, most: int = 3000) -> list[tuple[int, int]]:
+    """Random pieces of n rows."""
+    rng, cuts = np.random.default_rng(seed), [0]
+    while cuts[-1] < n:
+        cuts.append(min(n, cuts[-1] + int(rng.integers(1, most))))
+    return list(itertools.pairwise(cuts))
+
+
+@cache
+def boyan(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
+    """Rows of Boyan's chain, whose values its features represent; with the features and theta_star. Discount 1."""
+    mrp, phi = vrtd.problems.boyan_chain()
+    s = vrtd.theory.TransitionSample.draw(mrp, phi, n, seed=seed)
+    rows = Chunk(s.phi, s.reward, s.phi_next, np.asarray(s.discount) == 0.0, np.zeros(n, bool))
+    return rows, phi, vrtd.LinearSystem(mrp, phi).theta_star

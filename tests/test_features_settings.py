@@ -1,0 +1,151 @@
+"""Features as words and as plain values: what is read is checked as what is passed."""
+
+import numpy as np
+import pytest
+
+from vrtd.errors import InvalidInputError
+from vrtd.features import (
+    RBF,
+    Fourier,
+    Identity,
+    Polynomial,
+    RandomFourier,
+    Scaled,
+    Stack,
+    Table,
+    Tabular,
+    Tiles,
+    from_settings,
+    parse,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [
+        ("identity", Identity()),
+        ("tabular", Tabular()),
+        ("tabular:16", Tabular(16)),
+        ("polynomial:2", Polynomial(2)),
+        ("fourier:3", Fourier(3)),
+        ("rbf:20", RBF(20)),
+        (" rbf:5x4 ", RBF(shape=(5, 4))),
+        ("rbf:20,width=0.5,bias=true,normalise=false", RBF(20, width=0.5, bias=True)),
+        ("rff:100", RandomFourier(100)),
+        ("rff:100,bandwidth=5e-1,seed=1", RandomFourier(100, bandwidth=0.5, seed=1)),
+        ("tiles:8x4", Tiles(8, 4)),
+        ("tiles:8x6x4", Tiles(8, (6, 4))),
+    ],
+)
+def test_words(text, features):
+    assert parse(text) == features
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fourrier:3", "features must be one of 'identity', .*; got 'fourrier'; did you mean 'fourier'"),
+        ("", "features must be one of .*; got ''; choose one of them"),
+        ("tile:8x8", "did you mean 'tiles'"),
+        ("rbf", "rbf features must be written rbf:20 .* or rbf:5x4 .*; got 'rbf'"),
+        ("rbf:", "features must be written rbf:20 .*; got 'rbf:'; write whole numbers"),
+        ("rbf:5x", "got 'rbf:5x'; write whole numbers"),
+        ("rbf:-3", "got 'rbf:-3'; write whole numbers"),
+        ("fourier:3x3", "fourier features must be written fourier:ORDER; got 'fourier:3x3'"),
+        ("tiles:8", "tiles features must be written tiles:TILINGSxTILES.*; got 'tiles:8'"),
+        ("identity:3", "identity features must be written identity; got 'identity:3'"),
+        ("fourier:3,width=2", "fourier features have no options; got 'width=2'"),
+        ("rbf:20,widht=2", "an option of rbf features must be one of .*; got 'widht'; did you mean 'width'"),
+        ("rbf:20,width=a", "width must be a number; got 'a'"),
+        ("rbf:20,bias=1", "bias must be true or false; got '1'"),
+        ("rff:9,seed=1.5", "seed must be a whole number; got '1.5'"),
+        ("rff:9,seed=1,seed=2", "an option must be given once; got .*; keep one seed"),
+        ("rbf:20,width=nan", "width must be a positive, finite number; got nan"),
+        ("rbf:99999", "there must be at most 4096 features; got 99999; lower n"),
+        ("rbf:" + "9" * 30, "write whole numbers"),
+    ],
+)
+def test_words_that_are_wrong(text, message):
+    with pytest.raises(InvalidInputError, match=message):
+        parse(text)
+
+
+def nested(depth):
+    settings = {"kind": "identity", "n": None}
+    for _ in range(depth):
+        settings = {"kind": "scaled", "factor": 1.0, "features": settings}
+    return settings
+
+
+RBF_SETTINGS = RBF(4, low=0, high=1).settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (None, "settings must be a dict with a kind; got None"),
+        ([], "settings must be a dict with a kind"),
+        ({}, "settings must be a dict with a kind"),
+        ({"kind": 3}, "settings must be a dict with a kind"),
+        ({"kind": "identity", 3: 4}, "settings must be a dict with a kind"),
+        ({"kind": "__class__"}, "the kind of features must be one of .*; got '__class__'"),
+        ({"kind": "fourrier"}, "did you mean 'fourier'"),
+        ({"kind": "tabular"}, "settings of tabular features must be n_states; got 'nothing'"),
+        (
+            {"kind": "tabular", "n_states": 3, "x": 1},
+            "settings of tabular features must be n_states; got 'n_states, x'",
+        ),
+        ({"kind": "tabular", "n_states": "3"}, "n_states must be a whole number"),
+        ({"kind": "tabular", "n_states": True}, "n_states must be a whole number"),
+        ({"kind": "tabular", "n_states": 10**40}, "there must be at most 4096 features"),
+        ({"kind": "identity", "n": -1}, "n must be a whole number of at least 1"),
+        ({"kind": "table", "array": [[1.0], [2.0, 3.0]]}, "array must be an array of real numbers"),
+        ({"kind": "table", "array": "abc"}, "array must be an array of real numbers"),
+        ({"kind": "table", "array": [[None]]}, "array must be an array of real numbers"),
+        ({"kind": "table", "array": []}, "array must have a row of features for each state"),
+        (RBF_SETTINGS | {"width": "1"}, "width must be a positive, finite number"),
+        (RBF_SETTINGS | {"bias": 0}, "bias must be True or False"),
+        (RBF_SETTINGS | {"n": [4]}, "n must be a whole number"),
+        (RBF_SETTINGS | {"shape": {}}, "either n or shape must be given"),
+        (RBF_SETTINGS | {"low": {"a": 1}}, "low must have a number for each dimension"),
+        (RBF_SETTINGS | {"low": [[0.0]]}, r"low\[0\] must be a finite number"),
+        (RBF_SETTINGS | {"low": [2.0]}, "low must lie below high"),
+        (RBF_SETTINGS | {"kind": "fourier"}, "settings of fourier features must be high, low, order"),
+        (RandomFourier(3).settings | {"seed": -1}, "seed must be a whole number of at least 0"),
+        (Tiles(3).settings | {"tiles": [2, "a"]}, "tiles must be a whole number"),
+        (Tiles(3).settings | {"tiles": None}, "tiles must be a whole number"),
+        ({"kind": "stack", "features": []}, "a Stack must have features"),
+        ({"kind": "stack", "features": {}}, "the features of a stack must be a list"),
+        ({"kind": "stack", "features": [3]}, "settings must be a dict with a kind; got 3"),
+        ({"kind": "scaled", "features": RBF_SETTINGS, "factor": "a"}, "factor must be a positive, finite number"),
+        ({"kind": "scaled", "factor": 1.0}, "settings of scaled features must be factor, features; got 'factor'"),
+        (nested(17), "features must be at most 16 deep"),
+        (nested(5000), "features must be at most 16 deep"),
+    ],
+)
+def test_settings_that_are_wrong(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        from_settings(settings)
+
+
+def test_settings_as_deep_as_allowed():
+    assert from_settings(nested(16)).settings == nested(16)
+
+
+def test_settings_are_plain():
+    made = Scaled(Stack(RBF(shape=(np.int64(2), 2), width=np.float32(0.5)), Fourier(np.int8(2))), np.float64(0.1))
+    bound = made.bind(np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32))
+
+    def check(value):
+        if isinstance(value, dict):
+            assert all(type(key) is str for key in value)
+            value = list(value.values())
+        if isinstance(value, list):
+            for item in value:
+                check(item)
+        else:
+            assert value is None or type(value) in (bool, int, float, str)
+
+    check(bound.settings)
+    check(Table(np.eye(2, dtype=np.float32)).settings)
+    check(Tabular(np.uint8(3)).settings)

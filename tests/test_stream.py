@@ -1,0 +1,155 @@
+"""The loop over rows of a log: every algorithm against its transcription, and what makes it safe to feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from tests import reference
+from tests.table import ROWS
+from vrtd.estimator.learner import Learner, rows_per_epoch
+from vrtd.estimator.rows import NotFiniteError, Rows
+
+GAMMA = 0.9
+
+
+def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, seed: int = 0) -> Rows:
+    rng = np.random.default_rng(seed)
+    phi, phi_next = rng.normal(size=(2, n, d)).astype(dtype) / np.sqrt(d)
+    weight = rng.uniform(0.5, 1.5, n) if weighted else np.empty(0)
+    return Rows(phi, phi_next, rng.normal(size=n), rng.random(n) < 0.1, weight).sealed()
+
+
+def drawer(rows: Rows) -> Any:
+    """Transitions for the transcriptions; a weight w is the square root of it on all numbers."""
+    scale = np.sqrt(rows.weight) if rows.weight.size else np.ones(len(rows.reward))
+    transitions = zip(
+        rows.phi * scale[:, None],
+        rows.phi_next * scale[:, None],
+        rows.reward * scale,
+        np.where(rows.terminated, 0.0, GAMMA),
+        strict=True,
+    )
+    return lambda: next(transitions)
+
+
+def learner(algorithm: Any, d: int, weighted: bool = False, seed: int = 3) -> Learner:
+    return Learner(algorithm, None, GAMMA, np.linspace(-1.0, 1.0, d), seed, weighted)
+
+
+KINDS = [(1, "f8", False), (3, "f4", True), (40, "f4", False)]  # each is compiled: seconds
+CASES = [(row, (12, "f8", True)) for row in ROWS] + [
+    (row, kind) for row in ROWS if row.id in ("td-markov", "vrtd-algorithm-2") for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("row", "kind"), CASES, ids=lambda case: getattr(case, "id", None))
+def test_every_algorithm_equals_its_transcription(row: Any, kind: tuple[int, str, bool]) -> None:
+    d, dtype, weighted = kind
+    n_epochs = min(row.n_epochs, 12)
+    rows = some_rows(n_epochs * rows_per_epoch(row.algorithm), d, dtype, weighted)
+    found = learner(row.algorithm, d, weighted)
+    found.feed(rows)
+    index = reference.algorithm_index(3, 0)
+    expected = row.reference(row.algorithm, "markov", drawer(rows), index, np.linspace(-1.0, 1.0, d), n_epochs)[-1]
+    assert found.n_epochs == n_epochs
+    np.testing.assert_allclose(found.theta, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_transcriptions_see_a_planted_bug() -> None:
+    """A loop that bootstraps through terminations is told from the transcription."""
+    rows = some_rows(70, 3)
+    found = learner(vrtd.VRTD(0.1, 7), 3)
+    found.feed(rows._replace(terminated=np.zeros(70, bool)).sealed())
+    index = reference.algorithm_index(3, 0)
+    expected = reference.vrtd(vrtd.VRTD(0.1, 7), "markov", drawer(rows), index, np.linspace(-1.0, 1.0, 3), 10)[-1]
+    assert np.abs(found.theta - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 7), vrtd.VRTD(0.1, 100, output="average")])
+@pytest.mark.parametrize(("d", "dtype"), [(3, "f8"), (40, "f4")])
+def test_splits_do_not_change_a_bit(algorithm: Any, d: int, dtype: str) -> None:
+    n = 3000
+    rows, whole = some_rows(n, d, dtype), learner(algorithm, d)
+    whole.feed(rows)
+    for seed in range(3):
+        parts, rng, at = learner(algorithm, d), np.random.default_rng(seed), 0
+        while at < n:
+            last = min(n, at + int(rng.integers(1, 250)))
+            piece = rows.part(at, last)
+            parts.feed(piece if seed else Rows(*(values.copy() for values in piece)).sealed())  # other memory, too
+            at = last
+        assert parts.theta.tobytes() == whole.theta.tobytes()
+        assert (parts.n_epochs, parts.n_rows, parts.batches.n_waiting) == (
+            whole.n_epochs, whole.n_rows, whole.batches.n_waiting,
+        )  # fmt: skip
+        assert parts.path.n_rows == whole.path.n_rows
+        assert np.array_equal(parts.path.theta, whole.path.theta)
+
+
+def test_rows_of_an_open_batch_wait_and_do_not_move_theta() -> None:
+    found, rows = learner(vrtd.VRTD(0.1, 100), 3), some_rows(250, 3)
+    found.feed(rows.part(0, 99))
+    assert found.batches.n_waiting == 99
+    assert np.array_equal(found.theta, np.linspace(-1.0, 1.0, 3))
+    found.feed(rows.part(99, 250))
+    assert (found.n_epochs, found.batches.n_waiting) == (2, 50)
+    before = found.theta.copy()
+    found.feed(some_rows(49, 3, seed=5))
+    assert np.array_equal(found.theta, before)
+
+
+@pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 10)])
+@pytest.mark.parametrize("field", ["phi", "phi_next", "reward", "weight"])
+@pytest.mark.parametrize("row", [3, 47, 199])  # completes the open batch; inside; in what would wait
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_leaves_no_trace(algorithm: Any, field: str, row: int, bad: float) -> None:
+    first, rows = some_rows(1995, 3, weighted=True), some_rows(204, 3, weighted=True, seed=9)
+    values = getattr(rows, field).copy()
+    values[row] = bad
+    rows_bad = rows._replace(**{field: values}, terminated=np.zeros(204, bool)).sealed()
+    found, untouched = learner(algorithm, 3, weighted=True), learner(algorithm, 3, weighted=True)
+    for each in (found, untouched):
+        each.feed(first)
+    with pytest.raises(NotFiniteError):
+        found.feed(rows_bad)
+    for each in (found, untouched):
+        each.feed(rows)
+    assert found.theta.tobytes() == untouched.theta.tobytes()
+    assert found.path.n_rows == untouched.path.n_rows
+    assert (found.n_rows, found.n_epochs) == (untouched.n_rows, untouched.n_epochs)
+
+
+def test_a_step_that_diverges_is_seen() -> None:
+    found = learner(vrtd.TD(50.0), 3)
+    with pytest.raises(NotFiniteError):
+        found.feed(some_rows(5000, 3))
+    assert np.array_equal(found.theta, np.linspace(-1.0, 1.0, 3))
+
+
+def test_the_path_is_thinned_and_keeps_its_ends() -> None:
+    found = learner(vrtd.TD(1e-3), 2)
+    for seed in range(4):
+        found.feed(some_rows(150_000, 2, seed=seed))
+    assert 60 < len(found.path.n_rows) <= 128
+    assert found.path.n_rows[0] == 0
+    gaps = np.diff(found.path.n_rows)
+    assert gaps.max() <= 2 * gaps.min()
+
+
+def test_a_new_leg_goes_on_from_the_old_one() -> None:
+    rows = some_rows(1000, 3)
+    found = Learner(vrtd.VRTD(0.1, 50), 10, GAMMA, np.zeros(3), 0, False)
+    found.feed(rows.part(0, 500))
+    assert found.rows_left == 0
+    found.begin_leg(vrtd.VRTD(0.02, 100), None)
+    found.feed(rows.part(500, 1000))
+    assert (found.n_epochs, found.n_rows, found.rows_left) == (15, 1000, None)
+    index = reference.algorithm_index(0, 0)
+    draw = drawer(rows)
+    middle = reference.vrtd(vrtd.VRTD(0.1, 50), "markov", draw, index, np.zeros(3), 10)[-1]
+    end = reference.vrtd(vrtd.VRTD(0.02, 100), "markov", draw, index, middle, 5)[-1]
+    np.testing.assert_allclose(found.theta, end, rtol=1e-12, atol=1e-12)
