@@ -297,6 +297,19 @@ def test_a_run_that_has_not_converged_says_so_and_offers_the_closed_form() -> No
     assert np.mean(offered.high - offered.low) < np.mean(found.high - found.low) / 4
 
 
+def test_methods_without_known_moments_have_the_closed_form_only() -> None:
+    evaluator = fitted(algorithm=vrtd.TD(0.05, average=True))
+    with pytest.raises(InvalidInputError, match="constant step and no average"):
+        evaluator.theta_interval()
+    assert "no interval" in evaluator.diagnostics_.text
+    assert evaluator.theta_interval(method="closed form").low.shape == (4,)
+
+
+def test_the_bias_of_td_on_a_trajectory_is_told_from_its_transient() -> None:
+    errors = fitted(algorithm=vrtd.TD(0.1)).diagnostics_.errors
+    assert errors["bias"] > 100 * errors["transient"]
+
+
 def test_what_limits_a_run() -> None:
     rows, _, _ = boyan(N)
     noisy = vrtd.Evaluator(vrtd.VRTD(0.3, 10), discount=1.0).fit(rows).diagnostics_
@@ -335,10 +348,10 @@ def test_neu_and_its_floor() -> None:
     evaluator = fitted(algorithm=vrtd.VRTD(0.02, 5000, output="average"))
     curve = evaluator.diagnostics_.curve
     assert curve is not None
-    rows = chunk(0, 5000)
-    b = rows.observations.T @ rows.rewards / 5000
+    rows = chunk(0, N)
+    b = rows.observations.T @ rows.rewards / N
     np.testing.assert_allclose(curve.neu[0], b @ b, rtol=1e-10)
-    A = rows.observations.T @ (DISCOUNT * rows.next_observations - rows.observations) / 5000
+    A = rows.observations.T @ (DISCOUNT * rows.next_observations - rows.observations) / N
     update = A @ chain()[2] + b
     assert update @ update < 10 * curve.neu_floor
     assert curve.neu_floor < 10 * (update @ update)

@@ -151,7 +151,7 @@ def diagnose(
         converged = spread.converged(pilot.phi)
         limit = max(errors.items(), key=lambda error: error[1])[0]
     return Diagnostics(
-        "waiting" if spread is None else "learning",
+        "learning",
         converged,
         limit,
         errors,

@@ -113,10 +113,17 @@ class Evaluator:
         before, total = self._run.n_rows, log.n_rows
         for chunk in log.chunks():
             self._run.receive(chunk, None if progress is None else lambda: progress(self._run.n_rows - before, total))
-        self._remarks += [remark for remark in log.remarks if remark not in self._remarks]
+        self._remarks += [remark for remark in (*log.remarks, *self._cut(log)) if remark not in self._remarks]
         if self._run.n_rows == before:
             raise DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
         return self
+
+    def _cut(self, log: Log) -> list[str]:
+        """A remark where batches cut the segments of a vector of environments."""
+        size = None if self._run.learner is None else self._run.learner.batches.size
+        if log.segment is None or size is None or size % log.segment == 0 or log.segment % size == 0:
+            return []
+        return [f"batches of {size} rows cut segments of {log.segment}: use a multiple of it"]
 
     # What was learned
 

@@ -16,13 +16,14 @@ __all__ = ["Pilot", "rows_that_fit"]
 
 Floats = NDArray[np.float64]
 
-_MOST_BYTES = 1 << 25  # of the sample
-_RANK_TOLERANCE = 1e-7  # of the largest singular value: directions below it are not learned in any number of rows
+# Of the sample. Intervals need more rows than settings do: rare rewards must have come often enough.
+_MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
+_RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
 
-def rows_that_fit(n_rows: int, n_features: int) -> int:
-    """How many of the pilot's rows are kept as a sample."""
-    return max(1, min(n_rows, _MOST_BYTES // (16 * n_features)))
+def rows_that_fit(n_features: int) -> int:
+    """How many of the first rows are kept as a sample."""
+    return max(1, min(_MOST_ROWS, _MOST_BYTES // (16 * n_features)))
 
 
 class Pilot:

@@ -49,7 +49,8 @@ class Run:
         self._room: Rows | None = None  # for the sample
         self._seen: list[tuple[NDArray[Any], NDArray[Any]]] = []  # observations of the sample
         self._most_sampled = 1  # until the number of features is known
-        self._pilot: Pilot | None = None
+        self._looked: Pilot | None = None  # the sample when it was looked at last
+        self._first: Pilot | None = None  # the pilot rows, on which settings rest
 
     def receive(self, chunk: Chunk, tell: Callable[[], None] | None = None) -> None:
         """Learn from the chunk, piece by piece; `tell` is called after each."""
@@ -95,11 +96,13 @@ class Run:
                 for chunk in chunks:
                     rows = self._rows(chunk)
                     self._sample(without_final(rows) or rows, chunk)
-                self._check_discount()
+                self._look()
             for chunk in chunks:
                 self._learn(chunk)
         except BaseException:  # as if these rows had not come
-            self.features = self.learner = self.least_squares = self.visited = self._room = self._pilot = None
+            self.features = self.learner = self.least_squares = self.visited = self._room = self._looked = (
+                self._first
+            ) = None
             self.n_sampled, self._most_sampled, self._seen = 0, 1, []
             self._waiting, self.n_rows = before
             raise
@@ -114,14 +117,6 @@ class Run:
         flat = (chunk.observations.reshape(n, -1), chunk.next_observations.reshape(n, -1))
         rows = Rows(*flat, chunk.rewards, chunk.terminated, np.empty(0))
         raise self._explained(without_final(rows) or rows, chunk)
-
-    def _check_discount(self) -> None:
-        if self._discount == 1.0 and not self.pilot().terminates:
-            raise InvalidInputError(
-                "discount 1 needs episodes that end: values of a process that goes on are infinite",
-                f"no terminated transition in the first {self.n_sampled:,} rows",
-                "lower the discount, or mark the rows that terminate",
-            )
 
     def _rows(self, chunk: Chunk) -> Rows:
         assert self.features is not None
@@ -172,17 +167,18 @@ class Run:
             if self.least_squares is None:
                 self.least_squares = LeastSquares(self._discount, self.start())
             self.least_squares.feed(rows)
-        self.n_rows += len(rows.reward)
-        if self.n_sampled < self._most_sampled:
-            self._sample(rows, chunk)
-            if self.n_sampled == self._most_sampled:
-                self._check_discount()
-                self.schedule.check(self.pilot())
+        before, self.n_rows = self.n_rows, self.n_rows + len(rows.reward)
+        if self.n_sampled < min(
+            self.n_rows, self._most_sampled
+        ):  # pilot rows were sampled before they are learned from
+            self._sample(rows, chunk, max(0, self.n_sampled - before))
+            if self._first is None and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
+                self.schedule.check(self._look())
 
     def _feed_learner(self, rows: Rows) -> None:
         if self.learner is None:
             self.learner = self.schedule.begin(
-                self.pilot() if self.schedule.needs_pilot else None,
+                self._look() if self.schedule.needs_pilot else None,
                 self._discount,
                 self.start(),
                 self._seed,
@@ -196,7 +192,7 @@ class Run:
             last = n if left is None else min(n, at + left)
             self.learner.feed(rows if last - at == n else rows.part(at, last))
             if self.learner.rows_left == 0:
-                self.schedule.go_on(self.learner, self.pilot(), self.start())
+                self.schedule.go_on(self.learner, self._look(), self.start())
             at = last
 
     def start(self) -> Floats:
@@ -205,24 +201,41 @@ class Run:
             return self._theta_0.copy()
         return np.zeros((self._given if self.features is None else self.features).n_features)
 
-    def _sample(self, rows: Rows, chunk: Chunk) -> None:
-        """Keep the first rows, and their observations."""
+    def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0) -> None:
+        """Keep the first rows, and their observations; `skip` of these are kept already."""
         if self._room is None:
-            self._most_sampled = rows_that_fit(self.schedule.pilot_rows, rows.phi.shape[1])
+            self._most_sampled = rows_that_fit(rows.phi.shape[1])
             self._room = rows.empty_like(self._most_sampled)
-        n = min(len(rows.reward), self._most_sampled - self.n_sampled)
-        self._room.put(self.n_sampled, rows.part(0, n))
-        self._seen.append((chunk.observations[:n].copy(), chunk.next_observations[:n].copy()))
-        self.n_sampled += n
+        last = min(len(rows.reward), skip + self._most_sampled - self.n_sampled)
+        self._room.put(self.n_sampled, rows.part(skip, last))
+        self._seen.append((chunk.observations[skip:last].copy(), chunk.next_observations[skip:last].copy()))
+        self.n_sampled += last - skip
+
+    def _look(self) -> Pilot:
+        """The pilot rows, once they have come: settings rest on these and no others."""
+        if self._first is None:
+            self._first = self._as_pilot(min(self.schedule.pilot_rows, self.n_sampled))
+            if self._discount == 1.0 and not self._first.terminates:
+                raise InvalidInputError(
+                    "discount 1 needs episodes that end: values of a process that goes on are infinite",
+                    f"no terminated transition in the first {len(self._first):,} rows",
+                    "lower the discount, or mark the rows that terminate",
+                )
+        return self._first
+
+    def _as_pilot(self, n_rows: int) -> Pilot:
+        if self._room is None:
+            raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
+        self._seen = [tuple(np.concatenate(part) for part in zip(*self._seen, strict=True))]  # type: ignore[list-item]
+        observations, next_observations = self._seen[0]
+        seen = observations[:n_rows], next_observations[:n_rows]
+        return Pilot(self._room.part(0, n_rows), seen, self._discount)
 
     def pilot(self) -> Pilot:
         """The sample as it is now."""
-        if self._pilot is None or len(self._pilot) < self.n_sampled:
-            if self._room is None or not self.n_sampled:
-                raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
-            self._seen = [tuple(np.concatenate(part) for part in zip(*self._seen, strict=True))]  # type: ignore[list-item]
-            self._pilot = Pilot(self._room.part(0, self.n_sampled), self._seen[0], self._discount)
-        return self._pilot
+        if self._looked is None or len(self._looked) < self.n_sampled:
+            self._looked = self._as_pilot(self.n_sampled)
+        return self._looked
 
     @property
     def sample(self) -> Rows:

@@ -14,6 +14,7 @@ from vrtd.checks import check_choice, check_count, check_exact_count, check_posi
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.pilot import Pilot
+from vrtd.logs.log import SEGMENT
 from vrtd.theory.settings import limit_step, settings_for
 
 __all__ = ["CLOSED_FORM", "Schedule"]
@@ -120,19 +121,29 @@ class Schedule:
             step_size=None if self.step_size == "auto" else float(self.step_size),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
         )  # fmt: skip
-        algorithm = self._build(found.step_size, found.batch_size)
+        M = found.batch_size if self.batch_size != "auto" else _whole_segments(found.batch_size)
+        algorithm = self._build(found.step_size, M)
         text = f"from row {n_rows:,}: step {found.step_size:.3g}"
-        text += "" if self.algorithm == "td" else f", batch {found.batch_size:,}"
+        text += "" if self.algorithm == "td" else f", batch {M:,}"
         self.remarks.append(f"{text}, for {horizon:,} rows ({found.method})")
         self.remarks.extend(remark for remark in found.remarks if remark not in self.remarks)
         if self.n_samples is not None:
             return algorithm, None
-        return algorithm, max(1, budget // (1 if self.algorithm == "td" else found.batch_size))
+        return algorithm, max(1, budget // (1 if self.algorithm == "td" else M))
 
     def _build(self, step_size: Any, batch_size: Any) -> Algorithm:
         if self.algorithm == "td":
             return TD(float(step_size))
         return VRTD(float(step_size), int(batch_size), output=_OUTPUT)
+
+
+def _whole_segments(batch_size: int) -> int:
+    """The next smaller batch that holds whole segments of a vector of environments, or is held by them.
+
+    >>> [_whole_segments(M) for M in (1, 7, 100, 1000)]
+    [1, 4, 64, 960]
+    """
+    return batch_size // SEGMENT * SEGMENT or 1 << (batch_size.bit_length() - 1)
 
 
 def _check_auto(name: str, value: Any, check: Any) -> None:

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import TD, VRTD
+from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.errors import InvalidInputError
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution
 from vrtd.estimator.pilot import Pilot
@@ -95,24 +96,45 @@ def closed_form_spread(solution: Solution) -> Spread:
 
 def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats) -> Spread:
     """Of TD or VRTD: the second moment of its own recursion with the moments of the sample."""
-    legs = []
-    for k, leg in enumerate(learner.legs):
-        algorithm = leg.algorithm
-        assert isinstance(algorithm, TD | VRTD)
-        last = learner.legs[k + 1].first_epoch if k + 1 < len(learner.legs) else learner.n_epochs
-        M = algorithm.batch_size if isinstance(algorithm, VRTD) else 1
-        if last > leg.first_epoch:
-            legs.append((algorithm.largest_step_size, M, last - leg.first_epoch))
+    ends = [leg.first_epoch for leg in learner.legs[1:]] + [learner.n_epochs]
+    legs = [
+        (*_settings(leg.algorithm), end - leg.first_epoch)
+        for leg, end in zip(learner.legs, ends, strict=True)
+        if end > leg.first_epoch
+    ]
+    algorithm = learner.legs[-1].algorithm
     output = algorithm.output if isinstance(algorithm, VRTD) else "last"
     B = pilot.basis
     start = B.T @ theta_0
     moments = recursion_moments(pilot.sample, legs, start, output)
-    step, M, _ = legs[-1] if legs else (1.0, 1, 0)
-    stays = recursion_moments(pilot.sample, [(step, M, _FOREVER)], start, output).mean if legs else np.zeros(B.shape[1])
+    if not np.isfinite(moments.covariance).all():
+        raise InvalidInputError(
+            "the first rows must determine a stable system for an interval of the recursion",
+            moments.remark or f"moments that are not finite from {len(pilot):,} rows",
+            "bring more rows or other features, or a smaller step",
+        )
+    stays = np.zeros(B.shape[1])
+    if legs and isinstance(algorithm, TD):  # the mean of VRTD's recursion tends to theta_star, as far as a sample tells
+        stays = recursion_moments(pilot.sample, [(legs[-1][0], 1, _FOREVER)], start, output).mean
     return Spread(
         learner.theta.copy(), B @ moments.covariance @ B.T, B @ moments.mean, B @ stays, B @ moments.optimal @ B.T,
         np.inf, "second moment of the recursion", pilot, None,
     )  # fmt: skip
+
+
+def _settings(algorithm: Algorithm) -> tuple[float, int]:
+    """Step and batch size of a method whose moments are known."""
+    match algorithm:
+        case VRTD():
+            return float(algorithm.step_size), int(algorithm.batch_size)
+        case TD(average=False, step_size=int() | float()):
+            return float(algorithm.largest_step_size), 1
+        case _:
+            raise InvalidInputError(
+                "an interval of the recursion is known for VRTD, and for TD with a constant step and no average",
+                repr(algorithm),
+                "take the interval of the closed form: method='closed form'",
+            )
 
 
 def _rms(values: Floats) -> float:

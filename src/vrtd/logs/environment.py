@@ -9,7 +9,7 @@ import numpy as np
 
 from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
-from vrtd.logs.log import Chunk, Log
+from vrtd.logs.log import SEGMENT, Chunk, Log
 from vrtd.logs.policies import Actor, Policy, as_policy
 from vrtd.logs.rows import Rows, layout_of
 from vrtd.logs.vector_environment import SEGMENTS_AHEAD, Segments, autoreset_mode
@@ -17,7 +17,6 @@ from vrtd.problems.environments import gymnasium_library, make
 
 __all__ = ["EnvironmentLog", "from_env"]
 
-_SEGMENT = 64
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 16 << 20
 
 
@@ -90,7 +89,7 @@ class EnvironmentLog(Log):
             spaces = live.single_observation_space, live.single_action_space
         self._layout = layout_of(spaces[0], self._n_envs is not None)
         self._actors = as_policy(policy, *spaces, self._n_envs)
-        self._segment = _SEGMENT if segment is None else int(segment)
+        self._segment = SEGMENT if segment is None else int(segment)
         row_bytes = 2 * self._layout.dtype.itemsize * int(np.prod(self._layout.shape)) + 1
         self._chunk = int(chunk) if chunk is not None else max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // row_bytes))
         self._reading = 0

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Chunk", "Log"]
+__all__ = ["SEGMENT", "Chunk", "Log"]
+
+#: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
+SEGMENT = 64
 
 
 class Chunk(NamedTuple):

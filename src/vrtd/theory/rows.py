@@ -18,6 +18,7 @@ from vrtd.arrays import real_array
 from vrtd.errors import InvalidInputError
 from vrtd.theory.moments import check_theta
 from vrtd.theory.sample import TransitionSample
+from vrtd.theory.symmetric import outer, pack, quadratic, triangle, unpack
 
 __all__ = ["Rows", "Statistics", "statistics_of"]
 
@@ -31,6 +32,8 @@ _WINDOW = 5.0
 _LEAST_WINDOWS = 10
 # Numbers transformed at once.
 _PIECE = 1 << 21
+# Up to this many features E[A_x S A_x^T] is kept as a matrix on packed S.
+_MOST_MAPPED = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +158,23 @@ class Statistics:
 
     def square(self, S: Floats, rows: slice = slice(None)) -> Floats:
         """(r, r) E[A_x S A_x^T] over the rows."""
+        if rows == slice(None) and self.rank <= _MOST_MAPPED:
+            return unpack(self._square_map @ pack((S + S.T) / 2.0), self.rank)
         left, psi = self.left[rows], self.psi[rows]
         form = np.einsum("ni,ni->n", psi @ S, psi)
         product: Floats = (left * (form / len(left))[:, None]).T @ left
         return product
+
+    @cached_property
+    def _square_map(self) -> Floats:
+        """S -> E[A_x S A_x^T] on packed matrices: few features are asked for it hundreds of times."""
+        size = triangle(self.rank)
+        total = np.zeros((size, size))
+        piece = max(1, _PIECE // size)
+        for first in range(0, len(self), piece):
+            rows = slice(first, first + piece)
+            total += outer(self.left[rows]).T @ quadratic(self.psi[rows])
+        return total / len(self)
 
     def lift(self, X: Floats) -> Floats:
         """A vector or a covariance of the span in the coordinates of theta."""
