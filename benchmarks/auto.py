@@ -1,11 +1,11 @@
-"""How good "auto" is: its error beside that of the best cell of a grid, on problems that were not used to tune it.
+"""How good "auto" is: its error beside that of the best cell of a grid, at the same data.
 
-    python benchmarks/auto.py [--json] [--quick] [--tuning] [--problems N]
+    python benchmarks/auto.py [--quick] [--rows N] [--json]
 
-Each replication draws a pilot stretch, asks for the settings, and learns with them. The grid has 12 steps up to the
-limit of stability and batches of TD and of powers of 2 up to the budget; every cell is run a few times, the best of
-them as often as "auto". The error is E|theta - theta_star|^2; that of LSTD stands beside it. `--tuning` takes the
-problems on which the constants were looked at instead.
+Twenty problems that were not used to tune it, 200 trajectories each. On every trajectory `Evaluator(n_samples=N)`
+learns with what it decides at its pilot rows; every cell of a grid (12 steps up to the limit of stability, TD and
+batches of powers of 2) learns from the same rows. Compared are mean squared errors E|theta - theta_star|^2: of "auto",
+of the cell with the lowest mean, and of LSTD.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ import argparse
 import json
 import os
 import sys
-import time
 import warnings
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
 import numpy as np
+from intervals import Problem, trajectory
 
 import vrtd
-from vrtd.theory import TransitionSample, instance_optimal, stability_limit
-from vrtd.theory.rows import Rows
-from vrtd.theory.settings import settings_for
+from vrtd.errors import DivergenceError, SingularSystemError
+from vrtd.estimator.learner import Learner
+from vrtd.estimator.rows import NO_WEIGHT, NotFiniteError, Rows
+from vrtd.theory import instance_optimal, stability_limit
 
-BUDGETS = {2000: 1000, 20_000: 5000, 200_000: 5000}  # and the rows of the pilot
-STEPS, DECADES = 12, 3.0
-LOOK, BEST = 20, 6  # runs of every cell, and cells that are run again
+STEPS, DECADES, SEED = 12, 3.0, 900
 
 
 def random_features(mrp: Any, d: int, seed: int) -> Any:
@@ -39,157 +38,104 @@ def random_features(mrp: Any, d: int, seed: int) -> Any:
     return phi / np.linalg.norm(phi, axis=1).max()
 
 
-def problems(tuning: bool) -> dict[str, tuple[Any, Any]]:
-    """Two sets of 20 with different seeds and sizes."""
-    library, seed = vrtd.problems, 100 if tuning else 500
-    found: dict[str, tuple[Any, Any]] = {}
-    for i, d in enumerate((2, 5, 16, 40) if tuning else (3, 7, 14, 25)):
-        found[f"random_mdp d={d}"] = library.random_mdp(seed=seed + i, n_states=60, n_features=d, normalize=True)
-        found[f"lazy d={d}"] = library.random_mdp(seed=seed + 10 + i, n_states=60, n_features=d, laziness=0.7)
-        found[f"garnet d={d}"] = library.garnet(seed=seed + 20 + i, n_states=80, branching=3, n_features=d)
-        mrp, _ = library.garnet(seed=seed + 30 + i, n_states=100, branching=4, gamma=0.9 if tuning else 0.98)
-        found[f"garnet, normal features d={d}"] = mrp, random_features(mrp, d, seed + i)
-    mrp, phi = library.boyan_chain()
-    found["boyan_chain"] = (mrp, phi) if tuning else (mrp, np.eye(13))
-    found["random_walk"] = library.random_walk(n_states=11 if tuning else 9)
-    found["frozen_lake"] = library.frozen_lake(seed=seed)
-    mrp, _ = library.frozen_lake(seed=seed + 1)
-    found["frozen_lake, tabular"] = mrp, np.eye(16)
-    return found
-
-
-def draw(mrp: Any, phi: Any, n: int, seed: int) -> Rows:
-    """A stretch of the chain, whatever the rank of the features on it."""
-    index = np.arange(1.0, mrp.n_states + 1.0)[:, None]
-    states = TransitionSample.draw(mrp, index, n, seed=seed)
-    now, then = (rows[:, 0].astype(int) - 1 for rows in (states.phi, states.phi_next))
-    return Rows(phi[now], states.reward, phi[then], states.discount)
-
-
-def errors(mrp: Any, phi: Any, algorithm: Any, budget: int, n_runs: int, seed: int) -> Any:
-    """Of each run; what diverged is inf."""
-    epoch = algorithm.epoch("markov")
-    per_epoch = int(epoch.samples_at(np.array(epoch.n_gradients)))
-    n_gradients = budget // per_epoch * epoch.n_gradients
-    result = vrtd.simulate(
-        mrp, phi, algorithm, n_runs=n_runs, n_gradients=n_gradients, checkpoints=1, seed=seed
-    )  # fmt: skip
-    values = result.values("squared_error")[:, -1]
-    return np.where(np.isfinite(values), values, np.inf)
-
-
-def method(step: float, M: int) -> Any:
-    return vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M, None, "average")
-
-
-def grid(mrp: Any, phi: Any, budget: int, n_runs: int) -> dict[str, Any]:
-    """The best cell of VRTD and that of TD."""
-    limit = stability_limit(vrtd.LinearSystem(mrp, phi))
-    steps = limit * np.geomspace(10.0**-DECADES, 1.0, STEPS)
-    sizes = [2**k for k in range(budget.bit_length()) if 2**k <= budget]
-    report = {}
-    for name, some in (("td", sizes[:1]), ("vrtd", sizes[1:])):
-        cells = [(a, M) for a in steps.tolist() for M in some]
-        look = {cell: float(errors(mrp, phi, method(*cell), budget, LOOK, 1).mean()) for cell in cells}
-        best = sorted(cells, key=look.__getitem__)[:BEST]
-        values = {cell: errors(mrp, phi, method(*cell), budget, n_runs, 2) for cell in best}
-        cell = min(values, key=lambda cell: values[cell].mean())
-        report[name] = {"step": cell[0], "batch": cell[1], "error": float(values[cell].mean())}
-    return report
-
-
-def auto(mrp: Any, phi: Any, budget: int, algorithm: Any, pilots: int, n_runs: int) -> dict[str, Any]:
-    """Over pilots, and runs for each."""
-    values, predicted, chosen, seconds = [], [], [], 0.0
-    for i in range(pilots):
-        sample = draw(mrp, phi, BUDGETS[budget], 1000 + i)
-        clock = time.perf_counter()
-        found = settings_for(sample, budget, None, algorithm=algorithm)
-        seconds += time.perf_counter() - clock
-        values.append(errors(mrp, phi, method(found.step_size, found.batch_size), budget, n_runs, 100 + i))
-        predicted.append(found.error)
-        chosen.append((found.step_size, found.batch_size))
-    run = np.concatenate(values)
-    by_pilot = np.array([v.mean() for v in values])
+def problems(n_rows: int) -> dict[str, Problem]:
+    library, found = vrtd.problems, {}
+    for i, d in enumerate((3, 6, 12, 24)):
+        found[f"random_mdp d={d}"] = library.random_mdp(seed=SEED + i, n_states=60, n_features=d, normalize=True)
+        found[f"lazy d={d}"] = library.random_mdp(seed=SEED + 10 + i, n_states=60, n_features=d, laziness=0.7)
+        found[f"garnet d={d}"] = library.garnet(seed=SEED + 20 + i, n_states=80, branching=3, n_features=d)
+        mrp, _ = library.garnet(seed=SEED + 30 + i, n_states=100, branching=4, gamma=0.97)
+        found[f"garnet, normal features d={d}"] = mrp, random_features(mrp, d, SEED + i)
+    found["boyan_chain"] = library.boyan_chain()
+    found["random_walk"] = library.random_walk(n_states=9)
+    found["frozen_lake"] = library.frozen_lake(seed=SEED)
+    found["frozen_lake, tabular"] = library.frozen_lake(seed=SEED + 1)[0], np.eye(16)
+    discount = {name: float(mrp.edges.discount.max()) for name, (mrp, _) in found.items()}
     return {
-        "error": float(run.mean()),
-        "standard_error": float(by_pilot.std(ddof=1) / np.sqrt(pilots)),
-        "worst_pilot": float(by_pilot.max()),
-        "predicted": float(np.median(predicted)),
-        "step": float(np.median([step for step, _ in chosen])),
-        "batch": float(np.median([M for _, M in chosen])),
-        "method": found.method,
-        "seconds": seconds / pilots,
+        name: Problem(mrp, vrtd.features.Table(phi), np.asarray(phi), discount[name], n_rows)
+        for name, (mrp, phi) in found.items()
     }
 
 
-def lstd(mrp: Any, phi: Any, n: int, n_runs: int) -> float:
-    """Mean squared error of the closed form on n transitions; the shortest solution where they do not determine it."""
-    star, values = vrtd.LinearSystem(mrp, phi).theta_star, []
-    for i in range(n_runs):
-        sample = draw(mrp, phi, n, 5000 + i)
-        psi = np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi
-        theta = np.linalg.lstsq(sample.phi.T @ psi, -sample.phi.T @ sample.reward, rcond=None)[0]
-        values.append(float(((theta - star) ** 2).sum()))
-    return float(np.mean(values))
+def cell_error(problem: Problem, rows: Rows, step: float, M: int, seed: int, star: Any) -> float:
+    algorithm = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M, output="average")
+    learner = Learner(algorithm, None, problem.discount, np.zeros(star.size), seed, False)
+    try:
+        learner.feed(rows)
+    except NotFiniteError:
+        return np.inf
+    return float(np.square(learner.theta - star).sum())
 
 
-def study(name: str, mrp: Any, phi: Any, budget: int, quick: bool) -> dict[str, Any]:
-    pilots, per_pilot = (5, 10) if quick else (20, 10)
-    best = grid(mrp, phi, budget, pilots * per_pilot)
-    row: dict[str, Any] = {"problem": name, "budget": budget, "grid": best}
-    overall = min(cell["error"] for cell in best.values())
-    for algorithm in ("vrtd", "td"):
-        row[algorithm] = auto(mrp, phi, budget, algorithm, pilots, per_pilot)
-        row[algorithm]["ratio"] = row[algorithm]["error"] / best[algorithm]["error"]
-        row[algorithm]["ratio_to_overall"] = row[algorithm]["error"] / overall
-    row["lstd"] = lstd(mrp, phi, budget, 5 if quick else 20) if budget <= 20_000 else None
-    row["optimal"] = instance_optimal(vrtd.LinearSystem(mrp, phi)) / budget
-    return row
+def evaluator_error(problem: Problem, chunk: Any, algorithm: str, seed: int, star: Any) -> float:
+    n = problem.n_rows
+    evaluator = vrtd.Evaluator(
+        algorithm,
+        features=problem.features,
+        discount=problem.discount,
+        n_samples=n,
+        pilot_rows=min(5000, n // 2),
+        seed=seed,
+    )
+    try:
+        return float(np.square(evaluator.fit(chunk).theta_ - star).sum())
+    except (DivergenceError, SingularSystemError):
+        return np.inf
+
+
+def study(problem: Problem, n_replications: int) -> dict[str, Any]:
+    system = vrtd.LinearSystem(problem.mrp, problem.phi)
+    star, limit = system.theta_star, stability_limit(system)
+    cells = [
+        (step, 1 << k)
+        for step in (limit * np.geomspace(10.0**-DECADES, 1.0, STEPS)).tolist()
+        for k in range(problem.n_rows.bit_length())
+    ]
+    errors = np.empty((n_replications, len(cells)))
+    methods: dict[str, list[float]] = {"vrtd": [], "td": [], "lstd": []}
+    for r in range(n_replications):
+        chunk = trajectory(problem, SEED + r)
+        for algorithm, found in methods.items():
+            found.append(evaluator_error(problem, chunk, algorithm, r, star))
+        phi, phi_next = problem.phi[chunk.observations], problem.phi[chunk.next_observations]
+        rows = Rows(phi, phi_next, chunk.rewards, chunk.terminated, NO_WEIGHT).sealed()
+        errors[r] = [cell_error(problem, rows, step, M, r, star) for step, M in cells]
+    mean = errors.mean(axis=0)
+    best = int(mean.argmin())
+    report: dict[str, Any] = {
+        "best_cell": {"step": cells[best][0], "batch": cells[best][1], "error": float(mean[best])}
+    }
+    for algorithm, found in methods.items():
+        values = np.array(found)
+        report[algorithm] = {
+            "error": float(values.mean()),
+            "standard_error": float(values.std(ddof=1) / np.sqrt(n_replications)),
+            "ratio": float(values.mean() / mean[best]),
+        }
+    report["optimal"] = instance_optimal(system) / problem.n_rows
+    return report
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="a few problems and the smallest budget, for a look")
-    parser.add_argument("--tuning", action="store_true", help="the problems the constants were looked at with")
-    parser.add_argument("--problems", type=int, default=None, help="only so many of the problems")
-    parser.add_argument("--budgets", type=int, nargs="*", choices=list(BUDGETS), default=None)
+    parser.add_argument("--quick", action="store_true", help="two problems, few trajectories, for a look")
+    parser.add_argument("--rows", type=int, default=20_000, help="of a trajectory (default 20000)")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # cells of the grid are unstable on purpose
 
-    chosen = list(problems(options.tuning).items())[: 3 if options.quick else options.problems]
-    budgets = [2000] if options.quick else options.budgets or list(BUDGETS)
-    rows = []
-    for budget in budgets:
-        for name, (mrp, phi) in chosen:
-            row = study(name, mrp, phi, budget, options.quick)
-            rows.append(row)
-            if not options.json:
-                print(line(row), flush=True)
-    report: dict[str, Any] = {"rows": rows}
-    for algorithm in ("vrtd", "td"):
-        for budget in budgets:
-            ratios = [row[algorithm]["ratio"] for row in rows if row["budget"] == budget]
-            report[f"{algorithm}, {budget}"] = {"median": float(np.median(ratios)), "worst": float(max(ratios))}
+    rows = 2000 if options.quick else options.rows
+    chosen = list(problems(rows).items())[: 2 if options.quick else None]
+    report: dict[str, Any] = {}
+    for name, problem in chosen:
+        report[name] = row = study(problem, 5 if options.quick else 200)
+        if not options.json:
+            ratios = ", ".join(f"{method} {row[method]['ratio']:.2f}" for method in ("vrtd", "td", "lstd"))
+            print(f"{name:32} best cell {row['best_cell']}; ratios to it: {ratios}", flush=True)
+    ratios = {m: [row[m]["ratio"] for row in report.values()] for m in ("vrtd", "td", "lstd")}
+    report["ratios"] = {m: {"median": float(np.median(r)), "worst": float(max(r))} for m, r in ratios.items()}
     report["machine"] = {"cores": os.cpu_count(), "python": sys.version.split()[0], "vrtd": vrtd.__version__}
-    if options.json:
-        print(json.dumps(report))
-    else:
-        print(json.dumps({key: value for key, value in report.items() if key != "rows"}, indent=2))
-
-
-def line(row: dict[str, Any]) -> str:
-    parts = [f"{row['problem']:32} {row['budget']:7}"]
-    for algorithm in ("vrtd", "td"):
-        found, best = row[algorithm], row["grid"][algorithm]
-        parts.append(
-            f"{algorithm}: {found['error']:.3g} at ({found['step']:.2g}, {found['batch']:.0f}),"
-            f" grid {best['error']:.3g} at ({best['step']:.2g}, {best['batch']}): ratio {found['ratio']:.2f},"
-            f" predicted {found['predicted']:.3g}, {found['seconds']:.2f} s"
-        )
-    known = row["optimal"] if row["lstd"] is None else row["lstd"]
-    return "; ".join(parts) + f"; LSTD {known:.3g}"
+    print(json.dumps(report if options.json else {key: report[key] for key in ("ratios", "machine")}))
 
 
 if __name__ == "__main__":

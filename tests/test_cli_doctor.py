@@ -63,4 +63,4 @@ def test_doctor_names_what_is_missing(capsys, monkeypatch, name, code, install):
 
 def test_doctor_knows_every_extra():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(EXTRAS.values()) == set(extras) - {"test"}
+    assert set(EXTRAS.values()) == set(extras) - {"all", "test"}

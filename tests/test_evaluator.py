@@ -301,7 +301,7 @@ def test_methods_without_known_moments_have_the_closed_form_only() -> None:
     evaluator = fitted(algorithm=vrtd.TD(0.05, average=True))
     with pytest.raises(InvalidInputError, match="constant step and no average"):
         evaluator.theta_interval()
-    assert "no interval" in evaluator.diagnostics_.text
+    assert "No interval" in evaluator.diagnostics_.text
     assert evaluator.theta_interval(method="closed form").low.shape == (4,)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vrtd.linear_system import LinearSystem
     from vrtd.metrics import QuadraticForm
     from vrtd.problems import MDP, MarkovRewardProcess
-    from vrtd.report import reproduce
+    from vrtd.report import evaluate, reproduce
     from vrtd.result import Result, load
     from vrtd.sources import Simulator
     from vrtd.theory import plan
@@ -36,6 +36,7 @@ _HOMES = {
     "QuadraticForm": "vrtd.metrics",
     "MDP": "vrtd.problems",
     "MarkovRewardProcess": "vrtd.problems",
+    "evaluate": "vrtd.report",
     "reproduce": "vrtd.report",
     "Result": "vrtd.result",
     "load": "vrtd.result",
@@ -59,6 +60,7 @@ __all__ = [
     "Simulator",
     "algorithms",
     "errors",
+    "evaluate",
     "experiments",
     "features",
     "load",

@@ -10,7 +10,15 @@ from typing import Any
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["check_choice", "check_count", "check_exact_count", "check_flag", "check_positive", "check_radius"]
+__all__ = [
+    "check_choice",
+    "check_count",
+    "check_exact_count",
+    "check_flag",
+    "check_level",
+    "check_positive",
+    "check_radius",
+]
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -20,6 +28,14 @@ def check_positive(name: str, value: Any) -> None:
         number = inf
     if not 0 < number < inf:
         raise InvalidInputError(f"{name} must be a positive, finite number", repr(value), "pass a number above 0")
+
+
+def check_level(value: Any) -> float:
+    """Of an interval."""
+    number = float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
+    if not 0.0 < number < 1.0:
+        raise InvalidInputError("the level of an interval must lie in (0, 1)", repr(value), "pass e.g. 0.95")
+    return number
 
 
 def check_radius(value: Any) -> None:

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from vrtd import __version__
-from vrtd.cli import doctor, plan, reproduce, simulate
+from vrtd.cli import doctor, evaluate, plan, reproduce, simulate
 from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, tell
 from vrtd.errors import StabilityWarning, VrtdError
 
@@ -36,7 +36,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"vrtd {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     doctor.add_parser(commands)
-    for name, command in {"simulate": simulate, "plan": plan, "reproduce": reproduce}.items():
+    for name, command in {"evaluate": evaluate, "simulate": simulate, "plan": plan, "reproduce": reproduce}.items():
         command_parser = command.add_parser(commands)
         if argv[:1] == [name]:
             command.add_options(command_parser)

@@ -15,7 +15,8 @@ from vrtd.cli.terminal import MISSING, OK
 __all__ = ["EXTRAS", "NEEDED", "add_parser"]
 
 NEEDED = ("numpy", "scipy", "numba", "llvmlite")
-EXTRAS = {"matplotlib": "plot"}  # library: the extra of vrtd that brings it
+# Library: the extra of vrtd that brings it.
+EXTRAS = {"matplotlib": "plot", "gymnasium": "gym", "pyarrow": "data", "h5py": "minari", "sklearn": "sklearn"}
 
 
 def add_parser(commands: Any) -> None:

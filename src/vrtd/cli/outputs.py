@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,9 +10,16 @@ from typing import Any
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["add_file_options", "check_files", "deliver", "save_figure"]
+__all__ = ["add_file_options", "check_files", "deliver", "folder", "save_figure"]
 
 _SUFFIXES = {"out": (".npz",), "data": (".csv",), "figure": (".png", ".svg", ".pdf")}
+
+
+def folder(name: str) -> Path:
+    """The type of an option that names one."""
+    if not name:  # an unset variable, which would be the current folder
+        raise argparse.ArgumentTypeError("a folder must have a name")
+    return Path(name)
 
 
 def add_file_options(add: Any, what: str) -> None:

@@ -10,16 +10,14 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, get_args
 
-from vrtd.cli.terminal import EXIT_CODES, OK, Progress, tell
+from vrtd.cli.outputs import folder
+from vrtd.cli.terminal import EXIT_CODES, OK, Progress, in_ascii, tell
 from vrtd.experiments import NAMES
 
 if TYPE_CHECKING:
     from vrtd.report import Reproduction
 
 __all__ = ["add_options", "add_parser"]
-
-# What every terminal has, in the place of signs that not all have.
-_ASCII = str.maketrans(dict(zip("−≤≥∞⁻⁰¹²³⁴⁵⁶⁷⁸⁹", ("-", "<=", ">=", "inf", *"-0123456789"), strict=True)))  # noqa: RUF001
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -46,17 +44,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--seed", type=int, default=0, help="draws the runs (default 0)")
     add("--threads", type=int, metavar="N", help="(default: one for each processor)")
-    add(
-        "--out", type=_folder, default=Path("reproduction"), metavar="DIR", help="where to write (default reproduction)"
-    )
+    add("--out", type=folder, default=Path("reproduction"), metavar="DIR", help="where to write (default reproduction)")
     add("--json", action="store_true", help="print one JSON object")
     add("--quiet", action="store_true", help="show no progress")
-
-
-def _folder(name: str) -> Path:
-    if not name:  # an unset variable, which would be the current folder
-        raise argparse.ArgumentTypeError("a folder must have a name")
-    return Path(name)
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
@@ -95,7 +85,7 @@ def _as_text(found: Reproduction) -> str:
         comparison = judged.comparison
         lines.append(f"{verdict:<22}  {finding.claim.name:<33}  {measured(judged)}, must be {limits(comparison)}")
         lines.append(f"{'':<24}{shorten(f'{comparison.quantity} ({comparison.condition})', 96, placeholder=' ...')}")
-    lines = [line.replace("\N{MULTIPLICATION SIGN}10", "e").translate(_ASCII) for line in lines]
+    lines = [in_ascii(line) for line in lines]
     counts = Counter(finding.verdict for finding in found.findings)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
     return "\n".join([*lines, "", f"claims: {summary or 'none'}", f"wrote {found.report}"])

@@ -7,19 +7,30 @@ import sys
 import time
 from typing import Literal, TextIO
 
-__all__ = ["BAD_USAGE", "BROKEN_PIPE", "DIVERGED", "EXIT_CODES", "INTERRUPTED", "MISSING", "OK", "Progress", "tell"]
+__all__ = [
+    *("BAD_USAGE", "BROKEN_PIPE", "DIVERGED", "INTERRUPTED", "MISSING", "OK", "EXIT_CODES"),
+    *("Progress", "in_ascii", "tell"),
+]
 
 OK, MISSING, BAD_USAGE, DIVERGED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 EXIT_CODES = (
     "exit codes: 0 fine; 1 doctor found something missing; 2 bad usage or bad input; 3 some runs diverged (the results "
-    "are printed and written all the same); 130 interrupted; 141 nobody reads the output any more."
+    "are printed and written all the same; evaluate has none then); 130 interrupted; 141 nobody reads the output any "
+    "more."
 )
 
+# What every terminal has, in the place of signs that not all have.
+_SIGNS = dict(zip("−≤≥∞±⁻⁰¹²³⁴⁵⁶⁷⁸⁹", ("-", "<=", ">=", "inf", "+-", *"-0123456789"), strict=True))  # noqa: RUF001
 _COLOURS = {"error": "31", "warning": "33"}
 _ERASE_LINE = "\r\x1b[K"
 _WIDTH = 30
 _SECONDS_BETWEEN_BARS = 0.1
 _SECONDS_BETWEEN_LINES = 10.0
+
+
+def in_ascii(text: str) -> str:
+    """With plain characters for the signs of `vrtd.report.numbers`."""
+    return text.replace("\N{MULTIPLICATION SIGN}10", "e").translate(str.maketrans(_SIGNS))
 
 
 def tell(message: str, kind: Literal["error", "warning"] | None = None) -> None:
@@ -32,7 +43,8 @@ def tell(message: str, kind: Literal["error", "warning"] | None = None) -> None:
 
 
 class Progress:
-    """A bar on a terminal, elsewhere a line now and then; called with the share that is done, in [0, 1]."""
+    """A bar on a terminal, elsewhere a line now and then; called with the share that is done, in [0, 1], or with None
+    where only the task can be told."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._is_terminal = stream, stream.isatty()
@@ -41,13 +53,16 @@ class Progress:
         if self._is_terminal:
             self._write(f"{_bar(0.0)}, getting the compiled loop ready")
 
-    def __call__(self, share: float, task: str = "") -> None:
+    def __call__(self, share: float | None, task: str = "") -> None:
         now = time.monotonic()
         if self._first is None:
-            self._first = now, share
+            self._first = now, share or 0.0
         if now - self._told < (_SECONDS_BETWEEN_BARS if self._is_terminal else _SECONDS_BETWEEN_LINES):
             return
         self._told = now
+        if share is None:
+            self._write(task if self._is_terminal else f"vrtd: {task}")
+            return
         began, done = self._first
         left = f", {_clock((1 - share) * (now - began) / (share - done))} left" if share > done else ""
         now_at = f", {task}" if task else ""

@@ -28,7 +28,7 @@ _REMEDIES: dict[str, str] = {
     "rows": "bring more rows, or lower pilot_rows",
     "transient": "bring more rows, raise the step size, or take the closed form",
     "bias": "lower the step size, or use VRTD",
-    "variance": "raise the batch size or lower the step size; n_samples lets 'auto' do it; or take the closed form",
+    "variance": "raise the batch size or lower the step size, or take the closed form",
     "budget": "bring more rows: no method does much better with these",
     "features": "bring richer features: more rows will not help",
 }

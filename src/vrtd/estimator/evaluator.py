@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import real_array
-from vrtd.checks import check_choice, check_count, check_flag
+from vrtd.checks import check_choice, check_count, check_flag, check_level
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.diagnostics import Diagnostics, diagnose
 from vrtd.estimator.least_squares import LeastSquares
@@ -186,19 +186,18 @@ class Evaluator:
         phi = np.asarray(self.features(np.asarray(observations)), dtype=np.float64)
         if return_interval is None:
             return np.asarray(phi @ self.theta_)
-        return self.spread(method).of(phi, _check_level(return_interval))
+        return self.spread(method).of(phi, check_level(return_interval))
 
     def theta_interval(self, level: float = 0.95, *, method: Method | None = None) -> Intervals:
         """Of each parameter."""
-        return self.spread(method).of(np.eye(self.n_features), _check_level(level))
+        return self.spread(method).of(np.eye(self.n_features), check_level(level))
 
     def mean_value(self, level: float = 0.95, *, method: Method | None = None) -> Intervals:
-        """Of the value averaged over the states of the log (those of the pilot rows where the closed form is not kept);
-        the uncertainty of that average's weights is not part of the interval."""
-        phi = (
-            self._run.pilot().phi.mean(axis=0) if self._run.least_squares is None else self._run.least_squares.mean_phi
-        )
-        return self.spread(method).of(phi[None], _check_level(level))
+        """Of the value averaged over the states of the log: of all rows for a closed form of all rows, else of the
+        sample; the uncertainty of that average's weights is not part of the interval."""
+        spread, sums = self.spread(method), self._run.least_squares
+        phi = self._run.pilot().phi.mean(axis=0) if spread.pilot is not None or sums is None else sums.mean_phi
+        return spread.of(phi[None], check_level(level))
 
     def spread(self, method: Method | None = None) -> Spread:
         """What the intervals are made of."""
@@ -323,9 +322,3 @@ def _check_discount(discount: Any) -> float:
     if not 0.0 <= number <= 1.0:
         raise InvalidInputError("discount must be a number in [0, 1]", repr(discount), "pass e.g. 0.95")
     return number
-
-
-def _check_level(level: Any) -> float:
-    if isinstance(level, bool) or not isinstance(level, int | float) or not 0.0 < level < 1.0:
-        raise InvalidInputError("the level of an interval must lie in (0, 1)", repr(level), "pass e.g. 0.95")
-    return float(level)

@@ -14,6 +14,7 @@ from vrtd.engine.stream import compile_stream
 from vrtd.estimator.model_file import as_algorithm, as_settings
 from vrtd.estimator.rows import Batches, NotFiniteError, Rows
 from vrtd.kernels.jit import short_vectors
+from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
 
 __all__ = ["Learner", "Path", "rows_per_epoch"]
@@ -92,7 +93,7 @@ class Learner:
         self.n_epochs = self.n_rows = 0
         self._state = np.zeros(algorithm.workspace_size(theta_0.size))
         self._state[: theta_0.size] = theta_0
-        self._scratch = np.empty_like(self._state)
+        self._scratch = aligned_copy(self._state)
         self._stream = make_streams(seed, np.arange(1), ALGORITHM)[0]
         self.legs: list[Leg] = []
         self.begin_leg(algorithm, n_epochs)
@@ -119,7 +120,9 @@ class Learner:
         """Learn from whole batches; what is left waits. Nothing changes when it raises."""
         n, size = len(rows.reward), self.batches.size
         if not self.batches.n_waiting and not n % size and self.n_rows + n <= self.path.next:  # one call, or none
-            self._run(rows, n // size)
+            if n:
+                self._call(rows, 0, n // size)
+                self._count(n // size)
             return
         before = self._state.copy(), self._stream.copy(), self.theta.copy(), self.n_epochs, self.n_rows
         mark = self.path.mark()
@@ -137,11 +140,14 @@ class Learner:
         while count:
             n = min(count, max(1, -(-(self.path.next - self.n_rows) // size)))
             self._call(rows, first, n)
-            self.n_epochs += n
-            self.n_rows += n * size
-            self.path.add(self.n_rows, self.theta)
+            self._count(n)
             count -= n
             first += n * size
+
+    def _count(self, n_epochs: int) -> None:
+        self.n_epochs += n_epochs
+        self.n_rows += n_epochs * self.batches.size
+        self.path.add(self.n_rows, self.theta)
 
     def _call(self, rows: Rows, first: int, n: int) -> None:
         arguments = (

@@ -26,7 +26,7 @@ def write_model(path: str | os.PathLike[str], tree: Tree) -> None:
     arrays: dict[str, Any] = dict(_arrays(tree, ""))
     header = json.dumps({"format": _FORMAT, "tree": _without_arrays(tree)}, allow_nan=False)
     with write_at_once(path) as file:
-        np.savez(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
+        np.savez_compressed(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
 
 
 def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:

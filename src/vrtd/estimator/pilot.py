@@ -39,7 +39,6 @@ class Pilot:
         scale = np.sqrt(rows.weight) if rows.weight.size else np.ones(1)
         phi, phi_next, reward = rows.phi * scale[:, None], rows.phi_next * scale[:, None], rows.reward * scale
         self.phi = rows.phi.astype(np.float64)
-        self.terminates = bool(rows.terminated.any())
         values, vectors = np.linalg.eigh(phi.T @ phi)
         kept = values > _RANK_TOLERANCE**2 * values[-1] if values[-1] > 0.0 else np.zeros(len(values), bool)
         if not kept.any():

@@ -142,10 +142,9 @@ class Batches:
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """A view that cannot be written; the same array where it is one."""
-    if values.flags.writeable:
-        values = values.view()
-        values.flags.writeable = False
+    """A view that cannot be written."""
+    values = values[:]
+    values.setflags(write=False)
     return values
 
 

@@ -48,6 +48,7 @@ class Run:
         self._waiting: list[Chunk] = []  # rows before features or settings are decided
         self._room: Rows | None = None  # for the sample
         self._seen: list[tuple[NDArray[Any], NDArray[Any]]] = []  # observations of the sample
+        self._is_checked = False
         self._most_sampled = 1  # until the number of features is known
         self._looked: Pilot | None = None  # the sample when it was looked at last
         self._first: Pilot | None = None  # the pilot rows, on which settings rest
@@ -96,14 +97,14 @@ class Run:
                 for chunk in chunks:
                     rows = self._rows(chunk)
                     self._sample(without_final(rows) or rows, chunk)
-                self._look()
+                self._check_pilot()
             for chunk in chunks:
                 self._learn(chunk)
         except BaseException:  # as if these rows had not come
             self.features = self.learner = self.least_squares = self.visited = self._room = self._looked = (
                 self._first
             ) = None
-            self.n_sampled, self._most_sampled, self._seen = 0, 1, []
+            self.n_sampled, self._most_sampled, self._seen, self._is_checked = 0, 1, [], False
             self._waiting, self.n_rows = before
             raise
         return True
@@ -172,8 +173,8 @@ class Run:
             self.n_rows, self._most_sampled
         ):  # pilot rows were sampled before they are learned from
             self._sample(rows, chunk, max(0, self.n_sampled - before))
-            if self._first is None and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
-                self.schedule.check(self._look())
+            if not self._is_checked and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
+                self._check_pilot()
 
     def _feed_learner(self, rows: Rows) -> None:
         if self.learner is None:
@@ -215,13 +216,21 @@ class Run:
         """The pilot rows, once they have come: settings rest on these and no others."""
         if self._first is None:
             self._first = self._as_pilot(min(self.schedule.pilot_rows, self.n_sampled))
-            if self._discount == 1.0 and not self._first.terminates:
-                raise InvalidInputError(
-                    "discount 1 needs episodes that end: values of a process that goes on are infinite",
-                    f"no terminated transition in the first {len(self._first):,} rows",
-                    "lower the discount, or mark the rows that terminate",
-                )
         return self._first
+
+    def _check_pilot(self) -> None:
+        """What is refused, and what is warned of, when the pilot rows have come."""
+        rows = self.sample.part(0, self.schedule.pilot_rows)
+        if self._discount == 1.0 and not rows.terminated.any():
+            raise InvalidInputError(
+                "discount 1 needs episodes that end: values of a process that goes on are infinite",
+                f"no terminated transition in the first {len(rows.reward):,} rows",
+                "lower the discount, or mark the rows that terminate",
+            )
+        step = self.schedule.given_step
+        if step is not None and not _is_surely_stable(step, rows, self._discount):
+            self.schedule.check(step, self._look())
+        self._is_checked = True
 
     def _as_pilot(self, n_rows: int) -> Pilot:
         if self._room is None:
@@ -277,12 +286,20 @@ class Run:
         chunk = Chunk(seen[0], rows.reward, seen[1], rows.terminated, rows.terminated)
         _check_chunk(chunk)
         self._sample(rows, chunk)
+        self._is_checked = self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled)
         if tree["learner"] is not None:
             self.learner = Learner.restored(tree["learner"], self._discount, d)
         if tree["least_squares"] is not None:
             self.least_squares = LeastSquares.restored(tree["least_squares"], self._discount, self.start())
         if self.visited is not None:
             self.visited[:] = tree["visited"]
+
+
+def _is_surely_stable(step: float, rows: Rows, discount: float) -> bool:
+    """A condition that costs little: if a |phi|^2 (1 + gamma)^2 <= 2 (1 - gamma), the second moment of TD does not grow
+    on independent rows of the policy itself. What it does not settle is looked at closely."""
+    largest = max(float(np.einsum("ni,ni->n", table, table).max()) for table in (rows.phi, rows.phi_next))
+    return not rows.weight.size and step * largest * (1.0 + discount) ** 2 <= 2.0 * (1.0 - discount)
 
 
 def settings_of(features: Features) -> dict[str, Any] | None:

@@ -92,11 +92,14 @@ class Schedule:
         """The next leg, when the rows have come for which the settings were made."""
         learner.begin_leg(*self._decide(pilot, theta_0, learner.n_rows))
 
-    def check(self, pilot: Pilot) -> None:
-        """Warn of a step that was given and diverges, as far as the sample shows."""
+    @property
+    def given_step(self) -> float | None:
+        """The largest step that was asked for; None where "auto" decides, or there is none."""
         step = self.algorithm.largest_step_size if isinstance(self.algorithm, Algorithm) else self.step_size
-        if self.is_closed_form or not isinstance(step, int | float):
-            return
+        return float(step) if not isinstance(step, str) else None
+
+    def check(self, step: float, pilot: Pilot) -> None:
+        """Warn of a step that diverges, as far as the pilot rows show."""
         limited = limit_step(pilot.sample, step)
         if limited.diverges:
             self.remarks.append(f"step_size {step:g} is beyond the limit of stability, {limited.largest_step:.3g}")

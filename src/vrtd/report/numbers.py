@@ -8,7 +8,7 @@ from typing import Any
 
 from vrtd.experiments.evidence import Comparison, Judged
 
-__all__ = ["count", "limits", "measured", "number", "plural", "superscript"]
+__all__ = ["count", "interval", "limits", "measured", "number", "plural", "superscript"]
 
 _ALLOWANCE = 1e-6  # for rounding, in limits
 _MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -33,6 +33,21 @@ def limits(c: Comparison) -> str:
         elif math.isfinite(limit):
             parts.append(f"{sign} {limit:,.10g}")
     return " and ".join(parts).replace("-", _MINUS)
+
+
+def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """An estimate and the ends of its interval, to two digits of half its width.
+
+    >>> interval(99.987, 99.477, 100.497)
+    ('99.99', '99.48', '100.50')
+    """
+    half = (high - low) / 2.0
+    decimals = max(0, 1 - math.floor(math.log10(half))) if 0.0 < half < math.inf else -1
+    if 0 <= decimals <= 6 and max(abs(low), abs(high)) < 1e7:
+        value_text, low_text, high_text = (f"{x:,.{decimals}f}".replace("-", _MINUS) for x in (value, low, high))
+    else:
+        value_text, low_text, high_text = _rounded((value, low, high), ())
+    return value_text, low_text, high_text
 
 
 def _rounded(values: Sequence[float], limits: Sequence[float]) -> list[str]:

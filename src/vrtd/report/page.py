@@ -1,30 +1,23 @@
-"""The page of a reproduction: verdicts first, then every experiment with its figures. One file, no script, no network.
-
-Text of any origin passes through `escape`, addresses are built from quoted names, and the page's own policy forbids
-scripts and everything that would be fetched.
-"""
+"""The page of a reproduction: verdicts first, then every experiment with its figures."""
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
 from vrtd.experiments.evidence import CONFIDENCE, Finding, Judged
-from vrtd.experiments.experiment import Experiment, Figure, Settings
+from vrtd.experiments.experiment import Experiment, Settings
+from vrtd.report.html import Panel, document, drawn, folded, joined
 from vrtd.report.numbers import count, limits, measured, number, plural
 
 __all__ = ["Panel", "Section", "page"]
 
 MOST_COMPARISONS = 40  # in the table of one claim
 _LONG = 200  # characters; a longer list of conditions is folded
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 # Class, symbol and words: a colour never stands alone.
 _KINDS = {
     "holds": ("holds", "✓", "Holds"),
@@ -34,16 +27,6 @@ _KINDS = {
     "undecided": ("open", "?", "Undecided"),
 }
 _OUTCOMES = {True: "✓ inside", False: "✗ outside", None: "? open"}
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A figure as drawn, with the names of its file and of its data's, relative to the page."""
-
-    figure: Figure
-    svg: str
-    file: str
-    data: str
 
 
 @dataclass(frozen=True)
@@ -59,19 +42,7 @@ def page(findings: Sequence[Finding], sections: Sequence[Section], manifest: Map
     """The whole page as HTML. `manifest` is plain JSON; its `n_runs` and `seed` are shown at the top."""
     title = "Variance-reduced TD learning, reproduced"
     shown = {section.experiment.name: section.experiment for section in sections}
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{files("vrtd.report").joinpath("style.css").read_text(encoding="utf-8")}</style>
-</head>
-<body>
-<header>
+    body = f"""<header>
 <h1>{title}</h1>
 <p>Every figure of <cite>Reanalysis of Variance Reduced Temporal Difference Learning</cite> (Xu, Wang, Zhou and Liang,
 ICLR 2020), computed and drawn again, and what the paper says, judged by the numbers.</p>
@@ -84,16 +55,14 @@ are two standard errors, each by itself.{_incomplete(manifest)}</p>
 <main>
 <section aria-labelledby="verdicts">
 <h2 id="verdicts">Verdicts</h2>
-{_joined(_claim(finding, shown) for finding in findings)}
+{joined(_claim(finding, shown) for finding in findings)}
 </section>
-{_joined(_section(section, findings) for section in sections)}
+{joined(_section(section, findings) for section in sections)}
 </main>
 <footer>
-{_json("This run: versions, machine, seeds and digests", manifest)}
-</footer>
-</body>
-</html>
-"""
+{folded("This run: versions, machine, seeds and digests", manifest)}
+</footer>"""
+    return document(title, body)
 
 
 def _incomplete(manifest: Mapping[str, Any]) -> str:
@@ -106,7 +75,7 @@ def _counts(findings: Sequence[Finding]) -> str:
         f'<li class="{kind}"><b>{found[name]}</b> <span aria-hidden="true">{symbol}</span> {words.lower()}</li>'
         for name, (kind, symbol, words) in _KINDS.items()
     )
-    return f'<ul class="counts" aria-label="{len(findings)} claims">{_joined(tiles)}</ul>'
+    return f'<ul class="counts" aria-label="{len(findings)} claims">{joined(tiles)}</ul>'
 
 
 def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
@@ -121,7 +90,7 @@ def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
 <details><summary>by name</summary>
 {_badges(findings)}
 </details></li>
-{_joined(entries)}
+{joined(entries)}
 </ol>
 </nav>"""
 
@@ -137,7 +106,7 @@ def _kind(finding: Finding) -> str:
 def _claim(finding: Finding, shown: Mapping[str, Experiment]) -> str:
     claim = finding.claim
     kind, symbol, words = _KINDS[_kind(finding)]
-    where = _joined(_link(_experiment_id(name), shown[name].title) for name in claim.needs if name in shown)
+    where = joined(_link(_experiment_id(name), shown[name].title) for name in claim.needs if name in shown)
     basis = ", ".join(sorted({each.comparison.basis for each in finding.judged}))
     needed = finding.runs_needed
     facts = {
@@ -152,7 +121,7 @@ def _claim(finding: Finding, shown: Mapping[str, Experiment]) -> str:
 <h3>{escape(claim.statement)}</h3>
 {_statistic(finding.decisive)}
 <dl>
-{_joined(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts.items() if text)}
+{joined(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts.items() if text)}
 </dl>
 <details>
 <summary>What was tested: {plural(len(finding.judged), "comparison")}</summary>
@@ -179,7 +148,7 @@ def _comparisons(judged: Sequence[Judged]) -> str:
 <table>{caption}
 <thead><tr>{"".join(f'<th scope="col">{head}</th>' for head in heads)}</tr></thead>
 <tbody>
-{_joined(_comparison(each) for each in rows)}
+{joined(_comparison(each) for each in rows)}
 </tbody>
 </table>
 </div>"""
@@ -215,21 +184,10 @@ def _section(section: Section, findings: Sequence[Finding]) -> str:
 <dt>Done here</dt><dd>{escape(experiment.method)}</dd>
 </dl>
 <div class="panels">
-{_joined(_panel(panel) for panel in section.panels)}
+{joined(drawn(panel) for panel in section.panels)}
 </div>
-{_json("Settings", section.settings)}
+{folded("Settings", section.settings)}
 </section>"""
-
-
-def _panel(panel: Panel) -> str:
-    caption, name = escape(panel.figure.caption), escape(panel.figure.name)
-    image = b64encode(panel.svg.encode()).decode()
-    return f"""<figure>
-<img src="data:image/svg+xml;base64,{image}" alt="{caption}">
-<figcaption>{caption}
-<span class="files"><a href="{_address(panel.file)}" aria-label="SVG of {name}">SVG</a>
-<a href="{_address(panel.data)}" aria-label="data (CSV) of {name}">data (CSV)</a></span></figcaption>
-</figure>"""
 
 
 # Pieces
@@ -241,7 +199,7 @@ def _badges(findings: Iterable[Finding]) -> str:
         kind, symbol, words = _KINDS[_kind(finding)]
         text = f'<span aria-hidden="true">{symbol}</span> {escape(finding.claim.name)}: {words.lower()}'
         badges.append(f'<li><a class="badge {kind}" href="#{quote(_claim_id(finding.claim.name))}">{text}</a></li>')
-    return f'<ul class="badges">{_joined(badges)}</ul>' if badges else ""
+    return f'<ul class="badges">{joined(badges)}</ul>' if badges else ""
 
 
 def _folded(text: str) -> str:
@@ -252,21 +210,8 @@ def _folded(text: str) -> str:
     return f"<details><summary>{escape(beginning)} …</summary>{escape(text)}</details>"
 
 
-def _json(title: str, value: Any) -> str:
-    text = escape(json.dumps(value, indent=2, ensure_ascii=False))
-    return f"""<details>
-<summary>{title}</summary>
-<pre role="region" aria-label="{title}" tabindex="0">{text}</pre>
-</details>"""
-
-
 def _link(anchor: str, text: str) -> str:
     return f'<a href="#{quote(anchor)}">{escape(text)}</a>'
-
-
-def _address(name: str) -> str:
-    """Of a file by its name relative to the page; no name makes it another kind of address."""
-    return f"./{quote(name)}"
 
 
 def _claim_id(name: str) -> str:
@@ -275,7 +220,3 @@ def _claim_id(name: str) -> str:
 
 def _experiment_id(name: str) -> str:
     return f"experiment-{name}"
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "\n".join(parts)

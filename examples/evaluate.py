@@ -1,0 +1,43 @@
+"""The value map of a report: Mountain Car under the random policy (the picture of docs/command-line.md).
+
+python examples/evaluate.py [FOLDER]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import vrtd
+from vrtd.logs.environment import from_env
+from vrtd.report.evaluation_figures import figures_of
+from vrtd.report.observed import Observed
+from vrtd.report.valued import value_states
+
+LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # of position and velocity
+
+
+def main(folder: Path, n_samples: int = 200_000) -> None:
+    features = vrtd.features.RBF(20, low=LOW, high=HIGH)
+    evaluator = vrtd.Evaluator(features=features, discount=0.99, n_samples=n_samples, pilot_rows=n_samples // 40)
+    log = Observed(from_env("MountainCar-v0", "random", n_samples))
+    evaluator.fit(log)
+    valued = value_states(evaluator, log, 0.95, None, ("position", "velocity"))
+    drawn, tables = figures_of(valued, evaluator.diagnostics_, 0.95, log.points, None)
+
+    picture = Figure(figsize=(10.0, 3.9), layout="constrained")
+    titles = ("Values of the random policy", "Half the width of their 0.95 intervals")
+    for axes, figure, title in zip(picture.subplots(1, 2), drawn, titles, strict=False):
+        figure.draw(axes, tables)
+        axes.set_title(title, fontsize="medium")
+    picture.savefig(folder / "evaluate.png", dpi=110)
+    columns = np.column_stack(list(valued.table.values()))
+    np.savetxt(folder / "evaluate.csv", columns, "%.5g", ",", header=",".join(valued.table), comments="")
+    print(evaluator.mean_value(), evaluator.diagnostics_.text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "."))

@@ -1,0 +1,237 @@
+"""`vrtd evaluate`: the values of a policy, from an environment or from a log, with intervals and a report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vrtd.cli.evaluate_input import COLUMNS, OF_DATA, OF_ENV, Input, environment, files
+from vrtd.cli.outputs import folder
+from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, in_ascii, tell
+from vrtd.errors import DivergenceError, InvalidInputError
+
+if TYPE_CHECKING:
+    from vrtd.estimator import Evaluator
+    from vrtd.report import Evaluation
+
+__all__ = ["add_options", "add_parser"]
+
+_PILOT_ROWS = 5000
+_MOST_SUMMED = 256  # features up to which the closed form is summed up beside the recursion
+_RECORDS = (".parquet", ".npz", ".csv")
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "evaluate",
+        help="the values of a policy, from an environment or a log, with intervals",
+        usage="vrtd evaluate (--env ID | --data PATH ...) --discount X [OPTIONS]",
+        description=(
+            "Learn the values of a policy from transitions that were made under it, in one pass, and write a report "
+            "with intervals, the model and the values into a folder."
+        ),
+        epilog=EXIT_CODES,
+        argument_default=argparse.SUPPRESS,  # what is not given is left to the library; the help names its defaults
+        allow_abbrev=False,
+    )
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(command=_evaluate, seed=0, out=Path("evaluation"), json=False, quiet=False)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--env", metavar="ID", help="a Gymnasium environment, such as MountainCar-v0")
+    source.add_argument(
+        "--data", nargs="+", metavar="PATH", help="files, folders or patterns: Parquet, CSV, npz, HDF5, Minari"
+    )
+
+    add = parser.add_argument_group("with --env").add_argument
+    add("--policy", metavar="P", help="random, or a .npy or .npz file of (S, A) probabilities or (S,) actions")
+    add("--samples", type=int, metavar="N", help="transitions to make (default 100000)")
+    add("--n-envs", type=int, metavar="K", help="so many environments side by side (default: one)")
+    add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
+
+    add = parser.add_argument_group(
+        "with --data", "columns by name or pattern; those that are not named are found by convention"
+    ).add_argument
+    for column in COLUMNS:
+        nargs = "+" if column.endswith("observations") else None
+        add(f"--{column.replace('_', '-')}", metavar="COLUMN", nargs=nargs)
+    add("--format", help="parquet, csv, npz, hdf5 or minari, where suffixes do not tell")
+
+    add = parser.add_argument_group("method").add_argument
+    add("--features", metavar="F", help="such as rbf:20, tabular, fourier:5 (default: tabular for states, else none)")
+    add("--discount", type=float, metavar="X", required=True, help="gamma")
+    add("--algorithm", choices=("vrtd", "td", "lstd"), help="(default vrtd)")
+    add("--step-size", type=_or_auto(float), metavar="X", help="a number or auto (default)")
+    add("--batch-size", type=_or_auto(int), metavar="N", help="of vrtd; a number or auto (default)")
+    add("--pilot-rows", type=int, metavar="N", help="rows that auto decides by (default 5000, a quarter of few)")
+    add("--passes", type=int, metavar="N", help="over the rows (default 1)")
+    add("--seed", type=int, metavar="N", help="of the environment, the policy and the algorithm (default 0)")
+
+    add = parser.add_argument_group("output").add_argument
+    add("--out", type=folder, metavar="DIR", help="where to write (default evaluation)")
+    add("--level", type=float, metavar="X", help="of the intervals (default 0.95)")
+    add("--names", metavar="A,B", help="names of the numbers of an observation, for figures and files")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--quiet", action="store_true", help="show no progress")
+
+
+def _or_auto(kind: type[int] | type[float]) -> Callable[[str], Any]:
+    def read(text: str) -> float | Literal["auto"]:
+        return "auto" if text == "auto" else kind(text)
+
+    read.__name__ = f"{kind.__name__} or auto"  # argparse names it in its message
+    return read
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    given = vars(arguments)
+    _check_source(given)
+    from vrtd.cli.recording import record
+    from vrtd.plots import new_panels
+    from vrtd.report import EvaluationInterrupted, evaluate
+    from vrtd.report.evaluation import check_folder
+
+    check_folder(arguments.out)
+    kept_in = _record_file(given)
+    new_panels(1)
+    source = environment(given) if "env" in given else files(given)
+    progress = None if arguments.quiet or sys.stderr is None else _Rows(Progress(sys.stderr))
+    try:
+        names = _names(given, source.n_numbers)
+        evaluator = _evaluator(given, source)
+        log = source.log if kept_in is None else record(source.log, kept_in, progress)
+        found = evaluate(
+            evaluator, log, out=arguments.out, level=given.get("level", 0.95), n_passes=given.get("passes", 1),
+            progress=progress, title=source.title, names=names, shape=source.shape,
+        )  # fmt: skip
+    except EvaluationInterrupted as stop:
+        if progress is not None:
+            progress.close()
+        _show(stop.evaluation, arguments.json)
+        tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
+        raise
+    except DivergenceError as error:
+        tell(f"{error}", "error")
+        return DIVERGED
+    finally:
+        if progress is not None:
+            progress.close()
+        source.close()
+    _show(found, arguments.json)
+    return OK
+
+
+def _check_source(given: dict[str, Any]) -> None:
+    wrong, other = (OF_DATA, "--data") if "env" in given else (OF_ENV, "--env")
+    for option in wrong:
+        if option in given:
+            mine = "--env" if "env" in given else "--data"
+            flag = f"--{option.replace('_', '-')}"
+            raise InvalidInputError(f"{flag} belongs to {other}", mine, f"drop it, or give {other}")
+
+
+def _record_file(given: dict[str, Any]) -> Path | None:
+    """Where rows are kept, checked before they are made."""
+    path: Path | None = given.get("record")
+    if path is None:
+        return None
+    if path.suffix not in _RECORDS or path.is_dir():
+        raise InvalidInputError(f"--record must be a {', '.join(_RECORDS)} file", path, "change the name")
+    if path.resolve().is_relative_to(given["out"].resolve()) or not path.parent.is_dir():
+        raise InvalidInputError(
+            "--record must be in a folder that exists, and not in --out", path.parent, "name another"
+        )
+    if path.suffix != ".npz":
+        from vrtd.logs.arrow import library
+
+        library()
+    return path
+
+
+def _names(given: dict[str, Any], n_numbers: int) -> list[str] | None:
+    names = given["names"].split(",") if "names" in given else None
+    if names is not None and len(names) != n_numbers:
+        raise InvalidInputError(
+            f"--names must be {n_numbers}, one for each number of an observation", given["names"], "name as many"
+        )
+    return names
+
+
+def _evaluator(given: dict[str, Any], source: Input) -> Evaluator:
+    from vrtd.estimator import Evaluator
+
+    n, passes = source.log.n_rows, given.get("passes", 1)
+    pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
+    return Evaluator(
+        given.get("algorithm", "vrtd"),
+        features=source.features,
+        discount=given["discount"],
+        step_size=given.get("step_size", "auto"),
+        batch_size=given.get("batch_size", "auto"),
+        n_samples=None if n is None else n * max(1, passes),
+        pilot_rows=given.get("pilot_rows", pilot_rows),
+        closed_form=source.n_features <= _MOST_SUMMED,
+        seed=given["seed"],
+    )
+
+
+class _Rows:
+    """Progress in rows: how many, how many a second, and the time that is left where their number is known."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._first: tuple[float, int] | None = None  # when the first rows were done, after compilation; how many
+        self.close = progress.close
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if self._first is None or done < self._first[1]:
+            self._first = now, done
+        began, before = self._first
+        speed = f", {(done - before) / (now - began):,.0f} a second" if done > before and now > began else ""
+        share = None if total is None else min(done / total, 1.0)
+        self._progress(share, f"{done:,} rows{speed}")
+
+
+def _show(found: Evaluation, as_json: bool) -> None:
+    print(json.dumps(found.as_dict(), allow_nan=False) if as_json else _as_text(found))
+
+
+def _as_text(found: Evaluation) -> str:
+    """The answer, whether to trust it, and where the rest is."""
+    from vrtd.report.evaluation_page import MEANING, diagnosis
+    from vrtd.report.numbers import interval
+
+    answer, d = found.answer, found.diagnostics
+    value, low, high = interval(answer.value, answer.low, answer.high)
+    lines = [
+        f"value      {value}, with confidence {answer.level:g} between {low} and {high}: mean over the log's states"
+    ]
+    if answer.reservation:
+        lines.append(f"           {answer.reservation}")
+    if found.closed_form is not None:
+        lines.append(f"           the closed form (least squares) gives {found.closed_form}")
+    if found.interrupted:
+        lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
+    lines.append(f"diagnosis  {diagnosis(d)}")
+    settings = ", ".join(
+        [str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in d.settings.items() if k != "name" and v is not None)]
+    )
+    lines.append(f"method     {settings}")
+    features = f"rank {d.rank} of {d.n_features}, condition number {_short(d.condition_number)}"
+    if d.explained is not None and d.explained == d.explained:
+        features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
+    lines += [f"features   {features}", *(f"remark     {remark}" for remark in d.remarks), "", MEANING]
+    wrote = ", ".join(str(path) for path in found.files.values())
+    return in_ascii("\n".join([*lines, f"wrote {wrote}"]))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

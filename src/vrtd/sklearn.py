@@ -1,0 +1,270 @@
+"""Values of a policy as a scikit-learn regressor: rows are states, targets are rewards.
+
+>>> states = np.eye(3)[np.arange(300) % 3]  # 0, 1, 2, 0, ...: row i + 1 follows row i
+>>> model = ValueRegressor("lstd", discount=0.5).fit(states, y=states[:, 2])  # 1 for leaving state 2
+>>> model.predict(np.eye(3)).round(3).tolist()
+[0.286, 0.571, 1.143]
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgWarning
+
+from vrtd.checks import check_count
+from vrtd.errors import DataError, MissingExtraError, SingularSystemError
+from vrtd.estimator import Diagnostics, Evaluator, Intervals
+from vrtd.features import Identity
+from vrtd.logs import Chunk, Log, from_arrays
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.metrics import r2_score
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise MissingExtraError("scikit-learn", "sklearn") from error
+
+__all__ = ["ValueRegressor"]
+
+Floats = NDArray[np.float64]
+
+_KINDS = (np.float64, np.float32)  # others become the first
+# What breaks ties between parameters that the rows do not determine, as a share of the mean square of the features.
+_TIE = 1e-9
+
+
+class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """Values of a policy, linear in the columns of X: `vrtd.Evaluator` in scikit-learn's words.
+
+    A row of X is the features of a state, y the reward of the transition that leaves it. `next_X` are the features of
+    the states reached; without them row i + 1 follows row i, and the last row is dropped. A `terminated` row does not
+    bootstrap and needs no successor; a `truncated` one bootstraps from its row of next_X, and is dropped without.
+    `weight` are importance ratios: how much more probable an action is under the policy that is evaluated.
+
+    Parameters are those of the `Evaluator`. `fit` decides on "auto" for the rows it gets, from at most `pilot_rows`
+    of them; `partial_fit` does not know what will come: values are 0 until `pilot_rows` rows have come.
+
+    Fitted: `coef_` (d,), `evaluator_`, `diagnostics_`, `n_features_in_`, and `feature_names_in_` where X has names.
+    """
+
+    def __init__(
+        self,
+        algorithm: Literal["vrtd", "td", "lstd"] = "vrtd",
+        *,
+        discount: float = 0.95,
+        step_size: float | Literal["auto"] = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        pilot_rows: int = 5000,
+        closed_form: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.algorithm = algorithm
+        self.discount = discount
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.pilot_rows = pilot_rows
+        self.closed_form = closed_form
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        next_X: Any = None,
+        terminated: ArrayLike | None = None,
+        truncated: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from these transitions alone. Where they do not determine the closed form, the solution that TD would
+        approach from 0 is taken, with a warning."""
+        steps = self._steps(X, y, next_X, terminated, truncated, weight, is_first=True)
+        if steps.n_transitions == 0:
+            raise DataError(
+                "some row must have a successor",
+                f"none, with n_samples = {len(steps.rewards)}",
+                "bring more rows, or next_X, or mark the rows that terminate",
+            )
+        self.evaluator_ = self._evaluator(steps.n_transitions).fit(steps.log)
+        if self.algorithm == "lstd":
+            self._determine(steps)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        next_X: Any = None,
+        terminated: ArrayLike | None = None,
+        truncated: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from more transitions. Without next_X the last row of each call is dropped: no call follows another."""
+        is_first = "evaluator_" not in vars(self)
+        steps = self._steps(X, y, next_X, terminated, truncated, weight, is_first)
+        if is_first:
+            self.evaluator_ = self._evaluator(None)
+        self.evaluator_.partial_fit(steps.log)
+        return self
+
+    def predict(
+        self,
+        X: Any,
+        return_interval: float | None = None,
+        *,
+        method: Literal["recursion", "closed form"] | None = None,
+    ) -> Floats | Intervals:
+        """The value of each row, with `return_interval` (say 0.95) the ends of intervals, as in `Evaluator.predict`."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, dtype=_KINDS, order="C")
+        if return_interval is None:
+            return self._values(rows)
+        return self.evaluator_.predict(rows, return_interval, method=method)
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        next_X: Any = None,
+        terminated: ArrayLike | None = None,
+        truncated: ArrayLike | None = None,
+    ) -> float:
+        """R^2 of the values against the discounted sums of the rewards that followed, on rows in the order of time.
+
+        What follows the last row, or a truncated one, is not known: its value is put in its place, and a row counts by
+        the share of its sum that was seen. The sums are those of the policy that made the rows.
+        """
+        check_is_fitted(self)
+        steps = self._steps(X, y, next_X, terminated, truncated, None, is_first=False)
+        values = self._values(steps.observations)
+        after = values if steps.next_observations is None else self._values(steps.next_observations)
+        returns, shares = _returns(steps, values, after, self.evaluator_.discount)
+        return float(r2_score(returns, values, sample_weight=shares))
+
+    @property
+    def coef_(self) -> Floats:
+        """(d,) the parameters."""
+        check_is_fitted(self)
+        return self.evaluator_.theta_
+
+    @property
+    def diagnostics_(self) -> Diagnostics:
+        """Has it converged, and what limits it."""
+        check_is_fitted(self)
+        return self.evaluator_.diagnostics_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # values are no predictions of rewards
+        return tags
+
+    def _values(self, rows: NDArray[Any]) -> Floats:
+        return np.asarray(rows.astype(np.float64, copy=False) @ self.coef_)
+
+    def _evaluator(self, n_rows: int | None) -> Evaluator:
+        is_seed = isinstance(self.random_state, Integral)
+        seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31 - 1)
+        check_count("pilot_rows", self.pilot_rows)
+        return Evaluator(
+            self.algorithm,
+            features=Identity(self.n_features_in_),
+            discount=self.discount,
+            step_size=self.step_size,
+            batch_size=self.batch_size,
+            n_samples=n_rows,
+            pilot_rows=self.pilot_rows if n_rows is None else min(self.pilot_rows, n_rows),
+            closed_form=self.closed_form,
+            seed=seed,
+        )
+
+    def _steps(
+        self,
+        X: Any,
+        y: Any,
+        next_X: Any,
+        terminated: ArrayLike | None,
+        truncated: ArrayLike | None,
+        weight: ArrayLike | None,
+        is_first: bool,
+    ) -> _Steps:
+        """What was passed, checked. Everything is of the kind of the first X."""
+        kinds: Any = _KINDS if is_first else self._kind
+        X, y = validate_data(self, X, y, reset=is_first, dtype=kinds, order="C", y_numeric=True)
+        if is_first:
+            self._kind: np.dtype[Any] = X.dtype
+        if next_X is not None:  # rows that terminate may have anything there; the evaluator looks at the others
+            next_X = validate_data(self, next_X, reset=False, dtype=X.dtype, order="C", ensure_all_finite=False)
+        log = from_arrays(X, y, next_X, terminated, truncated, weight)
+        y, ends = np.asarray(y, np.float64), (_flags(terminated, len(X)), _flags(truncated, len(X)))
+        return _Steps(log, X, y, next_X, *ends, weight)
+
+    def _determine(self, steps: _Steps) -> None:
+        """Where the rows leave parameters open, add rows of very small features with nothing to earn."""
+        try:
+            self.evaluator_.theta_  # noqa: B018 - solves
+        except SingularSystemError as error:
+            if not np.any(steps.observations):
+                raise
+            warnings.warn(f"{error}; the parameters are held near 0 where they are open", LinAlgWarning, stacklevel=3)
+            d = self.n_features_in_
+            size = np.sqrt(_TIE * np.square(steps.observations, dtype=np.float64).sum() / d)
+            rows = (size * np.eye(d)).astype(self._kind)
+            ends = np.ones(d, bool)
+            weight = None if steps.weight is None else np.ones(d)
+            self.evaluator_.partial_fit(Chunk(rows, np.zeros(d), np.zeros_like(rows), ends, ~ends, weight))
+
+
+class _Steps(NamedTuple):
+    """Rows in the order of time, checked."""
+
+    log: Log
+    observations: NDArray[Any]
+    rewards: Floats
+    next_observations: NDArray[Any] | None
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    weight: Any
+
+    @property
+    def ends(self) -> NDArray[np.bool_]:
+        """Rows that no row of X follows."""
+        ends = self.terminated | self.truncated
+        ends[-1] = True
+        return ends
+
+    @property
+    def n_transitions(self) -> int:
+        if self.next_observations is not None:
+            return len(self.rewards)
+        return int((self.terminated | ~self.ends).sum())
+
+
+def _flags(given: ArrayLike | None, n: int) -> NDArray[np.bool_]:
+    return np.zeros(n, bool) if given is None else np.asarray(given).astype(bool).reshape(-1)
+
+
+def _returns(steps: _Steps, values: Floats, after: Floats, discount: float) -> tuple[Floats, Floats]:
+    """(n,) discounted sums of rewards from each row on, and the share of each that does not rest on a value."""
+    returns, shares = np.empty(len(values)), np.empty(len(values))
+    has_next = steps.next_observations is not None
+    total = share = 0.0
+    ends, terminated, rewards = steps.ends.tolist(), steps.terminated.tolist(), steps.rewards.tolist()
+    for i in range(len(values) - 1, -1, -1):
+        if terminated[i]:
+            total, share = rewards[i], 1.0
+        elif not ends[i]:
+            total, share = rewards[i] + discount * total, 1.0 - discount + discount * share
+        elif has_next:
+            total, share = rewards[i] + discount * after[i], 1.0 - discount
+        else:
+            total, share = values[i], 0.0
+        returns[i], shares[i] = total, share
+    return returns, shares
