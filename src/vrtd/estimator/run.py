@@ -163,20 +163,22 @@ class Run:
             if not is_finite(rows):
                 raise NotFiniteError
         else:
-            self._feed_learner(rows)
+            self._feed_learner(rows, chunk)
         if self._closed_form:
             if self.least_squares is None:
                 self.least_squares = LeastSquares(self._discount, self.start())
             self.least_squares.feed(rows)
-        before, self.n_rows = self.n_rows, self.n_rows + len(rows.reward)
-        if self.n_sampled < min(
-            self.n_rows, self._most_sampled
-        ):  # pilot rows were sampled before they are learned from
-            self._sample(rows, chunk, max(0, self.n_sampled - before))
-            if not self._is_checked and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
-                self._check_pilot()
+        self._sample_to(len(rows.reward), rows, chunk)
+        self.n_rows += len(rows.reward)
+        if not self._is_checked and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
+            self._check_pilot()
 
-    def _feed_learner(self, rows: Rows) -> None:
+    def _sample_to(self, last: int, rows: Rows, chunk: Chunk) -> None:
+        """Keep rows up to `last` of the piece, but for those that are kept already, as pilot rows are."""
+        if self.n_sampled < min(self.n_rows + last, self._most_sampled):
+            self._sample(rows, chunk, max(0, self.n_sampled - self.n_rows), last)
+
+    def _feed_learner(self, rows: Rows, chunk: Chunk) -> None:
         if self.learner is None:
             self.learner = self.schedule.begin(
                 self._look() if self.schedule.needs_pilot else None,
@@ -193,7 +195,8 @@ class Run:
             last = n if left is None else min(n, at + left)
             self.learner.feed(rows if last - at == n else rows.part(at, last))
             if self.learner.rows_left == 0:
-                self.schedule.go_on(self.learner, self._look(), self.start())
+                self._sample_to(last, rows, chunk)
+                self.schedule.go_on(self.learner, self.pilot(), self.start())
             at = last
 
     def start(self) -> Floats:
@@ -202,12 +205,12 @@ class Run:
             return self._theta_0.copy()
         return np.zeros((self._given if self.features is None else self.features).n_features)
 
-    def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0) -> None:
-        """Keep the first rows, and their observations; `skip` of these are kept already."""
+    def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0, last: int | None = None) -> None:
+        """Keep the first rows, and their observations: of these the ones from `skip` to `last`."""
         if self._room is None:
             self._most_sampled = rows_that_fit(rows.phi.shape[1])
             self._room = rows.empty_like(self._most_sampled)
-        last = min(len(rows.reward), skip + self._most_sampled - self.n_sampled)
+        last = min(len(rows.reward) if last is None else last, skip + self._most_sampled - self.n_sampled)
         self._room.put(self.n_sampled, rows.part(skip, last))
         self._seen.append((chunk.observations[skip:last].copy(), chunk.next_observations[skip:last].copy()))
         self.n_sampled += last - skip

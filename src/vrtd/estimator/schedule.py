@@ -25,6 +25,9 @@ CLOSED_FORM = "lstd"
 # Without a number of rows to plan for, settings are made for so many times the rows so far, and batches are at most a
 # share of them: a run that stops earlier has learned from most of its rows.
 _HORIZON, _SHARE = 4, 8
+# Also where their number is known: a batch that is never closed, as fewer rows came or Ctrl-C did, teaches nothing. A
+# few rows less than announced must not cost an epoch.
+_KNOWN_SHARE, _SLACK = 4, 64
 _MOST_BATCH_BYTES = 1 << 26  # what "auto" lets rows of an open batch take
 # The mean over an epoch has less variance than the paper's random iterate, at the same cost.
 _OUTPUT: Literal["average"] = "average"
@@ -110,29 +113,28 @@ class Schedule:
                 stacklevel=2,
             )
 
-    def _decide(self, pilot: Pilot, theta_0: Floats, n_rows: int) -> tuple[Algorithm, int | None]:
-        horizon = self.n_samples or _HORIZON * max(n_rows, self.pilot_rows)
-        budget = max(
-            2, horizon - n_rows
-        )  # a later leg is planned as if it were the first: its start can only be better
-        most = _MOST_BATCH_BYTES // (16 * theta_0.size)
-        if self.n_samples is None:
-            most = min(most, horizon // _SHARE)
+    def _decide(self, pilot: Pilot, theta_0: Floats, n_rows: int) -> tuple[Algorithm, int]:
+        """The settings of the next leg, and its epochs. It is planned as if it were the first, with what all rows so
+        far show: its start can only be better than theta_0."""
+        n, so_far = self.n_samples or 0, max(n_rows, len(pilot))
+        horizon = end = n if n_rows < n else _HORIZON * so_far
+        largest = min(_MOST_BATCH_BYTES // (16 * theta_0.size), horizon // (_KNOWN_SHARE if n_rows < n else _SHARE))
         found = settings_for(
-            pilot.sample, horizon, pilot.basis.T @ theta_0,
-            algorithm="td" if self.algorithm == "td" else "vrtd", output=_OUTPUT, largest_batch=max(2, most),
+            pilot.sample, max(2, horizon - horizon // _SLACK), pilot.basis.T @ theta_0,
+            algorithm="td" if self.algorithm == "td" else "vrtd", output=_OUTPUT, largest_batch=max(2, largest),
             step_size=None if self.step_size == "auto" else float(self.step_size),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
         )  # fmt: skip
-        M = found.batch_size if self.batch_size != "auto" else _whole_segments(found.batch_size)
-        algorithm = self._build(found.step_size, M)
+        if found.method.startswith("fallback"):  # look again soon
+            end = min(end, 2 * so_far)
+        M = found.batch_size
+        if self.batch_size == "auto":
+            M = _whole_segments(max(1, min(M, (end - n_rows) // 2)))
         text = f"from row {n_rows:,}: step {found.step_size:.3g}"
         text += "" if self.algorithm == "td" else f", batch {M:,}"
         self.remarks.append(f"{text}, for {horizon:,} rows ({found.method})")
         self.remarks.extend(remark for remark in found.remarks if remark not in self.remarks)
-        if self.n_samples is not None:
-            return algorithm, None
-        return algorithm, max(1, budget // (1 if self.algorithm == "td" else M))
+        return self._build(found.step_size, M), max(1, -((n_rows - end) // (1 if self.algorithm == "td" else M)))
 
     def _build(self, step_size: Any, batch_size: Any) -> Algorithm:
         if self.algorithm == "td":

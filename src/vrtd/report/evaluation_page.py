@@ -182,7 +182,7 @@ def _data(diagnostics: Diagnostics, facts: Facts) -> dict[str, str]:
         "Mean reward": number(facts.mean_reward, 4),
         "Autocorrelation": ""
         if diagnostics.autocorrelation is None
-        else f"{number(diagnostics.autocorrelation, 3)} rows, over which the noise is correlated",
+        else f"{number(diagnostics.autocorrelation, 3)}: so many rows tell as much as an independent one",
         "States not visited": _unseen(diagnostics) if facts.has_states else "",
         "Remarks": _bullets(facts.data_remarks) or "nothing to remark",
     }
