@@ -29,6 +29,7 @@ from vrtd.theory.constants import (
 )
 from vrtd.theory.curves import exact_curve
 from vrtd.theory.estimation import AutocorrelationTime, autocorrelation_time
+from vrtd.theory.explained import value_explained
 from vrtd.theory.lemmas import (
     Inequality,
     epoch_inequality_iid,
@@ -44,7 +45,9 @@ from vrtd.theory.moments import Anchor, Moments, Output, td_iid_moments, vrtd_ii
 from vrtd.theory.phase import PhaseDiagram, phase_diagram
 from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
+from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.sample import TransitionSample
+from vrtd.theory.settings import limit_step, settings_for
 from vrtd.theory.statements import Bound, EpochInequality
 from vrtd.theory.stationary import stationary_second_moment
 
@@ -82,8 +85,11 @@ __all__ = [
     "lemma3",
     "lemma4",
     "lemma5",
+    "limit_step",
     "phase_diagram",
     "plan",
+    "recursion_moments",
+    "settings_for",
     "stability_limit",
     "stationary_second_moment",
     "td_iid_bound",
@@ -97,5 +103,6 @@ __all__ = [
     "theorem1_sharp",
     "theorem2",
     "theorem2_repaired",
+    "value_explained",
     "vrtd_iid_moments",
 ]
