@@ -3,8 +3,8 @@
     python benchmarks/auto.py [--quick] [--rows N] [--json]
 
 Twenty random problems that were not used to tune it, and four named ones, 200 trajectories each. On every trajectory
-`Evaluator(n_samples=N)` learns with what it decides at its pilot rows; every cell of a grid (12 steps up to the limit of
-stability, TD and batches of powers of 2) learns from the same rows. Compared are mean squared errors
+`Evaluator(n_samples=N)` learns with what it decides at its pilot rows; every cell of a grid (12 steps up to the limit
+of stability, TD and batches of powers of 2) learns from the same rows. Compared are mean squared errors
 E|theta - theta_star|^2: of "auto", of the cell with the lowest mean, and of LSTD.
 """
 

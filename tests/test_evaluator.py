@@ -196,7 +196,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"discount": [0.9]}, "discount must be a number in"),
     ({"algorithm": "vrdt"}, "did you mean 'vrtd'"),
     ({"step_size": 0.0}, "step_size must be a positive"),
-    ({"step_size": "big"}, "step_size must be one of 'auto'"),
+    ({"step_size": "big"}, "step_size must be a number or 'auto'"),
     ({"batch_size": 1.5}, "batch_size must be a whole number"),
     ({"algorithm": "td", "batch_size": 5}, "td has no batch_size"),
     ({"algorithm": "lstd", "step_size": 0.1}, "lstd has no step_size"),

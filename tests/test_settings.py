@@ -190,7 +190,7 @@ def test_what_the_budget_cannot_determine_is_judged_by_values() -> None:
     tilt = np.column_stack([SAMPLE.phi, SAMPLE.phi[:, 0] + 1e-3 * SAMPLE.phi[:, 1] ** 2])
     tilt_next = np.column_stack([SAMPLE.phi_next, SAMPLE.phi_next[:, 0] + 1e-3 * SAMPLE.phi_next[:, 1] ** 2])
     found = settings_for(Rows(tilt, SAMPLE.reward, tilt_next, 0.95), 1000)
-    assert "by the error of phi.theta" in found.method
+    assert "for the least error of phi.theta" in found.method
     assert found.batch_size > 50
 
 

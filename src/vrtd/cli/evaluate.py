@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["add_options", "add_parser"]
 
 _PILOT_ROWS = 5000
-_MOST_SUMMED = 256  # features up to which the closed form is summed up beside the recursion
+# Features up to which the closed form is summed up beside the recursion; those of states are sparse, and cost little.
+_MOST_SUMMED, _MOST_STATES = 256, 600
 _RECORDS = (".parquet", ".npz", ".csv")
 
 
@@ -166,6 +167,7 @@ def _names(given: dict[str, Any], n_numbers: int) -> list[str] | None:
 
 def _evaluator(given: dict[str, Any], source: Input) -> Evaluator:
     from vrtd.estimator import Evaluator
+    from vrtd.features import Tabular
 
     n, passes = source.log.n_rows, given.get("passes", 1)
     pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
@@ -177,7 +179,7 @@ def _evaluator(given: dict[str, Any], source: Input) -> Evaluator:
         batch_size=given.get("batch_size", "auto"),
         n_samples=None if n is None else n * max(1, passes),
         pilot_rows=given.get("pilot_rows", pilot_rows),
-        closed_form=source.n_features <= _MOST_SUMMED,
+        closed_form=source.n_features <= (_MOST_STATES if isinstance(source.features, Tabular) else _MOST_SUMMED),
         seed=given["seed"],
     )
 
@@ -209,15 +211,19 @@ def _as_text(found: Evaluation) -> str:
     from vrtd.report.evaluation_page import MEANING, diagnosis
     from vrtd.report.numbers import interval
 
-    answer, d = found.answer, found.diagnostics
+    answer, other, d = found.answer, found.closed_form, found.diagnostics
+    if d.converged is False and other is not None:
+        answer, other = other, answer
     value, low, high = interval(answer.value, answer.low, answer.high)
     lines = [
         f"value      {value}, with confidence {answer.level:g} between {low} and {high}: mean over the log's states"
     ]
     if answer.reservation:
         lines.append(f"           {answer.reservation}")
-    if found.closed_form is not None:
-        lines.append(f"           the closed form (least squares) gives {found.closed_form}")
+    if other is found.closed_form and other is not None:
+        lines.append(f"           the closed form (least squares) gives {other}")
+    elif other is not None:
+        lines.append(f"           by the closed form (least squares); {d.settings['name']} itself gives {other}")
     if found.interrupted:
         lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
     lines.append(f"diagnosis  {diagnosis(d)}")

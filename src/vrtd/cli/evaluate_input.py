@@ -66,8 +66,9 @@ def files(given: Mapping[str, Any]) -> Input:
         if isinstance(names, list) and len(names) == 1:  # one column is taken as it is, several are put together
             columns[option] = names[0]
     log = read(paths, **columns)
-    features = as_features(given.get("features"))
     first = next(iter(log.chunks())).observations
+    are_states = first.ndim == 1 and first.dtype.kind in "iu"
+    features = as_features(given.get("features", "tabular" if are_states else None))
     n_features = features.bind(first).n_features
     return Input(log, features, n_features, first[0].size, ", ".join(paths), None, lambda: None)
 

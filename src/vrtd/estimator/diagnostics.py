@@ -116,6 +116,7 @@ class Diagnostics:
 def diagnose(
     *,
     n_rows: int,
+    n_distinct: int,
     n_waiting: int,
     n_features: int | None,
     settings: dict[str, Any],
@@ -147,9 +148,15 @@ def diagnose(
         explained = value_explained(sample, observations=seen[0], next_observations=seen[1])
         if not explained.exact:
             notes.append(explained.remark)
-        errors = {**spread.errors(pilot.phi, n_rows), "features": explained.misfit}
+        errors = {**spread.errors(pilot.phi, n_distinct), "features": explained.misfit}
         converged = spread.converged(pilot.phi)
-        limit = max(errors.items(), key=lambda error: error[1])[0]
+        limit, largest = max(errors.items(), key=lambda error: error[1])
+        if not largest > 0.0:  # nothing to limit
+            limit = None
+        if spread.outside:
+            notes.append(
+                f"the intervals rest on the first {len(pilot):,} rows; later rows have features that these do not span"
+            )
     return Diagnostics(
         "learning",
         converged,
@@ -161,7 +168,7 @@ def diagnose(
         largest_norm=pilot.largest_norm,
         decay_rate=float(-np.linalg.eigvals(A).real.max()),
         autocorrelation=None if tau is None else tau.tau,
-        effective_rows=None if tau is None else n_rows / tau.tau,
+        effective_rows=None if tau is None else n_distinct / tau.tau,
         explained=None if explained is None else explained.share,
         explained_error=None if explained is None else explained.share_error,
         remarks=tuple(notes),

@@ -90,8 +90,11 @@ class Evaluator:
         """Learn from a log from the start, forgetting what was learned before; `progress` gets rows done and in all."""
         check_count("n_passes", n_passes)
         self._reset()
-        for _ in range(n_passes):
+        for k in range(n_passes):
+            self._run.repeats = k > 0
             self.partial_fit(log, progress=progress)
+        self._run.repeats = False
+        self._run.check_ends()
         if self._run.learner is None and self._run.least_squares is None:
             warnings.warn(
                 f"features and settings are decided on at {self._schedule.pilot_rows:,} rows, and nothing is learned "
@@ -205,9 +208,11 @@ class Evaluator:
         method = method or ("closed form" if self._schedule.is_closed_form else "recursion")
         spread = self._spread(method)
         if method == "recursion" and not spread.converged(self._run.pilot().phi):
+            why = "what is left of the start exceeds half the width of the interval"
+            if spread.outside:
+                why = f"rows after the first {len(self._run.pilot()):,} have features that those do not span"
             warnings.warn(
-                "not converged: what is left of the start exceeds half the width of the interval; "
-                "bring more rows, or take the interval of the closed form: method='closed form'",
+                f"not converged: {why}; bring more rows, or take the interval of the closed form: method='closed form'",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -234,7 +239,7 @@ class Evaluator:
                 f"{self._run.n_rows:,} of {self._schedule.pilot_rows:,} pilot rows",
                 "bring more rows, or lower pilot_rows",
             )
-        return recursion_spread(self._run.learner, self._run.pilot(), self._run.start())
+        return recursion_spread(self._run.learner, self._run.pilot(), self._run.start(), self._run.n_distinct)
 
     @property
     def diagnostics_(self) -> Diagnostics:
@@ -250,6 +255,7 @@ class Evaluator:
         algorithm = self.algorithm_
         return diagnose(
             n_rows=self._run.n_rows,
+            n_distinct=self._run.n_distinct,
             n_waiting=self.n_waiting_,
             n_features=None if pilot is None else pilot.phi.shape[1],
             settings={"name": self._schedule.algorithm} if algorithm is None else algorithm.settings,
@@ -318,7 +324,8 @@ class Evaluator:
 
 
 def _check_discount(discount: Any) -> float:
-    number = float(real_array("discount", discount)) if np.ndim(discount) == 0 else np.nan
+    is_number = np.ndim(discount) == 0 and not isinstance(discount, bool)
+    number = float(real_array("discount", discount)) if is_number else np.nan
     if not 0.0 <= number <= 1.0:
         raise InvalidInputError("discount must be a number in [0, 1]", repr(discount), "pass e.g. 0.95")
     return number

@@ -190,6 +190,8 @@ class Learner:
             if tree[given].shape != own.shape or tree[given].dtype != own.dtype:
                 raise ValueError(f"{given} of another shape or type")
             own[:] = tree[given]
+        if not np.isfinite(learner._state).all() or not np.isfinite(learner.theta).all():
+            raise ValueError("parameters that are not finite")
         learner.path.restore(tree["path"])
         if tree["waiting"] is not None:
             learner.batches.wait_again(Rows.stored(tree["waiting"], n_features))

@@ -109,12 +109,12 @@ class LeastSquares:
         n = max(self.n_rows, 1)
         A = total[np.ix_(seen, np.append(seen, False))] / n
         b = (total[:, d] + total[:, :d] @ np.where(seen, 0.0, theta))[seen] / n
-        condition = float(np.linalg.cond(A))
+        condition = float(np.linalg.cond(A)) if np.isfinite(A).all() and np.isfinite(b).all() else np.inf
         if not condition * len(A) * np.finfo(np.float64).eps < 1.0:
             raise SingularSystemError(
                 "the rows must determine the parameters: A must be invertible on the features that were seen",
                 f"condition number {condition:.3g} of {len(A)} features from {self.n_rows} rows",
-                "remove dependent features, or bring more rows",
+                "remove dependent features, bring more rows, or scale what is huge",
             )
         theta[seen] = -np.linalg.solve(A, b)
         influence = None
@@ -171,13 +171,14 @@ def _accumulate(rows: Rows, discount: float, sums: Floats, squares: Floats, mean
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
         _accumulate_sparse(*rows, discount, sums, squares, mean, np.empty(2 * len(squares), np.int64))
         return
-    phi = rows.phi.astype(np.float64)
-    squares += np.square(phi).sum(axis=0)
-    mean += phi.sum(axis=0)
-    psi = np.where(rows.terminated, 0.0, discount)[:, None] * rows.phi_next - phi
-    weighted = phi * rows.weight[:, None] if rows.weight.size else phi
-    sums[:, :-1] += weighted.T @ psi
-    sums[:, -1] += weighted.T @ rows.reward
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large for squares is refused where it is used
+        phi = rows.phi.astype(np.float64)
+        squares += np.square(phi).sum(axis=0)
+        mean += phi.sum(axis=0)
+        psi = np.where(rows.terminated, 0.0, discount)[:, None] * rows.phi_next - phi
+        weighted = phi * rows.weight[:, None] if rows.weight.size else phi
+        sums[:, :-1] += weighted.T @ psi
+        sums[:, -1] += weighted.T @ rows.reward
 
 
 @compiled

@@ -51,8 +51,8 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def damaged(path: str | os.PathLike[str], error: Exception) -> ModelFileError:
     return ModelFileError(
-        f"{path} must be a model that this version of vrtd wrote; got a file that does not read as one ({error}); "
-        "check the path, or fit again"
+        f"{path} must be a model that this version of vrtd wrote; got a file that does not read as one "
+        f"({type(error).__name__}); check the path, or fit again"
     )
 
 

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 
 # Of the sample. Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
+_LEAST_SIZE = 1e-60
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
 
@@ -35,6 +36,15 @@ class Pilot:
 
     def __init__(self, rows: Rows, observations: tuple[NDArray[Any], NDArray[Any]], discount: float) -> None:
         self.observations = observations  # (n, ...) and those of the successors: they tell states apart
+        for name, values in (("features", rows.phi), ("rewards", rows.reward)):
+            largest = float(np.abs(values).max(initial=0.0))
+            if largest and not _LEAST_SIZE < largest < 1.0 / _LEAST_SIZE:
+                raise InvalidInputError(
+                    f"{name} must be of a size that can be squared and divided by, {_LEAST_SIZE:g} to "
+                    f"{1.0 / _LEAST_SIZE:g}",
+                    f"{largest:.3g} as the largest",
+                    "scale them",
+                )
         # A row with weight w is the row with all its numbers times sqrt(w).
         scale = np.sqrt(rows.weight) if rows.weight.size else np.ones(1)
         phi, phi_next, reward = rows.phi * scale[:, None], rows.phi_next * scale[:, None], rows.reward * scale

@@ -44,7 +44,10 @@ class Run:
         self.learner: Learner | None = None
         self.least_squares: LeastSquares | None = None
         self.visited: NDArray[np.bool_] | None = None  # states, where features are a table of them
-        self.n_rows = self.n_sampled = 0
+        self.n_rows = self.n_sampled = self.n_distinct = 0
+        self.repeats = False  # whether the rows that come are those of the first pass again
+        self._terminates = False  # whether a transition has
+        self._is_weighted: bool | None = None
         self._waiting: list[Chunk] = []  # rows before features or settings are decided
         self._room: Rows | None = None  # for the sample
         self._seen: list[tuple[NDArray[Any], NDArray[Any]]] = []  # observations of the sample
@@ -56,6 +59,7 @@ class Run:
     def receive(self, chunk: Chunk, tell: Callable[[], None] | None = None) -> None:
         """Learn from the chunk, piece by piece; `tell` is called after each."""
         _check_chunk(chunk)
+        self._check_weight(chunk)
         if self.features is None and not self.schedule.needs_pilot and not self._given.needs_data:
             self._begin(self._given.bind(chunk.observations))
         if self.features is None:
@@ -84,6 +88,12 @@ class Run:
         """Keep the rows until the pilot is whole; then bind the features, decide on the settings, and learn. Returns
         whether it was whole."""
         self._check_finite(chunk)
+        if self._waiting and chunk.observations.shape[1:] != self._waiting[0].observations.shape[1:]:
+            raise DataError(
+                f"observations must have one shape, {self._waiting[0].observations.shape[1:]} a row",
+                chunk.observations.shape[1:],
+                "keep observations of different shapes apart",
+            )
         chunks = [*self._waiting, _copied(chunk)]
         n_rows = self.n_rows + len(chunk.rewards)
         if n_rows < self.schedule.pilot_rows:
@@ -92,7 +102,7 @@ class Run:
         before = self._waiting, self.n_rows
         self._waiting, self.n_rows = [], 0
         try:
-            self._begin(self._given.bind(np.concatenate([chunk.observations for chunk in chunks])))
+            self._begin(self._given.bind(np.concatenate([part for chunk in chunks for part in _seen_in(chunk)])))
             if self.schedule.needs_pilot:
                 for chunk in chunks:
                     rows = self._rows(chunk)
@@ -105,6 +115,7 @@ class Run:
                 self._first
             ) = None
             self.n_sampled, self._most_sampled, self._seen, self._is_checked = 0, 1, [], False
+            self.n_distinct, self._terminates = 0, False
             self._waiting, self.n_rows = before
             raise
         return True
@@ -112,18 +123,39 @@ class Run:
     def _check_finite(self, chunk: Chunk) -> None:
         """Of rows that wait, so that whoever brought a bad one is told."""
         used = chunk.next_observations if not chunk.terminated.any() else chunk.next_observations[~chunk.terminated]
-        if all(np.isfinite(values).all() for values in (chunk.observations, used, chunk.rewards)):
+        weight = NO_WEIGHT if chunk.weight is None else chunk.weight
+        if all(np.isfinite(values).all() for values in (chunk.observations, used, chunk.rewards, weight)):
             return
         n = len(chunk.rewards)
         flat = (chunk.observations.reshape(n, -1), chunk.next_observations.reshape(n, -1))
-        rows = Rows(*flat, chunk.rewards, chunk.terminated, np.empty(0))
+        rows = Rows(*flat, chunk.rewards, chunk.terminated, weight)
         raise self._explained(without_final(rows) or rows, chunk)
 
     def _rows(self, chunk: Chunk) -> Rows:
         assert self.features is not None
-        phi, phi_next = self.features(chunk.observations), self.features(chunk.next_observations)
+        observations, successors = chunk.observations, chunk.next_observations
+        if not isinstance(self.features, Identity):
+            successors = _without_final(chunk)  # a terminal state need not be one that features know
+        phi = self._applied(self.features, observations, "observations", chunk)
+        phi_next = self._applied(self.features, successors, "next_observations", chunk)
         weight = NO_WEIGHT if chunk.weight is None else chunk.weight
         return Rows(*map(read_only, (phi, phi_next, chunk.rewards, chunk.terminated, weight)))
+
+    def _applied(self, features: Features, observations: NDArray[Any], field: str, chunk: Chunk) -> NDArray[Any]:
+        """Feature rows; what the features refuse is located in the log."""
+        try:
+            return features(observations)
+        except DataError as error:
+            low, high = 0, len(observations)  # rows before `low` are fine, those before `high` are not
+            while high - low > 1:
+                middle = (low + high) // 2
+                try:
+                    features(observations[:middle])
+                    low = middle
+                except DataError:
+                    high = middle
+            where = self._place(field, low, chunk)
+            raise DataError(error.must, f"{error.got} of a piece of the log ({where})", error.do) from error
 
     def _learn(self, chunk: Chunk) -> None:
         rows = self._rows(chunk)
@@ -154,28 +186,36 @@ class Run:
                 f"{self.n_rows:,} rows; lower it, or let step_size='auto' choose"
             )
         field, row = _FIELDS[place[0]], place[1]
-        where = f"row {self.n_rows + row} of the log" if chunk.locate is None else chunk.locate(field, row)
+        where = self._place(field, row, chunk)
         return DataError("every number of a log must be finite", f"another in {field}: {where}", "repair or drop it")
+
+    def _place(self, field: str, row: int, chunk: Chunk) -> str:
+        return f"row {self.n_rows + row} of the log" if chunk.locate is None else chunk.locate(field, row)
 
     def _feed(self, rows: Rows, chunk: Chunk) -> None:
         """Nothing changes when it raises."""
+        if self._discount == 1.0 and self.n_rows + len(rows.reward) >= self.schedule.pilot_rows:
+            self.check_ends(rows.terminated)
         if self.schedule.is_closed_form:
             if not is_finite(rows):
                 raise NotFiniteError
         else:
             self._feed_learner(rows, chunk)
-        if self._closed_form:
+        if self._closed_form and not self.repeats:
             if self.least_squares is None:
                 self.least_squares = LeastSquares(self._discount, self.start())
             self.least_squares.feed(rows)
         self._sample_to(len(rows.reward), rows, chunk)
         self.n_rows += len(rows.reward)
+        self._terminates = self._terminates or bool(rows.terminated.any())
+        if not self.repeats:
+            self.n_distinct = self.n_rows
         if not self._is_checked and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
             self._check_pilot()
 
     def _sample_to(self, last: int, rows: Rows, chunk: Chunk) -> None:
         """Keep rows up to `last` of the piece, but for those that are kept already, as pilot rows are."""
-        if self.n_sampled < min(self.n_rows + last, self._most_sampled):
+        if not self.repeats and self.n_sampled < min(self.n_rows + last, self._most_sampled):
             self._sample(rows, chunk, max(0, self.n_sampled - self.n_rows), last)
 
     def _feed_learner(self, rows: Rows, chunk: Chunk) -> None:
@@ -189,21 +229,23 @@ class Run:
             )
         at, n = 0, len(rows.reward)
         while at < n:
+            if self.learner.rows_left == 0:
+                self._sample_to(at, rows, chunk)
+                self.schedule.go_on(self.learner, self.pilot(), self.start())
             left = self.learner.rows_left
             if left is not None and left < n - at and not is_finite(rows):  # a leg must not end before a bad row
                 raise NotFiniteError
             last = n if left is None else min(n, at + left)
             self.learner.feed(rows if last - at == n else rows.part(at, last))
-            if self.learner.rows_left == 0:
-                self._sample_to(last, rows, chunk)
-                self.schedule.go_on(self.learner, self.pilot(), self.start())
             at = last
 
     def start(self) -> Floats:
         """theta_0"""
         if self._theta_0 is not None:
             return self._theta_0.copy()
-        return np.zeros((self._given if self.features is None else self.features).n_features)
+        if self.features is None:
+            raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit, or pass theta_0")
+        return np.zeros(self.features.n_features)
 
     def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0, last: int | None = None) -> None:
         """Keep the first rows, and their observations: of these the ones from `skip` to `last`."""
@@ -212,7 +254,7 @@ class Run:
             self._room = rows.empty_like(self._most_sampled)
         last = min(len(rows.reward) if last is None else last, skip + self._most_sampled - self.n_sampled)
         self._room.put(self.n_sampled, rows.part(skip, last))
-        self._seen.append((chunk.observations[skip:last].copy(), chunk.next_observations[skip:last].copy()))
+        self._seen.append((chunk.observations[skip:last].copy(), _without_final(chunk)[skip:last].copy()))
         self.n_sampled += last - skip
 
     def _look(self) -> Pilot:
@@ -221,15 +263,30 @@ class Run:
             self._first = self._as_pilot(min(self.schedule.pilot_rows, self.n_sampled))
         return self._first
 
-    def _check_pilot(self) -> None:
-        """What is refused, and what is warned of, when the pilot rows have come."""
-        rows = self.sample.part(0, self.schedule.pilot_rows)
-        if self._discount == 1.0 and not rows.terminated.any():
+    def check_ends(self, terminated: NDArray[np.bool_] | None = None) -> None:
+        """Refuse a discount of 1 where nothing terminates, neither before nor in these rows."""
+        if self._discount == 1.0 and not self._terminates and not (terminated is not None and terminated.any()):
             raise InvalidInputError(
                 "discount 1 needs episodes that end: values of a process that goes on are infinite",
-                f"no terminated transition in the first {len(rows.reward):,} rows",
+                "a log in which no transition terminates",
                 "lower the discount, or mark the rows that terminate",
             )
+
+    def _check_weight(self, chunk: Chunk) -> None:
+        """Importance ratios are there for all rows, or for none."""
+        if self._is_weighted is None:
+            self._is_weighted = chunk.weight is not None
+        if self._is_weighted != (chunk.weight is not None):
+            has = "weights" if chunk.weight is not None else "no weights"
+            raise DataError("all parts of a log must have weights, or none", f"a part with {has}", "add weights of 1")
+        if chunk.weight is not None and (chunk.weight < 0.0).any():
+            row = int(np.argmax(chunk.weight < 0.0))
+            where = self._place("weight", row, chunk)
+            raise DataError("weights must not be negative", f"{chunk.weight[row]}: {where}", "repair or drop that row")
+
+    def _check_pilot(self) -> None:
+        """What is warned of when the pilot rows have come."""
+        rows = self.sample.part(0, self.schedule.pilot_rows)
         step = self.schedule.given_step
         if step is not None and not _is_surely_stable(step, rows, self._discount):
             self.schedule.check(step, self._look())
@@ -261,6 +318,9 @@ class Run:
         return {
             "features": None if self.features is None else settings_of(self.features),
             "n_rows": self.n_rows,
+            "n_distinct": self.n_distinct,
+            "terminates": self._terminates,
+            "is_weighted": self._is_weighted,
             "decisions": self.schedule.remarks,
             "learner": None if self.learner is None else self.learner.stored(),
             "least_squares": None if self.least_squares is None else self.least_squares.stored(),
@@ -273,7 +333,8 @@ class Run:
         return dict(zip(("observations", "next_observations"), self.pilot().observations, strict=True))
 
     def restore(self, tree: Mapping[str, Any]) -> None:
-        self.n_rows = int(tree["n_rows"])
+        self.n_rows, self.n_distinct = int(tree["n_rows"]), int(tree["n_distinct"])
+        self._terminates, self._is_weighted = bool(tree["terminates"]), tree["is_weighted"]
         self.schedule.remarks[:] = [str(remark) for remark in tree["decisions"]]
         self._waiting = [Chunk(**chunk) for chunk in tree["waiting"].values()]
         for chunk in self._waiting:
@@ -311,6 +372,20 @@ def settings_of(features: Features) -> dict[str, Any] | None:
         return features.settings
     except InvalidInputError:
         return None
+
+
+def _without_final(chunk: Chunk) -> NDArray[Any]:
+    """The successors, where a transition terminates the state that it left: nothing is said of what came then."""
+    if not chunk.terminated.any():
+        return chunk.next_observations
+    successors = chunk.next_observations.copy()
+    successors[chunk.terminated] = chunk.observations[chunk.terminated]
+    return successors
+
+
+def _seen_in(chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All observations that features must be able to map."""
+    return chunk.observations, chunk.next_observations[~chunk.terminated]
 
 
 def _copied(chunk: Chunk) -> Chunk:

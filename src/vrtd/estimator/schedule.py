@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +153,7 @@ def _whole_segments(batch_size: int) -> int:
 
 def _check_auto(name: str, value: Any, check: Any) -> None:
     if isinstance(value, str):
-        check_choice(name, value, get_args(Literal["auto"]))
+        if value != "auto":
+            raise InvalidInputError(f"{name} must be a number or 'auto'", repr(value), "pass one of them")
     else:
         check(name, value)

@@ -48,6 +48,7 @@ class Spread:
     method: str
     pilot: Pilot | None  # what the covariance rests on, where it knows only some directions
     seen: NDArray[np.bool_] | None  # (d,) features that were ever not 0
+    outside: bool = False  # whether theta was moved in directions of which the sample knows nothing
 
     def of(self, phi: Floats, level: float) -> Intervals:
         """Of phi.theta for each row."""
@@ -71,7 +72,7 @@ class Spread:
 
     def converged(self, phi: Floats) -> bool:
         """Whether what is left of the start is at most half the width of a 95 % interval, on the whole."""
-        return bool(_rms(phi @ self.remainder) <= 1.96 * _rms(self.standard_error(phi)))
+        return not self.outside and bool(_rms(phi @ self.remainder) <= 1.96 * _rms(self.standard_error(phi)))
 
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
         """The parts of the error of phi.theta, root mean squares over the rows."""
@@ -88,14 +89,20 @@ class Spread:
 def closed_form_spread(solution: Solution) -> Spread:
     """Of the least-squares solution: batch means in a sandwich."""
     zero, covariance = np.zeros_like(solution.theta), solution.covariance()
+    if not np.isfinite(covariance).all():
+        raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
         "closed form, batch means", None, solution.seen,
     )  # fmt: skip
 
 
-def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats) -> Spread:
-    """Of TD or VRTD: the second moment of its own recursion with the moments of the sample."""
+def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct: int) -> Spread:
+    """Of TD or VRTD: the second moment of its own recursion with the moments of the sample.
+
+    Rows that come again tell nothing new: then the recursion tends to the closed form of the distinct rows, and its
+    covariance is added.
+    """
     ends = [leg.first_epoch for leg in learner.legs[1:]] + [learner.n_epochs]
     legs = [
         (*_settings(leg.algorithm), end - leg.first_epoch)
@@ -116,9 +123,15 @@ def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats) -> Spread:
     stays = np.zeros(B.shape[1])
     if legs and isinstance(algorithm, TD):  # the mean of VRTD's recursion tends to theta_star, as far as a sample tells
         stays = recursion_moments(pilot.sample, [(legs[-1][0], 1, _FOREVER)], start, output).mean
+    covariance = moments.covariance
+    if learner.n_rows > n_distinct:
+        covariance = covariance + moments.optimal / max(n_distinct, 1)
+    moved = learner.theta - theta_0
+    outside = moved - B @ (B.T @ moved)
     return Spread(
-        learner.theta.copy(), B @ moments.covariance @ B.T, B @ moments.mean, B @ stays, B @ moments.optimal @ B.T,
+        learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, B @ moments.optimal @ B.T,
         np.inf, "second moment of the recursion", pilot, None,
+        outside=bool(outside @ outside > 1e-6 * (moved @ moved)),
     )  # fmt: skip
 
 

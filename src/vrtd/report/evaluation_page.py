@@ -116,12 +116,17 @@ def page(
 
 def _answer(answer: Answer, closed_form: Answer | None, diagnostics: Diagnostics, facts: Facts) -> str:
     kind, symbol, words = _VERDICTS[diagnostics.converged]
-    value, low, high = interval(answer.value, answer.low, answer.high)
+    # What has not converged must not be the headline where something better is known.
+    instead = closed_form if diagnostics.converged is False else None
+    first = instead or answer
+    value, low, high = interval(first.value, first.low, first.high)
     notes = []
     if facts.interrupted:
         notes.append(f"<strong>Interrupted after {count(diagnostics.n_rows)} rows.</strong> This is what they taught.")
-    notes += [answer.reservation, escape(_without_verdict(diagnostics))]
-    if closed_form is not None:
+    if instead is not None:
+        notes.append(f"This is the closed form (least squares); {_algorithm(diagnostics)} gives {escape(str(answer))}.")
+    notes += [first.reservation, escape(_without_verdict(diagnostics))]
+    if closed_form is not None and instead is None:
         notes.append(f"The closed form (least squares) gives {escape(str(closed_form))}.")
     how = f"{_algorithm(diagnostics)}, {plural(diagnostics.n_rows, 'row')}, discount {facts.discount:g}"
     return f"""<article class="claim answer {kind}">
@@ -144,7 +149,9 @@ def _tiles(diagnostics: Diagnostics, facts: Facts) -> str:
     d = diagnostics
     tiles = {"rows": count(d.n_rows)}
     if d.effective_rows is not None:
-        tiles["independent rows would tell as much"] = number(d.effective_rows, 3)
+        more = d.effective_rows > d.n_rows
+        words = "independent rows would tell as much" + (": successive errors cancel" if more else "")
+        tiles[words] = number(d.effective_rows, 3)
     if facts.has_states:
         tiles["states visited"] = f"{count(facts.n_features - len(d.unseen))} of {count(facts.n_features)}"
     elif d.rank is not None:

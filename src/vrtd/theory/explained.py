@@ -114,7 +114,8 @@ def value_explained(
     rms = float(np.sqrt(max(square, 0.0)))
     square_error = float(np.sqrt(_error(to_square) ** 2 + chance))
     scale = float(np.sqrt(max(rms**2, square_error)))
-    remark = f"{m} {'distinct observations' if exact else 'clusters of observations'} told apart"
+    what = "distinct observations" if exact else "clusters of similar observations"
+    remark = f"what the features explain is judged on {m} {what}"
     if observations is None:
         remark += ", by their features: states with the same features count as one"
     variance_error = float(np.sqrt(_error(to_variance) ** 2 + chance))

@@ -115,7 +115,7 @@ def settings_for(
     j = int(near[int(values)].argmin())
     method = "modes of A"
     if values:
-        method += ", by the error of phi.theta: this budget does not halve that of theta"
+        method += ", for the least error of phi.theta: some directions of theta take more rows than these"
     return Settings(float(fine[j]), M, n, float(near[0, j]), limit, method, remarks)
 
 

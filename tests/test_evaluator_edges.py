@@ -1,0 +1,172 @@
+"""What ordinary and extraordinary data make of the estimator: nothing wrong without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from tests.some_logs import DISCOUNT, boyan, chunk
+from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, ModelFileError, NotFittedError
+from vrtd.estimator import pilot
+from vrtd.features import Tabular
+from vrtd.logs import Chunk, from_arrays, from_env
+
+N = 12_000
+
+
+@pytest.mark.parametrize("algorithm", ["lstd", vrtd.VRTD(0.02, 500, output="average")])
+def test_rows_that_come_again_are_no_new_evidence(algorithm: Any) -> None:
+    rows, _, _ = boyan(N)
+    log = from_arrays(*rows[:5])
+    once, often = (vrtd.Evaluator(algorithm, discount=1.0).fit(log, n_passes=n) for n in (1, 9))
+    assert often.n_rows_ == 9 * N
+    halves = [float(np.ptp(each.mean_value()[1:])) / 2 for each in (once, often)]
+    assert halves[1] > 0.5 * halves[0]
+    closed = [each.mean_value(method="closed form").low for each in (once, often)]
+    assert closed[0] == closed[1]
+    errors = [each.diagnostics_.errors["budget"] for each in (once, often)]
+    np.testing.assert_allclose(errors[0], errors[1])
+    assert once.diagnostics_.effective_rows == often.diagnostics_.effective_rows
+
+
+@pytest.mark.parametrize("algorithm", ["vrtd", "lstd", vrtd.TD(0.05)])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("at", [1000, 6000])  # inside the pilot and after it
+def test_weights_are_there_for_all_rows_or_for_none(algorithm: Any, first: bool, at: int) -> None:
+    evaluator = vrtd.Evaluator(algorithm, discount=DISCOUNT)
+    some, more = chunk(0, at), chunk(at, N)
+    weighted = [part._replace(weight=np.ones(len(part.rewards))) for part in (some, more)]
+    evaluator.partial_fit(weighted[0] if first else some)
+    with pytest.raises(DataError, match="must have weights, or none"):
+        evaluator.partial_fit(more if first else weighted[1])
+    assert evaluator.n_rows_ == at
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+@pytest.mark.parametrize("algorithm", ["vrtd", "lstd", vrtd.TD(0.05)])
+def test_weights_that_are_none(bad: float, algorithm: Any) -> None:
+    rows = chunk(0, N)._replace(weight=np.where(np.arange(N) == 700, bad, 1.0))
+    with pytest.raises(DataError, match="row 700 of the log"):
+        vrtd.Evaluator(algorithm, discount=DISCOUNT).fit(rows)
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking"])
+def test_states_of_an_environment_need_not_be_counted(name: str) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    newest = max(key for key in gymnasium.registry if key.startswith(name))
+    evaluator = vrtd.Evaluator(features="tabular", discount=0.9).fit(from_env(newest, "random", n_samples=8000))
+    assert evaluator.n_rows_ == 8000
+
+
+def test_the_successor_of_a_termination_is_not_looked_at() -> None:
+    """Not its number by features of states, not its size by diagnostics."""
+    states = np.random.default_rng(0).integers(0, 4, N + 1)
+    ends = np.arange(N) % 5 == 0
+    successors = np.where(ends, -1, states[1:])
+    for features in (Tabular(4), np.eye(4)):
+        for algorithm in ("vrtd", "lstd"):
+            log = from_arrays(states[:-1], np.ones(N), successors, ends)
+            evaluator = vrtd.Evaluator(algorithm, features=features, discount=0.9).fit(log)
+            assert evaluator.diagnostics_.rank == 4
+    rows = chunk(0, N)
+    for nothing in (np.nan, 1e308):
+        odd = np.where(ends[:, None], nothing, rows.next_observations)
+        evaluator = vrtd.Evaluator("lstd", discount=0.9).fit(rows._replace(next_observations=odd, terminated=ends))
+        assert evaluator.diagnostics_.explained is not None
+
+
+def test_rows_beyond_the_span_of_the_sample_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pilot, "_MOST_ROWS", 600)
+    rng = np.random.default_rng(1)
+    states = np.concatenate([rng.integers(0, 3, 2000), rng.integers(0, 6, N - 1999)])
+    log = from_arrays(states[:-1], rng.normal(size=N), states[1:])
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.1, 500), features=Tabular(6), discount=0.5).fit(log)
+    diagnostics = evaluator.diagnostics_
+    assert diagnostics.unseen == ()
+    assert diagnostics.converged is False
+    assert "later rows have features that these do not span" in diagnostics.text
+    with pytest.warns(ConvergenceWarning, match="rows after the first 600"):
+        found = evaluator.predict(np.arange(6), return_interval=0.9)
+    assert np.isfinite(found.low).tolist() == [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize(("rows", "rewards"), [(1e160, 1.0), (1e-160, 1.0), (1.0, 1e160), (1.0, 1e-160)])
+def test_sizes_that_cannot_be_squared(rows: float, rewards: float) -> None:
+    good = chunk(0, N)
+    odd = good._replace(
+        observations=rows * good.observations,
+        next_observations=rows * good.next_observations,
+        rewards=rewards * good.rewards,
+    )
+    with pytest.raises(InvalidInputError, match="scale them"):
+        vrtd.Evaluator(discount=0.9).fit(odd)
+    with pytest.raises(InvalidInputError, match="scale"):
+        _ = vrtd.Evaluator("lstd", discount=0.9).fit(odd).diagnostics_
+
+
+def test_nothing_to_learn_limits_nothing() -> None:
+    still = vrtd.Evaluator("lstd", discount=0.9).fit(chunk(0, N)._replace(rewards=np.zeros(N))).diagnostics_
+    assert still.limit is None
+
+
+def test_observations_of_another_width_before_the_pilot() -> None:
+    evaluator = vrtd.Evaluator(discount=0.9).partial_fit(chunk(0, 600))
+    narrow = Chunk(*(values[:, :3].copy() if values.ndim == 2 else values for values in chunk(600, 900)[:5]))
+    with pytest.raises(DataError, match="must have one shape"):
+        evaluator.partial_fit(narrow)
+    assert evaluator.n_rows_ == 600
+
+
+def test_discount_one_leaves_no_trace_and_is_refused_for_short_logs() -> None:
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.001, 100), discount=1.0).partial_fit(chunk(0, 4000))
+    before = evaluator.theta_
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+            evaluator.partial_fit(chunk(4000, 6000))
+        assert evaluator.n_rows_ == 4000
+        assert np.array_equal(evaluator.theta_, before)
+    with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+        vrtd.Evaluator("lstd", discount=1.0).fit(chunk(0, 1000))
+    evaluator.partial_fit(chunk(4000, 6000)._replace(terminated=np.arange(2000) == 7))  # one end is enough
+
+
+def test_what_features_refuse_is_located() -> None:
+    states = np.arange(N + 1) % 4
+    states[9000] = 9
+    log = from_arrays(states[:-1], np.ones(N), states[1:])
+    with pytest.raises(DataError, match="row 9000"):
+        vrtd.Evaluator("lstd", features=Tabular(4), discount=0.9).fit(log)
+    rows = Chunk(states[:-1], np.ones(N), np.zeros(N, np.int64), np.zeros(N, bool), np.zeros(N, bool))
+    located = rows._replace(locate=lambda field, row: f"log.csv, {field}, line {row + 2}")
+    with pytest.raises(DataError, match=r"log\.csv, observations, line 9002"):
+        vrtd.Evaluator("lstd", features=Tabular(4), discount=0.9).fit(located)
+
+
+def test_settings_are_those_that_were_used() -> None:
+    """A leg begins with its first row, not with the last of the one before."""
+    rows, _, _ = boyan(20_000)
+    evaluator = vrtd.Evaluator("td", discount=1.0, n_samples=20_000).fit(rows)
+    assert len([remark for remark in evaluator.diagnostics_.remarks if remark.startswith("from row")]) == 1
+    evaluator.partial_fit(Chunk(*(values[:1] for values in rows[:5])))
+    assert len([remark for remark in evaluator.diagnostics_.remarks if remark.startswith("from row")]) == 2
+
+
+def test_parameters_before_any_row() -> None:
+    with pytest.raises(NotFittedError, match="call fit or partial_fit"):
+        _ = vrtd.Evaluator(discount=0.9).theta_
+    with pytest.raises(InvalidInputError, match="discount must be a number"):
+        vrtd.Evaluator(discount=True)
+
+
+def test_a_model_with_parameters_that_are_not_finite_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    vrtd.Evaluator(vrtd.TD(0.05), discount=0.9).fit(chunk(0, 6000)).save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **(arrays | {"run/learner/theta": np.full(4, np.nan)}))
+    with pytest.raises(ModelFileError):
+        vrtd.Evaluator.load(path)
