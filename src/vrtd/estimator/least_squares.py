@@ -68,6 +68,7 @@ class LeastSquares:
         self._batches = Batches(min(self._block, _PIECE))
         self.n_rows = 0
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used
     def feed(self, rows: Rows) -> None:
         """Add rows; they must be finite."""
         at, n = 0, len(rows.reward)
@@ -93,6 +94,7 @@ class LeastSquares:
             self._block *= 2
             self._batches = Batches(min(self._block, _PIECE))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def solve(self) -> Solution:
         """Of A theta + b = 0 on all rows so far."""
         total, squares = self._open.copy(), self._squares.copy()
@@ -171,14 +173,13 @@ def _accumulate(rows: Rows, discount: float, sums: Floats, squares: Floats, mean
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
         _accumulate_sparse(*rows, discount, sums, squares, mean, np.empty(2 * len(squares), np.int64))
         return
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large for squares is refused where it is used
-        phi = rows.phi.astype(np.float64)
-        squares += np.square(phi).sum(axis=0)
-        mean += phi.sum(axis=0)
-        psi = np.where(rows.terminated, 0.0, discount)[:, None] * rows.phi_next - phi
-        weighted = phi * rows.weight[:, None] if rows.weight.size else phi
-        sums[:, :-1] += weighted.T @ psi
-        sums[:, -1] += weighted.T @ rows.reward
+    phi = rows.phi.astype(np.float64)
+    squares += np.square(phi).sum(axis=0)
+    mean += phi.sum(axis=0)
+    psi = np.where(rows.terminated, 0.0, discount)[:, None] * rows.phi_next - phi
+    weighted = phi * rows.weight[:, None] if rows.weight.size else phi
+    sums[:, :-1] += weighted.T @ psi
+    sums[:, -1] += weighted.T @ rows.reward
 
 
 @compiled
