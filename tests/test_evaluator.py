@@ -299,7 +299,7 @@ def test_a_run_that_has_not_converged_says_so_and_offers_the_closed_form() -> No
 
 def test_methods_without_known_moments_have_the_closed_form_only() -> None:
     evaluator = fitted(algorithm=vrtd.TD(0.05, average=True))
-    with pytest.raises(InvalidInputError, match="constant step and no average"):
+    with pytest.raises(InvalidInputError, match="no radius and no average"):
         evaluator.theta_interval()
     assert "No interval" in evaluator.diagnostics_.text
     assert evaluator.theta_interval(method="closed form").low.shape == (4,)

@@ -88,8 +88,8 @@ def test_rows_beyond_the_span_of_the_sample_are_noticed(monkeypatch: pytest.Monk
     diagnostics = evaluator.diagnostics_
     assert diagnostics.unseen == ()
     assert diagnostics.converged is False
-    assert "later rows have features that these do not span" in diagnostics.text
-    with pytest.warns(ConvergenceWarning, match="rows after the first 600"):
+    assert "later rows have features that the first 600 do not span" in diagnostics.text
+    with pytest.warns(ConvergenceWarning, match="the first 600 do not span"):
         found = evaluator.predict(np.arange(6), return_interval=0.9)
     assert np.isfinite(found.low).tolist() == [True] * 3 + [False] * 3
 
@@ -170,3 +170,84 @@ def test_a_model_with_parameters_that_are_not_finite_is_refused(tmp_path: Path) 
     np.savez(path, **(arrays | {"run/learner/theta": np.full(4, np.nan)}))
     with pytest.raises(ModelFileError):
         vrtd.Evaluator.load(path)
+
+
+def test_a_run_that_strays_from_its_sample_is_noticed() -> None:
+    """Rows of another kind after the sample: theta is not where the sample says."""
+    rows, _, _ = boyan(70_000)
+    later = rows._replace(rewards=np.where(np.arange(70_000) < 55_000, rows.rewards, 50.0))
+    diagnostics = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), discount=1.0).fit(later).diagnostics_
+    assert diagnostics.converged is False
+    assert "not where the first 50,000 rows say" in diagnostics.text
+
+
+@pytest.mark.parametrize("algorithm", ["lstd", vrtd.VRTD(0.2, 500, output="average")])
+def test_what_was_seen_seldom_has_no_interval(algorithm: Any) -> None:
+    """A state that was seen once has a residual of 0: nothing is known of its noise."""
+    states = np.random.default_rng(0).integers(0, 4, N + 1)
+    states[5000] = 4
+    log = from_arrays(states[:-1], np.random.default_rng(1).normal(size=N), states[1:])
+    evaluator = vrtd.Evaluator(algorithm, features=Tabular(5), discount=0.5).fit(log)
+    found = evaluator.predict(np.arange(5), return_interval=0.95)
+    assert np.isfinite(found.low).tolist() == [True] * 4 + [False]
+    assert "1 features were seen too seldom for an interval, 4" in evaluator.diagnostics_.text
+
+
+def sticky(n: int) -> Chunk:
+    """Two states that are left every five hundred steps, with one feature that tells neither from the other."""
+    states = np.cumsum(np.random.default_rng(3).random(n + 1) < 0.002) % 2
+    ones, no = np.ones((n, 1)), np.zeros(n, bool)
+    return Chunk(ones, states[:-1].astype(float), ones, no, no)
+
+
+def test_correlation_that_outlasts_blocks_or_sample_is_said() -> None:
+    rows = sticky(4000)
+    closed = vrtd.Evaluator("lstd", discount=0.9).fit(rows)
+    assert closed.diagnostics_.converged is False
+    with pytest.warns(ConvergenceWarning, match="the interval is too short"):
+        closed.predict([[1.0]], return_interval=0.9)
+    run = vrtd.Evaluator(vrtd.VRTD(0.1, 500), discount=0.9).fit(rows)
+    assert "correlation outlasts the sample" in run.diagnostics_.text
+    with pytest.warns(ConvergenceWarning, match="correlation outlasts"):
+        run.predict([[1.0]], return_interval=0.9)
+
+
+def test_what_features_explain_does_not_depend_on_weights_of_one_policy() -> None:
+    """Tabular features represent all values, whatever the weights."""
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 5, N + 1)
+    log = from_arrays(states[:-1], states[:-1] + rng.normal(size=N), states[1:], weight=rng.lognormal(0.0, 0.8, N))
+    diagnostics = vrtd.Evaluator("lstd", features=Tabular(5), discount=0.9).fit(log).diagnostics_
+    assert diagnostics.explained is not None
+    assert diagnostics.explained > 0.95
+    assert diagnostics.limit != "features"
+
+
+def test_a_small_column_is_no_dependence() -> None:
+    scale = np.array([1.0, 1.0, 1.0, 1e-6])
+    rows = chunk(0, N)
+    small = rows._replace(observations=rows.observations * scale, next_observations=rows.next_observations * scale)
+    evaluator = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(small)
+    assert evaluator.diagnostics_.rank == 4
+    plain = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(rows)
+    np.testing.assert_allclose(evaluator.theta_ * scale, plain.theta_, rtol=1e-6)
+
+
+def test_a_projection_that_may_be_active_has_no_interval() -> None:
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500, radius=1.0), discount=DISCOUNT).fit(chunk(0, N))
+    with pytest.raises(InvalidInputError, match="no radius"):
+        evaluator.theta_interval()
+
+
+def test_the_mean_value_counts_the_shares_of_states() -> None:
+    """Values 0 and 10 that change every ten steps: how often each came is most of what is not known."""
+    n = 20_000
+    states = np.cumsum(np.random.default_rng(0).random(n + 1) < 0.1) % 2
+    log = from_arrays(states[:-1], 10.0 * states[:-1], states[1:])
+    evaluator = vrtd.Evaluator("lstd", features=Tabular(2), discount=0.0).fit(log)
+    each = evaluator.predict(np.arange(2), return_interval=0.95)
+    mean = evaluator.mean_value(0.95)
+    assert np.ptp([each.low, each.high], axis=0).max() < 1e-9
+    # The variance of the mean of a symmetric chain that changes with probability p is 25 (1 - p) / p / n.
+    exact = 1.96 * np.sqrt(25 * 0.9 / 0.1 / n)
+    assert 0.7 * exact < (mean.high[0] - mean.low[0]) / 2 < 1.4 * exact

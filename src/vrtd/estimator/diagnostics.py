@@ -15,6 +15,7 @@ from vrtd.estimator.pilot import Pilot
 from vrtd.estimator.spread import Limit, Spread
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.theory import autocorrelation_time
+from vrtd.theory.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ __all__ = ["Curve", "Diagnostics", "diagnose"]
 
 Floats = NDArray[np.float64]
 
+_MOST_EXPLAINED = 10_000  # rows; more would take memory and tell little
 _REMEDIES: dict[str, str] = {
     "rows": "bring more rows, or lower pilot_rows",
     "transient": "bring more rows, raise the step size, or take the closed form",
@@ -145,18 +147,27 @@ def diagnose(
         from vrtd.theory.explained import value_explained
 
         seen = pilot.observations
-        explained = value_explained(sample, observations=seen[0], next_observations=seen[1])
+        rows = pilot.rows
+        few = slice(0, _MOST_EXPLAINED)
+        weight = None if rows.weight is None else rows.weight[few]
+        some = Rows(rows.phi[few], rows.reward[few], rows.phi_next[few], np.asarray(rows.discount)[few], weight)
+        explained = value_explained(some, observations=seen[0][few], next_observations=seen[1][few])
+        is_noise = not explained.misfit > 2.0 * explained.misfit_error
         if not explained.exact:
             notes.append(explained.remark)
         errors = {**spread.errors(pilot.phi, n_distinct), "features": explained.misfit}
         converged = spread.converged(pilot.phi)
-        limit, largest = max(errors.items(), key=lambda error: error[1])
-        if not largest > 0.0:  # nothing to limit
+        # What may be noise of its own estimate limits nothing.
+        judged = {name: error for name, error in errors.items() if name != "features" or not is_noise}
+        limit, largest = max(judged.items(), key=lambda error: error[1])
+        if not largest > 0.0:
             limit = None
-        if spread.outside:
-            notes.append(
-                f"the intervals rest on the first {len(pilot):,} rows; later rows have features that these do not span"
-            )
+        if spread.doubt is not None:
+            notes.append(f"the intervals are in doubt: {spread.doubt}")
+        if not spread.seen.all() and unseen is not None:
+            rare = sorted(set(np.flatnonzero(~spread.seen).tolist()) - set(unseen))
+            if rare:
+                notes.append(f"{len(rare)} features were seen too seldom for an interval, {rare[0]} the first of them")
     return Diagnostics(
         "learning",
         converged,

@@ -19,7 +19,7 @@ from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.model_file import as_algorithm, as_settings, damaged, read_model, write_model
 from vrtd.estimator.run import Run, settings_of
 from vrtd.estimator.schedule import Schedule
-from vrtd.estimator.spread import Intervals, Spread, closed_form_spread, recursion_spread
+from vrtd.estimator.spread import Intervals, Spread, closed_form_spread, mean_interval, recursion_spread
 from vrtd.features import Features, as_features, from_settings
 from vrtd.logs import Chunk, Log
 
@@ -196,11 +196,12 @@ class Evaluator:
         return self.spread(method).of(np.eye(self.n_features), check_level(level))
 
     def mean_value(self, level: float = 0.95, *, method: Method | None = None) -> Intervals:
-        """Of the value averaged over the states of the log: of all rows for a closed form of all rows, else of the
-        sample; the uncertainty of that average's weights is not part of the interval."""
+        """Of the value averaged over the states of the log. For a closed form of all rows it is the mean over the
+        states that the policy visits, whose shares are estimated, too; else over those of the sample as they are."""
         spread, sums = self.spread(method), self._run.least_squares
-        phi = self._run.pilot().phi.mean(axis=0) if spread.pilot is not None or sums is None else sums.mean_phi
-        return spread.of(phi[None], check_level(level))
+        if spread.pilot is not None or sums is None:
+            return spread.of(self._run.pilot().phi.mean(axis=0)[None], check_level(level))
+        return mean_interval(spread, sums.solve(), sums.mean_phi, check_level(level))
 
     def spread(self, method: Method | None = None) -> Spread:
         """What the intervals are made of."""
@@ -208,14 +209,14 @@ class Evaluator:
         method = method or ("closed form" if self._schedule.is_closed_form else "recursion")
         spread = self._spread(method)
         if method == "recursion" and not spread.converged(self._run.pilot().phi):
-            why = "what is left of the start exceeds half the width of the interval"
-            if spread.outside:
-                why = f"rows after the first {len(self._run.pilot()):,} have features that those do not span"
+            why = spread.doubt or "what is left of the start exceeds half the width of the interval"
             warnings.warn(
                 f"not converged: {why}; bring more rows, or take the interval of the closed form: method='closed form'",
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        if method == "closed form" and spread.doubt is not None:
+            warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=3)
         return spread
 
     def _spread(self, method: Method) -> Spread:

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 _FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
 _MOST_BYTES = 1 << 26  # of all blocks
+_LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
 _PIECE = 1024  # rows that are multiplied at once
 _SPARSE = 0.1  # below this share of numbers that are not 0, zeros are skipped
 
@@ -36,9 +37,23 @@ class Solution:
     theta: Floats  # (d,)
     n_rows: int
     seen: NDArray[np.bool_]  # (d,) features that were not 0 on every row; the others keep theta_0
+    rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks for their noise to be known
     influence: Floats | None  # (B, d) block means of H g_x; None where rows or memory do not suffice for blocks
+    phi: Floats  # (B, d) block means of the features
+    block: int  # rows of a block
     degrees: int  # of freedom
     condition_number: float  # of A on the features seen
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the covariance may be too small: blocks that remember each other are shorter than the correlation."""
+        if self.influence is None:
+            return None
+        centred = self.influence - self.influence.mean(axis=0)
+        memory = float((centred[1:] * centred[:-1]).sum() / max(np.square(centred).sum(), np.finfo(float).tiny))
+        if memory <= 2.0 / np.sqrt(len(centred)):
+            return None
+        return f"rows are correlated over more than the {self.block:,} of a block: the interval is too short"
 
     def covariance(self) -> Floats:
         """(d, d) of theta."""
@@ -64,6 +79,7 @@ class LeastSquares:
         self._most_blocks = min(_MOST_BLOCKS, most) if most >= _LEAST_BLOCKS else 0
         self._blocks: list[Floats] = []  # (d, d + 1) sums of A_x and b_x over `_block` rows each
         self._open = np.zeros((d, d + 1))
+        self._marks: list[Floats] = []  # (2, d) sums of phi^2 and phi up to the end of each block
         self._n_open, self._block = 0, _FIRST_BLOCK if self._most_blocks else 1 << 62
         self._batches = Batches(min(self._block, _PIECE))
         self.n_rows = 0
@@ -88,9 +104,11 @@ class LeastSquares:
 
     def _close_block(self) -> None:
         self._blocks.append(self._open)
+        self._marks.append(np.stack([self._squares, self._sum_phi]))
         self._open, self._n_open = np.zeros_like(self._open), 0
         if len(self._blocks) == self._most_blocks:
             self._blocks = [a + b for a, b in zip(self._blocks[::2], self._blocks[1::2], strict=True)]
+            self._marks = self._marks[1::2]
             self._block *= 2
             self._batches = Batches(min(self._block, _PIECE))
 
@@ -119,13 +137,18 @@ class LeastSquares:
                 "remove dependent features, bring more rows, or scale what is huge",
             )
         theta[seen] = -np.linalg.solve(A, b)
+        sums = np.diff(np.array([np.zeros((2, d)), *self._marks]), axis=0)
+        rare = (sums[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
         influence = None
         if len(self._blocks) >= _LEAST_BLOCKS:
             extended = np.append(theta, 1.0)
             g = np.array([(block @ extended)[seen] / self._block for block in self._blocks])
             influence = np.zeros((len(g), d))
             influence[:, seen] = -np.linalg.solve(A, g.T).T
-        return Solution(theta, self.n_rows, seen, influence, len(self._blocks) - 1, condition)
+        phi = sums[:, 1] / self._block
+        return Solution(
+            theta, self.n_rows, seen, rare, influence, phi, self._block, len(self._blocks) - 1, condition
+        )  # fmt: skip
 
     def stored(self) -> dict[str, Any]:
         """Everything that it takes to go on as if it had never stopped."""
@@ -138,6 +161,7 @@ class LeastSquares:
             "sum_phi": self._sum_phi,
             "open": self._open,
             "blocks": np.array(self._blocks).reshape(-1, d, d + 1),
+            "marks": np.array(self._marks).reshape(-1, 2, d),
             "waiting": None if waiting is None else waiting._asdict(),
         }
 
@@ -148,7 +172,10 @@ class LeastSquares:
         blocks = np.asarray(tree["blocks"], np.float64)
         if blocks.shape[1:] != (d, d + 1) or len(blocks) >= max(sums._most_blocks, 1):
             raise ValueError("blocks of another shape")
-        sums._blocks = list(blocks)
+        marks = np.asarray(tree["marks"], np.float64)
+        if marks.shape != (len(blocks), 2, d):
+            raise ValueError("marks of another shape")
+        sums._blocks, sums._marks = list(blocks), list(marks)
         for own, given in ((sums._squares, "squares"), (sums._sum_phi, "sum_phi"), (sums._open, "open")):
             if tree[given].shape != own.shape:
                 raise ValueError(f"{given} of another shape")

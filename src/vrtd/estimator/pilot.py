@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.rows import Rows
 from vrtd.theory import TransitionSample
+from vrtd.theory import rows as theory
 
 __all__ = ["Pilot", "rows_that_fit"]
 
@@ -19,6 +20,7 @@ Floats = NDArray[np.float64]
 # Of the sample. Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 _LEAST_SIZE = 1e-60
+_LEAST_ROWS = 10  # of the sample in which a feature is not 0, for intervals
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
 
@@ -49,25 +51,46 @@ class Pilot:
         scale = np.sqrt(rows.weight) if rows.weight.size else np.ones(1)
         phi, phi_next, reward = rows.phi * scale[:, None], rows.phi_next * scale[:, None], rows.reward * scale
         self.phi = rows.phi.astype(np.float64)
-        values, vectors = np.linalg.eigh(phi.T @ phi)
-        kept = values > _RANK_TOLERANCE**2 * values[-1] if values[-1] > 0.0 else np.zeros(len(values), bool)
-        if not kept.any():
+        gram = phi.T @ phi
+        norms = np.sqrt(np.diag(gram))
+        used = np.flatnonzero(norms > 0.0)
+        if not used.size:
             raise InvalidInputError(
                 "some feature must not be 0 on every row",
                 f"only zeros in the first {len(reward):,} rows",
                 "bring other features",
             )
+        # The rank is judged with all columns of one size: a small scale is no dependence.
+        values, vectors = np.linalg.eigh(gram[np.ix_(used, used)] / np.outer(norms[used], norms[used]))
+        kept = values > _RANK_TOLERANCE**2 * values[-1]
         self.rank = int(kept.sum())
         self.condition_number = float(np.sqrt(values[-1] / values[kept][0]))
-        # Features that are zero throughout leave unit vectors: the others keep their own coordinates where they can.
-        self.basis = np.eye(len(values)) if kept.all() else np.ascontiguousarray(vectors[:, kept])
+        self.basis = _complement(vectors[:, ~kept] / norms[used, None], used, len(norms))
+        self.rare = (rows.phi != 0.0).sum(axis=0) < _LEAST_ROWS  # too seldom for their noise to be known
         self._discount = np.where(rows.terminated, 0.0, discount)
-        self._phi_next, self._reward, self._weighted = phi_next, reward, phi
+        self._phi_next, self._reward, self._weighted, self._rows = phi_next, reward, phi, rows
 
     @cached_property
     def sample(self) -> TransitionSample:
         """In the coordinates of `basis`."""
         return TransitionSample(self._weighted @ self.basis, self._reward, self._phi_next @ self.basis, self._discount)
+
+    @cached_property
+    def rows(self) -> theory.Rows:
+        """As they are, with their weights, in the coordinates of `basis`."""
+        r = self._rows
+        weight = r.weight if r.weight.size else None
+        return theory.Rows(r.phi @ self.basis, r.reward, r.phi_next @ self.basis, self._discount, weight)
+
+    @cached_property
+    def theta_star(self) -> Floats:
+        """(d,) the closed form of the sample; nan where there is none."""
+        s = self.sample
+        A = s.phi.T @ (np.asarray(s.discount)[:, None] * s.phi_next - s.phi)
+        try:
+            return np.asarray(self.basis @ -np.linalg.solve(A, s.phi.T @ s.reward))
+        except np.linalg.LinAlgError:
+            return np.full(len(self.basis), np.nan)
 
     def __len__(self) -> int:
         return len(self._reward)
@@ -81,5 +104,17 @@ class Pilot:
         if self.rank == phi.shape[1]:
             return np.ones(len(phi), bool)
         outside = phi - (phi @ self.basis) @ self.basis.T
-        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= 1e-6 * np.square(phi).sum(axis=1)
+        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= 1e-12 * np.square(phi).sum(axis=1)
         return known
+
+
+def _complement(null: Floats, used: NDArray[np.int64], d: int) -> Floats:
+    """(d, r) an orthonormal basis of what is orthogonal to the null vectors of the used features and to the others."""
+    unused = np.setdiff1d(np.arange(d), used)
+    if not null.size and not unused.size:
+        return np.eye(d)
+    directions = np.zeros((d, null.shape[1] + unused.size))
+    directions[used, : null.shape[1]] = null
+    directions[unused, null.shape[1] + np.arange(unused.size)] = 1.0
+    Q = np.linalg.qr(directions, mode="complete")[0]
+    return np.ascontiguousarray(Q[:, directions.shape[1] :])

@@ -5,7 +5,7 @@ They are for phi(s).theta_star, which is the value V(s) only where the features 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,13 +18,15 @@ from vrtd.estimator.least_squares import Solution
 from vrtd.estimator.pilot import Pilot
 from vrtd.theory.recursion import recursion_moments
 
-__all__ = ["Intervals", "Limit", "Spread", "closed_form_spread", "recursion_spread"]
+__all__ = ["Intervals", "Limit", "Spread", "closed_form_spread", "mean_interval", "recursion_spread"]
 
 Floats = NDArray[np.float64]
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
 
 # So many further epochs leave nothing of the start: what remains of the mean is bias.
 _FOREVER = 1 << 40
+# A run further from the closed form of the sample than so many times what can be expected is not explained by it.
+_FAR = 5.0
 
 
 class Intervals(NamedTuple):
@@ -47,8 +49,10 @@ class Spread:
     degrees: float  # of freedom of Student's t; inf: normal
     method: str
     pilot: Pilot | None  # what the covariance rests on, where it knows only some directions
-    seen: NDArray[np.bool_] | None  # (d,) features that were ever not 0
-    outside: bool = False  # whether theta was moved in directions of which the sample knows nothing
+    seen: NDArray[np.bool_]  # (d,) features that were not 0 often enough
+    influence: Floats | None = None  # (B, d) of blocks of rows, where the covariance is theirs
+    left: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
+    doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
         """Of phi.theta for each row."""
@@ -56,23 +60,34 @@ class Spread:
 
         phi = np.asarray(phi, dtype=np.float64)
         value = phi @ self.theta
-        half = float(t.isf((1.0 - level) / 2.0, self.degrees)) * self.standard_error(phi) + np.abs(phi @ self.remainder)
+        quantile = t.isf((1.0 - level) / 2.0, self.degrees_of(phi))
+        half = quantile * self.standard_error(phi) + np.abs(phi @ self.remainder)
         known = np.ones(len(phi), bool)
         if self.pilot is not None:
             known &= self.pilot.knows(phi)
-        if self.seen is not None:
-            known &= ~(phi[:, ~self.seen] != 0.0).any(axis=1)
+        known &= ~(phi[:, ~self.seen] != 0.0).any(axis=1)
         half = np.where(known, half, np.inf)
         return Intervals(value, value - half, value + half)
 
+    def degrees_of(self, phi: Floats) -> Floats | float:
+        """Of freedom, for each row: a variance that rests on few of the blocks has fewer than there are blocks."""
+        if self.influence is None:
+            return self.degrees
+        parts = np.square((self.influence - self.influence.mean(axis=0)) @ phi.T)  # (B, n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = 3.0 * parts.sum(axis=0) ** 2 / np.square(parts).sum(axis=0) - 1.0
+        return np.asarray(np.clip(np.nan_to_num(spread, nan=self.degrees), 1.0, self.degrees))
+
     def standard_error(self, phi: Floats) -> Floats:
-        square = np.einsum("ni,ij,nj->n", phi, self.covariance, phi, optimize=True)
-        error: Floats = np.sqrt(np.maximum(square, 0.0))
-        return error
+        return _errors(phi, self.covariance if self.left is None else self.covariance + self.left)
 
     def converged(self, phi: Floats) -> bool:
-        """Whether what is left of the start is at most half the width of a 95 % interval, on the whole."""
-        return not self.outside and bool(_rms(phi @ self.remainder) <= 1.96 * _rms(self.standard_error(phi)))
+        """Whether what is left of the start is at most half the width of a 95 % interval, on the whole, and there is no
+        reason to doubt it."""
+        start = _rms(phi @ self.remainder)
+        if self.left is not None:
+            start += _rms(_errors(phi, self.left))
+        return self.doubt is None and bool(start <= 1.96 * _rms(_errors(phi, self.covariance)))
 
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
         """The parts of the error of phi.theta, root mean squares over the rows."""
@@ -93,8 +108,24 @@ def closed_form_spread(solution: Solution) -> Spread:
         raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
-        "closed form, batch means", None, solution.seen,
+        "closed form, batch means", None, solution.seen & ~solution.rare, solution.influence, doubt=solution.doubt,
     )  # fmt: skip
+
+
+def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float) -> Intervals:
+    """Of the mean value, phi being the mean row: a block adds its influence on theta, and its own states."""
+    assert solution.influence is not None
+    parts = solution.influence @ phi + (solution.phi - phi) @ solution.theta
+    centred = (parts - parts.mean())[:, None]
+    whole = replace(
+        spread,
+        theta=np.array([phi @ solution.theta]),
+        covariance=centred.T @ centred / (solution.degrees * (solution.degrees + 1)),
+        remainder=np.zeros(1),
+        seen=np.ones(1, bool),
+        influence=centred,
+    )
+    return whole.of(np.ones((1, 1)), level)
 
 
 def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct: int) -> Spread:
@@ -126,28 +157,48 @@ def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct
     covariance = moments.covariance
     if learner.n_rows > n_distinct:
         covariance = covariance + moments.optimal / max(n_distinct, 1)
-    moved = learner.theta - theta_0
-    outside = moved - B @ (B.T @ moved)
-    return Spread(
+    # theta_star of the sample is itself an estimate, and the start that much nearer or further away.
+    left = moments.left @ moments.optimal @ moments.left.T / len(pilot)
+    found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, B @ moments.optimal @ B.T,
-        np.inf, "second moment of the recursion", pilot, None,
-        outside=bool(outside @ outside > 1e-6 * (moved @ moved)),
+        np.inf, "second moment of the recursion", pilot, ~pilot.rare, left=B @ left @ B.T,
     )  # fmt: skip
+    return replace(found, doubt=moments.remark or _doubt(found, pilot, learner.theta - theta_0))
+
+
+def _doubt(found: Spread, pilot: Pilot, moved: Floats) -> str | None:
+    """Why the sample does not speak for the run."""
+    outside = moved - pilot.basis @ (pilot.basis.T @ moved)
+    if outside @ outside > 1e-6 * (moved @ moved):
+        return f"later rows have features that the first {len(pilot):,} do not span"
+    phi = pilot.phi
+    expected = _rms(found.standard_error(phi)) + _rms(phi @ found.remainder)
+    expected += _rms(_errors(phi, found.optimal / len(pilot)))
+    if not _rms(phi @ (found.theta - pilot.theta_star)) <= _FAR * expected:
+        return f"it is not where the first {len(pilot):,} rows say that it should be"
+    return None
 
 
 def _settings(algorithm: Algorithm) -> tuple[float, int]:
     """Step and batch size of a method whose moments are known."""
     match algorithm:
-        case VRTD():
+        case VRTD(radius=None):
             return float(algorithm.step_size), int(algorithm.batch_size)
-        case TD(average=False, step_size=int() | float()):
+        case TD(average=False, radius=None, step_size=int() | float()):
             return float(algorithm.largest_step_size), 1
         case _:
             raise InvalidInputError(
-                "an interval of the recursion is known for VRTD, and for TD with a constant step and no average",
+                "an interval of the recursion is known for VRTD and TD with a constant step, no radius and no average",
                 repr(algorithm),
                 "take the interval of the closed form: method='closed form'",
             )
+
+
+def _errors(phi: Floats, covariance: Floats) -> Floats:
+    """Standard deviations of phi.theta."""
+    square = np.einsum("ni,ij,nj->n", phi, covariance, phi, optimize=True)
+    errors: Floats = np.sqrt(np.maximum(square, 0.0))
+    return errors
 
 
 def _rms(values: Floats) -> float:

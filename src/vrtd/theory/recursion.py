@@ -34,6 +34,7 @@ class RecursionMoments(NamedTuple):
     covariance: Floats  # (d, d)
     theta_star: Floats  # (d,) the sample's own
     optimal: Floats  # (d, d) A^-1 Gamma A^-T: n times the covariance of the closed form
+    left: Floats  # (d, d) what the run makes of an error of the start, in the mean
     remark: str | None = None
 
 
@@ -68,7 +69,7 @@ def recursion_moments(
     if modes is None:
         unknown, square = np.full(d, np.nan), np.full((d, d), np.nan)
         return RecursionMoments(
-            unknown, square, unknown, square, statistics.reason or "the modes of A are degenerate on the sample"
+            unknown, square, unknown, square, square, statistics.reason or "the modes of A are degenerate on the sample"
         )
     remark = None
     if statistics.window is None:
@@ -76,12 +77,13 @@ def recursion_moments(
     y = modes.inverse @ (statistics.theta_0 - statistics.theta_star)
     settled = -(modes.inverse @ statistics.drift) / modes.values  # where the mean of TD settles, over the step
     recursion = _Recursion(statistics, modes)
-    Y, biased = np.outer(y, y.conj()), np.zeros_like(y)
+    Y, biased, kept = np.outer(y, y.conj()), np.zeros_like(y), np.ones_like(y)
     for step, M, n in legs:
         if n:
             pairs = td_pairs(modes.values, np.asarray(float(step))) if M == 1 else None
             pairs = pairs or epoch_pairs(modes.values, np.asarray(float(step)), M, output)
             Y, y = recursion.run(Y, y, pairs, float(step), int(M), int(n))
+            kept = kept * pairs.means**n
             biased = biased * pairs.means**n + (step * settled * (1.0 - pairs.means**n) if M == 1 else 0.0)
     mean = (modes.vectors @ y).real
     covariance = modes.back(Y) - np.outer(mean, mean)
@@ -93,6 +95,7 @@ def recursion_moments(
         statistics.lift(_symmetric(covariance)),
         statistics.lift(statistics.theta_star) + statistics.outside,
         statistics.lift(_symmetric(optimal)),
+        statistics.lift(((modes.vectors * kept) @ modes.inverse).real),
         remark,
     )
 

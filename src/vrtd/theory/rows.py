@@ -25,7 +25,7 @@ __all__ = ["Rows", "Statistics", "statistics_of"]
 Floats = NDArray[np.float64]
 
 # Directions in which the features have less than this share of their largest second moment are not learned.
-_RANK_TOLERANCE = 1e-10
+_RANK_TOLERANCE = 1e-14
 # Lags are summed up to this many correlation times (Sokal).
 _WINDOW = 5.0
 # The sample must hold this many windows, else it does not show its own correlation.
