@@ -10,7 +10,7 @@ from tests.statistics import z_limit
 from vrtd.errors import InvalidInputError
 from vrtd.theory import TransitionSample
 from vrtd.theory.explained import value_explained
-from vrtd.theory.rows import Rows
+from vrtd.theory.rows import TransitionRows
 
 
 def truth(mrp: Any, phi: Any) -> tuple[float, float]:
@@ -20,11 +20,11 @@ def truth(mrp: Any, phi: Any) -> tuple[float, float]:
     return 1.0 - square / float(mu @ values**2 - (mu @ values) ** 2), square**0.5
 
 
-def steps(mrp: Any, phi: Any, n: int, seed: int) -> tuple[Rows, Any, Any]:
-    """Rows of a trajectory, and its states before and after."""
+def steps(mrp: Any, phi: Any, n: int, seed: int) -> tuple[TransitionRows, Any, Any]:
+    """TransitionRows of a trajectory, and its states before and after."""
     drawn = TransitionSample.draw(mrp, np.arange(1.0, mrp.n_states + 1.0)[:, None], n, seed=seed)
     now, then = (rows[:, 0].astype(int) - 1 for rows in (drawn.phi, drawn.phi_next))
-    return Rows(phi[now], drawn.reward, phi[then], drawn.discount), now, then
+    return TransitionRows(phi[now], drawn.reward, phi[then], drawn.discount), now, then
 
 
 def waves(n_features: int) -> tuple[Any, Any]:
@@ -98,7 +98,7 @@ def test_continuous_observations_are_clustered() -> None:
     shares = []
     for k in (2, 8):
         phi = np.cos(np.pi * place[:, None] * np.arange(k))
-        rows = Rows(phi[:-1], np.sin(2.0 * x[:-1]), phi[1:], 0.8)
+        rows = TransitionRows(phi[:-1], np.sin(2.0 * x[:-1]), phi[1:], 0.8)
         found = value_explained(rows, observations=x[:-1], next_observations=x[1:])
         assert not found.exact
         assert "clusters" in found.remark
@@ -107,7 +107,7 @@ def test_continuous_observations_are_clustered() -> None:
 
 
 def test_values_that_do_not_vary_have_no_share() -> None:
-    flat = Rows(np.ones((500, 1)), np.random.default_rng(1).normal(size=500), np.ones((500, 1)), 0.5)
+    flat = TransitionRows(np.ones((500, 1)), np.random.default_rng(1).normal(size=500), np.ones((500, 1)), 0.5)
     found = value_explained(flat)
     assert np.isnan(found.share)
     assert "not told from 0" in found.remark

@@ -13,7 +13,7 @@ from vrtd.theory import TransitionSample
 from vrtd.theory.increments import correlated_increments
 from vrtd.theory.moments import epoch_maps
 from vrtd.theory.recursion import recursion_moments
-from vrtd.theory.rows import Rows
+from vrtd.theory.rows import TransitionRows
 from vrtd.theory.symmetric import unpack
 
 MRP, PHI = vrtd.problems.random_mdp()
@@ -107,7 +107,9 @@ def test_intervals_cover() -> None:
 
 def test_directions_that_are_not_reached_have_no_variance() -> None:
     wide, wide_next = (np.column_stack([x, np.zeros(len(LONG))]) for x in (LONG.phi, LONG.phi_next))
-    found = recursion_moments(Rows(wide, LONG.reward, wide_next, 0.95), [(0.02, 500, 8)], [0.0, 0.0, 0.0, 0.0, 3.0])
+    found = recursion_moments(
+        TransitionRows(wide, LONG.reward, wide_next, 0.95), [(0.02, 500, 8)], [0.0, 0.0, 0.0, 0.0, 3.0]
+    )
     plain = recursion_moments(LONG, [(0.02, 500, 8)])
     assert np.allclose(found.covariance[:4, :4], plain.covariance, rtol=1e-6, atol=1e-9)
     assert np.abs(found.covariance[4]).max() < 1e-12
@@ -116,12 +118,12 @@ def test_directions_that_are_not_reached_have_no_variance() -> None:
 
 def test_a_sample_that_cannot_tell_says_so() -> None:
     rng = np.random.default_rng(0)
-    few = Rows(rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=(6, 5)), 0.9)
+    few = TransitionRows(rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=(6, 5)), 0.9)
     found = recursion_moments(few, [(0.1, 10, 5)])
     assert np.isnan(found.covariance).all()
     assert found.remark is not None
     assert "6 rows for 5" in found.remark
-    slow = Rows(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9)
+    slow = TransitionRows(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9)
     remark = recursion_moments(slow, [(0.1, 10, 5)]).remark
     assert remark is not None
     assert "correlation outlasts" in remark

@@ -11,19 +11,19 @@ from vrtd.errors import InvalidInputError
 from vrtd.theory import TransitionSample, stability_limit
 from vrtd.theory.modal import stretches
 from vrtd.theory.modes import eigen_modes, epoch_pairs, largest_stable_step
-from vrtd.theory.rows import Rows, lag_window, long_run_covariance, statistics_of
+from vrtd.theory.rows import TransitionRows, lag_window, long_run_covariance, statistics_of
 from vrtd.theory.settings import Settings, limit_step, settings_for
 
 MRP, PHI = vrtd.problems.random_mdp()
 SAMPLE = TransitionSample.draw(MRP, PHI, 5000, seed=1)
 
 
-def shift_chain(n: int = 8) -> Rows:
+def shift_chain(n: int = 8) -> TransitionRows:
     """A deterministic walk through n states, then again: A is one Jordan block on tabular features."""
     states = np.tile(np.arange(n), 100)
     discount = np.where(states == n - 1, 0.0, 0.9)
     rewards = np.random.default_rng(0).normal(size=len(states))
-    return Rows(np.eye(n)[states], rewards, np.eye(n)[(states + 1) % n], discount)
+    return TransitionRows(np.eye(n)[states], rewards, np.eye(n)[(states + 1) % n], discount)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 100, 12345])
@@ -133,7 +133,7 @@ def test_a_defective_system_is_no_obstacle() -> None:
 def test_dimensions_that_are_not_reached_are_left_out() -> None:
     wide = np.column_stack([SAMPLE.phi, np.zeros(len(SAMPLE)), SAMPLE.phi[:, 0]])
     wide_next = np.column_stack([SAMPLE.phi_next, np.zeros(len(SAMPLE)), SAMPLE.phi_next[:, 0]])
-    found = settings_for(Rows(wide, SAMPLE.reward, wide_next, 0.95), 10_000, np.zeros(6))
+    found = settings_for(TransitionRows(wide, SAMPLE.reward, wide_next, 0.95), 10_000, np.zeros(6))
     assert found.method == "modes of A"
     assert "4 of 6 dimensions" in found.remarks[0]
 
@@ -141,7 +141,7 @@ def test_dimensions_that_are_not_reached_are_left_out() -> None:
 def test_a_start_outside_of_the_span_shifts_the_rewards() -> None:
     phi = np.array([[1.0, 0.0], [1.0, 0.0]])
     then = np.array([[0.0, 1.0], [1.0, 0.0]])
-    statistics = statistics_of(Rows(phi, [1.0, 2.0], then, 0.5), [0.0, 4.0])
+    statistics = statistics_of(TransitionRows(phi, [1.0, 2.0], then, 0.5), [0.0, 4.0])
     assert statistics.rank == 1
     assert statistics.reward.tolist() == [3.0, 2.0]
     assert statistics.outside.tolist() == [0.0, 4.0]
@@ -154,18 +154,21 @@ GROWING = np.exp(0.01 * np.arange(300))[:, None]
 @pytest.mark.parametrize(
     ("sample", "why"),
     [
-        (Rows(RNG.normal(size=(20, 15)), RNG.normal(size=20), RNG.normal(size=(20, 15)), 0.9), "20 rows for 15"),
-        (Rows(GROWING, np.ones(300), 2.0 * GROWING, 1.0), "A is not stable"),
-        (Rows(np.ones((300, 1)), np.zeros(300), np.ones((300, 1)), 0.9), "no noise"),
-        (Rows(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 0.9), "no noise"),
-        (Rows(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9), "correlation outlasts"),
-        (Rows(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 1.0), "singular"),
-        (Rows(np.zeros((300, 2)), np.ones(300), np.zeros((300, 2)), 0.9), "all features are 0"),
-        (Rows(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), 0.9), "1 rows for 1"),
+        (
+            TransitionRows(RNG.normal(size=(20, 15)), RNG.normal(size=20), RNG.normal(size=(20, 15)), 0.9),
+            "20 rows for 15",
+        ),
+        (TransitionRows(GROWING, np.ones(300), 2.0 * GROWING, 1.0), "A is not stable"),
+        (TransitionRows(np.ones((300, 1)), np.zeros(300), np.ones((300, 1)), 0.9), "no noise"),
+        (TransitionRows(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 0.9), "no noise"),
+        (TransitionRows(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9), "correlation outlasts"),
+        (TransitionRows(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 1.0), "singular"),
+        (TransitionRows(np.zeros((300, 2)), np.ones(300), np.zeros((300, 2)), 0.9), "all features are 0"),
+        (TransitionRows(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), 0.9), "1 rows for 1"),
     ],
 )
 @pytest.mark.parametrize("algorithm", ["vrtd", "td"])
-def test_poor_data_get_a_safe_step_and_a_reason(sample: Rows, why: str, algorithm: Any) -> None:
+def test_poor_data_get_a_safe_step_and_a_reason(sample: TransitionRows, why: str, algorithm: Any) -> None:
     found = settings_for(sample, 1000, algorithm=algorithm)
     assert isinstance(found, Settings)
     assert found.method.startswith("fallback: ")
@@ -189,7 +192,7 @@ def test_what_the_budget_cannot_determine_is_judged_by_values() -> None:
     """Two features that are nearly one: their difference is not learned from 1000 rows, their sum is."""
     tilt = np.column_stack([SAMPLE.phi, SAMPLE.phi[:, 0] + 1e-3 * SAMPLE.phi[:, 1] ** 2])
     tilt_next = np.column_stack([SAMPLE.phi_next, SAMPLE.phi_next[:, 0] + 1e-3 * SAMPLE.phi_next[:, 1] ** 2])
-    found = settings_for(Rows(tilt, SAMPLE.reward, tilt_next, 0.95), 1000)
+    found = settings_for(TransitionRows(tilt, SAMPLE.reward, tilt_next, 0.95), 1000)
     assert "for the least error of phi.theta" in found.method
     assert found.batch_size > 50
 
@@ -213,10 +216,13 @@ def test_a_step_that_would_diverge_is_lowered() -> None:
         (lambda: settings_for(SAMPLE, 100, output="first"), "output must be one of"),  # type: ignore[arg-type]
         (lambda: settings_for(SAMPLE, 100, largest_batch=0), "largest_batch must be"),
         (lambda: settings_for(SAMPLE, 100, [1.0]), r"theta_0 must have the shape \(4,\)"),
-        (lambda: settings_for(3, 100), "sample must be a TransitionSample or Rows"),  # type: ignore[arg-type]
+        (lambda: settings_for(3, 100), "sample must be a TransitionSample or TransitionRows"),  # type: ignore[arg-type]
         (lambda: limit_step(SAMPLE, -1.0), "step_size must be a positive"),
-        (lambda: Rows(np.ones(3), np.ones(3), np.ones(3), 0.9), r"the shape \(n, d\)"),
-        (lambda: Rows(np.ones((3, 1)), np.ones(3), np.ones((3, 1)), 0.9, np.ones(2)), r"weight the shape \(n,\)"),
+        (lambda: TransitionRows(np.ones(3), np.ones(3), np.ones(3), 0.9), r"the shape \(n, d\)"),
+        (
+            lambda: TransitionRows(np.ones((3, 1)), np.ones(3), np.ones((3, 1)), 0.9, np.ones(2)),
+            r"weight the shape \(n,\)",
+        ),
     ],
 )
 def test_callers_errors(call: Any, message: str) -> None:
@@ -225,9 +231,9 @@ def test_callers_errors(call: Any, message: str) -> None:
 
 
 def test_weights_are_importance_ratios() -> None:
-    """Rows that come twice, and rows with the weight 2, say the same of A and b."""
-    half = Rows(SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95, np.full(50, 2.0))
-    plain = statistics_of(Rows(SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95), None)
+    """TransitionRows that come twice, and rows with the weight 2, say the same of A and b."""
+    half = TransitionRows(SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95, np.full(50, 2.0))
+    plain = statistics_of(TransitionRows(SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95), None)
     weighted = statistics_of(half, None)
     assert np.allclose(weighted.A, 2.0 * plain.A)
     assert np.allclose(weighted.theta_star, plain.theta_star)

@@ -169,7 +169,7 @@ def _evaluator(given: dict[str, Any], source: Input) -> Evaluator:
     from vrtd.estimator import Evaluator
     from vrtd.features import Tabular
 
-    n, passes = source.log.n_rows, given.get("passes", 1)
+    n, passes = source.n_rows, given.get("passes", 1)
     pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
     return Evaluator(
         given.get("algorithm", "vrtd"),

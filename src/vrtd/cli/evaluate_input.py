@@ -25,6 +25,7 @@ class Input(NamedTuple):
     """Rows, and features that fit them."""
 
     log: Log
+    n_rows: int | None  # of the log, where it is known
     features: Features
     n_features: int  # as the first observations show
     n_numbers: int  # in an observation
@@ -49,7 +50,9 @@ def environment(given: Mapping[str, Any]) -> Input:
     try:
         log = from_env(env, policy, given.get("samples", _SAMPLES), seed=given["seed"])
         features, n_features, size = _fitting(gym, space, name, given.get("features"))
-        return Input(log, features, n_features, size, f"{name}, policy {words}", _board(gym, env), env.close)
+        return Input(
+            log, log.n_rows, features, n_features, size, f"{name}, policy {words}", _board(gym, env), env.close
+        )
     except BaseException:
         env.close()
         raise
@@ -66,11 +69,15 @@ def files(given: Mapping[str, Any]) -> Input:
         if isinstance(names, list) and len(names) == 1:  # one column is taken as it is, several are put together
             columns[option] = names[0]
     log = read(paths, **columns)
-    first = next(iter(log.chunks())).observations
+    chunks = log.chunks()
+    start = next(chunks)
+    first, n_rows = start.observations, log.n_rows
+    if n_rows is None and next(chunks, None) is None:  # a short file of a format that does not say how many
+        n_rows = len(start.rewards)
     are_states = first.ndim == 1 and first.dtype.kind in "iu"
     features = as_features(given.get("features", "tabular" if are_states else None))
     n_features = features.bind(first).n_features
-    return Input(log, features, n_features, first[0].size, ", ".join(paths), None, lambda: None)
+    return Input(log, n_rows, features, n_features, first[0].size, ", ".join(paths), None, lambda: None)
 
 
 def _fitting(gym: Any, space: Any, name: str, words: str | None) -> tuple[Features, int, int]:

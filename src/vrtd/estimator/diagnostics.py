@@ -15,7 +15,7 @@ from vrtd.estimator.pilot import Pilot
 from vrtd.estimator.spread import Limit, Spread
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.theory import autocorrelation_time
-from vrtd.theory.rows import Rows
+from vrtd.theory.rows import TransitionRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,7 +150,9 @@ def diagnose(
         rows = pilot.rows
         few = slice(0, _MOST_EXPLAINED)
         weight = None if rows.weight is None else rows.weight[few]
-        some = Rows(rows.phi[few], rows.reward[few], rows.phi_next[few], np.asarray(rows.discount)[few], weight)
+        some = TransitionRows(
+            rows.phi[few], rows.reward[few], rows.phi_next[few], np.asarray(rows.discount)[few], weight
+        )
         explained = value_explained(some, observations=seen[0][few], next_observations=seen[1][few])
         is_noise = not explained.misfit > 2.0 * explained.misfit_error
         if not explained.exact:

@@ -171,7 +171,6 @@ class Learner:
             "legs": legs,
             "n_epochs": self.n_epochs,
             "n_rows": self.n_rows,
-            "is_weighted": self._is_weighted,
             "state": self._state,
             "stream": self._stream,
             "theta": self.theta,
@@ -180,10 +179,11 @@ class Learner:
         }
 
     @classmethod
-    def restored(cls, tree: Mapping[str, Any], discount: float, n_features: int) -> Self:
-        """A learner that goes on from what was stored."""
+    def restored(cls, tree: Mapping[str, Any], discount: float, like: Rows) -> Self:
+        """A learner that goes on from what was stored, with rows like these."""
+        n_features, is_weighted = like.phi.shape[1], bool(like.weight.size)
         legs = [Leg(as_algorithm(settings), n_epochs, int(first)) for settings, n_epochs, first in tree["legs"]]
-        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, bool(tree["is_weighted"]))
+        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, is_weighted)
         learner.legs = legs
         learner.n_epochs, learner.n_rows = int(tree["n_epochs"]), int(tree["n_rows"])
         for own, given in ((learner._state, "state"), (learner._stream, "stream"), (learner.theta, "theta")):
@@ -194,5 +194,8 @@ class Learner:
             raise ValueError("parameters that are not finite")
         learner.path.restore(tree["path"])
         if tree["waiting"] is not None:
-            learner.batches.wait_again(Rows.stored(tree["waiting"], n_features))
+            waiting = Rows.stored(tree["waiting"], n_features)
+            if bool(waiting.weight.size) != is_weighted or waiting.phi.dtype != like.phi.dtype:
+                raise ValueError("rows that wait of another kind than the sample's")
+            learner.batches.wait_again(waiting)
         return learner

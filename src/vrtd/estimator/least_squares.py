@@ -82,7 +82,6 @@ class LeastSquares:
         self._marks: list[Floats] = []  # (2, d) sums of phi^2 and phi up to the end of each block
         self._n_open, self._block = 0, _FIRST_BLOCK if self._most_blocks else 1 << 62
         self._batches = Batches(min(self._block, _PIECE))
-        self.n_rows = 0
 
     @np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used
     def feed(self, rows: Rows) -> None:
@@ -96,11 +95,18 @@ class LeastSquares:
                 for k in range(count):
                     piece = batch.part(k * size, (k + 1) * size)
                     _accumulate(piece, self._discount, self._open, self._squares, self._sum_phi)
-                self._n_open += count * size
+                    self._n_open += size
             if self._n_open == self._block:
                 self._close_block()
             at = last
-        self.n_rows += n
+
+    @property
+    def n_rows(self) -> int:
+        return self._n_summed + self._batches.n_waiting
+
+    @property
+    def _n_summed(self) -> int:
+        return len(self._blocks) * self._block + self._n_open
 
     def _close_block(self) -> None:
         self._blocks.append(self._open)
@@ -156,7 +162,6 @@ class LeastSquares:
         return {
             "n_open": self._n_open,
             "block": self._block,
-            "n_rows": self.n_rows,
             "squares": self._squares,
             "sum_phi": self._sum_phi,
             "open": self._open,
@@ -180,7 +185,7 @@ class LeastSquares:
             if tree[given].shape != own.shape:
                 raise ValueError(f"{given} of another shape")
             own[:] = tree[given]
-        sums._n_open, sums._block, sums.n_rows = int(tree["n_open"]), int(tree["block"]), int(tree["n_rows"])
+        sums._n_open, sums._block = int(tree["n_open"]), int(tree["block"])
         if not 0 <= sums._n_open < sums._block:
             raise ValueError("more rows than a block has")
         sums._batches = Batches(min(sums._block, _PIECE))
@@ -191,8 +196,7 @@ class LeastSquares:
     @property
     def mean_phi(self) -> Floats:
         """(d,) mean feature row, of the rows that are in whole pieces."""
-        counted = self.n_rows - self._batches.n_waiting
-        return np.asarray(self._sum_phi / max(counted, 1))
+        return np.asarray(self._sum_phi / max(self._n_summed, 1))
 
 
 def _accumulate(rows: Rows, discount: float, sums: Floats, squares: Floats, mean: Floats) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.rows import Rows
 from vrtd.theory import TransitionSample
-from vrtd.theory import rows as theory
+from vrtd.theory.rows import TransitionRows
 
 __all__ = ["Pilot", "rows_that_fit"]
 
@@ -24,9 +24,9 @@ _LEAST_ROWS = 10  # of the sample in which a feature is not 0, for intervals
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
 
-def rows_that_fit(n_features: int) -> int:
-    """How many of the first rows are kept as a sample."""
-    return max(1, min(_MOST_ROWS, _MOST_BYTES // (16 * n_features)))
+def rows_that_fit(n_features: int, observation_bytes: int) -> int:
+    """How many of the first rows are kept as a sample, with their observations."""
+    return max(1, min(_MOST_ROWS, _MOST_BYTES // max(16 * n_features, 2 * observation_bytes)))
 
 
 class Pilot:
@@ -76,11 +76,11 @@ class Pilot:
         return TransitionSample(self._weighted @ self.basis, self._reward, self._phi_next @ self.basis, self._discount)
 
     @cached_property
-    def rows(self) -> theory.Rows:
+    def rows(self) -> TransitionRows:
         """As they are, with their weights, in the coordinates of `basis`."""
         r = self._rows
         weight = r.weight if r.weight.size else None
-        return theory.Rows(r.phi @ self.basis, r.reward, r.phi_next @ self.basis, self._discount, weight)
+        return TransitionRows(r.phi @ self.basis, r.reward, r.phi_next @ self.basis, self._discount, weight)
 
     @cached_property
     def theta_star(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 # Features of so many bytes are computed at once; rows that are features already are only pointed at.
 _PIECE_BYTES, _VIEW_BYTES = 1 << 23, 1 << 26
+_KINDS = {"rewards": np.float64, "terminated": np.bool_, "truncated": np.bool_, "weight": np.float64}
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "rewards", "weight": "weight"}
 
 
@@ -99,10 +100,10 @@ class Run:
         if n_rows < self.schedule.pilot_rows:
             self._waiting, self.n_rows = chunks, n_rows
             return False
-        before = self._waiting, self.n_rows
+        before, n_remarks = (self._waiting, self.n_rows), len(self.schedule.remarks)
         self._waiting, self.n_rows = [], 0
         try:
-            self._begin(self._given.bind(np.concatenate([part for chunk in chunks for part in _seen_in(chunk)])))
+            self._begin(self._given.bind(_seen_in(chunks)))
             if self.schedule.needs_pilot:
                 for chunk in chunks:
                     rows = self._rows(chunk)
@@ -117,6 +118,7 @@ class Run:
             self.n_sampled, self._most_sampled, self._seen, self._is_checked = 0, 1, [], False
             self.n_distinct, self._terminates = 0, False
             self._waiting, self.n_rows = before
+            del self.schedule.remarks[n_remarks:]
             raise
         return True
 
@@ -195,7 +197,7 @@ class Run:
     def _feed(self, rows: Rows, chunk: Chunk) -> None:
         """Nothing changes when it raises."""
         if self._discount == 1.0 and self.n_rows + len(rows.reward) >= self.schedule.pilot_rows:
-            self.check_ends(rows.terminated)
+            self.check_ends(rows.terminated[: max(0, self.schedule.pilot_rows - self.n_rows)])  # however they are split
         if self.schedule.is_closed_form:
             if not is_finite(rows):
                 raise NotFiniteError
@@ -250,7 +252,7 @@ class Run:
     def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0, last: int | None = None) -> None:
         """Keep the first rows, and their observations: of these the ones from `skip` to `last`."""
         if self._room is None:
-            self._most_sampled = rows_that_fit(rows.phi.shape[1])
+            self._most_sampled = rows_that_fit(rows.phi.shape[1], chunk.observations[:1].nbytes)
             self._room = rows.empty_like(self._most_sampled)
         last = min(len(rows.reward) if last is None else last, skip + self._most_sampled - self.n_sampled)
         self._room.put(self.n_sampled, rows.part(skip, last))
@@ -343,7 +345,10 @@ class Run:
             return
         stored = tree["features"]
         seen = tree["sample"]["observations"], tree["sample"]["next_observations"]
-        self._begin(self._given.bind(seen[0]) if stored is None else from_settings(stored))
+        if stored is None:
+            self._begin(self._given.bind(_pilot_of(tree["sample"], self._given, self.schedule.pilot_rows)))
+        else:
+            self._begin(from_settings(stored))
         assert self.features is not None
         d = self.features.n_features
         rows = Rows.stored(tree["sample"], d).sealed()
@@ -352,7 +357,7 @@ class Run:
         self._sample(rows, chunk)
         self._is_checked = self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled)
         if tree["learner"] is not None:
-            self.learner = Learner.restored(tree["learner"], self._discount, d)
+            self.learner = Learner.restored(tree["learner"], self._discount, rows)
         if tree["least_squares"] is not None:
             self.least_squares = LeastSquares.restored(tree["least_squares"], self._discount, self.start())
         if self.visited is not None:
@@ -383,9 +388,23 @@ def _without_final(chunk: Chunk) -> NDArray[Any]:
     return successors
 
 
-def _seen_in(chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any]]:
-    """All observations that features must be able to map."""
-    return chunk.observations, chunk.next_observations[~chunk.terminated]
+def _seen_in(chunks: Sequence[Chunk]) -> NDArray[Any]:
+    """All observations, then all successors that are looked at: an order that no split changes."""
+    successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
+    return np.concatenate([*(chunk.observations for chunk in chunks), *successors])
+
+
+def _pilot_of(sample: Mapping[str, Any], features: Features, pilot_rows: int) -> NDArray[Any]:
+    """What features of the user's own code took from data they take again, from the same rows."""
+    n = len(sample["reward"])
+    if features.needs_data and n < pilot_rows:
+        raise InvalidInputError(
+            "features of the user's own code must be fitted when a model with more pilot rows than it keeps is loaded",
+            f"{n:,} of {pilot_rows:,} pilot rows",
+            "pass features=evaluator.features of the evaluator that was saved",
+        )
+    names = ("observations", "reward", "next_observations", "terminated", "terminated")
+    return _seen_in([_part(Chunk(*(sample[name] for name in names)), 0, pilot_rows)])
 
 
 def _copied(chunk: Chunk) -> Chunk:
@@ -399,6 +418,14 @@ def _stored_chunk(chunk: Chunk) -> dict[str, Any]:
 
 def _check_chunk(chunk: Chunk) -> None:
     observations, rewards, next_observations, terminated, truncated, weight, _ = chunk
+    for name, values in _stored_chunk(chunk).items():
+        kind = _KINDS.get(name)
+        if not isinstance(values, np.ndarray) or (kind is not None and (values.dtype != kind or values.ndim != 1)):
+            raise DataError(
+                f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {np.dtype(kind)} a row"),
+                f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__,
+                "let vrtd.logs.from_arrays make the log",
+            )
     n = len(rewards)
     if not (
         n == len(observations) == len(next_observations) == len(terminated) == len(truncated)

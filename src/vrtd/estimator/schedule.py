@@ -22,6 +22,7 @@ __all__ = ["CLOSED_FORM", "Schedule"]
 Floats = NDArray[np.float64]
 
 CLOSED_FORM = "lstd"
+_KNOWN = (VRTD.name, TD.name)  # whose settings can be chosen; others come with settings of their own
 # Without a number of rows to plan for, settings are made for so many times the rows so far, and batches are at most a
 # share of them: a run that stops earlier has learned from most of its rows.
 _HORIZON, _SHARE = 4, 8
@@ -57,7 +58,7 @@ class Schedule:
                     "an algorithm with settings of its own must not be given others", given[0], "drop one of the two"
                 )
             return
-        check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
+        check_choice("algorithm", self.algorithm, (*_KNOWN, CLOSED_FORM))
         for name in given:
             if self.algorithm == CLOSED_FORM or name not in {
                 f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import real_array
 from vrtd.errors import InvalidInputError
-from vrtd.theory.rows import Rows, lag_window, long_run_covariance
+from vrtd.theory.rows import TransitionRows, lag_window, long_run_covariance
 from vrtd.theory.sample import TransitionSample
 
 __all__ = ["Explained", "value_explained"]
@@ -46,7 +46,7 @@ class Explained(NamedTuple):
 
 
 def value_explained(
-    sample: TransitionSample | Rows,
+    sample: TransitionSample | TransitionRows,
     theta: ArrayLike | None = None,
     *,
     observations: ArrayLike | None = None,
@@ -63,8 +63,10 @@ def value_explained(
     >>> found.exact, found.share + 4 * found.share_error > 1.0
     (True, True)
     """
-    if not isinstance(sample, TransitionSample | Rows):
-        raise InvalidInputError("sample must be a TransitionSample or Rows", type(sample).__name__, "build one")
+    if not isinstance(sample, TransitionSample | TransitionRows):
+        raise InvalidInputError(
+            "sample must be a TransitionSample or TransitionRows", type(sample).__name__, "build one"
+        )
     if (observations is None) != (next_observations is None):
         raise InvalidInputError(
             "observations and next_observations must come together", "one of them", "pass both or none"
@@ -78,7 +80,7 @@ def value_explained(
         )
     now, then = (sample.phi, sample.phi_next) if observations is None else (observations, next_observations)
     cells, next_cells, exact = _cells(_matrix("observations", now, sample), _matrix("next_observations", then, sample))
-    weight = sample.weight if isinstance(sample, Rows) and sample.weight is not None else np.ones(len(sample))
+    weight = sample.weight if isinstance(sample, TransitionRows) and sample.weight is not None else np.ones(len(sample))
     n, m = len(sample), int(cells.max()) + 1
 
     delta = sample.reward + psi @ known
@@ -131,7 +133,7 @@ def value_explained(
 
 
 def _lstd(sample: Any, psi: Floats) -> Floats:
-    weight = sample.weight if isinstance(sample, Rows) and sample.weight is not None else np.ones(len(sample))
+    weight = sample.weight if isinstance(sample, TransitionRows) and sample.weight is not None else np.ones(len(sample))
     left = sample.phi * weight[:, None]
     return np.asarray(np.linalg.lstsq(left.T @ psi, -left.T @ sample.reward, rcond=1e-12)[0])
 

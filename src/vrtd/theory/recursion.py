@@ -13,7 +13,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.theory.modal import remembered, stretches
 from vrtd.theory.modes import Modes, Pairs, eigen_modes, epoch_pairs, largest_stable_step, td_pairs
 from vrtd.theory.moments import Output
-from vrtd.theory.rows import Rows, Statistics, long_run_covariance, statistics_of
+from vrtd.theory.rows import Statistics, TransitionRows, long_run_covariance, statistics_of
 from vrtd.theory.sample import TransitionSample
 
 __all__ = ["RecursionMoments", "recursion_moments"]
@@ -39,7 +39,7 @@ class RecursionMoments(NamedTuple):
 
 
 def recursion_moments(
-    sample: TransitionSample | Rows,
+    sample: TransitionSample | TransitionRows,
     legs: Sequence[tuple[float, int, int]],
     theta_0: ArrayLike | None = None,
     output: Output = "average",

@@ -20,7 +20,7 @@ from vrtd.theory.moments import check_theta
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.symmetric import outer, pack, quadratic, triangle, unpack
 
-__all__ = ["Rows", "Statistics", "statistics_of"]
+__all__ = ["Statistics", "TransitionRows", "statistics_of"]
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ _MOST_MAPPED = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TransitionRows:
     """Consecutive transitions as a `TransitionSample` has them, but of any rank, and with importance weights."""
 
     phi: Floats
@@ -184,14 +184,16 @@ class Statistics:
         return lifted
 
 
-def statistics_of(sample: TransitionSample | Rows, theta_0: ArrayLike | None) -> Statistics:
+def statistics_of(sample: TransitionSample | TransitionRows, theta_0: ArrayLike | None) -> Statistics:
     """The system as these rows show it."""
-    if not isinstance(sample, TransitionSample | Rows):
-        raise InvalidInputError("sample must be a TransitionSample or Rows", type(sample).__name__, "build one")
+    if not isinstance(sample, TransitionSample | TransitionRows):
+        raise InvalidInputError(
+            "sample must be a TransitionSample or TransitionRows", type(sample).__name__, "build one"
+        )
     d = sample.n_features
     theta = check_theta(np.zeros(d) if theta_0 is None else theta_0, d)
     phi, psi = sample.phi, np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi
-    weight = sample.weight if isinstance(sample, Rows) else None
+    weight = sample.weight if isinstance(sample, TransitionRows) else None
     left = phi if weight is None else phi * weight[:, None]
     values, vectors = np.linalg.eigh(left.T @ left / len(left))
     seen = values > _RANK_TOLERANCE * max(float(values[-1]), 0.0)

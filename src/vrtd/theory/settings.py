@@ -11,7 +11,7 @@ from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.theory.modal import ModalErrors
 from vrtd.theory.modes import eigen_modes, largest_stable_step
 from vrtd.theory.moments import Output
-from vrtd.theory.rows import Rows, Statistics, statistics_of
+from vrtd.theory.rows import Statistics, TransitionRows, statistics_of
 from vrtd.theory.sample import TransitionSample
 
 __all__ = ["LimitedStep", "Settings", "limit_step", "settings_for"]
@@ -50,7 +50,7 @@ class LimitedStep(NamedTuple):
 
 
 def settings_for(
-    sample: TransitionSample | Rows,
+    sample: TransitionSample | TransitionRows,
     budget: int,
     theta_0: ArrayLike | None = None,
     *,
@@ -119,7 +119,7 @@ def settings_for(
     return Settings(float(fine[j]), M, n, float(near[0, j]), limit, method, remarks)
 
 
-def limit_step(sample: TransitionSample | Rows, step_size: float) -> LimitedStep:
+def limit_step(sample: TransitionSample | TransitionRows, step_size: float) -> LimitedStep:
     """Whether the second moment of the error would grow with this step, and the largest one that is safe.
 
     >>> import vrtd
