@@ -245,9 +245,12 @@ class Run:
         """theta_0"""
         if self._theta_0 is not None:
             return self._theta_0.copy()
-        if self.features is None:
+        features = self.features
+        if features is None and self._waiting and not self._given.needs_data:
+            features = self._given.bind(self._waiting[0].observations)
+        if features is None:
             raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit, or pass theta_0")
-        return np.zeros(self.features.n_features)
+        return np.zeros(features.n_features)
 
     def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0, last: int | None = None) -> None:
         """Keep the first rows, and their observations: of these the ones from `skip` to `last`."""
