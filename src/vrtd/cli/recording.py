@@ -28,6 +28,10 @@ class _Live(Log):
     def n_rows(self) -> int | None:
         return self._log.n_rows
 
+    @property
+    def segment(self) -> int | None:
+        return self._log.segment
+
     def chunks(self) -> Iterator[Chunk]:
         done = 0
         try:
@@ -55,6 +59,10 @@ class _Cut(Log):
     @property
     def remarks(self) -> tuple[str, ...]:
         return self._log.remarks
+
+    @property
+    def segment(self) -> int | None:
+        return self._log.segment
 
     def chunks(self) -> Iterator[Chunk]:
         yield from self._log.chunks()

@@ -214,4 +214,8 @@ def _listed(value: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     """JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -41,6 +41,7 @@ class Evaluator:
     - `closed_form`: sum up the closed form of every row too, d^2 operations a row, for its interval beside the other.
 
     The rows alone decide on the result: it is the same in every bit however they are split over calls of `partial_fit`.
+    One thread at a time may use an evaluator.
 
     >>> import vrtd
     >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
@@ -108,6 +109,8 @@ class Evaluator:
         """Learn from more rows. What an error or Ctrl-C stops keeps what was learned from the pieces before."""
         if isinstance(log, Chunk):
             self._run.receive(log)
+            if progress is not None:
+                progress(len(log.rewards), len(log.rewards))
             return self
         if not isinstance(log, Log):
             raise InvalidInputError(

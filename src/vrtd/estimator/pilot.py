@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 # Of the sample. Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 _LEAST_SIZE = 1e-60
+_OUTSIDE = 1e-6  # share of a row's square that may lie outside of what the sample spans
 _LEAST_ROWS = 10  # of the sample in which a feature is not 0, for intervals
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
@@ -104,7 +105,7 @@ class Pilot:
         if self.rank == phi.shape[1]:
             return np.ones(len(phi), bool)
         outside = phi - (phi @ self.basis) @ self.basis.T
-        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= 1e-12 * np.square(phi).sum(axis=1)
+        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1)
         return known
 
 

@@ -1,4 +1,4 @@
-"""A thread that reads one item ahead, so that decoding and learning overlap."""
+"""A thread that reads ahead, so that decoding and learning overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 def ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """The same items; the next one is made in a thread while the consumer is busy with the last one.
+    """The same items; the next ones, two at most, are made in a thread while the consumer is busy.
 
     An error of the producer is raised where its item would have come. When this iterator is closed, or forgotten, the
     thread ends after the item it is at, and `items` is closed there.

@@ -135,9 +135,7 @@ def limit_step(sample: TransitionSample | TransitionRows, step_size: float) -> L
     if step < limit:
         return LimitedStep(step, limit, False, None)
     safe = _MOST_SHARE * limit
-    remark = (
-        f"step_size {step:g} would diverge: the data are stable up to {limit:.3g}; {safe:.3g} was used in its place"
-    )
+    remark = f"step_size {step:g} would diverge: the data are stable up to {limit:.3g}; take {safe:.3g} instead"
     return LimitedStep(safe, limit, True, remark)
 
 
