@@ -251,3 +251,12 @@ def test_the_mean_value_counts_the_shares_of_states() -> None:
     # The variance of the mean of a symmetric chain that changes with probability p is 25 (1 - p) / p / n.
     exact = 1.96 * np.sqrt(25 * 0.9 / 0.1 / n)
     assert 0.7 * exact < (mean.high[0] - mean.low[0]) / 2 < 1.4 * exact
+
+
+def test_segments_that_are_shorter_than_the_correlation_are_said() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    for segment, said in ((4, True), (512, False)):
+        log = from_env(env, "random", n_samples=6000, segment=segment)
+        text = vrtd.Evaluator("lstd", features="rbf:16", discount=0.9).fit(log).diagnostics_.text
+        assert (f"segments of {segment} rows" in text) is said

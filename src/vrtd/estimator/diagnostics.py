@@ -25,6 +25,7 @@ __all__ = ["Curve", "Diagnostics", "diagnose"]
 
 Floats = NDArray[np.float64]
 
+_WINDOWS = 10.0  # correlation times that a segment must hold to show the correlation
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and tell little
 _REMEDIES: dict[str, str] = {
     "rows": "bring more rows, or lower pilot_rows",
@@ -123,6 +124,7 @@ def diagnose(
     n_features: int | None,
     settings: dict[str, Any],
     remarks: Sequence[str],
+    segment: int | None,
     unseen: Sequence[int] | None,
     pilot: Pilot | None,
     spread: Spread | None,
@@ -143,6 +145,11 @@ def diagnose(
         tau = autocorrelation_time(sample)
     except InvalidInputError as error:
         notes.append(f"the autocorrelation is not known: {error}")
+    if segment is not None and (tau is None or _WINDOWS * max(tau.tau, 1.0) > segment):
+        notes.append(
+            f"the noise may be correlated over more than the segments of {segment} rows in which environments take "
+            "turns: intervals are then too short; use longer segments"
+        )
     if spread is not None:
         from vrtd.theory.explained import value_explained
 

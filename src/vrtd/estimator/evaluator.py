@@ -81,6 +81,7 @@ class Evaluator:
         arguments = (self._given, self._discount, self._theta_0, self._closed_form, self._seed)
         self._run = Run(self._schedule.anew(), *arguments)
         self._remarks: list[str] = []
+        self._segment: int | None = None  # steps of one of several environments that come together
         self._spreads: dict[str, tuple[int, Spread]] = {}
 
     # Learning
@@ -119,6 +120,7 @@ class Evaluator:
         before, total = self._run.n_rows, log.n_rows
         for chunk in log.chunks():
             self._run.receive(chunk, None if progress is None else lambda: progress(self._run.n_rows - before, total))
+        self._segment = log.segment or self._segment
         self._remarks += [remark for remark in (*log.remarks, *self._cut(log)) if remark not in self._remarks]
         if self._run.n_rows == before:
             raise DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
@@ -264,6 +266,7 @@ class Evaluator:
             n_features=None if pilot is None else pilot.phi.shape[1],
             settings={"name": self._schedule.algorithm} if algorithm is None else algorithm.settings,
             remarks=remarks,
+            segment=self._segment,
             unseen=None if self._run.visited is None else np.flatnonzero(~self._run.visited).tolist(),
             pilot=pilot,
             spread=spread,
@@ -297,6 +300,7 @@ class Evaluator:
             },
             "given": settings_of(self._given),
             "remarks": self._remarks,
+            "segment": self._segment,
             "run": self._run.stored(),
         }
         write_model(path, tree)
@@ -318,7 +322,7 @@ class Evaluator:
                 features=from_settings(given) if features is None else features,
                 **arguments,
             )
-            evaluator._remarks = [str(remark) for remark in tree["remarks"]]
+            evaluator._remarks, evaluator._segment = [str(remark) for remark in tree["remarks"]], tree["segment"]
             evaluator._run.restore(tree["run"])
         except InvalidInputError:
             raise

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 # Features of so many bytes are computed at once; rows that are features already are only pointed at.
 _PIECE_BYTES, _VIEW_BYTES = 1 << 23, 1 << 26
+_FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 _KINDS = {"rewards": np.float64, "terminated": np.bool_, "truncated": np.bool_, "weight": np.float64}
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "rewards", "weight": "weight"}
 
@@ -209,7 +210,8 @@ class Run:
             self.least_squares.feed(rows)
         self._sample_to(len(rows.reward), rows, chunk)
         self.n_rows += len(rows.reward)
-        self._terminates = self._terminates or bool(rows.terminated.any())
+        if self._discount == 1.0:
+            self._terminates = self._terminates or bool(rows.terminated.any())
         if not self.repeats:
             self.n_distinct = self.n_rows
         if not self._is_checked and self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled):
@@ -419,7 +421,26 @@ def _stored_chunk(chunk: Chunk) -> dict[str, Any]:
     return {name: value for name, value in zip(chunk._fields[:6], chunk[:6], strict=True) if value is not None}
 
 
+def _is_sound(chunk: Chunk) -> bool:
+    """Whether all is as it is nearly always: looked at first, because small chunks come often."""
+    try:
+        shape = chunk.rewards.shape
+        return bool(
+            len(shape) == 1
+            and chunk.terminated.shape == chunk.truncated.shape == shape
+            and len(chunk.observations) == len(chunk.next_observations) == shape[0]
+            and chunk.rewards.dtype is _FLOAT
+            and chunk.terminated.dtype is chunk.truncated.dtype is _BOOL
+            and chunk.observations.dtype is chunk.next_observations.dtype
+            and (chunk.weight is None or (chunk.weight.shape == shape and chunk.weight.dtype is _FLOAT))
+        )
+    except AttributeError:
+        return False
+
+
 def _check_chunk(chunk: Chunk) -> None:
+    if _is_sound(chunk):
+        return
     observations, rewards, next_observations, terminated, truncated, weight, _ = chunk
     for name, values in _stored_chunk(chunk).items():
         kind = _KINDS.get(name)
