@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError, DivergenceError, InvalidInputError, NotFittedError
+from vrtd.estimator.chunks import check_chunk, copied, fields_of, part_of, seen_in, without_final_states
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.pilot import Pilot, rows_that_fit
@@ -23,8 +24,6 @@ Floats = NDArray[np.float64]
 
 # Features of so many bytes are computed at once; rows that are features already are only pointed at.
 _PIECE_BYTES, _VIEW_BYTES = 1 << 23, 1 << 26
-_FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
-_KINDS = {"rewards": np.float64, "terminated": np.bool_, "truncated": np.bool_, "weight": np.float64}
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "rewards", "weight": "weight"}
 
 
@@ -60,19 +59,19 @@ class Run:
 
     def receive(self, chunk: Chunk, tell: Callable[[], None] | None = None) -> None:
         """Learn from the chunk, piece by piece; `tell` is called after each."""
-        _check_chunk(chunk)
+        check_chunk(chunk)
         self._check_weight(chunk)
         if self.features is None and not self.schedule.needs_pilot and not self._given.needs_data:
             self._begin(self._given.bind(chunk.observations))
         if self.features is None:
             missing = self.schedule.pilot_rows - self.n_rows
-            if not self._wait(_part(chunk, 0, missing)):
+            if not self._wait(part_of(chunk, 0, missing)):
                 return
-            chunk = _part(chunk, missing, len(chunk.rewards))
+            chunk = part_of(chunk, missing, len(chunk.rewards))
         at, n = 0, len(chunk.rewards)
         while at < n:
             last = min(n, at + self._piece)
-            self._learn(_part(chunk, at, last))
+            self._learn(part_of(chunk, at, last))
             at = last
             if tell is not None:
                 tell()
@@ -96,7 +95,7 @@ class Run:
                 chunk.observations.shape[1:],
                 "keep observations of different shapes apart",
             )
-        chunks = [*self._waiting, _copied(chunk)]
+        chunks = [*self._waiting, copied(chunk)]
         n_rows = self.n_rows + len(chunk.rewards)
         if n_rows < self.schedule.pilot_rows:
             self._waiting, self.n_rows = chunks, n_rows
@@ -104,7 +103,7 @@ class Run:
         before, n_remarks = (self._waiting, self.n_rows), len(self.schedule.remarks)
         self._waiting, self.n_rows = [], 0
         try:
-            self._begin(self._given.bind(_seen_in(chunks)))
+            self._begin(self._given.bind(seen_in(chunks)))
             if self.schedule.needs_pilot:
                 for chunk in chunks:
                     rows = self._rows(chunk)
@@ -138,7 +137,7 @@ class Run:
         assert self.features is not None
         observations, successors = chunk.observations, chunk.next_observations
         if not isinstance(self.features, Identity):
-            successors = _without_final(chunk)  # a terminal state need not be one that features know
+            successors = without_final_states(chunk)  # a terminal state need not be one that features know
         phi = self._applied(self.features, observations, "observations", chunk)
         phi_next = self._applied(self.features, successors, "next_observations", chunk)
         weight = NO_WEIGHT if chunk.weight is None else chunk.weight
@@ -261,7 +260,7 @@ class Run:
             self._room = rows.empty_like(self._most_sampled)
         last = min(len(rows.reward) if last is None else last, skip + self._most_sampled - self.n_sampled)
         self._room.put(self.n_sampled, rows.part(skip, last))
-        self._seen.append((chunk.observations[skip:last].copy(), _without_final(chunk)[skip:last].copy()))
+        self._seen.append((chunk.observations[skip:last].copy(), without_final_states(chunk)[skip:last].copy()))
         self.n_sampled += last - skip
 
     def _look(self) -> Pilot:
@@ -332,7 +331,7 @@ class Run:
             "learner": None if self.learner is None else self.learner.stored(),
             "least_squares": None if self.least_squares is None else self.least_squares.stored(),
             "sample": None if self._room is None else self.sample._asdict() | self._stored_observations(),
-            "waiting": {str(k): _stored_chunk(chunk) for k, chunk in enumerate(self._waiting)},
+            "waiting": {str(k): fields_of(chunk) for k, chunk in enumerate(self._waiting)},
             **({} if self.visited is None else {"visited": self.visited}),
         }
 
@@ -345,7 +344,7 @@ class Run:
         self.schedule.remarks[:] = [str(remark) for remark in tree["decisions"]]
         self._waiting = [Chunk(**chunk) for chunk in tree["waiting"].values()]
         for chunk in self._waiting:
-            _check_chunk(chunk)
+            check_chunk(chunk)
         if tree["sample"] is None:  # nothing was begun
             return
         stored = tree["features"]
@@ -358,7 +357,7 @@ class Run:
         d = self.features.n_features
         rows = Rows.stored(tree["sample"], d).sealed()
         chunk = Chunk(seen[0], rows.reward, seen[1], rows.terminated, rows.terminated)
-        _check_chunk(chunk)
+        check_chunk(chunk)
         self._sample(rows, chunk)
         self._is_checked = self.n_sampled >= min(self.schedule.pilot_rows, self._most_sampled)
         if tree["learner"] is not None:
@@ -384,21 +383,6 @@ def settings_of(features: Features) -> dict[str, Any] | None:
         return None
 
 
-def _without_final(chunk: Chunk) -> NDArray[Any]:
-    """The successors, where a transition terminates the state that it left: nothing is said of what came then."""
-    if not chunk.terminated.any():
-        return chunk.next_observations
-    successors = chunk.next_observations.copy()
-    successors[chunk.terminated] = chunk.observations[chunk.terminated]
-    return successors
-
-
-def _seen_in(chunks: Sequence[Chunk]) -> NDArray[Any]:
-    """All observations, then all successors that are looked at: an order that no split changes."""
-    successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
-    return np.concatenate([*(chunk.observations for chunk in chunks), *successors])
-
-
 def _pilot_of(sample: Mapping[str, Any], features: Features, pilot_rows: int) -> NDArray[Any]:
     """What features of the user's own code took from data they take again, from the same rows."""
     n = len(sample["reward"])
@@ -409,65 +393,4 @@ def _pilot_of(sample: Mapping[str, Any], features: Features, pilot_rows: int) ->
             "pass features=evaluator.features of the evaluator that was saved",
         )
     names = ("observations", "reward", "next_observations", "terminated", "terminated")
-    return _seen_in([_part(Chunk(*(sample[name] for name in names)), 0, pilot_rows)])
-
-
-def _copied(chunk: Chunk) -> Chunk:
-    """The caller may change what it handed over."""
-    return chunk._replace(**{name: value.copy() for name, value in _stored_chunk(chunk).items()})
-
-
-def _stored_chunk(chunk: Chunk) -> dict[str, Any]:
-    return {name: value for name, value in zip(chunk._fields[:6], chunk[:6], strict=True) if value is not None}
-
-
-def _is_sound(chunk: Chunk) -> bool:
-    """Whether all is as it is nearly always: looked at first, because small chunks come often."""
-    try:
-        shape = chunk.rewards.shape
-        return bool(
-            len(shape) == 1
-            and chunk.terminated.shape == chunk.truncated.shape == shape
-            and len(chunk.observations) == len(chunk.next_observations) == shape[0]
-            and chunk.rewards.dtype is _FLOAT
-            and chunk.terminated.dtype is chunk.truncated.dtype is _BOOL
-            and chunk.observations.dtype is chunk.next_observations.dtype
-            and (chunk.weight is None or (chunk.weight.shape == shape and chunk.weight.dtype is _FLOAT))
-        )
-    except AttributeError:
-        return False
-
-
-def _check_chunk(chunk: Chunk) -> None:
-    if _is_sound(chunk):
-        return
-    observations, rewards, next_observations, terminated, truncated, weight, _ = chunk
-    for name, values in _stored_chunk(chunk).items():
-        kind = _KINDS.get(name)
-        if not isinstance(values, np.ndarray) or (kind is not None and (values.dtype != kind or values.ndim != 1)):
-            raise DataError(
-                f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {np.dtype(kind)} a row"),
-                f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__,
-                "let vrtd.logs.from_arrays make the log",
-            )
-    n = len(rewards)
-    if not (
-        n == len(observations) == len(next_observations) == len(terminated) == len(truncated)
-        and (weight is None or len(weight) == n)
-    ):
-        lengths = {name: len(values) for name, values in _stored_chunk(chunk).items()}
-        raise DataError("all fields of a chunk must be equally long", lengths, "repair the log")
-    if next_observations.dtype != observations.dtype:
-        raise DataError(
-            f"next observations must be of the type of the observations, {observations.dtype}",
-            next_observations.dtype,
-            "convert them",
-        )
-
-
-def _part(chunk: Chunk, first: int, last: int) -> Chunk:
-    if first <= 0 and last >= len(chunk.rewards):
-        return chunk
-    locate = chunk.locate
-    parts: dict[str, Any] = {name: values[first:last] for name, values in _stored_chunk(chunk).items()}
-    return Chunk(**parts, locate=None if locate is None else lambda field, row: locate(field, row + first))
+    return seen_in([part_of(Chunk(*(sample[name] for name in names)), 0, pilot_rows)])
