@@ -66,7 +66,7 @@ def newest(name: str) -> str:
 
 
 def tabular(name: str, discount: float, n_rows: int) -> Problem:
-    chain = vrtd.problems.from_env(newest(name), "random", discount)
+    chain = vrtd.problems.restart_chain(newest(name), "random", discount)
     n = chain.states.size
     return Problem(chain.mrp, vrtd.features.Tabular(n), np.eye(n), discount, n_rows)
 

@@ -16,7 +16,7 @@ import pytest
 import vrtd
 from vrtd import logs
 from vrtd.cli import main, terminal
-from vrtd.cli.evaluate import _Rows
+from vrtd.cli.evaluate import _RowProgress
 from vrtd.cli.terminal import BAD_USAGE, DIVERGED, INTERRUPTED, OK, Progress
 from vrtd.logs.environment import EnvironmentLog, from_env
 from vrtd.report.evaluation_page import MEANING
@@ -354,7 +354,7 @@ def test_progress_tells_rows_and_their_speed(monkeypatch: Any, total: int | None
     times = iter([0.0, 1.0, 1.0, 51.0, 51.0, 101.0, 101.0])
     monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
     stream = io.StringIO()
-    progress = _Rows(Progress(stream))
+    progress = _RowProgress(Progress(stream))
     for done in (1000, 2000, 4000):
         progress(done, total)
     assert stream.getvalue().splitlines() == [f"vrtd: {line}" for line in expected]

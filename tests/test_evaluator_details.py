@@ -367,7 +367,7 @@ def test_an_environment_that_was_made_is_closed(monkeypatch: pytest.MonkeyPatch)
     env, closed = pytest.importorskip("gymnasium").make("FrozenLake-v1"), []
     monkeypatch.setattr(env, "close", lambda: closed.append(True))
     monkeypatch.setattr(tables, "make", lambda _name: env)
-    tables.from_env("FrozenLake-v1", "random", 0.9)
+    tables.restart_chain("FrozenLake-v1", "random", 0.9)
     assert closed == [True]
 
 
@@ -399,8 +399,8 @@ def test_a_feature_that_only_waiting_rows_have_is_seen() -> None:
 
 def test_what_cannot_happen_leads_nowhere_and_starts_are_shares() -> None:
     table = {0: {0: [(1.0, 0, 1.0, True), (0.0, 1, 5.0, False)]}, 1: GOOD[1]}
-    assert tables.from_env(Table(table), [0, 0], 0.5).states.tolist() == [0]
-    both = tables.from_env(Table(GOOD, (0.5, 0.5 + 5e-9)), [0, 0], 0.5)
+    assert tables.restart_chain(Table(table), [0, 0], 0.5).states.tolist() == [0]
+    both = tables.restart_chain(Table(GOOD, (0.5, 0.5 + 5e-9)), [0, 0], 0.5)
     assert abs(both.start.sum() - 1.0) < 1e-15
 
 

@@ -125,7 +125,7 @@ def test_the_same_rows_in_any_order_have_the_same_closed_form() -> None:
 def test_the_closed_form_of_a_live_lake_tends_to_its_values() -> None:
     """Six standard errors: 11 states, 2e-8 in all."""
     gymnasium = pytest.importorskip("gymnasium")
-    exact = vrtd.problems.from_env("FrozenLake-v1", "random", 0.9)
+    exact = vrtd.problems.restart_chain("FrozenLake-v1", "random", 0.9)
     lake = gymnasium.make("FrozenLake-v1").unwrapped
     log = from_env(lake, "random", n_samples=40_000, seed=0)
     evaluator = vrtd.Evaluator("lstd", features="tabular:16", discount=0.9).fit(log)

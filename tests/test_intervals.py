@@ -30,7 +30,7 @@ def boyan() -> tuple[Any, Any, float]:
 
 
 def lake() -> tuple[Any, Any, float]:
-    chain = vrtd.problems.from_env("FrozenLake-v1", "random", 0.9)
+    chain = vrtd.problems.restart_chain("FrozenLake-v1", "random", 0.9)
     return chain.mrp, np.eye(chain.states.size), 0.9
 
 

@@ -13,7 +13,7 @@ import vrtd
 from tests.statistics import z_limit, z_scores
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.logs.environment import from_env as live
-from vrtd.problems.tables import RestartChain, from_env
+from vrtd.problems.tables import RestartChain, restart_chain
 
 # Gymnasium warns of ids that have a newer version.
 CLIFF = max(name for name in gymnasium.registry if name.startswith("CliffWalking-v"))
@@ -50,7 +50,7 @@ def test_values_are_those_of_the_table(name: str, is_random: bool) -> None:
     env: Any = gymnasium.make(name).unwrapped
     uniform = np.full((env.observation_space.n, env.action_space.n), 1 / env.action_space.n)
     pi = uniform if is_random else some_policy(env)
-    chain = from_env(name if is_random else env, "random" if is_random else pi, 0.95)
+    chain = restart_chain(name if is_random else env, "random" if is_random else pi, 0.95)
     np.testing.assert_allclose(chain.mrp.values, evaluated(env, pi, 0.95)[chain.states], rtol=1e-10, atol=1e-10)
     assert chain.mrp.recurrent_class.size == chain.states.size
     np.testing.assert_array_equal(chain.start, env.initial_state_distrib[chain.states])
@@ -58,19 +58,19 @@ def test_values_are_those_of_the_table(name: str, is_random: bool) -> None:
 
 def test_an_undiscounted_lake_is_the_probability_of_the_goal() -> None:
     env: Any = gymnasium.make("FrozenLake-v1").unwrapped
-    chain = from_env(env, "random", 1.0)
+    chain = restart_chain(env, "random", 1.0)
     np.testing.assert_allclose(chain.mrp.values, evaluated(env, np.full((16, 4), 0.25), 1.0)[chain.states], rtol=1e-9)
     assert set(chain.mrp.edges.discount) == {0.0, 1.0}
 
 
 def test_states_are_those_an_episode_can_be_in() -> None:
-    assert from_env("FrozenLake-v1", "random", 0.9).states.tolist() == [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
-    assert from_env(CLIFF, "random", 0.9).states.tolist() == list(range(37))  # not the cliff, not the goal
+    assert restart_chain("FrozenLake-v1", "random", 0.9).states.tolist() == [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
+    assert restart_chain(CLIFF, "random", 0.9).states.tolist() == list(range(37))  # not the cliff, not the goal
     # A taxi whose passenger waits at the destination is never met; with one delivered, the episode is over.
-    assert from_env(TAXI, "random", 0.9).states.size == 400
+    assert restart_chain(TAXI, "random", 0.9).states.size == 400
     dry = gymnasium.make("FrozenLake-v1", is_slippery=False)
     to_the_goal = np.array([1, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0])
-    chain = from_env(dry, to_the_goal, 0.5)
+    chain = restart_chain(dry, to_the_goal, 0.5)
     assert chain.states.tolist() == [0, 4, 8, 9, 13, 14]
     np.testing.assert_allclose(chain.mrp.values, 0.5 ** np.arange(5, -1, -1), rtol=1e-14)
 
@@ -79,15 +79,15 @@ def test_the_choice_to_bootstrap_through_the_reset() -> None:
     """An episode has six steps, the last pays 1: v = g^5 + g^6 v at the start."""
     dry = gymnasium.make("FrozenLake-v1", is_slippery=False)
     to_the_goal = np.array([1, 0, 0, 0, 1, 0, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0])
-    endless = from_env(dry, to_the_goal, 0.5, restart="bootstrap")
+    endless = restart_chain(dry, to_the_goal, 0.5, restart="bootstrap")
     assert set(endless.mrp.edges.discount) == {0.5}
     np.testing.assert_allclose(endless.mrp.values[0], 0.5**5 / (1 - 0.5**6), rtol=1e-14)
-    once = from_env(dry, to_the_goal, 0.5)
+    once = restart_chain(dry, to_the_goal, 0.5)
     np.testing.assert_array_equal(endless.mrp.stationary, once.mrp.stationary)
 
 
 def test_the_linear_system_of_a_table_is_exact() -> None:
-    chain = from_env(TAXI, "random", 0.9)
+    chain = restart_chain(TAXI, "random", 0.9)
     system = vrtd.LinearSystem(chain.mrp, np.eye(chain.states.size))
     np.testing.assert_allclose(system.theta_star, chain.mrp.values, rtol=1e-8)
 
@@ -104,7 +104,7 @@ def live_rows(env: Any, pi: Any, n: int) -> tuple[Any, ...]:
 def test_every_live_row_is_an_edge(name: str) -> None:
     env: Any = gymnasium.make(name).unwrapped
     pi = some_policy(env)
-    chain = from_env(env, pi, 0.9)
+    chain = restart_chain(env, pi, 0.9)
     edges = chain.mrp.edges
     number = chain.states
     going = {
@@ -141,7 +141,7 @@ def visits(chain: RestartChain, observations: Any, terminated: Any) -> Any:
 def test_live_episodes_visit_states_as_the_stationary_distribution_says() -> None:
     """Over independent episodes, visits to s less stationary(s) times the length have mean 0 (renewal-reward)."""
     env: Any = gymnasium.make("FrozenLake-v1").unwrapped
-    chain = from_env(env, "random", 0.9)
+    chain = restart_chain(env, "random", 0.9)
     observations, rewards, _, terminated, _ = live_rows(env, "random", 60_000)
     counts = visits(chain, observations, terminated)
     limit = z_limit(chain.states.size + 1)
@@ -156,10 +156,10 @@ def test_live_episodes_visit_states_as_the_stationary_distribution_says() -> Non
     gains = np.add.reduceat(rewards[: ends[-1] + 1] - mean, np.r_[0, ends[:-1] + 1])
     assert abs(z_scores(gains[:, None], 0.0)[0]) < limit
     # Power: it notices a policy that is off by 0.1 in two actions, and episodes that start in another state.
-    off = from_env(env, np.tile([0.35, 0.15, 0.25, 0.25], (16, 1)), 0.9)
+    off = restart_chain(env, np.tile([0.35, 0.15, 0.25, 0.25], (16, 1)), 0.9)
     assert scores(off.mrp).max() > limit
     env.initial_state_distrib = np.eye(16)[1]
-    assert scores(from_env(env, "random", 0.9).mrp).max() > limit
+    assert scores(restart_chain(env, "random", 0.9).mrp).max() > limit
 
 
 # Bad input
@@ -177,15 +177,15 @@ GOOD = {0: {0: [(1.0, 1, 1.0, False)]}, 1: {0: [(1.0, 0, 2.0, True)]}}
 
 
 def test_a_table_of_ones_own() -> None:
-    chain = from_env(Table(GOOD), [0, 0], 0.5)
+    chain = restart_chain(Table(GOOD), [0, 0], 0.5)
     np.testing.assert_array_equal(chain.mrp.values, [2.0, 2.0])
-    unequal = from_env(Table(GOOD, (0.25, 0.75)), [0, 0], 0.5)
+    unequal = restart_chain(Table(GOOD, (0.25, 0.75)), [0, 0], 0.5)
     assert unequal.start.tolist() == [0.25, 0.75]
     np.testing.assert_array_equal(unequal.mrp.P.toarray(), [[0.0, 1.0], [0.25, 0.75]])
     spread = {0: {0: [(0.5, 1, 1.0, False), (0.5, 1, 3.0, False)]}, 1: GOOD[1]}
-    assert from_env(Table(spread), [0, 0], 0.5).mrp.edges.reward.tolist() == [1.0, 3.0, 2.0]
+    assert restart_chain(Table(spread), [0, 0], 0.5).mrp.edges.reward.tolist() == [1.0, 3.0, 2.0]
     merged = {0: {0: [(0.5, 1, 1.0, False), (0.5, 1, 1.0, False)]}, 1: GOOD[1]}
-    assert from_env(Table(merged), [0, 0], 0.5).mrp.digest == chain.mrp.digest
+    assert restart_chain(Table(merged), [0, 0], 0.5).mrp.digest == chain.mrp.digest
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_a_table_of_ones_own() -> None:
 )
 def test_bad_input_is_refused(env: Any, policy: Any, discount: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        from_env(env, policy, discount, **changes)
+        restart_chain(env, policy, discount, **changes)
 
 
 def test_gymnasium_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[gym\]'"):
-        from_env("FrozenLake-v1", "random", 0.9)
+        restart_chain("FrozenLake-v1", "random", 0.9)

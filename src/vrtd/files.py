@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from threading import get_ident
-from typing import IO
+from typing import IO, Any
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["locked", "write_at_once"]
+__all__ = ["locked", "read_arrays", "write_arrays", "write_at_once"]
 
 
 @contextmanager
@@ -57,3 +59,25 @@ def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_arrays(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """One .npz file of arrays and a JSON header, without pickled objects."""
+    import numpy as np
+
+    text = json.dumps(header, allow_nan=False)
+    with write_at_once(path) as file:
+        np.savez_compressed(file, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+
+
+def read_arrays(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of such a file; its header must name the format `form`. Damage raises whatever zip, zlib, json
+    and numpy make of it."""
+    import numpy as np
+
+    with np.load(BytesIO(content), allow_pickle=False) as file:
+        arrays = dict(file)
+    header = json.loads(arrays.pop("header").tobytes())
+    if header["format"] != form:
+        raise ValueError(f"format {header['format']!r} instead of {form!r}")
+    return header, arrays

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError, ResultFileError
-from vrtd.files import write_at_once
+from vrtd.files import read_arrays, write_arrays, write_at_once
 from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 
 if TYPE_CHECKING:
@@ -135,11 +133,10 @@ class Result:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one .npz file without pickled objects, at once or not at all."""
-        header = json.dumps({"format": _FORMAT, "metrics": self.metrics, "provenance": dict(self.provenance)})
+        header = {"format": _FORMAT, "metrics": self.metrics, "provenance": dict(self.provenance)}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"state_{name}": array for name, array in self.state._asdict().items()}
-        with write_at_once(path) as file:
-            np.savez_compressed(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
+        write_arrays(path, header, arrays)
 
     def columns(self, metric: str | None = None) -> dict[str, list[Any]]:
         """The summary of a metric over the checkpoints as lists of plain numbers; None where there is no finite one."""
@@ -168,14 +165,11 @@ class Result:
 
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a result that `Result.save` wrote."""
-    content = BytesIO(Path(path).read_bytes())
+    content = Path(path).read_bytes()
     try:
-        with np.load(content, allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
-            if header["format"] != _FORMAT:
-                raise ValueError(f"format {header['format']!r} instead of {_FORMAT!r}")
-            state = EngineState(*(file[f"state_{name}"] for name in EngineState._fields))
-            n_gradients, n_samples, curves, theta, diverged_at = (file[name] for name in _ARRAYS)
+        header, arrays = read_arrays(content, _FORMAT)
+        state = EngineState(*(arrays[f"state_{name}"] for name in EngineState._fields))
+        n_gradients, n_samples, curves, theta, diverged_at = (arrays[name] for name in _ARRAYS)
         metrics, provenance = tuple(header["metrics"]), dict(header["provenance"])
         n_runs, n_checkpoints = len(theta), len(n_gradients)
         if (
@@ -184,7 +178,7 @@ def load(path: str | os.PathLike[str]) -> Result:
             or {len(array) for array in (diverged_at, *state)} != {n_runs}
         ):
             raise ValueError("arrays whose shapes do not agree")
-    except Exception as error:  # damage shows as whatever zip, zlib, json and numpy make of it
+    except Exception as error:
         raise ResultFileError(
             f"{path} must be a result that this version of vrtd wrote; got a file that does not read as one ({error}); "
             "check the path, or run the simulation again"

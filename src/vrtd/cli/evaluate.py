@@ -103,7 +103,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     kept_in = _record_file(given)
     new_panels(1)
     source = environment(given) if "env" in given else files(given)
-    progress = None if arguments.quiet or sys.stderr is None else _Rows(Progress(sys.stderr))
+    progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
     try:
         names = _names(given, source.n_numbers)
         evaluator = _evaluator(given, source)
@@ -184,7 +184,7 @@ def _evaluator(given: dict[str, Any], source: Input) -> Evaluator:
     )
 
 
-class _Rows:
+class _RowProgress:
     """Progress in rows: how many, how many a second, and the time that is left where their number is known."""
 
     def __init__(self, progress: Progress) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vrtd.logs import Chunk, Log, read, write
+from vrtd.logs.log import WrappedLog
 
 __all__ = ["record"]
 
@@ -18,19 +19,12 @@ def record(log: Log, path: Path, progress: Callable[[int, int | None], None] | N
     return _Cut(read(path)) if live.is_cut else read(path)
 
 
-class _Live(Log):
+class _Live(WrappedLog):
     """Ends where it is interrupted, if there is a row."""
 
     def __init__(self, log: Log, progress: Callable[[int, int | None], None] | None) -> None:
-        self._log, self._progress, self.is_cut = log, progress, False
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._log.n_rows
-
-    @property
-    def segment(self) -> int | None:
-        return self._log.segment
+        super().__init__(log)
+        self._progress, self.is_cut = progress, False
 
     def chunks(self) -> Iterator[Chunk]:
         done = 0
@@ -46,23 +40,8 @@ class _Live(Log):
             self.is_cut = True
 
 
-class _Cut(Log):
+class _Cut(WrappedLog):
     """The rows of a log, and then the interruption that ended its recording."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._log.n_rows
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self._log.remarks
-
-    @property
-    def segment(self) -> int | None:
-        return self._log.segment
 
     def chunks(self) -> Iterator[Chunk]:
         yield from self._log.chunks()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,9 @@ import numpy as np
 
 from vrtd.algorithms import REGISTRY, Algorithm
 from vrtd.errors import InvalidInputError, ModelFileError
-from vrtd.files import write_at_once
+from vrtd.files import read_arrays, write_arrays
 
-__all__ = ["as_algorithm", "as_settings", "read_model", "write_model"]
+__all__ = ["as_algorithm", "as_settings", "damaged", "read_model", "write_model"]
 
 _FORMAT = "vrtd model 1"
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
@@ -23,28 +21,21 @@ Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
 def write_model(path: str | os.PathLike[str], tree: Tree) -> None:
     """Arrays of the tree become members of the file, named by the way to them; the rest is its header."""
-    arrays: dict[str, Any] = dict(_arrays(tree, ""))
-    header = json.dumps({"format": _FORMAT, "tree": _without_arrays(tree)}, allow_nan=False)
-    with write_at_once(path) as file:
-        np.savez_compressed(file, header=np.frombuffer(header.encode(), np.uint8), **arrays)
+    write_arrays(path, {"format": _FORMAT, "tree": _without_arrays(tree)}, dict(_arrays(tree, "")))
 
 
 def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
-    content = BytesIO(Path(path).read_bytes())
+    content = Path(path).read_bytes()
     try:
-        with np.load(content, allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
-            if header["format"] != _FORMAT:
-                raise ValueError(f"format {header['format']!r} instead of {_FORMAT!r}")
-            tree: dict[str, Any] = header["tree"]
-            for name in file.files:
-                if name != "header":
-                    *way, last = name.split("/")
-                    node = tree
-                    for part in way:
-                        node = node[part]
-                    node[last] = file[name]
-    except Exception as error:  # damage shows as whatever zip, zlib, json and numpy make of it
+        header, arrays = read_arrays(content, _FORMAT)
+        tree: dict[str, Any] = header["tree"]
+        for name, array in arrays.items():
+            *way, last = name.split("/")
+            node = tree
+            for part in way:
+                node = node[part]
+            node[last] = array
+    except Exception as error:
         raise damaged(path, error) from error
     return tree
 

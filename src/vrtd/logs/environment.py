@@ -11,7 +11,7 @@ from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs.log import SEGMENT, Chunk, Log
 from vrtd.logs.policies import Actor, Policy, as_policy
-from vrtd.logs.rows import Rows, layout_of
+from vrtd.logs.rows import RowBuffer, layout_of
 from vrtd.logs.vector_environment import SEGMENTS_AHEAD, Segments, autoreset_mode
 from vrtd.problems.environments import gymnasium_library, make
 
@@ -179,7 +179,7 @@ class EnvironmentLog(Log):
                     return
                 rows = self._layout.room(min(self._chunk, self._n_samples - first))
 
-    def _as_chunk(self, rows: Rows, first: int) -> Chunk:
+    def _as_chunk(self, rows: RowBuffer, first: int) -> Chunk:
         steps = rows.steps
 
         def locate(_name: str, row: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SEGMENT", "Chunk", "Log"]
+__all__ = ["SEGMENT", "Chunk", "Log", "WrappedLog"]
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
@@ -52,3 +52,22 @@ class Log(ABC):
     def segment(self) -> int | None:
         """Rows come in stretches of this many consecutive steps of one environment of several; None: one trajectory."""
         return None
+
+
+class WrappedLog(Log):
+    """Another log, all but its chunks."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    @property
+    def n_rows(self) -> int | None:
+        return self._log.n_rows
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        return self._log.remarks
+
+    @property
+    def segment(self) -> int | None:
+        return self._log.segment

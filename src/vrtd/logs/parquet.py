@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd.errors import DataError
+from vrtd.logs.ahead import ahead
 from vrtd.logs.arrow import batch_blocks, check_types, library, type_names
 from vrtd.logs.blocks import Block, Origin, readable, rows_per_block
 from vrtd.logs.columns import Columns, Wanted, find_columns
@@ -38,8 +39,8 @@ class ParquetPart(FilePart):
     def blocks(self) -> Generator[Block, None, None]:
         with readable(self.where):
             file = self._open()
-        with closing(file):
-            batches = file.iter_batches(self._batch, columns=self.columns.all)
+        # Only decoding is done ahead: it uses every core, and putting rows together beside it would take one of them.
+        with closing(file), closing(ahead(file.iter_batches(self._batch, columns=self.columns.all))) as batches:
             yield from batch_blocks(batches, self.columns, Origin(self.where, self.columns.by_field))
 
     def _open(self) -> Any:

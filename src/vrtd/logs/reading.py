@@ -79,7 +79,7 @@ def _log(files: Sequence[Path], kind: str, wanted: Wanted) -> Log:
                 _difference(first.kinds, other.kinds, first.where, other.where),
                 "convert the parts, or read them apart",
             )
-    return PartsLog(parts, in_thread=True)
+    return PartsLog(parts, in_thread=kind != "parquet")  # which reads ahead by itself
 
 
 def _difference(one: dict[str, str], other: dict[str, str], where: str, other_where: str) -> str:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.problems.environments import gymnasium_library
 
-__all__ = ["Layout", "Rows", "layout_of"]
+__all__ = ["Layout", "RowBuffer", "layout_of"]
 
 
-class Rows(NamedTuple):
+class RowBuffer(NamedTuple):
     """The first five fields of a chunk, and the number of the step of each row."""
 
     observations: NDArray[Any]
@@ -30,8 +30,8 @@ class Layout(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    def room(self, *lead: int) -> Rows:
-        return Rows(
+    def room(self, *lead: int) -> RowBuffer:
+        return RowBuffer(
             observations=np.empty((*lead, *self.shape), dtype=self.dtype),
             rewards=np.empty(lead),
             next_observations=np.empty((*lead, *self.shape), dtype=self.dtype),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs.policies import Actor
-from vrtd.logs.rows import Layout, Rows
+from vrtd.logs.rows import Layout, RowBuffer
 
 __all__ = ["SEGMENTS_AHEAD", "Segments", "autoreset_mode"]
 
@@ -52,7 +52,7 @@ class Segments:
         self._n_envs = int(env.num_envs)
         self.n_missed = 0  # steps that went unrecorded
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[RowBuffer]:
         n, segment, valid = self._n_envs, self._segment, self._layout.valid
         capacity = SEGMENTS_AHEAD * segment
         flat = self._layout.room(n * capacity)  # ring after ring
@@ -91,7 +91,7 @@ class Segments:
                 least = int(kept.min()) - given
             if least == segment:
                 for begin in (rings + given % capacity).tolist():
-                    yield Rows._make(field[begin : begin + segment] for field in flat)
+                    yield RowBuffer._make(field[begin : begin + segment] for field in flat)
                 given += segment
                 least, most = 0, int(kept.max()) - given
 

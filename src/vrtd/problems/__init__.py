@@ -3,7 +3,7 @@
 from vrtd.problems.library import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
 from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
-from vrtd.problems.tables import RestartChain, from_env
+from vrtd.problems.tables import RestartChain, restart_chain
 
 __all__ = [
     "LIBRARY",
@@ -13,9 +13,9 @@ __all__ = [
     "RestartChain",
     "baird",
     "boyan_chain",
-    "from_env",
     "frozen_lake",
     "garnet",
     "random_mdp",
     "random_walk",
+    "restart_chain",
 ]

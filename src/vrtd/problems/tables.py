@@ -16,7 +16,7 @@ from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.policy import policy_matrix
 from vrtd.problems.stationary import closed_classes
 
-__all__ = ["RestartChain", "from_env"]
+__all__ = ["RestartChain", "restart_chain"]
 
 
 class RestartChain(NamedTuple):
@@ -27,7 +27,7 @@ class RestartChain(NamedTuple):
     start: NDArray[np.float64]  # with which probability an episode starts in state i
 
 
-def from_env(env: Any, policy: ArrayLike, discount: float, *, restart: str = "terminate") -> RestartChain:
+def restart_chain(env: Any, policy: ArrayLike, discount: float, *, restart: str = "terminate") -> RestartChain:
     """The exact chain of a finite environment under a policy: `FrozenLake-v1`, `CliffWalking`, `Taxi-v3` and all others
     with `P[s][a] = [(probability, next state, reward, terminated), ...]` and `initial_state_distrib`.
 
@@ -43,7 +43,7 @@ def from_env(env: Any, policy: ArrayLike, discount: float, *, restart: str = "te
             values are those of episodes. "bootstrap" lets it keep the discount (the ergodic chain of the paper's
             experiments): values count what comes after the reset, too.
 
-    >>> chain = from_env("FrozenLake-v1", "random", 0.99)
+    >>> chain = restart_chain("FrozenLake-v1", "random", 0.99)
     >>> chain.states
     array([ 0,  1,  2,  3,  4,  6,  8,  9, 10, 13, 14])
     >>> float(chain.start @ chain.mrp.values.round(4))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.logs import Chunk, Log
+from vrtd.logs.log import WrappedLog
 
 __all__ = ["Observed"]
 
@@ -18,11 +19,12 @@ _FIRST_ROWS, _FIRST_BYTES = 4096, 1 << 23
 _MAPPED = 2  # numbers in an observation of which there are maps: only then its range is asked for
 
 
-class Observed(Log):
+class Observed(WrappedLog):
     """The rows of another log, which are looked at when they are first read."""
 
     def __init__(self, log: Log) -> None:
-        self._log, self._is_first = log, True
+        super().__init__(log)
+        self._is_first = True
         self.n_terminated = self.n_truncated = self.n_seen = 0
         self.reward = 0.0  # the sum
         self.low: NDArray[Any] | None = None  # of the observations, where they are mapped
@@ -30,18 +32,6 @@ class Observed(Log):
         self._first: list[NDArray[Any]] = []
         self._points: list[NDArray[Any]] = []
         self._stride = 1
-
-    @property
-    def n_rows(self) -> int | None:
-        return self._log.n_rows
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self._log.remarks
-
-    @property
-    def segment(self) -> int | None:
-        return self._log.segment
 
     def chunks(self) -> Iterator[Chunk]:
         looks, self._is_first = self._is_first, False
