@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from vrtd.errors import (
     DataError,
     DivergenceError,
     InvalidInputError,
-    ModelFileError,
     NotFittedError,
     StabilityWarning,
 )
@@ -57,20 +54,6 @@ def test_any_split_gives_the_same_bits(settings: Any) -> None:
         assert parts.theta_.tobytes() == whole.theta_.tobytes()
         assert parts.n_waiting_ == whole.n_waiting_
         assert parts.diagnostics_.as_dict() == whole.diagnostics_.as_dict()
-
-
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("stop", [500, 13_001])
-def test_a_stored_model_goes_on_as_if_it_had_never_stopped(settings: Any, stop: int, tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    fed([(0, stop)], **settings).save(path)
-    resumed = vrtd.Evaluator.load(path)
-    assert resumed.n_rows_ == stop
-    resumed.partial_fit(chunk(stop, N))
-    whole = fed([(0, stop), (stop, N)], **settings)
-    assert resumed.theta_.tobytes() == whole.theta_.tobytes()
-    assert resumed.diagnostics_.as_dict() == whole.diagnostics_.as_dict()
-    assert resumed.predict(chain()[1][:3]).tobytes() == whole.predict(chain()[1][:3]).tobytes()
 
 
 def test_before_the_pilot_is_whole_nothing_is_learned_and_it_is_said() -> None:
@@ -362,65 +345,3 @@ def test_progress_counts_rows() -> None:
     log = from_arrays(*(chunk(0, N)[k] for k in (0, 1, 2)))
     vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT).fit(log, progress=lambda *counts: told.append(counts))
     assert told[-1] == (N, N)
-
-
-def test_models_with_features_of_ones_own(tmp_path: Path) -> None:
-    def squares(observations: Any) -> Any:
-        return np.asarray(observations) ** 2
-
-    path = tmp_path / "model.npz"
-    evaluator = fitted(features=squares, algorithm=vrtd.TD(0.01))
-    evaluator.save(path)
-    with pytest.raises(InvalidInputError, match="features of the user's own code"):
-        vrtd.Evaluator.load(path)
-    again = vrtd.Evaluator.load(path, features=squares)
-    assert np.array_equal(again.theta_, evaluator.theta_)
-
-
-def test_a_schedule_cannot_be_stored(tmp_path: Path) -> None:
-    evaluator = fitted(algorithm=vrtd.TD(vrtd.Harmonic(10.0, 200.0)))
-    with pytest.raises(InvalidInputError, match="made of plain values"):
-        evaluator.save(tmp_path / "model.npz")
-    assert not list(tmp_path.iterdir())
-
-
-def test_damaged_models_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    fitted(step_size=0.02, batch_size=300, closed_form=True).save(path)
-    content = path.read_bytes()
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        bad = bytearray(content)
-        if rng.random() < 0.3:
-            bad = bad[: int(rng.integers(0, len(bad)))]
-        else:
-            bad[int(rng.integers(0, len(bad)))] ^= 1 << int(rng.integers(0, 8))
-        path.write_bytes(bytes(bad))
-        with contextlib.suppress(ModelFileError, InvalidInputError):
-            vrtd.Evaluator.load(path)
-    path.write_bytes(b"nothing")
-    with pytest.raises(ModelFileError, match="must be a model"):
-        vrtd.Evaluator.load(path)
-
-
-HOSTILE: dict[str, Any] = {
-    "a workspace of another size": ("run/learner/state", np.zeros(3)),
-    "more rows that wait than a batch": ("run/learner/waiting/reward", np.zeros(400)),
-    "rows of another width": ("run/learner/waiting/phi", np.zeros((50, 3))),
-    "a stream of another type": ("run/learner/stream", np.zeros(2)),
-    "a path of another width": ("run/learner/path/theta", np.zeros((5, 9))),
-    "blocks of another width": ("run/least_squares/blocks", np.zeros((5, 3, 4))),
-}
-
-
-@pytest.mark.parametrize(("name", "array"), HOSTILE.values(), ids=HOSTILE)
-def test_arrays_that_do_not_fit_are_refused(name: str, array: Any, tmp_path: Path) -> None:
-    """Compiled loops trust what is loaded."""
-    path = tmp_path / "model.npz"
-    fitted(step_size=0.02, batch_size=300, closed_form=True).save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    assert name in arrays
-    np.savez(path, **(arrays | {name: array}))
-    with pytest.raises(ModelFileError):
-        vrtd.Evaluator.load(path)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,7 +14,7 @@ import vrtd
 from tests.some_logs import DISCOUNT, chunk
 from tests.test_stream import learner, some_rows
 from tests.test_tables_of_environments import GOOD, Table
-from vrtd.errors import DataError, InvalidInputError, ModelFileError, StabilityWarning
+from vrtd.errors import DataError, InvalidInputError, StabilityWarning
 from vrtd.estimator import least_squares, pilot, run, schedule
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.rows import NO_WEIGHT, Rows
@@ -142,30 +140,6 @@ def test_an_interrupted_sum_is_a_sum_of_fewer_rows(monkeypatch: pytest.MonkeyPat
 # What is kept
 
 
-def test_a_transformer_is_fitted_to_the_same_rows_again(tmp_path: Path) -> None:
-    scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
-    rows = chunk(0, 1000)
-    growing = np.arange(1, 1001)[:, None] * rows.observations
-    later = rows._replace(observations=growing, next_observations=growing)
-    evaluator = vrtd.Evaluator(vrtd.TD(1e-6), features=scaler(), discount=DISCOUNT, pilot_rows=200).fit(later)
-    evaluator.save(tmp_path / "model.npz")
-    again = vrtd.Evaluator.load(tmp_path / "model.npz", features=scaler())
-    assert again.predict(growing).tobytes() == evaluator.predict(growing).tobytes()
-
-
-def test_a_transformer_that_cannot_be_fitted_again_must_be_fitted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
-    monkeypatch.setattr(pilot, "_MOST_BYTES", 64 * 100)
-    evaluator = vrtd.Evaluator(vrtd.TD(1e-6), features=scaler(), discount=DISCOUNT, pilot_rows=200).fit(chunk(0, 300))
-    evaluator.save(tmp_path / "model.npz")
-    with pytest.raises(InvalidInputError, match="100 of 200 pilot rows"):
-        vrtd.Evaluator.load(tmp_path / "model.npz", features=scaler())
-    again = vrtd.Evaluator.load(tmp_path / "model.npz", features=evaluator.features)
-    assert np.array_equal(again.theta_, evaluator.theta_)
-
-
 def test_large_observations_are_kept_of_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pilot, "_MOST_BYTES", 1 << 16)
     pictures = np.zeros((300, 16, 16), np.uint8)
@@ -235,15 +209,6 @@ def test_no_split_decides_whether_a_log_ends() -> None:
     assert verdicts[0] == verdicts[1]
 
 
-def test_a_stored_model_has_been_checked(tmp_path: Path) -> None:
-    """It does not warn again."""
-    evaluator = vrtd.Evaluator(vrtd.TD(1.5), discount=DISCOUNT, pilot_rows=100)
-    with pytest.warns(StabilityWarning):
-        evaluator.partial_fit(chunk(0, 200))
-    evaluator.save(tmp_path / "model.npz")
-    vrtd.Evaluator.load(tmp_path / "model.npz").partial_fit(chunk(200, 300))
-
-
 def test_a_large_chunk_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_VIEW_BYTES", 1)
     told: list[Any] = []
@@ -268,15 +233,6 @@ def test_asking_in_between_changes_nothing() -> None:
     np.testing.assert_array_equal(before[0].covariance, silent.spread("closed form").covariance)
 
 
-def test_visited_states_are_stored(tmp_path: Path) -> None:
-    states = np.arange(301) % 3
-    log = from_arrays(states[:-1], np.ones(300), states[1:])
-    evaluator = vrtd.Evaluator("lstd", features=Tabular(5), discount=0.9).fit(log)
-    evaluator.save(tmp_path / "model.npz")
-    assert evaluator.diagnostics_.unseen == (3, 4)
-    assert vrtd.Evaluator.load(tmp_path / "model.npz").diagnostics_.unseen == (3, 4)
-
-
 def test_weights_make_a_step_larger() -> None:
     rows = chunk(0, 400)._replace(weight=np.full(400, 1000.0))
     with pytest.warns(StabilityWarning, match="as the first 100 rows show"):
@@ -293,35 +249,6 @@ def test_the_start_of_features_that_are_only_arrived_at_counts() -> None:
 
 def test_td_with_a_step_waits_for_nothing() -> None:
     assert vrtd.Evaluator("td", discount=DISCOUNT, step_size=0.01).partial_fit(chunk(0, 100)).n_waiting_ == 0
-
-
-def test_headers_are_checked(tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    vrtd.Evaluator("lstd", discount=DISCOUNT).fit(chunk(0, 500)).save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    for is_old in (True, False):
-        header = json.loads(arrays["header"].tobytes())
-        if is_old:
-            header["format"] = "vrtd model 0"
-        else:  # more rows than a block has
-            header["tree"]["run"]["least_squares"]["n_open"] = 1 << 40
-        np.savez(path, **(arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}))
-        with pytest.raises(ModelFileError, match="must be a model"):
-            vrtd.Evaluator.load(path)
-
-
-@pytest.mark.parametrize("name", ["run/learner/waiting/weight", "run/sample/weight"])
-def test_a_file_whose_rows_have_weights_only_in_part_is_refused(name: str, tmp_path: Path) -> None:
-    """The loop is compiled for rows with weights: it would read beyond an array without any."""
-    path = tmp_path / "model.npz"
-    vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT).fit(weighted(0, 400)).save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    assert arrays[name].size
-    np.savez(path, **(arrays | {name: np.empty(0)}))
-    with pytest.raises(ModelFileError, match="must be a model"):
-        vrtd.Evaluator.load(path)
 
 
 def test_the_first_bad_row_is_named_whatever_its_field() -> None:
