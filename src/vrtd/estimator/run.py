@@ -41,6 +41,11 @@ class Run:
     ) -> None:
         self.schedule, self._given, self._discount, self._theta_0 = schedule, given, discount, theta_0
         self._closed_form, self._seed = closed_form, seed
+        self._is_weighted: bool | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """As before the first row."""
         self.features: Features | None = None  # when they are bound
         self.learner: Learner | None = None
         self.least_squares: LeastSquares | None = None
@@ -48,7 +53,6 @@ class Run:
         self.n_rows = self.n_sampled = self.n_distinct = 0
         self.repeats = False  # whether the rows that come are those of the first pass again
         self._terminates = False  # whether a transition has
-        self._is_weighted: bool | None = None
         self._waiting: list[Chunk] = []  # rows before features or settings are decided
         self._room: Rows | None = None  # for the sample
         self._seen: list[tuple[NDArray[Any], NDArray[Any]]] = []  # observations of the sample
@@ -112,11 +116,7 @@ class Run:
             for chunk in chunks:
                 self._learn(chunk)
         except BaseException:  # as if these rows had not come
-            self.features = self.learner = self.least_squares = self.visited = self._room = self._looked = (
-                self._first
-            ) = None
-            self.n_sampled, self._most_sampled, self._seen, self._is_checked = 0, 1, [], False
-            self.n_distinct, self._terminates = 0, False
+            self._clear()
             self._waiting, self.n_rows = before
             del self.schedule.remarks[n_remarks:]
             raise
