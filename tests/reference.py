@@ -1,6 +1,6 @@
 """Plain-Python transcriptions of the papers' boxes, and of the sampling they run on: slow, literal, independent.
 
-Each reference takes the algorithm's hyperparameters, `draw()` -> the next transition (phi, phi_next, reward, discount),
+Each reference takes the algorithm's hyperparameters, `draw()` -> the next transition, a `Sample`,
 `index(n)` -> the next index from the algorithm's own stream, theta_0 and a number of epochs, and returns the outputs
 after 0, 1, ..., n_epochs epochs.
 """
@@ -8,7 +8,7 @@ after 0, 1, ..., n_epochs epochs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,19 @@ from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.sources import Source
 
 MASK = (1 << 64) - 1
+
+
+class Sample(NamedTuple):
+    phi: Any
+    phi_next: Any
+    reward: float
+    discount: float
+    weight: float = 1.0
+    ends: bool = False  # whether the next sample does not go on from this one, although nothing terminated
+
+    @property
+    def carry(self) -> float:
+        return 0.0 if self.ends else self.discount
 
 
 def words(seed: int, run: int, purpose: int) -> Iterator[int]:
@@ -62,15 +75,19 @@ def chain_draw(source: Source, sampling: str, seed: int, run: int) -> Callable[[
             successor = int(data.successor[handle])
         state = successor
         discount = data.discount[handle] if np.ndim(data.discount) else data.discount
-        return data.phi[s], data.phi[successor], data.reward[handle], discount
+        weight = data.weight[handle] if source.name.startswith("general") else 1.0
+        return Sample(data.phi[s], data.phi[successor], data.reward[handle], discount, weight)
 
     return draw
 
 
-def pseudo_gradient(x: Any, theta: Any) -> Any:
-    """g_x(theta) = phi (r + gamma phi'.theta - phi.theta)"""
-    phi, phi_next, reward, discount = x
-    return phi * (reward + discount * (phi_next @ theta) - phi @ theta)
+def pseudo_gradient(x: Sample, theta: Any) -> Any:
+    """g_x(theta) = weight phi (r + gamma phi'.theta - phi.theta)"""
+    return x.weight * x.phi * td_error(x, theta)
+
+
+def td_error(x: Sample, theta: Any) -> Any:
+    return x.reward + x.discount * (x.phi_next @ theta) - x.phi @ theta
 
 
 def project(theta: Any, radius: float | None) -> Any:

@@ -188,7 +188,10 @@ def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:
         dataclasses.replace(row.algorithm, batch_size=2) if batches else row.algorithm
     )  # few enough to enumerate
     outcomes = [
-        (mrp.stationary[s] * mrp.edges.probability[e], (phi[s], phi[mrp.edges.successor[e]], mrp.edges.reward[e], 0.9))
+        (
+            mrp.stationary[s] * mrp.edges.probability[e],
+            reference.Sample(phi[s], phi[mrp.edges.successor[e]], mrp.edges.reward[e], 0.9),
+        )
         for e, s in enumerate(mrp.edges.origin)
     ]
     n_draws = int(algorithm.epoch("iid").samples_at(np.array([algorithm.epoch("iid").n_gradients]))[0])
@@ -238,7 +241,7 @@ def test_dense_chains_with_their_own_discounts(row: Row) -> None:
 
 def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:
     class Stepper(vrtd.TD):
-        def epoch(self, sampling: Any) -> Any:
+        def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
             return Epoch(n_absorb=0, n_steps=5, inner="fresh")
 
     with pytest.raises(InvalidInputError, match="an epoch that absorbs nothing must be one step on a fresh sample"):

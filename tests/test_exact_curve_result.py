@@ -116,7 +116,7 @@ class Lazy(Algorithm):
     name = "lazy"
     kernels = vrtd.TD.kernels
 
-    def epoch(self, sampling: Any) -> Any:
+    def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
         return vrtd.TD(0.1).epoch(sampling)
 
     def params(self) -> Any:
@@ -125,7 +125,7 @@ class Lazy(Algorithm):
     def options(self) -> Any:
         return vrtd.TD(0.1).options()
 
-    def workspace_size(self, n_features: int) -> int:
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
         return 2 * n_features
 
     @property

@@ -64,7 +64,7 @@ def car_draw(car: vrtd.Simulator, limit: int | None, moves: Iterator[int]) -> Ca
 
     def draw() -> Any:
         state, successor = next(steps)
-        return fourier(car, 5.0, 0, state), fourier(car, 5.0, 0, successor), -1.0, 0.95
+        return reference.Sample(fourier(car, 5.0, 0, state), fourier(car, 5.0, 0, successor), -1.0, 0.95)
 
     return draw
 

@@ -33,7 +33,7 @@ def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sampling": "sequential"}, "sampling must be one of 'iid', 'markov'; got 'sequential'"),
+        ({"sampling": "sequential"}, "sampling must be one of 'iid', 'markov', 'dataset'; got 'sequential'"),
         ({"sampling": "markow"}, "did you mean 'markov'"),
         ({"n_runs": 0}, "n_runs must be a whole number of at least 1; got 0"),
         ({"n_runs": 2.5}, "n_runs must be a whole number"),
@@ -103,7 +103,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         (lambda: vrtd.QuadraticForm("x", [[1.0]], [0.0], "a"), "offset must be an array of real numbers"),
         (lambda: vrtd.LinearSystem(MRP.P, PHI), "mrp must be a MarkovRewardProcess; got ndarray"),
         (lambda: vrtd.QuadraticForm("x", np.eye(2), np.zeros(3)), "must be .d, d. and its centre"),
-        (lambda: vrtd.simulate("chain", PHI, TD), "problem must be a MarkovRewardProcess or a Simulator; got 'chain'"),
+        (lambda: vrtd.simulate("chain", PHI, TD), "problem must be a MarkovRewardProcess, a Simulator or a DataSet; got 'chain'"),
         (lambda: vrtd.simulate(MRP, None, TD), "a chain needs features phi"),
         (lambda: vrtd.simulate(MRP, PHI[:49], TD), "phi must have the shape"),
         (lambda: vrtd.simulate(MRP, np.ones((50, 2)), TD), "full column rank"),
@@ -265,7 +265,7 @@ def test_a_start_from_something_else_is_refused(changes: dict[str, Any], message
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("cursors", lambda array: array + np.uint64(2**40), "cursors of the start must be states below 50"),
+        ("cursors", lambda array: array + np.uint64(2**40), "cursors of the start must be below n_states, 50"),
         ("cursors", lambda array: array.astype(float), "cursors of the start must be uint64 of shape"),
         ("workspaces", lambda array: array[:, :3].copy(), "workspaces of the start must be float64 of shape"),
         ("environment", lambda array: array[:, :1].copy(), "environment of the start must be uint64 of shape"),

@@ -24,15 +24,10 @@ def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, s
 
 
 def drawer(rows: Rows) -> Any:
-    """Transitions for the transcriptions; a weight w is the square root of it on all numbers."""
-    scale = np.sqrt(rows.weight) if rows.weight.size else np.ones(len(rows.reward))
-    transitions = zip(
-        rows.phi * scale[:, None],
-        rows.phi_next * scale[:, None],
-        rows.reward * scale,
-        np.where(rows.terminated, 0.0, GAMMA),
-        strict=True,
-    )
+    """Transitions for the transcriptions."""
+    weight = rows.weight if rows.weight.size else np.ones(len(rows.reward))
+    discount = np.where(rows.terminated, 0.0, GAMMA)
+    transitions = map(reference.Sample, rows.phi, rows.phi_next, rows.reward, discount, weight)
     return lambda: next(transitions)
 
 

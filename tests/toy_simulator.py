@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.reference import Sample
 from vrtd.kernels.jit import dynamics
 from vrtd.kernels.random import next_uniform
 from vrtd.sources import Simulator
@@ -47,7 +48,7 @@ def ring(phi: Any, forward: float = 0.6, gamma: float = 0.9, name: str = "ring")
 
 
 def ring_draw(simulator: Simulator, uniforms: Any) -> Any:
-    """The same in plain Python: (phi, phi_next, reward, discount)."""
+    """The same in plain Python."""
     params = simulator.params
     state = int(2.0 * next(uniforms))
 
@@ -57,8 +58,8 @@ def ring_draw(simulator: Simulator, uniforms: Any) -> Any:
         if state == LAST:
             discount = 0.0 if next(uniforms) < 0.5 else params.gamma
             state = int(2.0 * next(uniforms))
-            return params.phi[before], params.phi[0], 1.0, discount
+            return Sample(params.phi[before], params.phi[0], 1.0, discount, ends=True)
         state += next(uniforms) < params.forward
-        return params.phi[before], params.phi[state], 0.0, params.gamma
+        return Sample(params.phi[before], params.phi[state], 0.0, params.gamma)
 
     return draw

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vrtd import algorithms, errors, experiments, features, logs, metrics, problems, sources, theory
-    from vrtd.algorithms import TD, VRTD
+    from vrtd.algorithms import *  # noqa: F403 - every algorithm, without a list of them here
     from vrtd.algorithms.schedules import Constant, Harmonic, Piecewise
-    from vrtd.engine import simulate
+    from vrtd.engine import record, simulate
     from vrtd.estimator import Evaluator
     from vrtd.linear_system import LinearSystem
     from vrtd.metrics import QuadraticForm
-    from vrtd.problems import MDP, MarkovRewardProcess
+    from vrtd.problems import MDP, DataSet, MarkovRewardProcess
     from vrtd.report import evaluate, reproduce
     from vrtd.result import Result, load
     from vrtd.sources import Simulator
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "TD": "vrtd.algorithms",
-    "VRTD": "vrtd.algorithms",
     "Constant": "vrtd.algorithms.schedules",
     "Harmonic": "vrtd.algorithms.schedules",
     "Piecewise": "vrtd.algorithms.schedules",
+    "record": "vrtd.engine",
     "simulate": "vrtd.engine",
     "Evaluator": "vrtd.estimator",
     "LinearSystem": "vrtd.linear_system",
     "QuadraticForm": "vrtd.metrics",
+    "DataSet": "vrtd.problems",
     "MDP": "vrtd.problems",
     "MarkovRewardProcess": "vrtd.problems",
     "evaluate": "vrtd.report",
@@ -47,9 +47,8 @@ _MODULES = ("algorithms", "errors", "experiments", "features", "logs", "metrics"
 
 __all__ = [
     "MDP",
-    "TD",
-    "VRTD",
     "Constant",
+    "DataSet",
     "Evaluator",
     "Harmonic",
     "LinearSystem",
@@ -68,6 +67,7 @@ __all__ = [
     "metrics",
     "plan",
     "problems",
+    "record",
     "reproduce",
     "simulate",
     "sources",
@@ -80,6 +80,10 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name in _MODULES:
         return import_module(f"vrtd.{name}")
+    if not name.startswith("_"):
+        algorithms = {algorithm.__name__: algorithm for algorithm in import_module("vrtd.algorithms").REGISTRY.values()}
+        if name in algorithms:
+            return algorithms[name]
     raise AttributeError(f"module 'vrtd' has no attribute {name!r}")
 
 

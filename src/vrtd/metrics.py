@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import frozen, real_array
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
+from vrtd.problems import DataSet
 
 __all__ = ["METRICS", "QuadraticForm"]
 
@@ -48,29 +49,33 @@ class QuadraticForm:
         return float(self.offset + u @ self.matrix @ u)
 
 
-def squared_error(system: LinearSystem) -> QuadraticForm:
+def squared_error(system: LinearSystem | DataSet) -> QuadraticForm:
     """|theta - theta_star|^2, the error of the paper's figures and theorems."""
     return QuadraticForm("squared_error", np.eye(system.theta_star.size), system.theta_star)
 
 
-def value_error(system: LinearSystem) -> QuadraticForm:
+def value_error(system: LinearSystem | DataSet) -> QuadraticForm:
     """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent."""
+    if isinstance(system, DataSet):
+        raise InvalidInputError(
+            "the value error needs the values of a known chain", repr(system), "pass that chain's QuadraticForm"
+        )
     weights, values = system.state_distribution, system.mrp.values
     centre = np.asarray(np.linalg.solve(system.C, system.phi.T @ (weights * values)), float)
     residual = float(weights @ (system.phi @ centre - values) ** 2)
     return QuadraticForm("value_error", system.C, centre, residual)
 
 
-def neu(system: LinearSystem) -> QuadraticForm:
+def neu(system: LinearSystem | DataSet) -> QuadraticForm:
     """|E[delta phi]|^2 = |A theta + b|^2, the norm of the expected TD update (Sutton et al. 2009)."""
     return QuadraticForm("neu", system.A.T @ system.A, system.theta_star)
 
 
-def mspbe(system: LinearSystem) -> QuadraticForm:
+def mspbe(system: LinearSystem | DataSet) -> QuadraticForm:
     """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009)."""
     return QuadraticForm("mspbe", system.A.T @ np.linalg.solve(system.C, system.A), system.theta_star)
 
 
-METRICS: Mapping[str, Callable[[LinearSystem], QuadraticForm]] = MappingProxyType(
+METRICS: Mapping[str, Callable[[LinearSystem | DataSet], QuadraticForm]] = MappingProxyType(
     {"squared_error": squared_error, "value_error": value_error, "neu": neu, "mspbe": mspbe}
 )

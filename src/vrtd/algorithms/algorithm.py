@@ -1,7 +1,8 @@
 """What an algorithm is: hyperparameters, and kernels at the grain of one sample.
 
 The engine owns every loop. An epoch absorbs `n_absorb` transitions, which become the batch, and then takes `n_steps`
-steps, each on a fresh sample or on one drawn from the batch:
+steps, each on a fresh sample or on one drawn from the batch. On a data set, a batch is its next rows, in order and
+around, and a fresh sample is any of its rows:
 
     for each epoch:
         n_absorb times:  absorb(params, options, state, x)
@@ -25,11 +26,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel
 
-__all__ = ["Algorithm", "Epoch", "Inner", "Kernels", "Sampling"]
+__all__ = ["Algorithm", "Epoch", "Inner", "Kernels", "Sampling", "need_data_set", "need_trajectory"]
 
-Sampling = Literal["iid", "markov"]
+Sampling = Literal["iid", "markov", "dataset"]
 Inner = Literal["fresh", "resample"]
 
 
@@ -41,10 +43,23 @@ class Epoch(NamedTuple):
     inner: Inner  # where the sample of a step comes from
     gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
     gradients_per_step: int = 1
+    ramp: tuple[int, ...] = ()  # what the first epochs absorb instead of n_absorb, in whose place they grow
 
     @property
     def n_gradients(self) -> int:
+        """Of one epoch, when the ramp is behind it."""
         return self.n_absorb * self.gradients_per_absorb + self.n_steps * self.gradients_per_step
+
+    def gradients_until(self, n_epochs: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        """How many pseudo-gradients have been counted when so many epochs are closed."""
+        missing = np.cumsum([0] + [(self.n_absorb - size) * self.gradients_per_absorb for size in self.ramp])
+        return np.asarray(n_epochs * self.n_gradients - missing[np.minimum(n_epochs, len(self.ramp))], np.int64)
+
+    def epochs_at(self, n_gradients: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        """How many epochs are closed when so many pseudo-gradients have been counted."""
+        ends = self.gradients_until(np.arange(len(self.ramp) + 1))
+        after = np.maximum(n_gradients - ends[-1], 0) // self.n_gradients
+        return np.asarray(np.searchsorted(ends, n_gradients, side="right") - 1 + after, np.int64)
 
     @property
     def samples_per_step(self) -> int:
@@ -52,12 +67,16 @@ class Epoch(NamedTuple):
 
     def samples_at(self, n_gradients: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many transitions have been drawn when so many pseudo-gradients have been counted."""
-        epochs, rest = np.divmod(n_gradients, self.n_gradients)
-        absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), self.n_absorb)  # an open epoch absorbs first
+        epochs = self.epochs_at(n_gradients)
+        rest = n_gradients - self.gradients_until(epochs)
+        sizes = np.array([*self.ramp, self.n_absorb])
+        missing = np.cumsum([0] + [self.n_absorb - size for size in self.ramp])
+        place = np.minimum(epochs, len(self.ramp))
+        absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), sizes[place])  # an open epoch absorbs first
         stepped = (rest - absorbed * self.gradients_per_absorb) // max(self.gradients_per_step, 1)
         per_epoch = self.n_absorb + self.n_steps * self.samples_per_step
-        samples: NDArray[np.int64] = epochs * per_epoch + absorbed + stepped * self.samples_per_step
-        return samples
+        before = epochs * per_epoch - missing[place]
+        return np.asarray(before + absorbed + stepped * self.samples_per_step, np.int64)
 
 
 @kernel
@@ -95,8 +114,8 @@ class Algorithm(ABC):
         return {"name": self.name} | {key: _plain(value) for key, value in values.items()}
 
     @abstractmethod
-    def epoch(self, sampling: Sampling) -> Epoch:
-        """The shape of an epoch under this kind of sampling."""
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        """The shape of an epoch under this kind of sampling, of a data set of so many rows; refuses what cannot be."""
 
     @abstractmethod
     def params(self) -> Any:
@@ -107,13 +126,31 @@ class Algorithm(ABC):
         """Those that are compiled into the loop: a NamedTuple of whole numbers."""
 
     @abstractmethod
-    def workspace_size(self, n_features: int) -> int:
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
         """How many float64 the state takes."""
 
     @property
     @abstractmethod
-    def largest_step_size(self) -> float:
-        """What the check for mean-square stability looks at."""
+    def largest_step_size(self) -> float | None:
+        """What the check for mean-square stability looks at; None where the update is not TD's."""
+
+
+def need_trajectory(name: str, sampling: Sampling) -> None:
+    """For algorithms that remember the samples before: they must follow each other."""
+    if sampling != "markov":
+        raise InvalidInputError(
+            f"{name} must have samples that follow each other", f"sampling={sampling!r}", 'use sampling="markov"'
+        )
+
+
+def need_data_set(name: str, sampling: Sampling) -> None:
+    """For algorithms that come back to the same samples."""
+    if sampling != "dataset":
+        raise InvalidInputError(
+            f"{name} must have a data set, to come back to its rows",
+            f"sampling={sampling!r}",
+            'pass a vrtd.DataSet and sampling="dataset"',
+        )
 
 
 def _plain(value: Any) -> Any:

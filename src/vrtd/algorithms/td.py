@@ -86,7 +86,7 @@ class TD(Algorithm):
         check_radius(self.radius)
         check_flag("average", self.average)
 
-    def epoch(self, sampling: Sampling) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         return Epoch(n_absorb=0, n_steps=1, inner="fresh")
 
     def params(self) -> TDParams:
@@ -95,7 +95,7 @@ class TD(Algorithm):
     def options(self) -> TDOptions:
         return TDOptions(schedule_kind(as_schedule(self.step_size)), int(self.radius is not None), int(self.average))
 
-    def workspace_size(self, n_features: int) -> int:
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
         return 2 * n_features
 
     @property

@@ -129,7 +129,7 @@ class VRTD(Algorithm):
         check_choice("output", self.output, tuple(_OUTPUTS))
         check_choice("inner", self.inner, (None, "fresh", "resample"))
 
-    def epoch(self, sampling: Sampling) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         if self.batch_size == 1:
             return Epoch(n_absorb=1, n_steps=1, inner="resample", gradients_per_step=0)
         default: Inner = "fresh" if sampling == "iid" else "resample"
@@ -141,7 +141,7 @@ class VRTD(Algorithm):
     def options(self) -> VRTDOptions:
         return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.output])
 
-    def workspace_size(self, n_features: int) -> int:
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
         return 4 * n_features + 8  # one number, but a whole cache line: the next run's vectors stay aligned
 
     @property

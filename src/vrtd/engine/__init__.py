@@ -1,5 +1,6 @@
 """The one run loop, and the verb that calls it."""
 
+from vrtd.engine.recording import record
 from vrtd.engine.simulation import simulate
 
-__all__ = ["simulate"]
+__all__ = ["record", "simulate"]

@@ -18,9 +18,9 @@ from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.linear_system import RADIUS_TOLERANCE, LinearSystem
 from vrtd.metrics import METRICS, QuadraticForm
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import DataSet, MarkovRewardProcess
 from vrtd.result import EngineState, Result
-from vrtd.sources import Simulator, Source, chain_source, simulator_source
+from vrtd.sources import Simulator, Source, chain_source, data_set_source, simulator_source
 
 __all__ = [
     "as_form", "bind_problem", "check_arguments", "check_memory", "check_start", "check_state", "check_theta_0",
@@ -38,7 +38,7 @@ def check_arguments(
         raise InvalidInputError(
             "algorithm must be an Algorithm", repr(algorithm), "pass vrtd.TD(...) or vrtd.VRTD(...)"
         )
-    check_choice("sampling", sampling, ("iid", "markov"))
+    check_choice("sampling", sampling, ("iid", "markov", "dataset"))
     check_count("n_runs", n_runs)
     check_exact_count("n_gradients", n_gradients)
     check_count("seed", seed, least=0)
@@ -54,8 +54,8 @@ def check_arguments(
 
 
 def bind_problem(
-    problem: Any, phi: ArrayLike | None, sampling: Sampling, initial: Any
-) -> tuple[LinearSystem | None, Source, str]:
+    problem: Any, phi: ArrayLike | None, sampling: Sampling, initial: Any, specialise: bool = True
+) -> tuple[LinearSystem | DataSet | None, Source, str]:
     """The exact system where there is one, the source of transitions, and a digest of the problem."""
     if isinstance(problem, Simulator):
         if phi is not None or sampling != "markov" or not _is_default(initial):
@@ -65,14 +65,29 @@ def bind_problem(
                 'pass phi=None, sampling="markov" and no initial',
             )
         return None, simulator_source(problem), problem.digest
+    if isinstance(problem, DataSet):
+        if phi is not None or sampling != "dataset" or not _is_default(initial):
+            raise InvalidInputError(
+                "a data set brings its own features and rows",
+                f"phi, initial or sampling={sampling!r} beside it",
+                'pass phi=None, sampling="dataset" and no initial',
+            )
+        return problem, data_set_source(problem), problem.digest
     if not isinstance(problem, MarkovRewardProcess):
         raise InvalidInputError(
-            "problem must be a MarkovRewardProcess or a Simulator", repr(problem), "build one from P, R and gamma"
+            "problem must be a MarkovRewardProcess, a Simulator or a DataSet",
+            repr(problem),
+            "build one from P, R and gamma",
+        )
+    if sampling == "dataset":
+        raise InvalidInputError(
+            'sampling="dataset" must come with a DataSet', repr(problem), "draw one: vrtd.record(mrp, phi, n_rows)"
         )
     if phi is None:
         raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
     system = LinearSystem(problem, phi)
-    source = chain_source(problem, np.array(system.phi), sampling, start_distribution(problem, sampling, initial))
+    start = start_distribution(problem, sampling, initial)
+    source = chain_source(problem, np.array(system.phi), sampling, start, specialise)
     return system, source, hashlib.sha256(problem.digest.encode() + system.phi.tobytes()).hexdigest()
 
 
@@ -109,7 +124,7 @@ def start_distribution(mrp: MarkovRewardProcess, sampling: Sampling, initial: An
     return distribution
 
 
-def as_form(metric: Any, system: LinearSystem | None, n_features: int) -> QuadraticForm:
+def as_form(metric: Any, system: LinearSystem | DataSet | None, n_features: int) -> QuadraticForm:
     if isinstance(metric, QuadraticForm):
         if metric.centre.size != n_features:
             raise InvalidInputError(
@@ -158,9 +173,12 @@ def check_state(state: EngineState, fresh: EngineState, problem: Any) -> None:
                 f"{ours.dtype} of shape {ours.shape}",
                 "repeat the first call, or run it again",
             )
-    if isinstance(problem, MarkovRewardProcess) and np.any(state.cursors >= problem.n_states):
+    limit = {MarkovRewardProcess: "n_states", DataSet: "n_rows"}.get(type(problem))
+    if limit is not None and np.any(state.cursors >= getattr(problem, limit)):
         raise InvalidInputError(
-            f"cursors of the start must be states below {problem.n_states}", state.cursors.max(), "run it again"
+            f"cursors of the start must be below {limit}, {getattr(problem, limit)}",
+            state.cursors.max(),
+            "run it again",
         )
 
 

@@ -38,11 +38,13 @@ class Job:
     forms: Sequence[QuadraticForm]
     epoch_0: int  # epochs that are closed already; -1: the runs have not begun
     epochs: NDArray[np.int64]  # (C,) epochs that are closed at each checkpoint
+    specialised: bool = True
 
     @property
     def n_gradients(self) -> int:
         """Pseudo-gradients that each run will compute."""
-        return (int(self.epochs[-1]) - max(self.epoch_0, 0)) * self.epoch.n_gradients
+        first, last = self.epoch.gradients_until(np.array([max(self.epoch_0, 0), self.epochs[-1]]))
+        return int(last - first)
 
 
 class Outputs(NamedTuple):
@@ -55,7 +57,7 @@ class Outputs(NamedTuple):
 
 def prepare(job: Job, state: EngineState) -> Callable[..., Any]:
     """The loop for this job, compiled or loaded from the cache: a call with no runs does that and nothing else."""
-    loop = compile_loop(job.algorithm, job.epoch, job.source)
+    loop = compile_loop(job.algorithm, job.epoch, job.source, job.specialised)
     with short_vectors():
         loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, *_outputs(job, 0))
     return loop
@@ -118,6 +120,7 @@ def available_threads() -> int:
 def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     """What stays the same from call to call."""
     d, (n_absorb, n_steps, inner, *_) = job.source.n_features, job.epoch
+    ramp = np.array(job.epoch.ramp, np.int64)
     slots = make_slots(job.source, LANES, n_absorb + 1)
     batch = np.empty((n_absorb if inner == "resample" else 0, LANES), np.uint32)
     matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
@@ -125,7 +128,7 @@ def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     centres = np.array([form.centre for form in job.forms], float).reshape(-1, d)
     offsets = np.array([form.offset for form in job.forms], float)
     return (
-        *(job.algorithm.params(), job.source.data, slots, batch, *state, d, n_absorb, n_steps),
+        *(job.algorithm.params(), job.source.data, slots, batch, *state, d, ramp, n_absorb, n_steps),
         *(matrices, is_diagonal, centres, offsets),
     )
 

@@ -27,12 +27,13 @@ __all__ = ["LANES", "compile_loop"]
 # Up to SMALL features the dimension is a constant, everything is unrolled and the workspace lives in registers; beyond,
 # unrolling costs more than it gains (measured with benchmarks/throughput.py).
 SMALL = 20
+LOCAL = 512  # numbers; a larger workspace stays on the heap
 LANES = 2
 
 _unbound: Any = None
-views = absorb = begin = step = close = output = reset = draw = read = _unbound
+views = absorb = begin = step = close = output = reset = draw = gather = read = _unbound
 FEATURES = WORDS = CURSOR = N_WORDS = N_CURSOR = N_STREAM = 1
-ABSORBS = RESAMPLES = IS_SMALL = True
+ABSORBS = RESAMPLES = RAMPS = IS_SMALL = IS_LOCAL = True
 OPTIONS: Any = ()
 CURSOR_DTYPE = np.uint64
 
@@ -41,11 +42,11 @@ CURSOR_DTYPE = np.uint64
 def known(x, d):
     """The transition, with what the compiler should know of its table."""
     phi, phi_next = with_width(x.phi, d), with_width(x.phi_next, d)
-    return Transition(phi, x.row, phi_next, x.row_next, x.reward, x.discount, x.weight)
+    return Transition(phi, x.row, phi_next, x.row_next, x.reward, x.discount, x.weight, x.carry)
 
 
 def advance(
-    params, data, slots, batch, workspaces, cursors, environment, algorithm, n_features, n_absorb, n_steps,
+    params, data, slots, batch, workspaces, cursors, environment, algorithm, n_features, ramp, n_absorb, n_steps,
     matrices, is_diagonal, centres, offsets, epoch_0, epochs, checkpoint, values, thetas, left,
 ):  # fmt: skip
     """Advance all runs from `epoch_0` epochs through the counts in `epochs`, and write what they return at each.
@@ -56,12 +57,12 @@ def advance(
     params, data, slots, workspaces = borrow(params), borrow(data), borrow(slots), borrow(workspaces)
     batch = with_width(batch, LANES)
     d = FEATURES if IS_SMALL else n_features
-    if IS_SMALL:
+    if IS_LOCAL:
         local = carray(stack_words(N_WORDS), (LANES, WORDS), np.float64)
     cursor = carray(stack_words(N_CURSOR), (LANES, CURSOR), CURSOR_DTYPE)
     stream = carray(stack_words(N_STREAM), (2, LANES, 2), np.uint64)
     for first in range(0, workspaces.shape[0], LANES):
-        if IS_SMALL:
+        if IS_LOCAL:
             workspace = local
             for k in range(LANES):
                 for i in range(WORDS):
@@ -80,10 +81,11 @@ def advance(
         done = max(epoch_0, 0)
         for c in range(epochs.size):
             for epoch in range(done, epochs[c]):
+                size = ramp[epoch] if RAMPS and epoch < ramp.size else n_absorb
                 if ABSORBS:
-                    for i in range(n_absorb):
+                    for i in range(size):
                         for k in range(LANES):
-                            handle = draw(data, slots, k, i, cursor[k], stream[0, k])
+                            handle = gather(data, slots, k, i, cursor[k], stream[0, k])
                             if RESAMPLES:
                                 batch[i, k] = handle
                             absorb(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d))
@@ -92,7 +94,7 @@ def advance(
                 for t in range(n_steps if ABSORBS else 1):
                     for k in range(LANES):
                         if RESAMPLES:
-                            handle = np.uint64(batch[uniform_index(stream[1, k], n_absorb), k])
+                            handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
                         else:
                             handle = draw(data, slots, k, n_absorb, cursor[k], stream[0, k])
                         step(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d), t, epoch)
@@ -100,7 +102,7 @@ def advance(
                     for k in range(LANES):
                         close(params, OPTIONS, views(workspace[k], d))
             done = max(done, epochs[c])
-            if IS_SMALL:  # nothing but the hot kernels may touch the stack, or the compiler keeps it in memory
+            if IS_LOCAL:  # nothing but the hot kernels may touch the stack, or the compiler keeps it in memory
                 for k in range(LANES):
                     for i in range(WORDS):
                         workspaces[first + k, i] = workspace[k, i]
@@ -126,28 +128,34 @@ def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., 
     return specialise(advance, name, dict(bindings))
 
 
-def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source) -> Callable[..., Any]:
-    """The loop of one algorithm on one source; compiled at its first call, and then cached on disk."""
+def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> Callable[..., Any]:
+    """The loop of one algorithm on one source; compiled at its first call, and then cached on disk.
+
+    Not `specialised`, it is the same for any number of features.
+    """
     if epoch.n_absorb == 0 and (epoch.n_steps != 1 or epoch.inner != "fresh"):
         raise InvalidInputError(
             "an epoch that absorbs nothing must be one step on a fresh sample", epoch, "absorb a batch, or step once"
         )
     d = source.n_features
-    small = d <= SMALL
-    words = algorithm.workspace_size(d) if small else 1
-    absorbs, resamples = epoch.n_absorb > 0, epoch.inner == "resample"
+    small = d <= SMALL and specialised
+    words = algorithm.workspace_size(d, source.n_rows)
+    local = small and words <= LOCAL
+    absorbs, resamples, ramps = epoch.n_absorb > 0, epoch.inner == "resample", len(epoch.ramp) > 0
     kernels = algorithm.kernels
-    size = f"d{d}" if small else "d"
+    size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")
     options = algorithm.options()
     inner = epoch.inner if absorbs else "online"
     kind = "_".join(map(str, ("", *options)))
-    name = f"advance_{algorithm.name}{kind}_{inner}_{source.name}_{size}"
+    name = f"advance_{algorithm.name}{kind}_{inner}{'_ramp' if ramps else ''}_{source.name}_{size}"
     bindings: dict[str, Any] = {
         "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
         "close": kernels.close, "output": kernels.output, "reset": source.reset, "draw": source.draw,
-        "read": source.read, "FEATURES": d if small else 0, "WORDS": words,
-        "CURSOR": source.cursor_size, "N_WORDS": LANES * words, "N_CURSOR": LANES * source.cursor_size,
-        "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "IS_SMALL": small,
+        "gather": source.gather or source.draw, "read": source.read, "FEATURES": d if small else 0,
+        "WORDS": words if local else 1, "CURSOR": source.cursor_size, "N_WORDS": LANES * words if local else 1,
+        "N_CURSOR": LANES * source.cursor_size,
+        "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "RAMPS": ramps,
+        "IS_SMALL": small, "IS_LOCAL": local,
         "CURSOR_DTYPE": source.cursor_dtype, "OPTIONS": options,
     }  # fmt: skip
     return _compile(name, tuple(bindings.items()))

@@ -28,8 +28,9 @@ from vrtd.engine.arguments import (
 from vrtd.engine.blocks import Job, prepare, run_blocks
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
+from vrtd.linear_system import LinearSystem
 from vrtd.metrics import QuadraticForm
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import DataSet, MarkovRewardProcess
 from vrtd.result import EngineState, Result
 from vrtd.sources import Simulator, Source
 
@@ -37,7 +38,7 @@ __all__ = ["simulate"]
 
 
 def simulate(
-    problem: MarkovRewardProcess | Simulator,
+    problem: MarkovRewardProcess | Simulator | DataSet,
     phi: ArrayLike | None,
     algorithm: Algorithm,
     *,
@@ -51,16 +52,18 @@ def simulate(
     checkpoints: int | ArrayLike = 200,
     threads: int | None = None,
     start: Result | None = None,
+    specialise: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `problem` with features `phi`, `n_runs` times, for `n_gradients` pseudo-gradients each.
 
     - `sampling`: "iid" draws from the stationary distribution, "markov" follows one trajectory a run, from `initial`:
-      "stationary", a state, or a distribution.
+      "stationary", a state, or a distribution; "dataset" uses the rows of a `DataSet` again and again.
     - `checkpoints`: how many, from 0 to the end of the budget; or an array of pseudo-gradients, to which the end is
       added. A value there is that of the parameter the algorithm would return then.
     - `metrics`: names in `vrtd.metrics.METRICS`, or `QuadraticForm`s of your own.
     - `start`: a result of the same call; `n_gradients` more are added to it, as if it had never stopped.
+    - `specialise`: False compiles one loop for all chains and numbers of features, slower to run but sooner ready.
     - `progress`: called with the share of the work that is done.
 
     The same seed gives the same bits, whatever the number of threads.
@@ -73,12 +76,14 @@ def simulate(
     """
     check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
     n_runs, n_gradients = int(n_runs), int(n_gradients)
-    system, source, problem_digest = bind_problem(problem, phi, sampling, initial)
+    system, source, problem_digest = bind_problem(problem, phi, sampling, initial, specialise)
     forms = [as_form(metric, system, source.n_features) for metric in metrics]
-    epoch = algorithm.epoch(sampling)
+    epoch = algorithm.epoch(sampling, source.n_rows)
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
-    check_memory(n_runs, checkpoints, n_gradients, len(forms), algorithm.workspace_size(source.n_features))
+    check_memory(
+        n_runs, checkpoints, n_gradients, len(forms), algorithm.workspace_size(source.n_features, source.n_rows)
+    )
     identity = {
         "algorithm": algorithm.settings,
         "problem": problem_digest,
@@ -87,9 +92,10 @@ def simulate(
         "n_runs": n_runs,
     }
     if start is None:
-        if n_gradients < epoch.n_gradients:
+        first_epoch = int(epoch.gradients_until(1))
+        if n_gradients < first_epoch:
             raise InvalidInputError(
-                f"n_gradients must be at least one epoch, which counts {epoch.n_gradients}",
+                f"n_gradients must be at least one epoch, which counts {first_epoch}",
                 n_gradients,
                 "raise the budget or lower the batch size",
             )
@@ -101,14 +107,15 @@ def simulate(
         done, state = int(start.n_gradients[-1]), start.state.map(np.copy)
         check_state(state, _fresh_state(algorithm, source, n_runs, seed, np.zeros(source.n_features)), problem)
         began = {key: start.provenance[key] for key in ("theta_0", "initial")}
-    if system is not None:
+    if isinstance(system, LinearSystem) and algorithm.largest_step_size is not None:
         warn_if_unstable(system, algorithm.largest_step_size)
 
     axis = checkpoint_axis(checkpoints, done, done + n_gradients)
     job = Job(
         algorithm, epoch, source, forms,
-        epoch_0=-1 if start is None else done // epoch.n_gradients,
-        epochs=axis // epoch.n_gradients,
+        epoch_0=-1 if start is None else int(epoch.epochs_at(done)),
+        epochs=epoch.epochs_at(axis),
+        specialised=specialise,
     )  # fmt: skip
     clock = time.perf_counter()
     loop = prepare(job, state)
@@ -133,7 +140,7 @@ def _fresh_state(
     algorithm: Algorithm, source: Source, n_runs: int, seed: int, theta_0: NDArray[np.float64]
 ) -> EngineState:
     runs = np.arange(n_runs)
-    workspaces = np.zeros((n_runs, algorithm.workspace_size(source.n_features)))
+    workspaces = np.zeros((n_runs, algorithm.workspace_size(source.n_features, source.n_rows)))
     workspaces[:, : theta_0.size] = theta_0
     return EngineState(
         workspaces,

@@ -38,7 +38,7 @@ def row_of(phi, phi_next, reward, terminated, weight, is_weighted, gamma, i):
     """Row i of a log; one that terminates does not bootstrap."""
     i = np.uint64(i)  # no check for indices from the end
     discount = 0.0 if terminated[i] else gamma
-    return Transition(phi, i, phi_next, i, reward[i], discount, weight[i] if is_weighted else 1.0)
+    return Transition(phi, i, phi_next, i, reward[i], discount, weight[i] if is_weighted else 1.0, discount)
 
 
 def consume(

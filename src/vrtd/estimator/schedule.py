@@ -100,7 +100,7 @@ class Schedule:
     def given_step(self) -> float | None:
         """The largest step that was asked for; None where "auto" decides, or there is none."""
         step = self.algorithm.largest_step_size if isinstance(self.algorithm, Algorithm) else self.step_size
-        return float(step) if not isinstance(step, str) else None
+        return None if step is None or isinstance(step, str) else float(step)
 
     def check(self, step: float, pilot: Pilot) -> None:
         """Warn of a step that diverges, as far as the pilot rows show."""

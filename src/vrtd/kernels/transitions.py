@@ -17,3 +17,4 @@ class Transition(NamedTuple):
     reward: Any
     discount: Any  # gamma; 0 where the transition terminates
     weight: Any  # importance ratio; 1 on policy
+    carry: Any  # the discount of a trace: `discount`, or 0 where the next sample does not go on from this one

@@ -1,5 +1,6 @@
 """Exact finite problems: reward processes, decision processes and a library of named ones."""
 
+from vrtd.problems.data_set import DataSet
 from vrtd.problems.library import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
 from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
@@ -8,6 +9,7 @@ from vrtd.problems.tables import RestartChain, restart_chain
 __all__ = [
     "LIBRARY",
     "MDP",
+    "DataSet",
     "Edges",
     "MarkovRewardProcess",
     "RestartChain",

@@ -32,6 +32,7 @@ class Edges(NamedTuple):
     probability: Floats
     reward: Floats
     discount: Floats
+    weight: Floats  # importance ratios, of mean 1 in every state; all 1 where the chain is the policy's own
 
 
 @final
@@ -69,7 +70,7 @@ class MarkovRewardProcess:
             successor, probability = pattern.indices, pattern.data
         reward = _on_transitions("R", R, pattern, origin, (n,))
         discount = _on_transitions("gamma", gamma, pattern, origin, ())
-        self._store(n, origin, successor, probability, reward, discount)
+        self._store(n, origin, successor, probability, reward, discount, np.ones_like(probability))
         self._is_dense = pattern is None
 
     @classmethod
@@ -82,6 +83,7 @@ class MarkovRewardProcess:
         reward: ArrayLike,
         discount: ArrayLike,
         rewards_averaged: bool = False,
+        weight: ArrayLike | None = None,
     ) -> Self:
         """A process from its list of transitions, in any order; parallel transitions are kept apart.
 
@@ -94,15 +96,16 @@ class MarkovRewardProcess:
         p = real_array("probability", probability, finite=False)
         r = real_array("reward", reward, finite=False)
         g = real_array("discount", discount, finite=False)
-        shapes = [tail.shape, head.shape, p.shape, r.shape, g.shape]
+        w = np.ones_like(p) if weight is None else real_array("weight", weight, finite=False)
+        shapes = [tail.shape, head.shape, p.shape, r.shape, g.shape, w.shape]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InvalidInputError(
-                "origin, successor, probability, reward and discount must be vectors of one length",
+                "origin, successor, probability, reward, discount and weight must be vectors of one length",
                 f"the shapes {', '.join(map(str, shapes))}",
                 "pass one entry per transition",
             )
         self = cls.__new__(cls)
-        self._store(n, tail, head, p, r, g)
+        self._store(n, tail, head, p, r, g, w)
         self._is_dense = False
         self._rewards_averaged = bool(rewards_averaged)
         return self
@@ -115,16 +118,20 @@ class MarkovRewardProcess:
         probability: Floats,
         reward: Floats,
         discount: Floats,
+        weight: Floats,
     ) -> None:
         _check_each("probabilities", probability, probability >= 0.0, "be finite and non-negative", origin, successor)
         _check_each("rewards", reward, True, "be finite", origin, successor)
+        _check_each("weights", weight, weight >= 0.0, "be finite and non-negative", origin, successor)
         _check_each("discounts", discount, (discount >= 0) & (discount <= 1), "lie in [0, 1]", origin, successor)
         sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
         check_row_sums("P", sums, ("row",))
+        mean_weight: Floats = np.bincount(origin, probability * weight, minlength=n) / sums
+        check_row_sums("P times weight", mean_weight, ("row",))
         kept = np.flatnonzero(probability > 0.0)
         place = origin[kept].astype(np.int64) * n + successor[kept]
         if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
-            kept = kept[np.lexsort((reward[kept], discount[kept], place))]
+            kept = kept[np.lexsort((weight[kept], reward[kept], discount[kept], place))]
         origin = origin[kept]
         edges = Edges(
             indptr=np.searchsorted(origin, np.arange(n + 1)).astype(np.int64),
@@ -133,6 +140,7 @@ class MarkovRewardProcess:
             probability=probability[kept] / sums[origin],
             reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
             discount=discount[kept],
+            weight=weight[kept],
         )
         for array in edges:
             frozen(array)
@@ -156,6 +164,12 @@ class MarkovRewardProcess:
         return self._rewards_averaged
 
     @cached_property
+    def is_weighted(self) -> bool:
+        """Whether transitions carry importance ratios: the chain is then the behaviour's, and `mean_reward`,
+        `discounted_P` and `values` are the target policy's."""
+        return bool(np.any(self._edges.weight != 1.0))
+
+    @cached_property
     def P(self) -> Any:
         """Transition probabilities: dense if a dense P came, else a `scipy.sparse.csr_array`; read-only."""
         return frozen(self._csr.toarray()) if self._is_dense else self._csr
@@ -163,13 +177,13 @@ class MarkovRewardProcess:
     @cached_property
     def discounted_P(self) -> Any:
         """(S, S) `csr_array` of E[discount 1{s'} | s]: what carries values one step back."""
-        return self.matrix(self._edges.probability * self._edges.discount)
+        return self.matrix(self._edges.probability * self._edges.weight * self._edges.discount)
 
     @cached_property
     def mean_reward(self) -> Floats:
         """(S,) expected reward on leaving each state."""
         edges = self._edges
-        mean = np.bincount(edges.origin, edges.probability * edges.reward, minlength=self.n_states)
+        mean = np.bincount(edges.origin, edges.probability * edges.weight * edges.reward, minlength=self.n_states)
         return frozen(mean.astype(np.float64))
 
     @property
@@ -181,7 +195,7 @@ class MarkovRewardProcess:
     def digest(self) -> str:
         """SHA-256 of the transitions, in hexadecimal: equal processes have equal digests."""
         sha = hashlib.sha256()
-        for array in self._edges:
+        for array in self._edges if self.is_weighted else self._edges[:-1]:
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
 

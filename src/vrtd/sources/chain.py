@@ -45,6 +45,18 @@ class SparseChain(NamedTuple):
     successor: Any
 
 
+class GeneralChain(NamedTuple):
+    phi: Any
+    start: Any
+    cells: Any
+    reward: Any
+    discount: Any
+    weight: Any
+    indptr: Any
+    origin: Any
+    successor: Any
+
+
 @kernel
 def chain_reset(data, slots, lane, cursor, stream):
     cursor[0] = pick(data.start, _0, np.uint64(data.start.size), next_word(stream))
@@ -67,7 +79,7 @@ def dense_draw_markov(data, slots, lane, slot, cursor, stream):
 @kernel
 def dense_transition(data, handle, discount):
     row, row_next = handle >> data.shift, handle & ((_1 << data.shift) - _1)
-    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, 1.0)
+    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, 1.0, discount)
 
 
 @kernel
@@ -102,7 +114,14 @@ def sparse_draw_markov(data, slots, lane, slot, cursor, stream):
 @kernel
 def sparse_transition(data, handle, discount):
     row, row_next = np.uint64(data.origin[handle]), np.uint64(data.successor[handle])
-    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, 1.0)
+    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, 1.0, discount)
+
+
+@kernel
+def general_read(data, slots, lane, handle):
+    row, row_next = np.uint64(data.origin[handle]), np.uint64(data.successor[handle])
+    discount = data.discount[handle]
+    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, data.weight[handle], discount)
 
 
 @kernel
@@ -116,18 +135,41 @@ def sparse_read_discounts(data, slots, lane, handle):
 
 
 def chain_source(
-    mrp: MarkovRewardProcess, phi: NDArray[np.float64], sampling: str, start: NDArray[np.float64]
+    mrp: MarkovRewardProcess,
+    phi: NDArray[np.float64],
+    sampling: str,
+    start: NDArray[np.float64],
+    specialised: bool = True,
 ) -> Source:
-    """The source for `sampling` "iid" or "markov"; `start` is the distribution of s (i.i.d.) or of s_0 (Markov)."""
+    """The source for `sampling` "iid" or "markov"; `start` is the distribution of s (i.i.d.) or of s_0 (Markov).
+
+    Not `specialised`, it is of one kind for all chains, as it is for those with importance ratios.
+    """
     phi = aligned_copy(phi)
     edges = mrp.edges  # read-only, and Numba compiles anew for that: the source has copies
     cells = build_alias(edges.indptr.copy(), edges.probability.copy())
     start_cells = build_alias(np.array([0, start.size]), start.copy())
     constant = bool(np.all(edges.discount == edges.discount[0]))
-    if _is_dense(mrp):
+    sparse_draw = sparse_draw_iid if sampling == "iid" else sparse_draw_markov
+    indptr = edges.indptr.astype(np.uint64)
+    if mrp.is_weighted or not specialised:
+        kind = "general"
+        data: Any = GeneralChain(
+            phi,
+            start_cells,
+            cells,
+            edges.reward.copy(),
+            edges.discount.copy(),
+            edges.weight.copy(),
+            indptr,
+            edges.origin.copy(),
+            edges.successor.copy(),
+        )
+        draw, read = sparse_draw, general_read
+    elif _is_dense(mrp):
         kind, n = "dense", mrp.n_states
         shift = max(n - 1, 1).bit_length()
-        data: Any = DenseChain(
+        data = DenseChain(
             phi,
             start_cells,
             _padded(cells, n, shift),
@@ -146,11 +188,11 @@ def chain_source(
             cells,
             edges.reward.copy(),
             float(edges.discount[0]) if constant else edges.discount.copy(),
-            edges.indptr.astype(np.uint64),
+            indptr,
             edges.origin.copy(),
             edges.successor.copy(),
         )
-        draw = sparse_draw_iid if sampling == "iid" else sparse_draw_markov
+        draw = sparse_draw
         read = sparse_read if constant else sparse_read_discounts
     return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1])
 

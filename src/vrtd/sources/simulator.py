@@ -123,6 +123,7 @@ def simulator_draw(data, slots, lane, slot, cursor, stream):
         env_features(data, state, current)
     slots.reward[lane, slot] = reward
     slots.discount[lane, slot] = discount
+    slots.carry[lane, slot] = 0.0 if done else discount
     return np.uint64(slot)
 
 
@@ -131,4 +132,4 @@ def simulator_read(data, slots, lane, handle):
     row = handle << np.uint64(1)
     reward, discount = slots.reward[lane, handle], slots.discount[lane, handle]
     phi = slots.phi[lane]
-    return Transition(phi, row, phi, row | np.uint64(1), reward, discount, 1.0)
+    return Transition(phi, row, phi, row | np.uint64(1), reward, discount, 1.0, slots.carry[lane, handle])

@@ -1,4 +1,4 @@
-"""What every source of transitions gives to the engine: plain arrays and three kernels."""
+"""What every source of transitions gives to the engine: plain arrays and a few kernels."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Slots(NamedTuple):
     phi: NDArray[np.float64]  # (n_lanes, 2 n_slots, d): the states before and after each transition
     reward: NDArray[np.float64]  # (n_lanes, n_slots)
     discount: NDArray[np.float64]  # (n_lanes, n_slots)
+    carry: NDArray[np.float64]  # (n_lanes, n_slots)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Source:
 
     - ``reset(data, slots, lane, cursor, stream)`` puts the cursor at the start of a run;
     - ``draw(data, slots, lane, slot, cursor, stream) -> handle`` takes the next sample;
+    - ``gather``, with the arguments of `draw`, takes the next one of a batch, where that is another thing;
     - ``read(data, slots, lane, handle) -> Transition`` looks it up.
     """
 
@@ -41,6 +43,8 @@ class Source:
     cursor_size: int = 1
     cursor_dtype: type[np.generic] = np.uint64
     uses_slots: bool = False
+    gather: Callable[..., Any] | None = None
+    n_rows: int = 0  # of a data set; 0: samples never end
 
 
 def make_slots(source: Source, n_lanes: int, n_slots: int) -> Slots:
@@ -48,6 +52,7 @@ def make_slots(source: Source, n_lanes: int, n_slots: int) -> Slots:
         n_lanes = n_slots = 0
     return Slots(
         np.zeros((n_lanes, 2 * n_slots, source.n_features)),
+        np.zeros((n_lanes, n_slots)),
         np.zeros((n_lanes, n_slots)),
         np.zeros((n_lanes, n_slots)),
     )

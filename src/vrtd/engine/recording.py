@@ -1,0 +1,73 @@
+"""The transitions of one run as a data set: those that every algorithm of `simulate` sees in that run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vrtd.algorithms.algorithm import Sampling
+from vrtd.checks import check_choice, check_count
+from vrtd.engine.arguments import bind_problem
+from vrtd.kernels.jit import specialise
+from vrtd.kernels.random import ENVIRONMENT, make_streams
+from vrtd.problems import DataSet, MarkovRewardProcess
+from vrtd.sources import Simulator
+from vrtd.sources.source import make_slots
+
+__all__ = ["record"]
+
+_unbound: Any = None
+reset = draw = read = _unbound
+
+
+def write_rows(data, slots, cursor, stream, phi, phi_next, reward, discount, weight):
+    reset(data, slots, 0, cursor, stream)
+    for i in range(reward.size):
+        x = read(data, slots, 0, draw(data, slots, 0, 0, cursor, stream))
+        reward[i], discount[i], weight[i] = x.reward, x.discount, x.weight
+        for j in range(phi.shape[1]):
+            phi[i, j], phi_next[i, j] = x.phi[x.row, j], x.phi_next[x.row_next, j]
+
+
+@cache
+def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    return specialise(write_rows, name, dict(bindings))
+
+
+def record(
+    problem: MarkovRewardProcess | Simulator,
+    phi: ArrayLike | None,
+    n_rows: int,
+    *,
+    sampling: Sampling = "markov",
+    seed: int = 0,
+    run: int = 0,
+    initial: int | ArrayLike = "stationary",
+    shuffle: bool = True,
+) -> DataSet:
+    """The first `n_rows` transitions of run `run` of `simulate` with the same problem, sampling, seed and initial.
+
+    They are shuffled, so that batches of rows are alike; `shuffle=False` keeps their order.
+
+    >>> import vrtd
+    >>> data = record(*vrtd.problems.random_mdp(), n_rows=1000)
+    >>> data
+    DataSet(1000 rows, 4 features)
+    """
+    check_choice("sampling", sampling, ("iid", "markov"))
+    for name, value, least in (("n_rows", n_rows, 1), ("seed", seed, 0), ("run", run, 0)):
+        check_count(name, value, least=least)
+    _, source, _ = bind_problem(problem, phi, sampling, initial, specialise=False)
+    n, d = int(n_rows), source.n_features
+    rows = np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n)
+    loop = _compile(f"record_{source.name}", (("reset", source.reset), ("draw", source.draw), ("read", source.read)))
+    cursor = np.zeros(source.cursor_size, source.cursor_dtype)
+    stream = make_streams(seed, np.array([run]), ENVIRONMENT)[0]
+    loop(source.data, make_slots(source, 1, 1), cursor, stream, *rows)
+    order = np.random.default_rng([seed, run]).permutation(n) if shuffle else np.arange(n)
+    phi_rows, phi_next, reward, discount, weight = (values[order] for values in rows)
+    return DataSet(phi_rows, reward, phi_next, discount, weight)

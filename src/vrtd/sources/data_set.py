@@ -1,0 +1,67 @@
+"""The rows of a data set: batches walk through them in order, from a random one on and around; a fresh sample is any
+row."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.memory import aligned_copy
+from vrtd.kernels.random import uniform_index
+from vrtd.kernels.transitions import Transition
+from vrtd.problems import DataSet
+from vrtd.sources.source import Source
+
+__all__ = ["data_set_source"]
+
+_0, _1 = np.uint64(0), np.uint64(1)
+
+
+class DataSetRows(NamedTuple):
+    phi: Any
+    phi_next: Any
+    reward: Any
+    discount: Any
+    weight: Any
+
+
+@kernel
+def data_set_reset(data, slots, lane, cursor, stream):
+    cursor[0] = uniform_index(stream, data.reward.size)
+
+
+@kernel
+def data_set_draw(data, slots, lane, slot, cursor, stream):
+    return np.uint64(uniform_index(stream, data.reward.size))
+
+
+@kernel
+def data_set_gather(data, slots, lane, slot, cursor, stream):
+    row = cursor[0]
+    cursor[0] = _0 if row + _1 == np.uint64(data.reward.size) else row + _1
+    return row
+
+
+@kernel
+def data_set_read(data, slots, lane, handle):
+    return Transition(
+        data.phi,
+        handle,
+        data.phi_next,
+        handle,
+        data.reward[handle],
+        data.discount[handle],
+        data.weight[handle],
+        0.0,
+    )
+
+
+def data_set_source(data: DataSet) -> Source:
+    phi, phi_next = aligned_copy(data.phi), aligned_copy(data.phi_next)
+    rows = DataSetRows(phi, phi_next, data.reward.copy(), data.discount.copy(), data.weight.copy())
+    return Source(
+        "data_set", rows, data_set_reset, data_set_draw, data_set_read, data.n_features,
+        gather=data_set_gather, n_rows=data.n_rows,
+    )  # fmt: skip
