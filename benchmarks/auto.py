@@ -98,7 +98,7 @@ def study(problem: Problem, n_replications: int) -> dict[str, Any]:
         for algorithm, found in methods.items():
             found.append(evaluator_error(problem, chunk, algorithm, r, star))
         phi, phi_next = problem.phi[chunk.observations], problem.phi[chunk.next_observations]
-        rows = Rows(phi, phi_next, chunk.rewards, chunk.terminated, NO_WEIGHT).sealed()
+        rows = Rows(phi, phi_next, chunk.rewards, chunk.terminated, chunk.terminated, NO_WEIGHT).sealed()
         errors[r] = [cell_error(problem, rows, step, M, r, star) for step, M in cells]
     mean = errors.mean(axis=0)
     best = int(mean.argmin())

@@ -197,7 +197,8 @@ def compiled_call(algorithm: Any, chunk: Chunk) -> Callable[[], bool]:
     epoch = algorithm.epoch("markov")
     loop = compile_stream(algorithm, epoch, d, False)
     state, columns = np.zeros(algorithm.workspace_size(d)), []
-    for column in (chunk.observations, chunk.next_observations, chunk.rewards, chunk.terminated, np.empty(0)):
+    flags = chunk.terminated, chunk.terminated
+    for column in (chunk.observations, chunk.next_observations, chunk.rewards, *flags, np.empty(0)):
         columns.append(column.view())
         columns[-1].flags.writeable = False  # as the estimator passes them: one compilation serves both
     arguments = (

@@ -1,6 +1,6 @@
 """How fast the engine is: million pseudo-gradients a second through `vrtd.simulate`, and what it costs to get there.
 
-    python benchmarks/throughput.py [--json] [--against COMMAND] [--quick]
+    python benchmarks/throughput.py [--json] [--against COMMAND] [--quick] [--algorithms]
 
 Machines differ and are noisy: compare ratios of one sitting, never bare numbers of two. COMMAND may be any program that
 prints one JSON object with the same names (td_markov, vrtd_iid, vrtd_markov) in the same unit; ratios to it are added.
@@ -18,7 +18,10 @@ import tempfile
 import time
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
+
 import numpy as np
+from every_algorithm import every_algorithm
 
 import vrtd
 
@@ -143,13 +146,9 @@ def starting() -> dict[str, float]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--against", metavar="COMMAND", help="a command to compare with, run before and after")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
-    options = parser.parse_args()
-    scale, repeats = (0.1, 3) if options.quick else (1.0, 7)
+def engine(options: argparse.Namespace) -> dict[str, Any]:
+    """TD and VRTD, as the paper has them."""
+    scale, repeats, dimensions = (0.1, 3, DIMENSIONS[::2]) if options.quick else (1.0, 7, DIMENSIONS)
 
     def others() -> dict[str, float]:
         return json.loads(subprocess.run(options.against, shell=True, check=True, capture_output=True).stdout)
@@ -170,7 +169,7 @@ def main() -> None:
     report["numpy"] = {name: numpy_rate(name) for name in ALGORITHMS}
     report["ratio_to_numpy"] = {name: report[name] / report["numpy"][name] for name in ALGORITHMS}
     report["by_dimension"] = {
-        d: {name: rate(name, d, max(n_gradients * 16 // d, 10_000), repeats) for name in ALGORITHMS} for d in DIMENSIONS
+        d: {name: rate(name, d, max(n_gradients * 16 // d, 10_000), repeats) for name in ALGORITHMS} for d in dimensions
     }
     # Alternating, so that both see the same noise of the machine.
     pairs = [[rate("td_markov", 4, n_gradients, 2, 1, count) for count in (1, 200)] for _ in range(repeats)]
@@ -185,11 +184,22 @@ def main() -> None:
     report["starting"] = starting()
     short, long = child(MEMORY)
     report["memory_mib_1000_runs_M2000"] = {"40,000 pseudo-gradients": short, "400,000 pseudo-gradients": long}
+    return report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--against", metavar="COMMAND", help="a command to compare with, run before and after")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
+    parser.add_argument("--algorithms", action="store_true", help="only what an update of each algorithm costs")
+    options = parser.parse_args()
+    report = {} if options.algorithms else engine(options)
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    report["algorithms"] = every_algorithm(options.quick)
     report["machine"] = {"cores": len(cores), "python": sys.version.split()[0], "vrtd": vrtd.__version__}
-    if options.json:
-        print(json.dumps(report))
-    else:
-        print(json.dumps(report, indent=2))
+    print(json.dumps(report) if options.json else json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

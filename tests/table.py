@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import vrtd
-from tests import reference
+from tests import reference, reference_batch, reference_gradient_td, reference_least_squares, reference_traces
 from vrtd.algorithms import Algorithm
 
 
@@ -22,6 +22,7 @@ class Row(NamedTuple):
     reference: Callable[..., Any]
     n_epochs: int = 12
     tolerance: float = 1e-9  # of the limit after 20,000 pseudo-gradients on a chain without noise
+    mean_stays: bool = True  # whether the mean of one epoch from theta_star is theta_star
 
 
 ROWS = [
@@ -31,14 +32,38 @@ ROWS = [
     Row("td-projected-averaged", vrtd.TD(0.2, radius=2.0, average=True), "markov", reference.td, 60, 1e-3),
     Row("td-harmonic", vrtd.TD(vrtd.Harmonic(c=60.0, t0=300.0)), "markov", reference.td, 60),
     Row("td-piecewise", vrtd.TD(vrtd.Piecewise((10, 30), (0.2, 0.1, 0.05))), "markov", reference.td, 60),
+    Row("td-lambda", vrtd.TDLambda(0.1, 0.7), "markov", reference_traces.td_lambda, 60),
+    Row(
+        "true-online-td",
+        vrtd.TrueOnlineTD(vrtd.Harmonic(c=60.0, t0=300.0), 0.7),
+        "markov",
+        reference_traces.true_online_td,
+        60,
+    ),
+    Row("gtd", vrtd.GTD(0.3, 0.2), "iid", reference_gradient_td.gtd, 60),
+    Row("gtd2", vrtd.GTD2(0.3, 0.2), "markov", reference_gradient_td.gtd2, 60),
+    Row("tdc", vrtd.TDC(0.1, 0.2), "iid", reference_gradient_td.tdc, 60),
     Row("vrtd-algorithm-1", vrtd.VRTD(0.1, 7), "iid", reference.vrtd),
     Row("vrtd-algorithm-2", vrtd.VRTD(0.1, 7), "markov", reference.vrtd),
     Row("vrtd-projected", vrtd.VRTD(0.2, 9, radius=2.0), "markov", reference.vrtd),
     Row("vrtd-last", vrtd.VRTD(0.1, 7, output="last"), "iid", reference.vrtd),
     Row("vrtd-average", vrtd.VRTD(0.1, 7, output="average"), "markov", reference.vrtd),
+    Row("vrtd-ctd", vrtd.VRTD(0.1, 7, radius=2.0, output="average", inner="resample"), "markov", reference.vrtd),
     Row("vrtd-fresh-on-markov", vrtd.VRTD(0.1, 7, inner="fresh"), "markov", reference.vrtd),
     Row("vrtd-resample-on-iid", vrtd.VRTD(0.1, 7, inner="resample"), "iid", reference.vrtd),
     Row("vrtd-batch-of-one", vrtd.VRTD(0.1, 1), "markov", reference.vrtd, 40),
+    # The ridge keeps a share of the start, ridge / (n |A|), |A| = 0.1 there. A quotient has a mean of its own.
+    Row("lstd-iid", vrtd.LSTD(), "iid", reference_least_squares.lstd, 60, 1e-6, mean_stays=False),
+    Row("lstd-markov", vrtd.LSTD(0.7, 0.1), "markov", reference_least_squares.lstd, 60, 1e-4),
+    Row("recursive-lstd-iid", vrtd.RecursiveLSTD(), "iid", reference_least_squares.lstd, 60, 1e-3, mean_stays=False),
+    Row("recursive-lstd-markov", vrtd.RecursiveLSTD(0.7), "markov", reference_least_squares.lstd, 60, 1e-3),
+    Row("td-dataset", vrtd.TD(0.1), "dataset", reference.td, 60),
+    Row("vrtd-dataset", vrtd.VRTD(0.1, 7), "dataset", reference_batch.vrtd),
+    Row("primal-dual", vrtd.PrimalDual(1.0, 0.5), "dataset", reference_batch.primal_dual),
+    Row("svrg", vrtd.SVRG(0.5, 0.2), "dataset", reference_batch.svrg),
+    Row("batching-svrg", vrtd.BatchingSVRG(0.5, 0.2, 9, 6), "dataset", reference_batch.batching_svrg),
+    Row("scsg", vrtd.SCSG(0.5, 0.2, 9, 6), "dataset", reference_batch.scsg),
+    Row("saga", vrtd.SAGA(0.2, 0.2), "dataset", reference_batch.saga, 60),
 ]
 
 
@@ -55,3 +80,10 @@ def noiseless() -> tuple[Any, Any, Any]:
     theta = rng.normal(size=1)
     values = phi @ theta
     return vrtd.MarkovRewardProcess(mrp.P, values[:, None] - 0.9 * values[None, :], 0.9), phi, theta
+
+
+def noiseless_rows(n: int) -> tuple[Any, Any]:
+    """The same as a data set, of four states."""
+    rng = np.random.default_rng(1)
+    theta, phi, phi_next = rng.normal(size=4), np.eye(4)[np.arange(n) % 4], np.eye(4)[rng.integers(4, size=n)]
+    return vrtd.DataSet(phi, phi @ theta - 0.5 * phi_next @ theta, phi_next, 0.5), theta

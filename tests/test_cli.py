@@ -68,7 +68,8 @@ def test_help_names_what_the_library_has(capsys):
         assert f"{{{','.join(names)}}}" in shown
     for name, kind in REGISTRY.items():
         for field in fields(kind):
-            described = shown.split(f" --{field.name.replace('_', '-')} ")[1].split(" --")[0]
+            option = field.name.removeprefix("n_").replace("_", "-")
+            described = shown.split(f" --{option} ")[1].split(" --")[0]
             assert name in described
             if field.default not in (None, False):
                 assert f"{name} {field.default}" in described
@@ -159,6 +160,26 @@ def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
     assert other[3] == {"sampling": "iid", "progress": None}
 
 
+@pytest.mark.parametrize(
+    ("given", "theta_0"), [("--theta-0 1,2,3,4", [1.0, 2.0, 3.0, 4.0]), ("--theta-0=-0.5", [-0.5] * 4)]
+)
+def test_runs_begin_where_they_are_told(capsys, given, theta_0):
+    assert main([*SMALL, "--json", *shlex.split(given)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["theta_0"] == theta_0
+    assert shown["metrics"]["squared_error"]["mean"] == library(theta_0=theta_0).summary().mean.tolist()
+
+
+def test_bairds_star(capsys):
+    star = "simulate --problem baird --algorithm td --step-size 0.01 --metric value_error --theta-0 1,1,1,1,1,1,10,1"
+    assert main([*shlex.split(star), "--runs", "4", "--gradients", "2000", "--checkpoints", "2", "--json"]) == 0
+    shown, noise = capsys.readouterr()
+    first, last = json.loads(shown)["metrics"]["value_error"]["mean"]
+    assert first == pytest.approx((6 * 3.0**2 + 12.0**2) / 7)
+    assert last > 1e4 * first
+    assert "expect errors without bound" in noise
+
+
 def test_no_standard_error_of_one_run_is_null(capsys):
     assert main([*SMALL, "--json", "--runs", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["squared_error"]["standard_error"] == [None] * 5
@@ -235,12 +256,25 @@ def test_diverged_runs(capsys):
     [
         ("", "arguments are required: COMMAND; see: vrtd --help"),
         ("simulate --problem baird", "phi must have full column rank 8"),
+        ("simulate --problem baird", 'the metrics "value_error", "neu" and "mspbe" exist nevertheless'),
         ("simulate --runs many", "argument --runs: invalid int value: 'many'; see: vrtd simulate --help"),
         ("simulate --step 1", "unrecognized arguments: --step 1"),
-        ("simulate --algorithm td --batch-size 5", "--batch-size belongs to vrtd; got --algorithm td; drop it"),
+        (
+            "simulate --algorithm td --batch-size 5",
+            "--batch-size belongs to vrtd or batching_svrg or scsg; got --algorithm td; drop it",
+        ),
         ("simulate --average", "--average belongs to td; got --algorithm vrtd; drop it, or change --algorithm"),
-        ("simulate --problem boyan_chain --states 5", "--states belongs to random_mdp or garnet or random_walk; got"),
-        ("simulate --problem random_walk --gamma 0.5", "--gamma belongs to random_mdp or garnet or frozen_lake; got"),
+        (
+            "simulate --problem boyan_chain --states 5",
+            "--states belongs to random_mdp or garnet or random_walk or off_policy_garnet; got",
+        ),
+        (
+            "simulate --problem random_walk --gamma 0.5",
+            "--gamma belongs to random_mdp or garnet or off_policy_garnet or frozen_lake; got",
+        ),
+        ("simulate --theta-0 1,b", "argument --theta-0: '1,b' must be numbers, separated by commas; see: vrtd"),
+        ("simulate --theta-0 1,2", "theta_0 must have the shape (4,); got (2,); match it to the columns of phi"),
+        ("simulate --theta-0 inf", "theta_0 must be finite; got inf at index (0,)"),
         ("simulate --step-size -1", "step_size must be a positive, finite number; got -1.0; pass a number above 0"),
         ("simulate --states 3", "n_features must be at most n_states; got 4 for 3 states; lower n_features"),
         ("simulate --gradients 10", "n_gradients must be at least one epoch, which counts 1000; got 10"),

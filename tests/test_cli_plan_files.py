@@ -96,7 +96,10 @@ def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed
         ("--budget 9 --objective samples --map", "--map counts pseudo-gradients; got --objective samples; drop"),
         ("--budget 9 --transitions 100", "--transitions belongs to --mode estimated; got --mode exact; drop it, or"),
         ("--budget 9 --mode guaranteed --confidence 0.9", "--confidence belongs to --mode estimated; got --mode"),
-        ("--budget 9 --problem boyan_chain --states 5", "--states belongs to random_mdp or garnet or random_walk; got"),
+        (
+            "--budget 9 --problem boyan_chain --states 5",
+            "--states belongs to random_mdp or garnet or random_walk or off_policy_garnet; got",
+        ),
         ("--budget 9 --figure plan.jpg", "--figure must be a .png or .svg or .pdf file; got plan.jpg; change the name"),
         ("--budget 9 --figure no/plan.png", "--figure must be in a folder that exists and can be written; got no;"),
         ("--budget 9 --data run", "--data must be a .csv file; got run; change the name"),
@@ -120,7 +123,10 @@ def test_errors_before_planning(capsys, arguments, message):
         ("--budget 9 --mode estimated --transitions 3", "phi must have full column rank 5 on the sample; got rank"),
         ("--budget 9 --mode estimated --confidence 2", "confidence must be"),
         ("--budget 99 --mode guaranteed --output last", 'the bounds are for the outputs "random" and "average"; got'),
-        ("--problem baird --budget 9", "phi must have full column rank 8"),
+        ("--problem baird --budget 9", "the theory is of chains without importance ratios"),
+        ("--problem baird --budget 9 --map", "the theory is of chains without importance ratios"),
+        ("--problem baird --budget 9 --mode guaranteed", "the theory is of chains without importance ratios"),
+        ("--problem baird --budget 9 --mode estimated", "the theory is of chains without importance ratios"),
     ],
 )
 def test_errors_of_the_library(capsys, arguments, message):

@@ -12,7 +12,8 @@ from numba.core import event
 
 import vrtd
 from tests import reference
-from tests.table import ROWS, Row, noiseless, two_states
+from tests.reference_batch import Rows
+from tests.table import ROWS, Row, noiseless, noiseless_rows, two_states
 from vrtd.algorithms import REGISTRY, Epoch
 from vrtd.engine import blocks, simulation
 from vrtd.errors import InvalidInputError
@@ -20,6 +21,8 @@ from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.sources import chain_source
 
 MRP, PHI = vrtd.problems.random_mdp(seed=0)
+N_ROWS = 40  # of data sets
+DATA = vrtd.record(MRP, PHI, N_ROWS, seed=3)
 each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 
 
@@ -27,17 +30,41 @@ def rows(*names: str) -> Any:
     return pytest.mark.parametrize("row", [row for row in ROWS if row.id in names], ids=names)
 
 
+def is_on_rows(row: Row) -> bool:
+    return row.sampling == "dataset"
+
+
+def epoch_of(row: Row) -> Epoch:
+    return row.algorithm.epoch(row.sampling, N_ROWS if is_on_rows(row) else 0)
+
+
+def gradients(row: Row, n_epochs: int) -> int:
+    return int(epoch_of(row).gradients_until(n_epochs))
+
+
+def transcribed(row: Row, n_epochs: int, run: int, seed: int = 5) -> list[Any]:
+    """The outputs that the transcription has in one of the runs."""
+    if is_on_rows(row):
+        draw: Any = Rows(DATA, seed, run)
+    else:
+        source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
+        draw = reference.chain_draw(source, row.sampling, seed, run)
+    index = reference.algorithm_index(seed, run)
+    outputs: list[Any] = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), n_epochs)
+    return outputs
+
+
 def run(row: Row, n_epochs: int | None = None, **changes: Any) -> vrtd.Result:
-    epoch = row.algorithm.epoch(row.sampling).n_gradients
     arguments = {
         "sampling": row.sampling,
         "n_runs": 9,
-        "n_gradients": epoch * (row.n_epochs if n_epochs is None else n_epochs),
+        "n_gradients": gradients(row, row.n_epochs if n_epochs is None else n_epochs),
         "seed": 5,
         "metrics": ("squared_error", "mspbe"),
         "checkpoints": 7,
     }
-    return vrtd.simulate(MRP, PHI, row.algorithm, **(arguments | changes))
+    problem = (DATA, None) if is_on_rows(row) else (MRP, PHI)
+    return vrtd.simulate(*problem, row.algorithm, **(arguments | changes))
 
 
 def assert_same_bits(left: vrtd.Result, right: vrtd.Result, runs: slice = slice(None)) -> None:
@@ -55,22 +82,15 @@ def test_every_registered_algorithm_has_rows() -> None:
 @each_row
 def test_agrees_with_the_transcription(row: Row) -> None:
     result = run(row, checkpoints=1)
-    source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
     for i in (0, 1, 8):
-        draw = reference.chain_draw(source, row.sampling, 5, i)
-        index = reference.algorithm_index(5, i)
-        outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
-        np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(result.theta[i], transcribed(row, row.n_epochs, i)[-1], rtol=1e-12, atol=1e-12)
 
 
 @each_row
 def test_values_at_checkpoints_are_those_of_the_output(row: Row) -> None:
-    every = row.algorithm.epoch(row.sampling).n_gradients
-    result = run(row, n_epochs=5, checkpoints=every * np.arange(6), n_runs=2)
-    source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
-    draw, index = reference.chain_draw(source, row.sampling, 5, 0), reference.algorithm_index(5, 0)
-    outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), 5)
-    system = vrtd.LinearSystem(MRP, PHI)
+    result = run(row, n_epochs=5, checkpoints=epoch_of(row).gradients_until(np.arange(6)), n_runs=2)
+    outputs = transcribed(row, 5, 0)
+    system = DATA if is_on_rows(row) else vrtd.LinearSystem(MRP, PHI)
     for name in ("squared_error", "mspbe"):
         form = vrtd.metrics.METRICS[name](system)
         np.testing.assert_allclose(result.values(name)[0], [form(theta) for theta in outputs], rtol=1e-10)
@@ -94,7 +114,7 @@ def test_blocks_and_calls_do_not_change_a_bit(row: Row, monkeypatch: pytest.Monk
 @each_row
 def test_the_size_of_blocks_does_not_change_a_bit(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     """From one group of runs a block to all of them in one; also when continued, and when they start elsewhere."""
-    first = row.algorithm.epoch(row.sampling).n_gradients * 3
+    first = gradients(row, 3)
     whole = run(row, n_runs=41)
     for blocks_per_thread, threads in ((1, 1), (3, 1), (1, 2)):
         monkeypatch.setattr(blocks, "_BLOCKS_PER_THREAD", blocks_per_thread)
@@ -122,10 +142,10 @@ def test_a_run_does_not_know_how_many_others_there_are(row: Row) -> None:
 
 @each_row
 def test_a_continued_run_equals_one_long_run(row: Row) -> None:
-    epoch = row.algorithm.epoch(row.sampling).n_gradients
-    total = 6 * epoch + epoch // 2
+    epoch = epoch_of(row).n_gradients
+    total = gradients(row, 6) + epoch // 2
     long = run(row, n_gradients=total, checkpoints=np.arange(total))
-    for first in (2 * epoch, 2 * epoch + epoch // 3, 3 * epoch + epoch - 1):
+    for first in (gradients(row, 2), gradients(row, 2) + epoch // 3, gradients(row, 4) - 1):
         start = run(row, n_gradients=first, checkpoints=3)
         rest = run(row, n_gradients=total - first, checkpoints=5, start=start)
         assert rest.n_gradients[-1] == total
@@ -141,42 +161,56 @@ def test_a_continued_run_equals_one_long_run(row: Row) -> None:
 
 @each_row
 def test_counts_are_what_was_drawn(row: Row) -> None:
-    """The environment's stream tells how many words were used: one for s_0, then one a Markov sample, two if i.i.d."""
+    """The environment's stream tells how many words were used: one for the start, then one a Markov sample, two if
+    i.i.d.; of a data set one a fresh sample, as batches are the next rows."""
     result = run(row)
     fresh = make_streams(5, np.arange(9), ENVIRONMENT)
     used = [
         (int(end) - int(start)) * pow(int(increment), -1, 1 << 64) % (1 << 64)
         for (start, increment), (end, _) in zip(fresh, result.state.environment, strict=True)
     ]
-    per_sample = 2 if row.sampling == "iid" else 1
-    assert {1 + per_sample * int(result.n_samples[-1])} == set(used)
-    epoch = row.algorithm.epoch(row.sampling)
-    assert result.n_gradients[-1] == row.n_epochs * epoch.n_gradients
+    epoch = epoch_of(row)
+    sizes = [*epoch.ramp, *[epoch.n_absorb] * row.n_epochs][: row.n_epochs]
+    fresh_samples = row.n_epochs * epoch.n_steps * epoch.samples_per_step
+    assert result.n_samples[-1] == sum(sizes) + fresh_samples
+    words = {"markov": 1, "iid": 2, "dataset": 0}[row.sampling] * sum(sizes)
+    words += {"markov": 1, "iid": 2, "dataset": 1}[row.sampling] * fresh_samples
+    assert {1 + words} == set(used)
+    steps = row.n_epochs * epoch.n_steps * epoch.gradients_per_step
+    assert result.n_gradients[-1] == sum(sizes) * epoch.gradients_per_absorb + steps
+
+
+def without_noise(row: Row) -> tuple[Any, Any]:
+    """A problem of the row's kind, and its theta_star."""
+    if is_on_rows(row):
+        data, theta = noiseless_rows(N_ROWS)
+        np.testing.assert_allclose(data.theta_star, theta, atol=1e-9)
+        return (data, None), theta
+    mrp, phi, theta = noiseless()
+    np.testing.assert_allclose(vrtd.LinearSystem(mrp, phi).theta_star, theta, atol=1e-9)
+    return (mrp, phi), theta
 
 
 @each_row
 def test_theta_star_is_kept_when_no_transition_contradicts_it(row: Row) -> None:
-    mrp, phi, theta = noiseless()
-    np.testing.assert_allclose(vrtd.LinearSystem(mrp, phi).theta_star, theta, atol=1e-9)
-    epoch = row.algorithm.epoch(row.sampling).n_gradients
+    problem, theta = without_noise(row)
     result = vrtd.simulate(
-        mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=20 * epoch, theta_0=theta
+        *problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=gradients(row, 20), theta_0=theta
     )
     np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=1e-12)
 
 
 @each_row
 def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
-    mrp, phi, theta = noiseless()
-    epoch = row.algorithm.epoch(row.sampling).n_gradients
-    n_gradients = 20_000 // epoch * epoch
-    result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
+    problem, theta = without_noise(row)
+    n_gradients = gradients(row, int(epoch_of(row).epochs_at(20_000)))
+    result = vrtd.simulate(*problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
     np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=row.tolerance, rtol=0)
 
 
 @pytest.mark.parametrize(
     "row",
-    [row for row in ROWS if row.sampling == "iid" and row.algorithm.epoch("iid").inner == "fresh"],
+    [r for r in ROWS if r.sampling == "iid" and r.mean_stays and r.algorithm.epoch("iid").inner == "fresh"],
     ids=lambda row: row.id,
 )
 def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:

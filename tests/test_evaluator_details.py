@@ -243,7 +243,7 @@ def test_the_start_of_features_that_are_only_arrived_at_counts() -> None:
     """Feature 1 is never left: it keeps its start, and what is bootstrapped from it is that."""
     phi, phi_next = np.tile([1.0, 0.0], (40, 1)), np.tile([0.0, 1.0], (40, 1))
     sums = LeastSquares(0.5, np.array([0.0, 8.0]))
-    sums.feed(Rows(phi, phi_next, np.ones(40), np.zeros(40, bool), NO_WEIGHT).sealed())
+    sums.feed(Rows(phi, phi_next, np.ones(40), np.zeros(40, bool), np.zeros(40, bool), NO_WEIGHT).sealed())
     np.testing.assert_allclose(sums.solve().theta, [1.0 + 0.5 * 8.0, 8.0], rtol=1e-14)
 
 
@@ -320,7 +320,7 @@ def test_batches_are_bounded(n_samples: int | None, largest: int, monkeypatch: p
 def test_a_feature_that_only_waiting_rows_have_is_seen() -> None:
     phi = np.vstack([np.tile([1.0, 0.0], (16, 1)), [[0.0, 1.0]]])
     sums = LeastSquares(0.5, np.zeros(2))
-    sums.feed(Rows(phi, np.zeros((17, 2)), np.arange(17.0), np.ones(17, bool), NO_WEIGHT).sealed())
+    sums.feed(Rows(phi, np.zeros((17, 2)), np.arange(17.0), np.ones(17, bool), np.ones(17, bool), NO_WEIGHT).sealed())
     assert sums.solve().theta.tolist() == [7.5, 16.0]
 
 

@@ -47,9 +47,8 @@ def sparse_rows(n: int, d: int, weighted: bool = False) -> Rows:
     rng = np.random.default_rng(2)
     states = rng.integers(0, d, n + 1)
     weight = rng.uniform(0.5, 1.5, n) if weighted else NO_WEIGHT
-    return Rows(
-        np.eye(d)[states[:-1]], np.eye(d)[states[1:]], rng.normal(size=n), rng.random(n) < 0.05, weight
-    ).sealed()
+    reward, terminated = rng.normal(size=n), rng.random(n) < 0.05
+    return Rows(np.eye(d)[states[:-1]], np.eye(d)[states[1:]], reward, terminated, terminated, weight).sealed()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -134,7 +133,8 @@ def test_covariance_is_that_of_the_solution() -> None:
     exact = np.linalg.solve(system.A, half.T)
     sample = vrtd.theory.TransitionSample.draw(mrp, phi, 50_000, seed=4)
     sums = LeastSquares(0.95, np.zeros(4))
-    sums.feed(Rows(sample.phi, sample.phi_next, sample.reward, np.zeros(50_000, bool), NO_WEIGHT))
+    never = np.zeros(50_000, bool)
+    sums.feed(Rows(sample.phi, sample.phi_next, sample.reward, never, never, NO_WEIGHT))
     found = sums.solve()
     ratios = np.diag(found.covariance()) / np.diag(exact) * 50_000 * found.degrees
     limit = FAMILY_RATE / 8

@@ -8,7 +8,16 @@ import pytest
 import scipy.sparse as sp
 
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
+from vrtd.problems import (
+    LIBRARY,
+    baird,
+    boyan_chain,
+    frozen_lake,
+    garnet,
+    off_policy_garnet,
+    random_mdp,
+    random_walk,
+)
 
 
 @pytest.mark.parametrize("name", LIBRARY)
@@ -47,6 +56,30 @@ def test_garnet_has_the_stated_form():
     assert (mrp.edges.discount == 0.8).all()
 
 
+def test_an_off_policy_garnet_has_the_stated_law():
+    """Branches, rewards, policy and features in their order; this seed's first draw has one closed class."""
+    n, k, A, d = 40, 3, 3, 5
+    rng = np.random.default_rng(2)
+    successor = np.array([np.sort(rng.choice(n, size=k, replace=False)) for _ in range(A * n)]).reshape(A, n, k)
+    probability = np.diff(np.sort(rng.random((A * n, k - 1))), prepend=0.0, append=1.0).reshape(A, n, k)
+    reward = rng.random((A, n, k))
+    drawn = np.diff(np.sort(rng.random((n, A - 1))), prepend=0.0, append=1.0)
+    features = rng.random((n, d))
+    mrp, phi = off_policy_garnet(2, n, k, d, 0.8, A, difference=0.25)
+    policy = 0.75 / A + 0.25 * drawn
+    P, r = np.zeros((n, n)), np.zeros(n)
+    for a in range(A):
+        for s in range(n):
+            P[s, successor[a, s]] += policy[s, a] * probability[a, s]
+            r[s] += policy[s, a] * probability[a, s] @ reward[a, s]
+    assert np.array_equal(phi, features)
+    assert np.allclose(mrp.discounted_P.toarray(), 0.8 * P, atol=1e-15)
+    assert mrp.mean_reward == pytest.approx(r)
+    assert mrp.edges.origin.size == n * k * A
+    assert 0.75 < mrp.edges.weight.min() < 1.0 < mrp.edges.weight.max() < 0.75 + 0.25 * A
+    assert not off_policy_garnet(2, difference=0.0)[0].is_weighted
+
+
 def test_boyan_chain_values():
     mrp, phi = boyan_chain()
     assert mrp.values == pytest.approx(-2.0 * np.arange(13), abs=1e-12)
@@ -67,7 +100,13 @@ def test_random_walk_values(n, values):
 
 def test_baird_is_the_star():
     mrp, phi = baird()
-    assert mrp.recurrent_class.tolist() == [6]
+    edges = mrp.edges
+    assert np.array_equal(edges.successor.reshape(7, 7), np.tile(np.arange(7), (7, 1)))
+    assert edges.probability == pytest.approx(np.full(49, 1 / 7), rel=1e-15)
+    assert edges.weight == pytest.approx(np.where(edges.successor == 6, 7.0, 0.0), rel=1e-15)
+    assert (edges.discount == 0.99).all()
+    assert mrp.stationary == pytest.approx(np.full(7, 1 / 7), rel=1e-14)
+    assert mrp.discounted_P.toarray() == pytest.approx(np.tile([0.0] * 6 + [0.99], (7, 1)), rel=1e-14)
     assert (mrp.values == 0).all()
     assert np.linalg.matrix_rank(phi) == 7
     assert phi.shape == (7, 8)
@@ -114,6 +153,10 @@ def test_a_lazy_chain_stays_and_else_moves_as_before():
         (lambda: garnet(branching=0), "branching must be a whole number of at least 1; got 0"),
         (lambda: garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4 states"),
         (lambda: garnet(n_states=40, branching=1, n_features=40), "none in 1000 draws with branching 1, 40 states"),
+        (lambda: off_policy_garnet(n_actions=1), "n_actions must be a whole number of at least 2; got 1"),
+        (lambda: off_policy_garnet(difference=1.5), r"difference must lie in \[0, 1\]; got 1\.5; pass 0 for the"),
+        (lambda: off_policy_garnet(gamma=1.0), r"gamma must lie in \[0, 1\); got 1\.0; pass less"),
+        (lambda: off_policy_garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4"),
         (lambda: random_walk(n_states=6), "n_states must be odd.*got 6; pass 5 or 7"),
         (lambda: random_walk(n_states=1), "n_states must be a whole number of at least 3; got 1"),
         (lambda: random_walk(left_reward=np.nan), "rewards must be finite; got nan on the transition 0 -> 2"),

@@ -19,6 +19,16 @@ def parallel_edges():
     return mrp, rng.random((6, 3))
 
 
+def importance_ratios():
+    """A chain of a behaviour, whose transitions carry ratios, rewards and discounts of their own; some ratios are 0."""
+    rng = np.random.default_rng(4)
+    P = rng.random((3, 6, 6))
+    P /= P.sum(axis=2, keepdims=True)
+    target = np.column_stack([rng.dirichlet(np.ones(2), size=6), np.zeros(6)])
+    mdp = MDP(P, rng.random((3, 6)), rng.random((3, 1, 6)))
+    return mdp.chain(target, behaviour=rng.dirichlet(np.ones(3), size=6)), rng.random((6, 3))
+
+
 PROBLEMS = {
     "two states": lambda: (TWO_STATES, np.array([[1.0], [0.5]])),
     "random_mdp": lambda: random_mdp(n_states=12),
@@ -26,14 +36,15 @@ PROBLEMS = {
     "boyan_chain": boyan_chain,
     "random_walk": lambda: random_walk(n_states=7),
     "parallel edges": parallel_edges,
+    "importance ratios": importance_ratios,
 }
 
 
 def transitions(mrp, phi, mu):
     """(probability, A_x, b_x) of every transition, in plain Python."""
     e = mrp.edges
-    for s, t, p, r, g in zip(e.origin, e.successor, e.probability, e.reward, e.discount, strict=True):
-        yield mu[s] * p, np.outer(phi[s], g * phi[t] - phi[s]), r * phi[s]
+    for s, t, p, r, g, w in zip(e.origin, e.successor, e.probability, e.reward, e.discount, e.weight, strict=True):
+        yield mu[s] * p, w * np.outer(phi[s], g * phi[t] - phi[s]), w * r * phi[s]
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -86,8 +97,8 @@ def test_mean_square_radius_restarts_and_is_cheap():
 
 def test_mean_square_radius_reports_failure(monkeypatch):
     system = LinearSystem(*random_mdp(n_states=60, n_features=20))
-    monkeypatch.setattr("vrtd.linear_system.RADIUS_RESTARTS", 1)
-    monkeypatch.setattr("vrtd.linear_system.RADIUS_BASIS", 2)
+    monkeypatch.setattr("vrtd.cone_radius.RADIUS_RESTARTS", 1)
+    monkeypatch.setattr("vrtd.cone_radius.RADIUS_BASIS", 2)
     with pytest.raises(AccuracyError, match=r"mean-square radius must be found to 1e-09; got no convergence at"):
         system.mean_square_radius(0.1)
 
@@ -156,8 +167,6 @@ def test_large_sparse_system():
         (np.ones((3, 1)), None, r"phi must have the shape \(2, d\); got \(3, 1\)"),
         (np.ones((2, 0)), None, r"phi must have the shape \(2, d\); got \(2, 0\)"),
         ([[1.0], [np.nan]], None, r"phi must be finite; got nan at index \(1, 0\)"),
-        (np.ones((2, 2)), None, "full column rank 2 on the states of positive probability; got rank 1"),
-        (np.eye(2), [1.0, 0.0], "full column rank 2.*got rank 1"),
         (np.eye(2), [1.0], r"state_distribution must have the shape \(2,\); got \(1,\)"),
         (np.eye(2), [1.5, -0.5], r"state_distribution must be non-negative; got -0\.5 at state 1"),
         (np.eye(2), [0.5, 0.6], r"state_distribution must sum to 1 within 1e-08; got the sum 1\.1"),
@@ -169,10 +178,23 @@ def test_bad_systems_are_refused(phi, mu, message):
         LinearSystem(TWO_STATES, phi, mu)
 
 
-def test_baird_has_no_linear_system():
-    mrp, phi = baird()
-    with pytest.raises(InvalidInputError, match=r"full column rank 8.*got rank 7"):
-        LinearSystem(mrp, phi, np.full(7, 1 / 7))
+@pytest.mark.parametrize(
+    "of", [lambda s: s.theta_star, lambda s: s.fixed_point(0.5), lambda s: s.lambda_A, lambda s: s.noise_covariance]
+)
+@pytest.mark.parametrize(
+    ("problem", "rank"), [((TWO_STATES, np.ones((2, 2))), "2.*got rank 1"), (baird(), "8.*got rank 7")]
+)
+def test_dependent_features_have_no_single_solution(problem, rank, of):
+    message = f"full column rank {rank}; remove dependent features; the metrics .* exist nevertheless"
+    with pytest.raises(SingularSystemError, match=message):
+        of(LinearSystem(*problem))
+
+
+def test_features_that_depend_on_the_visited_states_have_no_single_solution():
+    system = LinearSystem(TWO_STATES, np.eye(2), [1.0, 0.0])
+    with pytest.raises(SingularSystemError, match=r"full column rank 2 on the states of positive .*rank 1"):
+        _ = system.theta_star
+    assert np.array_equal(system.C, [[1.0, 0.0], [0.0, 0.0]])
 
 
 def test_a_singular_system_is_refused():

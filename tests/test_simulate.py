@@ -103,7 +103,10 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         (lambda: vrtd.QuadraticForm("x", [[1.0]], [0.0], "a"), "offset must be an array of real numbers"),
         (lambda: vrtd.LinearSystem(MRP.P, PHI), "mrp must be a MarkovRewardProcess; got ndarray"),
         (lambda: vrtd.QuadraticForm("x", np.eye(2), np.zeros(3)), "must be .d, d. and its centre"),
-        (lambda: vrtd.simulate("chain", PHI, TD), "problem must be a MarkovRewardProcess, a Simulator or a DataSet; got 'chain'"),
+        (
+            lambda: vrtd.simulate("chain", PHI, TD),
+            "problem must be a MarkovRewardProcess, a Simulator or a DataSet; got 'chain'",
+        ),
         (lambda: vrtd.simulate(MRP, None, TD), "a chain needs features phi"),
         (lambda: vrtd.simulate(MRP, PHI[:49], TD), "phi must have the shape"),
         (lambda: vrtd.simulate(MRP, np.ones((50, 2)), TD), "full column rank"),

@@ -10,6 +10,7 @@ import pytest
 import vrtd
 from tests import reference
 from tests.table import ROWS
+from vrtd.errors import InvalidInputError
 from vrtd.estimator.learner import Learner, rows_per_epoch
 from vrtd.estimator.rows import NotFiniteError, Rows
 
@@ -20,14 +21,16 @@ def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, s
     rng = np.random.default_rng(seed)
     phi, phi_next = rng.normal(size=(2, n, d)).astype(dtype) / np.sqrt(d)
     weight = rng.uniform(0.5, 1.5, n) if weighted else np.empty(0)
-    return Rows(phi, phi_next, rng.normal(size=n), rng.random(n) < 0.1, weight).sealed()
+    reward, terminated = rng.normal(size=n), rng.random(n) < 0.1
+    ends = terminated | (rng.random(n) < 0.3)
+    return Rows(phi, phi_next, reward, terminated, ends, weight).sealed()
 
 
 def drawer(rows: Rows) -> Any:
     """Transitions for the transcriptions."""
     weight = rows.weight if rows.weight.size else np.ones(len(rows.reward))
     discount = np.where(rows.terminated, 0.0, GAMMA)
-    transitions = map(reference.Sample, rows.phi, rows.phi_next, rows.reward, discount, weight)
+    transitions = map(reference.Sample, rows.phi, rows.phi_next, rows.reward, discount, weight, rows.ends)
     return lambda: next(transitions)
 
 
@@ -37,7 +40,8 @@ def learner(algorithm: Any, d: int, weighted: bool = False, seed: int = 3) -> Le
 
 # Each kind is compiled, in seconds: all algorithms as other tests have them, some in every kind.
 KINDS = {"td-markov": [(1, "f8", False), (12, "f8", True)], "vrtd-algorithm-2": [(3, "f4", True), (40, "f4", False)]}
-CASES = [(row, kind) for row in ROWS for kind in [(4, "f8", False), *KINDS.get(row.id, [])]]
+ON_A_STREAM = [row for row in ROWS if row.sampling != "dataset"]
+CASES = [(row, kind) for row in ON_A_STREAM for kind in [(4, "f8", False), *KINDS.get(row.id, [])]]
 
 
 @pytest.mark.parametrize(("row", "kind"), CASES, ids=lambda case: getattr(case, "id", None))
@@ -51,6 +55,20 @@ def test_every_algorithm_equals_its_transcription(row: Any, kind: tuple[int, str
     expected = row.reference(row.algorithm, "markov", drawer(rows), index, np.linspace(-1.0, 1.0, d), n_epochs)[-1]
     assert found.n_epochs == n_epochs
     np.testing.assert_allclose(found.theta, expected, rtol=1e-12, atol=1e-12)
+
+
+IN_NEED_OF_A_DATA_SET = {type(row.algorithm) for row in ROWS} - {type(row.algorithm) for row in ON_A_STREAM}
+
+
+@pytest.mark.parametrize("algorithm", sorted(IN_NEED_OF_A_DATA_SET, key=lambda algorithm: algorithm.name))
+def test_what_needs_a_data_set_says_so(algorithm: Any) -> None:
+    message = (
+        f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; pass a vrtd.DataS"
+    )
+    with pytest.raises(InvalidInputError, match=message):
+        learner(algorithm(), 4)
+    with pytest.raises(InvalidInputError, match=message):
+        vrtd.simulate(*vrtd.problems.random_mdp(), algorithm())
 
 
 def test_the_transcriptions_see_a_planted_bug() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vrtd.linear_system import LinearSystem
     from vrtd.metrics import QuadraticForm
     from vrtd.problems import MDP, DataSet, MarkovRewardProcess
-    from vrtd.report import evaluate, reproduce
+    from vrtd.report import compare, evaluate, reproduce
     from vrtd.result import Result, load
     from vrtd.sources import Simulator
     from vrtd.theory import plan
@@ -36,6 +36,7 @@ _HOMES = {
     "DataSet": "vrtd.problems",
     "MDP": "vrtd.problems",
     "MarkovRewardProcess": "vrtd.problems",
+    "compare": "vrtd.report",
     "evaluate": "vrtd.report",
     "reproduce": "vrtd.report",
     "Result": "vrtd.result",
@@ -58,6 +59,7 @@ __all__ = [
     "Result",
     "Simulator",
     "algorithms",
+    "compare",
     "errors",
     "evaluate",
     "experiments",

@@ -15,6 +15,7 @@ __all__ = [
     "check_count",
     "check_exact_count",
     "check_flag",
+    "check_fraction",
     "check_level",
     "check_positive",
     "check_radius",
@@ -36,6 +37,12 @@ def check_level(value: Any) -> float:
     if not 0.0 < number < 1.0:
         raise InvalidInputError("the level of an interval must lie in (0, 1)", repr(value), "pass e.g. 0.95")
     return number
+
+
+def check_fraction(name: str, value: Any) -> None:
+    number = float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
+    if not 0.0 <= number <= 1.0:
+        raise InvalidInputError(f"{name} must lie in [0, 1]", repr(value), "pass e.g. 0.8")
 
 
 def check_radius(value: Any) -> None:

@@ -9,31 +9,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
-from vrtd.checks import check_positive
-from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
+from vrtd.checks import check_fraction, check_positive
+from vrtd.cone_radius import cone_radius
+from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
+from vrtd.problems.stationary import DENSE_LIMIT
 
-__all__ = ["LinearSystem", "check_system"]
+__all__ = ["LinearSystem"]
 
 Floats = NDArray[np.float64]
-
-# Arnoldi's iteration for the mean-square radius: size of a basis, number of restarts, accepted relative residual.
-RADIUS_BASIS, RADIUS_RESTARTS, RADIUS_TOLERANCE = 40, 100, 1e-9
-
-
-def check_system(system: Any) -> None:
-    if not isinstance(system, LinearSystem):
-        raise InvalidInputError(
-            "system must be a LinearSystem", type(system).__name__, "build one: vrtd.LinearSystem(mrp, phi)"
-        )
 
 
 @final
 class LinearSystem:
     """Mean and second moments of the pseudo-gradient g_x(theta) = A_x theta + b_x of one transition x = (s, r, s').
 
-    A_x = phi(s) (discount phi(s') - phi(s))^T and b_x = r phi(s), with s from the stationary distribution of `mrp`,
-    or from `state_distribution` if given. Nothing larger than the (S, d) features and the list of transitions is held.
+    A_x = weight phi(s) (discount phi(s') - phi(s))^T and b_x = weight r phi(s), the weight being x's importance ratio,
+    with s from the stationary distribution of `mrp`, or from `state_distribution` if given. Features may be dependent:
+    only what needs one solution is refused then. Nothing larger than the (S, d) features and the list of transitions
+    is held.
 
     >>> from vrtd.problems import boyan_chain
     >>> system = LinearSystem(*boyan_chain())
@@ -63,13 +57,6 @@ class LinearSystem:
                 must = f"state_distribution must sum to 1 within {ROW_SUM_TOLERANCE:g}"
                 raise InvalidInputError(must, f"the sum {mu.sum()}", "normalise it")
             mu = frozen(mu / mu.sum())
-        rank = int(np.linalg.matrix_rank(np.sqrt(mu)[:, None] * table))
-        if rank < table.shape[1]:
-            raise InvalidInputError(
-                f"phi must have full column rank {table.shape[1]} on the states of positive probability",
-                f"rank {rank}",
-                "remove dependent features",
-            )
         self._mrp, self._phi, self._mu = mrp, frozen(table), mu
 
     def __repr__(self) -> str:
@@ -92,13 +79,18 @@ class LinearSystem:
         return int(self._phi.shape[1])
 
     @cached_property
+    def is_stationary(self) -> bool:
+        """Whether states are distributed as a trajectory of the chain visits them."""
+        return bool(np.allclose(self._mu, self._mrp.stationary, rtol=1e-12, atol=1e-15))
+
+    @cached_property
     def A(self) -> Floats:
-        """(d, d) E[phi (discount phi' - phi)^T]."""
+        """(d, d) E[weight phi (discount phi' - phi)^T]."""
         return frozen(self._weighted_phi.T @ (self._next_phi - self._phi))
 
     @cached_property
     def b(self) -> Floats:
-        """(d,) E[r phi]."""
+        """(d,) E[weight r phi]."""
         return frozen(self._weighted_phi.T @ self._mrp.mean_reward)
 
     @cached_property
@@ -114,17 +106,47 @@ class LinearSystem:
     @cached_property
     def theta_star(self) -> Floats:
         """(d,) the fixed point -A^{-1} b."""
-        if not self.condition_number * self.n_features * np.finfo(np.float64).eps < 1.0:
-            raise SingularSystemError(
-                "A must be invertible",
-                f"condition number {self.condition_number:.3g}",
-                "change the features, the discount or the state distribution",
+        return self._solution(self.A, self.b)
+
+    def traced(self, trace_decay: float) -> tuple[Floats, Floats]:
+        """A and b of TD(lambda), lambda the `trace_decay`: E[z (discount phi' - phi)^T] and E[r z] along a trajectory.
+
+        Its trace is z = weight (lambda before z_before + phi), `before` the discount of the transition that led here.
+
+        >>> from vrtd.problems import boyan_chain
+        >>> A, b = LinearSystem(*boyan_chain()).traced(0.5)
+        >>> A.shape, b.shape
+        ((4, 4), (4,))
+        """
+        check_fraction("trace_decay", trace_decay)
+        if trace_decay == 0.0:
+            return self.A, self.b
+        if not self.is_stationary:
+            raise InvalidInputError(
+                "traces must run along the chain, whose states are stationary",
+                "a system with another state_distribution",
+                "build LinearSystem(mrp, phi)",
             )
-        return frozen(np.asarray(-np.linalg.solve(self.A, self.b), dtype=np.float64))
+        if trace_decay == 1.0:  # sums of all that follows: TD errors add up to values less phi
+            return frozen(-self.C), frozen(self._weighted_phi.T @ self._mrp.values)
+        one_step = np.column_stack([self._next_phi - self._phi, self._mrp.mean_reward])
+        both = self._weighted_phi.T @ _discounted_sum(self._mrp.discounted_P, float(trace_decay), one_step)
+        return frozen(both[:, :-1]), frozen(both[:, -1])
+
+    def fixed_point(self, trace_decay: float = 0.0) -> Floats:
+        """(d,) where TD(lambda) and LSTD(lambda) end: `theta_star` for 0, the projection of the values for 1.
+
+        >>> from vrtd.problems import boyan_chain
+        >>> LinearSystem(*boyan_chain()).fixed_point(0.5)[:3].round(9).tolist()
+        [-24.0, -16.0, -8.0]
+        """
+        A, b = self.traced(trace_decay)
+        return self.theta_star if A is self.A else self._solution(A, b)
 
     @cached_property
     def lambda_A(self) -> float:
         """|lambda_max(A + A^T)|, the constant of the convergence proofs; A + A^T must be negative definite."""
+        self._check_rank()
         largest = float(np.linalg.eigvalsh(self.A + self.A.T)[-1])
         if not largest < 0.0:
             raise InvalidInputError(
@@ -137,7 +159,7 @@ class LinearSystem:
     @cached_property
     def noise_covariance(self) -> Floats:
         """(d, d) Sigma = E[h h^T] with h = g_x(theta_star), whose mean is 0."""
-        square = self._by_state(self._td_error**2)
+        square = self._by_state(self._weighted_error**2)
         return frozen((self._weighted_phi * square[:, None]).T @ self._phi)
 
     def mean_update(self, theta: ArrayLike) -> Floats:
@@ -155,13 +177,13 @@ class LinearSystem:
         return update
 
     def expected_square(self, S: Floats) -> Floats:
-        """(d, d) E[A_x S A_x^T], which is E[(psi^T S psi) phi phi^T] with psi = discount phi' - phi."""
+        """(d, d) E[A_x S A_x^T], which is E[weight^2 (psi^T S psi) phi phi^T] with psi = discount phi' - phi."""
         # The quadratic form of psi, averaged over s', needs K = Phi S Phi^T only on its diagonal and through next_phi.
         phi = self._phi
-        half = phi @ S
-        diagonal = np.einsum("si,si->s", half, phi)
-        cross = np.einsum("si,si->s", phi @ (S + S.T), self._next_phi)
-        form = self._discount_squared @ diagonal - cross + diagonal
+        stays, leads, carries = self._squares
+        diagonal = np.einsum("si,si->s", phi @ S, phi)
+        cross = np.einsum("si,si->s", phi @ (S + S.T), leads)
+        form = carries @ diagonal - cross + stays * diagonal
         square: Floats = (self._weighted_phi * form[:, None]).T @ phi
         return square
 
@@ -173,47 +195,12 @@ class LinearSystem:
     def mean_square_radius(self, step_size: float) -> float:
         """Spectral radius of S -> E[(I + a A_x) S (I + a A_x)^T], a the step size: TD is mean-square stable below 1.
 
-        The map preserves the cone of positive-semidefinite matrices, so its radius is its rightmost eigenvalue and the
-        identity, inside the cone, is never orthogonal to it. Arnoldi's iteration starts there (power iteration with
-        memory: same products, far fewer) and restarts from the Ritz matrix until its relative residual is below 1e-9.
-
         >>> from vrtd.problems import random_mdp
         >>> LinearSystem(*random_mdp()).mean_square_radius(0.1) < 1.0
         True
         """
         check_positive("step_size", step_size)
-        a = float(step_size)
-        d = self.n_features
-        size = min(d * (d + 1) // 2, RADIUS_BASIS)
-        x = np.eye(d).ravel()
-        for _ in range(RADIUS_RESTARTS):
-            basis, H = np.zeros((size + 1, d * d)), np.zeros((size + 1, size))
-            basis[0] = x / np.linalg.norm(x)
-            for k in range(size):
-                S = basis[k].reshape(d, d)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    image = (S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S)).ravel()
-                    scale = float(np.linalg.norm(image))
-                if not np.isfinite(scale):
-                    return float("inf")
-                for _ in range(2):  # twice is enough for orthogonality
-                    part = basis[: k + 1] @ image
-                    H[: k + 1, k] += part
-                    image -= part @ basis[: k + 1]
-                H[k + 1, k] = np.linalg.norm(image)
-                if H[k + 1, k] <= 1e-13 * scale:  # the basis spans an invariant subspace
-                    break
-                basis[k + 1] = image / H[k + 1, k]
-            values, vectors = np.linalg.eig(H[: k + 1, : k + 1])
-            i = int(values.real.argmax())
-            x = vectors[:, i].real @ basis[: k + 1]
-            radius = float(values[i].real)
-            if H[k + 1, k] * abs(vectors[k, i]) <= RADIUS_TOLERANCE * max(abs(radius), 1e-12):
-                return radius
-        raise AccuracyError(
-            f"the mean-square radius must be found to {RADIUS_TOLERANCE:g}; got no convergence at {radius:.9g}; "
-            f"use fewer features"
-        )
+        return cone_radius(lambda S: self._moved(S, float(step_size)), self.n_features)
 
     def mean_square_growth(self, step_size: float, n_updates: int = 20) -> float:
         """The factor by which E|u|^2 grows in the last of a few updates without noise, from E[u u^T] = I.
@@ -224,12 +211,15 @@ class LinearSystem:
         a, S, growth = float(step_size), np.eye(self.n_features), 1.0
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(n_updates):
-                S = S / np.trace(S)
-                S = S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S)
+                S = self._moved(S / np.trace(S), a)
                 growth = float(np.trace(S))
                 if not np.isfinite(growth):
                     return float("inf")
         return growth
+
+    def _moved(self, S: Floats, a: float) -> Floats:
+        moved: Floats = S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S)
+        return moved
 
     @cached_property
     def _weighted_phi(self) -> Floats:
@@ -237,27 +227,69 @@ class LinearSystem:
 
     @cached_property
     def _next_phi(self) -> Floats:
-        """(S, d) E[discount phi(s') | s]."""
+        """(S, d) E[weight discount phi(s') | s]."""
         return np.asarray(self._mrp.discounted_P @ self._phi)
 
     @cached_property
-    def _discount_squared(self) -> Any:
+    def _squares(self) -> tuple[Floats, Floats, Any]:
+        """E[weight^2 | s], E[weight^2 discount phi(s') | s], and the matrix of E[weight^2 discount^2 1{s'} | s]."""
         edges = self._mrp.edges
-        return self._mrp.matrix(edges.probability * edges.discount**2)
+        weighted = edges.probability * edges.weight**2
+        leads = np.asarray(self._mrp.matrix(weighted * edges.discount) @ self._phi)
+        return self._by_state(edges.weight**2), leads, self._mrp.matrix(weighted * edges.discount**2)
 
     @cached_property
-    def _td_error(self) -> Floats:
-        """TD error of each transition at theta_star."""
+    def _weighted_error(self) -> Floats:
+        """weight times TD error of each transition at theta_star."""
         edges, v = self._mrp.edges, self._phi @ self.theta_star
-        return np.asarray(edges.reward + edges.discount * v[edges.successor] - v[edges.origin])
+        return np.asarray(edges.weight * (edges.reward + edges.discount * v[edges.successor] - v[edges.origin]))
 
     @cached_property
     def _error_psi(self) -> Floats:
-        """(S, d) E[td_error (discount phi' - phi) | s] at theta_star."""
+        """(S, d) E[weight^2 td_error (discount phi' - phi) | s] at theta_star."""
         edges = self._mrp.edges
-        carried = self._mrp.matrix(edges.probability * self._td_error * edges.discount) @ self._phi
-        return np.asarray(carried - self._by_state(self._td_error)[:, None] * self._phi)
+        error = edges.weight * self._weighted_error
+        carried = self._mrp.matrix(edges.probability * error * edges.discount) @ self._phi
+        return np.asarray(carried - self._by_state(error)[:, None] * self._phi)
 
     def _by_state(self, value: Floats) -> Floats:
         edges = self._mrp.edges
         return np.bincount(edges.origin, edges.probability * value, minlength=self._mrp.n_states).astype(np.float64)
+
+    def _check_rank(self) -> None:
+        rank = int(np.linalg.matrix_rank(np.sqrt(self._mu)[:, None] * self._phi))
+        if rank < self.n_features:
+            raise SingularSystemError(
+                f"phi must have full column rank {self.n_features} on the states of positive probability, "
+                "else there is no single theta_star",
+                f"rank {rank}",
+                'remove dependent features; the metrics "value_error", "neu" and "mspbe" exist nevertheless',
+            )
+
+    def _solution(self, A: Floats, b: Floats) -> Floats:
+        self._check_rank()
+        condition = float(np.linalg.cond(A))
+        if not condition * self.n_features * np.finfo(np.float64).eps < 1.0:
+            raise SingularSystemError(
+                "A must be invertible",
+                f"condition number {condition:.3g}",
+                "change the features, the discount or the state distribution",
+            )
+        return frozen(np.asarray(-np.linalg.solve(A, b), dtype=np.float64))
+
+
+def _discounted_sum(D: Any, decay: float, X: Floats) -> Floats:
+    """The sum over k >= 0 of (decay D)^k X, for decay < 1."""
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import splu
+
+    n = len(X)
+    if n <= DENSE_LIMIT:
+        return np.asarray(np.linalg.solve(np.eye(n) - decay * D.toarray(), X))
+    contraction = decay * min(float(D.sum(axis=1).max()), 1.0)
+    if contraction > 0.999:
+        return np.asarray(splu(eye_array(n, format="csc") - decay * D.tocsc()).solve(X))
+    total = X  # LU of a random sparse graph fills in; iteration does not care
+    for _ in range(int(np.ceil(np.log(1e-16) / np.log(max(contraction, 1e-16))))):
+        total = X + decay * (D @ total)
+    return np.asarray(total)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import frozen, real_array
-from vrtd.errors import InvalidInputError
+from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.linear_system import LinearSystem
 from vrtd.problems import DataSet
 
@@ -61,19 +61,36 @@ def value_error(system: LinearSystem | DataSet) -> QuadraticForm:
             "the value error needs the values of a known chain", repr(system), "pass that chain's QuadraticForm"
         )
     weights, values = system.state_distribution, system.mrp.values
-    centre = np.asarray(np.linalg.solve(system.C, system.phi.T @ (weights * values)), float)
+    root = np.sqrt(weights)
+    centre = np.asarray(np.linalg.lstsq(root[:, None] * system.phi, root * values)[0], float)
     residual = float(weights @ (system.phi @ centre - values) ** 2)
     return QuadraticForm("value_error", system.C, centre, residual)
 
 
 def neu(system: LinearSystem | DataSet) -> QuadraticForm:
     """|E[delta phi]|^2 = |A theta + b|^2, the norm of the expected TD update (Sutton et al. 2009)."""
-    return QuadraticForm("neu", system.A.T @ system.A, system.theta_star)
+    return _size_of_update("neu", system, np.eye(system.n_features))
 
 
 def mspbe(system: LinearSystem | DataSet) -> QuadraticForm:
-    """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009)."""
-    return QuadraticForm("mspbe", system.A.T @ np.linalg.solve(system.C, system.A), system.theta_star)
+    """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009).
+
+    Of dependent features C has a pseudo-inverse in place of its inverse: A theta + b, a mean of multiples of phi, lies
+    in its range.
+    """
+    values, vectors = np.linalg.eigh(system.C)
+    kept = values > system.n_features * np.finfo(np.float64).eps * values[-1]
+    return _size_of_update("mspbe", system, vectors[:, kept].T / np.sqrt(values[kept])[:, None])
+
+
+def _size_of_update(name: str, system: LinearSystem | DataSet, root: NDArray[np.float64]) -> QuadraticForm:
+    """|root (A theta + b)|^2, about theta_star or else a point where it is least."""
+    A, b = root @ system.A, root @ system.b
+    try:
+        return QuadraticForm(name, A.T @ A, system.theta_star)
+    except SingularSystemError:
+        centre = np.asarray(np.linalg.lstsq(A, -b)[0], np.float64)
+        return QuadraticForm(name, A.T @ A, centre, float(np.sum((A @ centre + b) ** 2)))
 
 
 METRICS: Mapping[str, Callable[[LinearSystem | DataSet], QuadraticForm]] = MappingProxyType(

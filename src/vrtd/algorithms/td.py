@@ -3,7 +3,8 @@
     theta_{t+1} = Pi_R( theta_t + alpha_t g_{x_t}(theta_t) )
 
 R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3. With `average`, the
-output is the mean of theta_1, ..., theta_t (Polyak and Ruppert).
+output is the mean of theta_1, ..., theta_t (Polyak and Ruppert): with a constant step the method of C. Lakshminarayanan
+and C. Szepesvari (2018), AISTATS.
 """
 
 from __future__ import annotations

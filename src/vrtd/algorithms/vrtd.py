@@ -7,7 +7,7 @@
 Algorithm 1 (i.i.d. samples) takes a fresh x for each inner step, Algorithm 2 (one trajectory) draws it from the batch.
 
 T. Xu, Z. Wang, Y. Zhou, Y. Liang (2020), Reanalysis of variance reduced temporal difference learning, ICLR. Algorithm 2
-is CTD of N. Korda and L. A. Prashanth (2015), ICML.
+is CTD of N. Korda and L. A. Prashanth (2015), ICML, who average the iterates: output="average" and a radius.
 """
 
 from __future__ import annotations

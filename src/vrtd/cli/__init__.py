@@ -11,11 +11,14 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from vrtd import __version__
-from vrtd.cli import doctor, evaluate, plan, reproduce, simulate
+from vrtd.cli import compare, doctor, evaluate, plan, reproduce, simulate
 from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, tell
 from vrtd.errors import StabilityWarning, VrtdError
 
 __all__ = ["main", "make_parser"]
+
+
+_COMMANDS = {"evaluate": evaluate, "simulate": simulate, "plan": plan, "compare": compare, "reproduce": reproduce}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,7 +39,13 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"vrtd {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     doctor.add_parser(commands)
-    for name, command in {"evaluate": evaluate, "simulate": simulate, "plan": plan, "reproduce": reproduce}.items():
+    for name, command in {
+        "evaluate": evaluate,
+        "simulate": simulate,
+        "plan": plan,
+        "compare": compare,
+        "reproduce": reproduce,
+    }.items():
         command_parser = command.add_parser(commands)
         if argv[:1] == [name]:
             command.add_options(command_parser)

@@ -12,6 +12,7 @@ from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
 from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, tell
+from vrtd.errors import InvalidInputError
 
 __all__ = ["add_options", "add_parser"]
 
@@ -42,12 +43,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add_choice(parser, kind, table, chosen[kind])
 
     add = parser.add_argument_group("runs").add_argument
-    add("--sampling", choices=("markov", "iid"), help="one trajectory a run, or independent samples (default markov)")
+    samplings = "one trajectory a run, independent samples, or one data set for all runs (default markov)"
+    add("--sampling", choices=("markov", "iid", "dataset"), help=samplings)
+    add("--rows", type=int, dest="n_rows", metavar="N", help="of the data set, drawn with the seed (default 1000)")
     add("--runs", type=int, dest="n_runs", metavar="N", help="independent runs (default 1000)")
     add("--gradients", type=int, dest="n_gradients", metavar="N", help="pseudo-gradients a run (default 100000)")
     add("--checkpoints", type=int, metavar="N", help="points of a curve (default 200)")
     add("--metric", choices=METRICS, action="append", dest="metrics", help="repeatable (default squared_error)")
     add("--seed", type=int, help="draws the runs (default 0)")
+    start = "where parameters start: one number for all features, or one each (default 0); if negative, --theta-0=-1"
+    add("--theta-0", type=_numbers, metavar="X[,X...]", help=start)
     add("--initial", type=int, metavar="STATE", help="where trajectories start (default: stationary distribution)")
     add("--threads", type=int, metavar="N", help="(default: one for each processor)")
 
@@ -58,12 +63,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be numbers, separated by commas") from None
+
+
 def _simulate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     hyperparameters = chosen_options("algorithm", given)
 
     from vrtd.algorithms import REGISTRY
-    from vrtd.engine import simulate
+    from vrtd.engine import record, simulate
     from vrtd.plots import new_panels
     from vrtd.result import CSV_HEADER
 
@@ -74,7 +86,17 @@ def _simulate(arguments: argparse.Namespace) -> int:
     # The figure is begun now, so that a missing library does not cost a long run.
     panels = new_panels(len(options.get("metrics", "1"))) if "figure" in files else []
     mrp, phi, problem = build_problem(given)
+    if "theta_0" in given:
+        options["theta_0"] = given["theta_0"] * (phi.shape[1] if len(given["theta_0"]) == 1 else 1)
     algorithm = REGISTRY[arguments.algorithm](**hyperparameters)
+    if options.get("sampling") == "dataset":
+        n_rows = given.get("n_rows", 1000)
+        drawn = {option: options[option] for option in ("seed", "initial") if option in options}
+        options.pop("initial", None)
+        mrp, phi, problem = record(mrp, phi, n_rows, **drawn), None, {**problem, "n_rows": n_rows}
+    elif "n_rows" in given:
+        got = f"--sampling {options.get('sampling', 'markov')}"
+        raise InvalidInputError("--rows belongs to --sampling dataset", got, "drop it, or change --sampling")
     progress = None if arguments.quiet else Progress(sys.stderr)
     result = simulate(mrp, phi, algorithm, progress=progress, **options)
     if progress is not None:

@@ -15,8 +15,9 @@ from vrtd.algorithms import Algorithm
 from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
+from vrtd.cone_radius import RADIUS_TOLERANCE
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
-from vrtd.linear_system import RADIUS_TOLERANCE, LinearSystem
+from vrtd.linear_system import LinearSystem
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import DataSet, MarkovRewardProcess
 from vrtd.result import EngineState, Result

@@ -43,8 +43,11 @@ class Job:
     @property
     def n_gradients(self) -> int:
         """Pseudo-gradients that each run will compute."""
-        first, last = self.epoch.gradients_until(np.array([max(self.epoch_0, 0), self.epochs[-1]]))
-        return int(last - first)
+        return self.gradients_between(self.epoch_0, int(self.epochs[-1]))
+
+    def gradients_between(self, first: int, last: int) -> int:
+        """Of a run, from so many closed epochs to so many."""
+        return int(self.epoch.gradients_until(last) - self.epoch.gradients_until(max(first, 0)))
 
 
 class Outputs(NamedTuple):
@@ -92,7 +95,7 @@ def run_blocks(
             if cancelled.is_set():
                 return
             loop(*inputs, position, targets, checkpoint, *written)
-            report(n * (int(targets[-1]) - max(position, 0)) * job.epoch.n_gradients)
+            report(n * job.gradients_between(position, int(targets[-1])))
             position = int(targets[-1])
         for whole, piece in zip((*state, *outputs), (*part, *written), strict=True):
             whole[block] = piece[:n]

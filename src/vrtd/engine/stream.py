@@ -34,20 +34,21 @@ OPTIONS: Any = ()
 
 
 @kernel
-def row_of(phi, phi_next, reward, terminated, weight, is_weighted, gamma, i):
-    """Row i of a log; one that terminates does not bootstrap."""
+def row_of(phi, phi_next, reward, terminated, ends, weight, is_weighted, gamma, i):
+    """Row i of a log; one that terminates does not bootstrap, and no trace goes on from one that ends something."""
     i = np.uint64(i)  # no check for indices from the end
     discount = 0.0 if terminated[i] else gamma
-    return Transition(phi, i, phi_next, i, reward[i], discount, weight[i] if is_weighted else 1.0, discount)
+    carry = 0.0 if ends[i] else discount
+    return Transition(phi, i, phi_next, i, reward[i], discount, weight[i] if is_weighted else 1.0, carry)
 
 
 def consume(
-    params, phi, phi_next, reward, terminated, weight, gamma, first, n_epochs, epoch_0,
+    params, phi, phi_next, reward, terminated, ends, weight, gamma, first, n_epochs, epoch_0,
     state, scratch, stream, theta, n_features, n_absorb, n_steps,
 ):  # fmt: skip
     """`n_epochs` whole epochs on the rows from `first` on. Writes state, stream and theta; returns whether it did."""
     params, phi, phi_next, scratch = borrow(params), borrow(phi), borrow(phi_next), borrow(scratch)
-    reward, terminated, weight = borrow(reward), borrow(terminated), borrow(weight)
+    reward, terminated, ends, weight = borrow(reward), borrow(terminated), borrow(ends), borrow(weight)
     d = FEATURES if IS_SMALL else n_features
     if IS_SMALL:
         workspace = carray(stack_words(WORDS), (WORDS,), np.float64)
@@ -61,7 +62,7 @@ def consume(
     for epoch in range(epoch_0, epoch_0 + n_epochs):
         if ABSORBS:
             for i in range(first, first + n_absorb):
-                x = row_of(phi, phi_next, reward, terminated, weight, IS_WEIGHTED, gamma, i)
+                x = row_of(phi, phi_next, reward, terminated, ends, weight, IS_WEIGHTED, gamma, i)
                 absorb(params, OPTIONS, views(workspace, d), known(x, d))
             begin(params, OPTIONS, views(workspace, d), random)
         for t in range(n_steps if ABSORBS else 1):
@@ -69,7 +70,7 @@ def consume(
                 i = first + np.int64(uniform_index(random, n_absorb))
             else:
                 i = first + n_absorb + t
-            x = row_of(phi, phi_next, reward, terminated, weight, IS_WEIGHTED, gamma, i)
+            x = row_of(phi, phi_next, reward, terminated, ends, weight, IS_WEIGHTED, gamma, i)
             step(params, OPTIONS, views(workspace, d), known(x, d), t, epoch)
         if ABSORBS:
             close(params, OPTIONS, views(workspace, d))

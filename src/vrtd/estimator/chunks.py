@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError
-from vrtd.logs import Chunk
+from vrtd.logs import Chunk, Log
 
-__all__ = ["check_chunk", "copied", "fields_of", "part_of", "seen_in", "without_final_states"]
+__all__ = [
+    "check_chunk",
+    "chunks_of",
+    "copied",
+    "ended",
+    "ends_of",
+    "fields_of",
+    "part_of",
+    "seen_in",
+    "without_final_states",
+]
 
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 _KINDS = {"rewards": np.float64, "terminated": np.bool_, "truncated": np.bool_, "weight": np.float64}
@@ -67,6 +77,47 @@ def part_of(chunk: Chunk, first: int, last: int) -> Chunk:
     locate = chunk.locate
     parts: dict[str, Any] = {name: values[first:last] for name, values in fields_of(chunk).items()}
     return Chunk(**parts, locate=None if locate is None else lambda field, row: locate(field, row + first))
+
+
+def chunks_of(log: Log, is_over: bool) -> Iterator[Chunk]:
+    """Of one reading. Rows from which nothing goes on are marked as truncated: the last of each segment, and of the
+    log if it `is_over`, so that what comes next is not what came after it."""
+    first, last = 0, None
+    for chunk in log.chunks():
+        check_chunk(chunk)
+        n = len(chunk.rewards)
+        if log.segment is not None:
+            chunk = _cut(chunk, slice(log.segment - 1 - first % log.segment, None, log.segment))
+            first += n
+        if not is_over:
+            yield chunk
+        elif n:
+            if last is not None:
+                yield last
+            if n > 1:
+                yield part_of(chunk, 0, n - 1)
+            last = copied(part_of(chunk, n - 1, n))  # the log may use the memory of a chunk for the next one
+    if last is not None:
+        yield ended(last)
+
+
+def ended(chunk: Chunk) -> Chunk:
+    """With nothing that goes on from its last row."""
+    check_chunk(chunk)
+    return _cut(chunk, slice(-1, None))
+
+
+def _cut(chunk: Chunk, rows: slice) -> Chunk:
+    truncated = chunk.truncated.copy()
+    truncated[rows] = True
+    return chunk._replace(truncated=truncated)
+
+
+def ends_of(chunk: Chunk) -> NDArray[np.bool_]:
+    """Where the next row does not go on from this one."""
+    if not np.count_nonzero(chunk.truncated):  # sooner known than any(): small chunks come often
+        return chunk.terminated
+    return chunk.terminated | chunk.truncated
 
 
 def copied(chunk: Chunk) -> Chunk:

@@ -14,6 +14,7 @@ from vrtd.algorithms import Algorithm
 from vrtd.arrays import real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_level
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError
+from vrtd.estimator.chunks import chunks_of, ended
 from vrtd.estimator.diagnostics import Diagnostics, diagnose
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.model_file import as_algorithm, as_settings, damaged, read_model, write_model
@@ -94,7 +95,7 @@ class Evaluator:
         self._reset()
         for k in range(n_passes):
             self._run.repeats = k > 0
-            self.partial_fit(log, progress=progress)
+            self._read(log, progress, is_over=k < n_passes - 1)
         self._run.repeats = False
         self._run.check_ends()
         if self._run.learner is None and self._run.least_squares is None:
@@ -107,24 +108,29 @@ class Evaluator:
         return self
 
     def partial_fit(self, log: Log | Chunk, *, progress: Callable[[int, int | None], None] | None = None) -> Self:
-        """Learn from more rows. What an error or Ctrl-C stops keeps what was learned from the pieces before."""
+        """Learn from more rows, which go on from those before unless the last of these ended an episode. What an error
+        or Ctrl-C stops keeps what was learned from the pieces before."""
+        self._read(log, progress, is_over=False)
+        return self
+
+    def _read(self, log: Log | Chunk, progress: Callable[[int, int | None], None] | None, is_over: bool) -> None:
+        """`is_over`: what comes next does not go on from the last row."""
         if isinstance(log, Chunk):
-            self._run.receive(log)
+            self._run.receive(ended(log) if is_over else log)
             if progress is not None:
                 progress(len(log.rewards), len(log.rewards))
-            return self
+            return
         if not isinstance(log, Log):
             raise InvalidInputError(
                 "log must be a Log or a Chunk", type(log).__name__, "make one with vrtd.logs: from_arrays, read, ..."
             )
         before, total = self._run.n_rows, log.n_rows
-        for chunk in log.chunks():
+        for chunk in chunks_of(log, is_over):
             self._run.receive(chunk, None if progress is None else lambda: progress(self._run.n_rows - before, total))
         self._segment = log.segment or self._segment
         self._remarks += [remark for remark in (*log.remarks, *self._cut(log)) if remark not in self._remarks]
         if self._run.n_rows == before:
             raise DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
-        return self
 
     def _cut(self, log: Log) -> list[str]:
         """A remark where batches cut the segments of a vector of environments."""

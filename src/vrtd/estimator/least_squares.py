@@ -202,7 +202,8 @@ class LeastSquares:
 def _accumulate(rows: Rows, discount: float, sums: Floats, squares: Floats, mean: Floats) -> None:
     """Add A_x and b_x of the rows to `sums`, and phi^2 and phi to the others."""
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
-        _accumulate_sparse(*rows, discount, sums, squares, mean, np.empty(2 * len(squares), np.int64))
+        kept = rows.phi, rows.phi_next, rows.reward, rows.terminated, rows.weight
+        _accumulate_sparse(*kept, discount, sums, squares, mean, np.empty(2 * len(squares), np.int64))
         return
     phi = rows.phi.astype(np.float64)
     squares += np.square(phi).sum(axis=0)

@@ -35,19 +35,22 @@ class Rows(NamedTuple):
     phi_next: NDArray[Any]
     reward: NDArray[np.float64]
     terminated: NDArray[np.bool_]
+    ends: NDArray[np.bool_]  # where the next row does not go on from this one; may be `terminated` itself
     weight: NDArray[np.float64]  # (n,), or empty: all 1
 
     @classmethod
     def stored(cls, tree: Mapping[str, Any], n_features: int) -> Self:
         """From arrays of a file, checked: compiled loops trust them."""
+        # Files of versions without the column are of algorithms without traces.
+        tree = {"ends": tree["terminated"], **tree}
         rows = cls(*(np.ascontiguousarray(tree[name]) for name in cls._fields))
-        n, kinds = len(rows.reward), ("f", "f", "f", "b", "f")
+        n, kinds = len(rows.reward), ("f", "f", "f", "b", "b", "f")
         if (
             rows.phi.shape != (n, n_features)
             or rows.phi_next.shape != rows.phi.shape
             or rows.phi.dtype not in (np.float32, np.float64)
             or rows.phi_next.dtype != rows.phi.dtype
-            or rows.terminated.shape != (n,)
+            or not rows.terminated.shape == rows.ends.shape == (n,)
             or rows.weight.shape not in ((n,), (0,))
             or any(values.dtype.kind != kind for values, kind in zip(rows, kinds, strict=True))
             or {rows.reward.dtype, rows.weight.dtype} != {np.dtype(np.float64)}
@@ -69,6 +72,7 @@ class Rows(NamedTuple):
             phi_next=self.phi_next[first:last],
             reward=self.reward[first:last],
             terminated=self.terminated[first:last],
+            ends=self.ends[first:last],
             weight=weight,
         )
 
@@ -80,6 +84,7 @@ class Rows(NamedTuple):
             phi_next=np.empty((n, d), self.phi.dtype),
             reward=np.empty(n),
             terminated=np.empty(n, np.bool_),
+            ends=np.empty(n, np.bool_),
             weight=np.empty(n) if self.weight.size else NO_WEIGHT,
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError, DivergenceError, InvalidInputError, NotFittedError
-from vrtd.estimator.chunks import check_chunk, copied, fields_of, part_of, seen_in, without_final_states
+from vrtd.estimator.chunks import check_chunk, copied, ends_of, fields_of, part_of, seen_in, without_final_states
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.pilot import Pilot, rows_that_fit
@@ -130,7 +130,7 @@ class Run:
             return
         n = len(chunk.rewards)
         flat = (chunk.observations.reshape(n, -1), chunk.next_observations.reshape(n, -1))
-        rows = Rows(*flat, chunk.rewards, chunk.terminated, weight)
+        rows = Rows(*flat, chunk.rewards, chunk.terminated, chunk.terminated, weight)
         raise self._explained(without_final(rows) or rows, chunk)
 
     def _rows(self, chunk: Chunk) -> Rows:
@@ -141,7 +141,7 @@ class Run:
         phi = self._applied(self.features, observations, "observations", chunk)
         phi_next = self._applied(self.features, successors, "next_observations", chunk)
         weight = NO_WEIGHT if chunk.weight is None else chunk.weight
-        return Rows(*map(read_only, (phi, phi_next, chunk.rewards, chunk.terminated, weight)))
+        return Rows(*map(read_only, (phi, phi_next, chunk.rewards, chunk.terminated, ends_of(chunk), weight)))
 
     def _applied(self, features: Features, observations: NDArray[Any], field: str, chunk: Chunk) -> NDArray[Any]:
         """Feature rows; what the features refuse is located in the log."""
@@ -183,6 +183,11 @@ class Run:
         if place is None:
             assert self.learner is not None
             step = self.learner.legs[-1].algorithm.largest_step_size
+            if step is None:
+                return DivergenceError(
+                    f"the parameters must stay finite; got {self.learner.legs[-1].algorithm!r}, with which they left "
+                    f"them after {self.n_rows:,} rows; scale features and rewards, or change its settings"
+                )
             return DivergenceError(
                 f"the step size must let the parameters stay finite; got {step:g}, with which they left them after "
                 f"{self.n_rows:,} rows; lower it, or let step_size='auto' choose"

@@ -20,12 +20,12 @@ from vrtd.experiments.experiment import Experiment, Runner, Settings, Tables
 from vrtd.experiments.tables import parse_csv, write_csv
 from vrtd.files import write_at_once
 
-__all__ = ["digest", "file_name", "load", "measure", "remove", "versions", "write_json"]
+__all__ = ["digest", "file_name", "load", "measure", "read_record", "remove", "versions", "write_json", "write_record"]
 
 
 def load(experiment: Experiment, settings: Settings, folder: Path) -> tuple[Tables, dict[str, Any]] | None:
     """The tables and what they cost, if they were measured with these settings by this code and are undamaged."""
-    record = _record(experiment, folder)
+    record = read_record(folder / f"{experiment.name}.json")
     if record is None or record["digest"] != digest(settings):
         return None
     tables = {}
@@ -51,22 +51,27 @@ def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Ru
         "compile_seconds": runner.compile_seconds,
     }
     record = {"digest": digest(settings), "settings": settings, "tables": checksums, "cost": cost}
-    write_json(record | {"checksum": _checksum(record)}, folder / f"{experiment.name}.json")
+    write_record(record, folder / f"{experiment.name}.json")
     return tables, cost
 
 
 def remove(experiment: Experiment, folder: Path) -> None:
     """What was measured with other settings: the record first, then the tables that it names."""
-    record = _record(experiment, folder)
+    record = read_record(folder / f"{experiment.name}.json")
     (folder / f"{experiment.name}.json").unlink(missing_ok=True)
     for name in record["tables"] if record is not None else ():
         (folder / file_name(experiment, name)).unlink(missing_ok=True)
 
 
-def _record(experiment: Experiment, folder: Path) -> dict[str, Any] | None:
+def write_record(record: dict[str, Any], path: Path) -> None:
+    """Plain JSON with its checksum."""
+    write_json(record | {"checksum": _checksum(record)}, path)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
     """As it was written, or None where there is none or it is damaged."""
     try:
-        record: dict[str, Any] = json.loads(_content(folder / f"{experiment.name}.json"))
+        record: dict[str, Any] = json.loads(_content(path))
         return record if record.pop("checksum") == _checksum(record) else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

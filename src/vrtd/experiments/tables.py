@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.files import write_at_once
+from vrtd.logs.arrow import library
 
-__all__ = ["Table", "parse_csv", "read_csv", "rows", "rows_where", "table", "write_csv"]
+__all__ = ["Table", "parse_csv", "read_csv", "rows", "rows_where", "table", "write_csv", "write_parquet"]
 
 Table = dict[str, NDArray[Any]]  # columns of one length: numbers or text
 
@@ -59,6 +60,15 @@ def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
     with write_at_once(path) as file:
         file.write(content)
     return content
+
+
+def write_parquet(whole: Table, path: str | os.PathLike[str]) -> None:
+    """With checksums of its pages."""
+    arrow = library()
+    from pyarrow.parquet import write_table
+
+    with write_at_once(path) as file:
+        write_table(arrow.table(dict(whole)), file, write_page_checksum=True)
 
 
 def read_csv(path: str | os.PathLike[str]) -> Table:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from vrtd.logs.arrays import from_arrays
     from vrtd.logs.arrow import from_table
     from vrtd.logs.environment import from_env
+    from vrtd.logs.gathering import data_set
     from vrtd.logs.log import Chunk, Log
     from vrtd.logs.minari import from_minari
     from vrtd.logs.reading import read
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Chunk": "vrtd.logs.log",
     "Log": "vrtd.logs.log",
+    "data_set": "vrtd.logs.gathering",
     "from_arrays": "vrtd.logs.arrays",
     "from_env": "vrtd.logs.environment",
     "from_minari": "vrtd.logs.minari",
@@ -25,7 +27,7 @@ _HOMES = {
     "write": "vrtd.logs.writing",
 }
 
-__all__ = ["Chunk", "Log", "from_arrays", "from_env", "from_minari", "from_table", "read", "write"]
+__all__ = ["Chunk", "Log", "data_set", "from_arrays", "from_env", "from_minari", "from_table", "read", "write"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,16 @@
 """Exact finite problems: reward processes, decision processes and a library of named ones."""
 
 from vrtd.problems.data_set import DataSet
-from vrtd.problems.library import LIBRARY, baird, boyan_chain, frozen_lake, garnet, random_mdp, random_walk
+from vrtd.problems.library import (
+    LIBRARY,
+    baird,
+    boyan_chain,
+    frozen_lake,
+    garnet,
+    off_policy_garnet,
+    random_mdp,
+    random_walk,
+)
 from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
 from vrtd.problems.tables import RestartChain, restart_chain
@@ -17,6 +26,7 @@ __all__ = [
     "boyan_chain",
     "frozen_lake",
     "garnet",
+    "off_policy_garnet",
     "random_mdp",
     "random_walk",
     "restart_chain",

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
+from vrtd.problems.mdp import MDP
 
-__all__ = ["LIBRARY", "baird", "boyan_chain", "frozen_lake", "garnet", "random_mdp", "random_walk"]
+__all__ = ["LIBRARY", "baird", "boyan_chain", "frozen_lake", "garnet", "off_policy_garnet", "random_mdp", "random_walk"]
 
 Problem = tuple[MarkovRewardProcess, NDArray[np.float64]]
 
@@ -65,31 +66,60 @@ def garnet(seed: int = 0, n_states: int = 100, branching: int = 5, n_features: i
     """
     from scipy.sparse import csr_array
 
-    _check_sizes(n_states, n_features)
-    check_count("branching", branching)
-    n, k, d = n_states, branching, n_features
-    if k > n:
-        raise InvalidInputError("branching must be at most n_states", f"{k} for {n} states", "lower branching")
-    rng = _rng(seed)
-    for _ in range(1000):
-        successor = np.concatenate([np.sort(rng.choice(n, size=k, replace=False)) for _ in range(n)])
-        cuts = np.sort(rng.random((n, k - 1)), axis=1)
-        probability = np.diff(cuts, axis=1, prepend=0.0, append=1.0).ravel()
-        place = (successor, np.arange(0, n * k + 1, k))
+    _check_garnet(n_states, branching, n_features)
+    n, rng = n_states, _rng(seed)
+
+    def draw() -> Problem:
+        successor, probability = _branches(rng, n, branching, n)
+        place = (successor, np.arange(0, successor.size + 1, branching))
         P = csr_array((probability, *place), shape=(n, n))
-        mrp = MarkovRewardProcess(P, csr_array((rng.random(n * k), *place), shape=(n, n)), gamma)
-        phi = rng.random((n, d))
-        try:
-            recurrent = mrp.recurrent_class
-        except ReducibleChainError:
-            continue
-        if recurrent.size >= d and np.linalg.matrix_rank(phi[recurrent]) == d:
-            return mrp, phi
-    raise InvalidInputError(
-        "a Garnet must have one closed class on which its features have full rank",
-        f"none in 1000 draws with branching {k}, {n} states and {d} features",
-        "raise branching or lower n_features",
-    )
+        R = csr_array((rng.random(successor.size), *place), shape=(n, n))
+        return MarkovRewardProcess(P, R, gamma), rng.random((n, n_features))
+
+    return _first_solvable(draw, f"branching {branching}, {n} states and {n_features} features")
+
+
+def off_policy_garnet(
+    seed: int = 0,
+    n_states: int = 100,
+    branching: int = 5,
+    n_features: int = 8,
+    gamma: float = 0.95,
+    n_actions: int = 2,
+    difference: float = 1.0,
+) -> Problem:
+    """A Garnet in which every action has branches of its own, seen under another policy than the evaluated one.
+
+    The behaviour takes all actions alike. The evaluated policy is, in every state, (1 - difference) times the behaviour
+    plus `difference` times probabilities that are uniform on the simplex, so importance ratios are below `n_actions`,
+    and with `difference` 0 they are 1. Branches (action by action), rewards of transitions, policy and features are
+    drawn as in `garnet`, in this order, and again until the behaviour has one closed class, on which the features have
+    full rank. Whether TD converges is left to chance.
+
+    >>> mrp, phi = off_policy_garnet(seed=0)
+    >>> mrp.edges.origin.size, phi.shape, bool(mrp.edges.weight.max() < 2.0)
+    (1000, (100, 8), True)
+    """
+    _check_garnet(n_states, branching, n_features)
+    check_count("n_actions", n_actions, least=2)
+    if not 0.0 <= difference <= 1.0:
+        raise InvalidInputError("difference must lie in [0, 1]", difference, "pass 0 for the behaviour itself")
+    if not 0.0 <= gamma < 1.0:
+        raise InvalidInputError("gamma must lie in [0, 1)", gamma, "pass less")
+    n, k, A, rng = n_states, branching, n_actions, _rng(seed)
+    origin = np.tile(np.repeat(np.arange(n), k), A)
+
+    def draw() -> Problem:
+        successor, probability = _branches(rng, n, k, n * A)
+        reward = rng.random(origin.size)
+        ratio = (1.0 - difference) + difference * A * _simplex(rng, n, A)
+        weight = np.repeat(ratio.T.ravel(), k)
+        mrp = MarkovRewardProcess.from_edges(
+            n, origin, successor, probability / A, reward, np.full(origin.size, gamma), weight=weight
+        )
+        return mrp, rng.random((n, n_features))
+
+    return _first_solvable(draw, f"branching {k}, {n} states and {n_features} features")
 
 
 def boyan_chain(seed: int = 0) -> Problem:
@@ -137,25 +167,31 @@ def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = No
 
 
 def baird(seed: int = 0) -> Problem:
-    """Baird's (1995) star under its target policy, which always goes to the seventh state: data for off-policy methods.
+    """Baird's (1995) star, on which off-policy TD diverges: seven states, eight features (Sutton and Barto's form).
 
-    Seven states, eight features (Sutton and Barto's form), rewards 0, gamma 0.99, so all values are 0. The features
-    outnumber the states, hence the linear system is singular under any state distribution and `LinearSystem` refuses
-    it. Nothing is random: `seed` is accepted for uniformity.
+    The behaviour goes to the seventh state with probability 1/7, else to one of the other six; the evaluated policy
+    always goes to the seventh. So all seven states are visited alike, and importance ratios are 7 and 0. Rewards are 0
+    and gamma is 0.99: all values are 0, and so is a solution. As the features outnumber the states there are more of
+    them: errors are measured by "value_error", "neu" or "mspbe". Runs begin away from the solution, at theta_0 =
+    (1, 1, 1, 1, 1, 1, 10, 1) as a rule. Nothing is random: `seed` is accepted for uniformity.
 
     >>> mrp, phi = baird()
     >>> phi[[0, 6]]
     array([[2., 0., 0., 0., 0., 0., 0., 1.],
            [0., 0., 0., 0., 0., 0., 1., 2.]])
+    >>> mrp.edges.weight[:7]
+    array([0., 0., 0., 0., 0., 0., 7.])
     """
     _rng(seed)
-    P = np.zeros((7, 7))
-    P[:, 6] = 1.0
+    others, seventh = np.zeros((2, 7, 7))
+    others[:, :6] = 1.0 / 6.0
+    seventh[:, 6] = 1.0
     phi = np.zeros((7, 8))
     phi[np.arange(6), np.arange(6)] = 2.0
     phi[:6, 7] = 1.0
     phi[6, 6:] = 1.0, 2.0
-    return MarkovRewardProcess(P, np.zeros(7), 0.99), phi
+    mdp = MDP([others, seventh], np.zeros(7), 0.99)
+    return mdp.chain(np.ones(7, int), behaviour=np.tile([6.0 / 7.0, 1.0 / 7.0], (7, 1))), phi
 
 
 _LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")  # start, frozen, hole, goal
@@ -205,6 +241,43 @@ def _check_sizes(n_states: int, n_features: int) -> None:
         )
 
 
+def _check_garnet(n_states: int, branching: int, n_features: int) -> None:
+    _check_sizes(n_states, n_features)
+    check_count("branching", branching)
+    if branching > n_states:
+        must, got = "branching must be at most n_states", f"{branching} for {n_states} states"
+        raise InvalidInputError(must, got, "lower branching")
+
+
+def _branches(rng: np.random.Generator, n: int, k: int, n_rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """k distinct ones of n successors for each row, and their probabilities."""
+    successor = np.concatenate([np.sort(rng.choice(n, size=k, replace=False)) for _ in range(n_rows)])
+    return successor, _simplex(rng, n_rows, k).ravel()
+
+
+def _simplex(rng: np.random.Generator, n: int, k: int) -> NDArray[np.float64]:
+    """n rows of k probabilities: the gaps between sorted uniform cut points."""
+    cuts = np.sort(rng.random((n, k - 1)), axis=1)
+    return np.diff(cuts, axis=1, prepend=0.0, append=1.0)
+
+
+def _first_solvable(draw: Callable[[], Problem], what: str) -> Problem:
+    for _ in range(1000):
+        mrp, phi = draw()
+        try:
+            recurrent = mrp.recurrent_class
+        except ReducibleChainError:
+            continue
+        d = phi.shape[1]
+        if recurrent.size >= d and np.linalg.matrix_rank(phi[recurrent]) == d:
+            return mrp, phi
+    raise InvalidInputError(
+        "a Garnet must have one closed class on which its features have full rank",
+        f"none in 1000 draws with {what}",
+        "raise branching or lower n_features",
+    )
+
+
 def _from_rows(n: int, rows: list[tuple[int, int, float, float, float]]) -> MarkovRewardProcess:
     origin, successor, probability, reward, discount = zip(*rows, strict=True)
     return MarkovRewardProcess.from_edges(n, origin, successor, probability, reward, discount)
@@ -218,6 +291,7 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "boyan_chain": boyan_chain,
         "random_walk": random_walk,
         "baird": baird,
+        "off_policy_garnet": off_policy_garnet,
         "frozen_lake": frozen_lake,
     }
 )

@@ -229,8 +229,11 @@ class MarkovRewardProcess:
 
         n, D, r = self.n_states, self.discounted_P, self.mean_reward
         # The system is singular exactly when some closed class never discounts.
-        undiscounted = np.bincount(self._edges.origin, self._edges.discount < 1.0, minlength=n) == 0
-        for states in closed_classes(self._csr):
+        edges = self._edges
+        undiscounted = np.bincount(edges.origin, (edges.discount < 1.0) & (edges.weight > 0.0), minlength=n) == 0
+        target = self.matrix(edges.probability * edges.weight).copy()  # where the target policy leads
+        target.eliminate_zeros()
+        for states in closed_classes(target):
             if undiscounted[states].all():
                 raise SingularSystemError(
                     "every closed class must have a discount below 1",

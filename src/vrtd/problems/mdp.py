@@ -73,27 +73,57 @@ class MDP:
     def n_states(self) -> int:
         return int(self._P.shape[1])
 
-    def chain(self, policy: ArrayLike, average_rewards: bool = False) -> MarkovRewardProcess:
+    def chain(
+        self, policy: ArrayLike, average_rewards: bool = False, behaviour: ArrayLike | None = None
+    ) -> MarkovRewardProcess:
         """The reward process under `policy`: (S, A) probabilities, or (S,) integer actions.
 
-        Actions that give one transition different rewards or discounts become parallel transitions. With
+        Actions that give one transition different rewards, discounts or weights become parallel transitions. With
         `average_rewards` those of equal discount are merged at their mean reward: same values, less noise.
+
+        With a `behaviour`, another policy, transitions are the behaviour's, each weighted by the importance ratio
+        policy(a|s) / behaviour(a|s), also where that is 0. The values are still those of `policy`. Merged transitions
+        have their mean ratio, and the reward that leaves E[weight reward] as it was.
+
+        >>> stay, swap = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
+        >>> mdp = MDP([stay, swap], R=[[0.0, 1.0], [0.0, 0.0]], gamma=0.5)
+        >>> chain = mdp.chain([1, 0], behaviour=[[0.5, 0.5], [0.75, 0.25]])
+        >>> chain.edges.probability.tolist(), chain.edges.weight.round(9).tolist()
+        ([0.5, 0.5, 0.25, 0.75], [0.0, 2.0, 0.0, 1.333333333])
+        >>> chain.values  # as those of mdp.chain([1, 0])
+        array([1., 2.])
         """
-        weight = policy_matrix(policy, self.n_states, self.n_actions).T[:, :, None] * self._P
-        action, origin, successor = np.nonzero(weight)
+        target = policy_matrix(policy, self.n_states, self.n_actions)
+        taken = target if behaviour is None else policy_matrix(behaviour, self.n_states, self.n_actions, "behaviour")
+        missed = np.argwhere((target > 0.0) & (taken == 0.0))
+        if missed.size:
+            s, a = (int(i) for i in missed[0])
+            raise InvalidInputError(
+                "the behaviour must take every action that the policy takes",
+                f"probability 0 of action {a} in state {s}, which the policy takes with {target[s, a]:.6g}",
+                "give that action a positive probability",
+            )
+        joint = taken.T[:, :, None] * self._P
+        action, origin, successor = np.nonzero(joint)
         reward, discount = self._R[action, origin, successor], self._gamma[action, origin, successor]
-        probability = weight[action, origin, successor]
-        keys = [origin, successor, discount] + ([] if average_rewards else [reward])
+        probability, weight = joint[action, origin, successor], target[origin, action] / taken[origin, action]
+        keys = [origin, successor, discount] + ([] if average_rewards else [reward, weight])
         order = np.lexsort(keys[::-1])
         is_first = np.ones(order.size, dtype=bool)
         is_first[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
         first = np.flatnonzero(is_first)
-        merged = np.add.reduceat(probability[order], first)
-        representative = order[first]
+
+        def total(value: Floats) -> Floats:
+            return np.asarray(np.add.reduceat(value[order], first))
+
+        merged, representative = total(probability), order[first]
         if average_rewards:
-            reward = np.add.reduceat((probability * reward)[order], first) / merged
+            counted, plain = total(probability * weight), total(probability * reward) / merged
+            # A reward of weight 0 does not count: the plain mean will do.
+            reward = np.divide(total(probability * weight * reward), counted, out=plain, where=counted > 0.0)
+            weight = counted / merged
         else:
-            reward = reward[representative]
+            reward, weight = reward[representative], weight[representative]
         return MarkovRewardProcess.from_edges(
             self.n_states,
             origin[representative],
@@ -102,4 +132,5 @@ class MDP:
             reward,
             discount[representative],
             rewards_averaged=average_rewards,
+            weight=weight,
         )

@@ -11,7 +11,7 @@ from vrtd.errors import InvalidInputError
 __all__ = ["policy_matrix"]
 
 
-def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int) -> NDArray[np.float64]:
+def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = "policy") -> NDArray[np.float64]:
     """(S, A) probabilities from (S, A) probabilities, whose rows may miss 1 by 1e-8, or from (S,) integer actions.
 
     >>> policy_matrix([1, 0], n_states=2, n_actions=3)
@@ -22,7 +22,7 @@ def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int) -> NDArray[n
     raw = np.asarray(policy)
     if raw.shape == (S,):
         if raw.dtype.kind not in "iu":
-            raise InvalidInputError("a policy of shape (S,) must hold integers", f"dtype {raw.dtype}", "pass actions")
+            raise InvalidInputError(f"a {name} of shape (S,) must hold integers", f"dtype {raw.dtype}", "pass actions")
         bad = np.flatnonzero((raw < 0) | (raw >= A))
         if bad.size:
             raise InvalidInputError(
@@ -30,15 +30,15 @@ def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int) -> NDArray[n
             )
         one_hot: NDArray[np.float64] = np.eye(A)[raw]
         return one_hot
-    pi = real_array("policy", policy)
+    pi = real_array(name, policy)
     if pi.shape != (S, A):
         raise InvalidInputError(
-            f"policy must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
+            f"{name} must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
         )
     if (pi < 0.0).any():
         s, a = (int(i) for i in np.argwhere(pi < 0.0)[0])
-        raise InvalidInputError("policy must be non-negative", f"{pi[s, a]} at state {s}, action {a}", "repair it")
+        raise InvalidInputError(f"{name} must be non-negative", f"{pi[s, a]} at state {s}, action {a}", "repair it")
     sums = pi.sum(axis=1)
-    check_row_sums("policy", sums, ("state",))
+    check_row_sums(name, sums, ("state",))
     pi /= sums[:, None]
     return pi

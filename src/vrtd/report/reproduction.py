@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vrtd import experiments
 from vrtd.checks import check_choice, check_count
-from vrtd.errors import InvalidInputError
 from vrtd.experiments import store
 from vrtd.experiments.evidence import CONFIDENCE, Finding, judge
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
-from vrtd.files import locked, write_at_once
 from vrtd.plots import new_panels
+from vrtd.report.folder import opened, write_text
 from vrtd.report.page import Panel, Section, page
 from vrtd.report.svg import draw_svg
 
@@ -26,7 +23,6 @@ __all__ = ["QUICK_RUNS", "Reproduction", "reproduce"]
 
 QUICK_RUNS = 10
 _FORMAT = "vrtd-reproduction-1"
-_PARTS = ("data", "figures")
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ def reproduce(
     if threads is not None:
         check_count("threads", threads)
     new_panels(1)  # a missing library must not cost a long measurement
-    with _opened(Path(out)) as folder:
+    with opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder:
         found: dict[str, Measured] = {}
         missing: list[tuple[Experiment, Settings]] = []
         for name in experiments.NAMES:
@@ -148,7 +144,7 @@ def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int
         Section(each.experiment, each.settings, [_panel(folder, each, figure) for figure in each.experiment.figures])
         for each in ordered
     ]
-    _write(page(findings, sections, manifest), folder / "report.html")
+    write_text(page(findings, sections, manifest), folder / "report.html")
     store.write_json([finding.as_dict() for finding in findings], folder / "claims.json")
     store.write_json(manifest, folder / "manifest.json")
     return Reproduction(folder, findings, manifest)
@@ -156,41 +152,9 @@ def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int
 
 def _panel(folder: Path, measured: Measured, figure: Figure) -> Panel:
     svg, file = draw_svg(figure, measured.tables), _figure_file(measured.experiment, figure)
-    _write(svg, folder / file)
+    write_text(svg, folder / file)
     return Panel(figure, svg, file, f"data/{store.file_name(measured.experiment, figure.table)}")
 
 
 def _figure_file(experiment: Experiment, figure: Figure) -> str:
     return f"figures/{experiment.name}-{figure.name}.svg"
-
-
-def _write(text: str, path: Path) -> None:
-    with write_at_once(path) as file:
-        file.write(text.encode())
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[Path]:
-    """A folder that is new, empty, or an earlier reproduction's, and that nobody else writes into."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder))):
-        raise InvalidInputError(
-            "the output folder must be new, empty or that of an earlier reproduction",
-            f"{folder}, which holds something else",
-            "name another",
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        if not (folder / "manifest.json").is_file():  # first, so that the folder is known as ours from now on
-            store.write_json({"format": _FORMAT}, folder / "manifest.json")
-        for part in _PARTS:
-            (folder / part).mkdir(exist_ok=True)
-        yield folder
-
-
-def _is_ours(folder: Path) -> bool:
-    if all(path.name.startswith(".manifest.json.") for path in folder.iterdir()):
-        return True  # begun, and ended before it had a manifest
-    try:
-        return bool(json.loads((folder / "manifest.json").read_bytes())["format"] == _FORMAT)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False

@@ -46,6 +46,7 @@ from vrtd.theory.phase import PhaseDiagram, phase_diagram
 from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
 from vrtd.theory.recursion import recursion_moments
+from vrtd.theory.saddle import SaddleSteps, saddle_steps
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.settings import limit_step, settings_for
 from vrtd.theory.statements import Bound, EpochInequality
@@ -65,6 +66,7 @@ __all__ = [
     "Output",
     "PhaseDiagram",
     "Plan",
+    "SaddleSteps",
     "TransitionSample",
     "approximation_limit",
     "autocorrelation_time",
@@ -89,6 +91,7 @@ __all__ = [
     "phase_diagram",
     "plan",
     "recursion_moments",
+    "saddle_steps",
     "settings_for",
     "stability_limit",
     "stationary_second_moment",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.checks import check_positive
-from vrtd.linear_system import LinearSystem, check_system
+from vrtd.linear_system import LinearSystem
 from vrtd.theory.bounds import (
     td_iid_bound,
     td_markov_bound,
@@ -25,6 +25,7 @@ from vrtd.theory.bounds import (
     theorem2_repaired,
 )
 from vrtd.theory.constants import Condition, largest_discount
+from vrtd.theory.on_policy import check_system
 from vrtd.theory.statements import Bound, at_most, failures
 
 __all__ = [

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import real_array
 from vrtd.checks import check_choice, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
-from vrtd.linear_system import LinearSystem, check_system
+from vrtd.linear_system import LinearSystem
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
+from vrtd.theory.on_policy import check_system
 
 __all__ = [
     "Assumptions",

@@ -24,6 +24,7 @@ from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps, td_terms
+from vrtd.theory.on_policy import check_chain
 from vrtd.theory.symmetric import orbit, outer, triangle, unpack
 
 __all__ = ["APPROXIMATION", "EXACT", "Method", "exact_curve"]
@@ -62,6 +63,7 @@ def exact_curve(
     """
     check_arguments(algorithm, sampling, 1, n_gradients, 0, None, metrics, None)
     check_choice("method", method, (EXACT, "approximate", "auto"))
+    check_chain(mrp)
     system = LinearSystem(mrp, phi)
     distribution = start_distribution(mrp, sampling, initial)
     theta = check_theta_0(theta_0, system.n_features)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
-from vrtd.theory.increments import Increments, check_on_policy, zeta
+from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.moments import Output, epoch_maps
+from vrtd.theory.on_policy import check_on_policy
 from vrtd.theory.symmetric import outer, quadratic, triangle
 
 __all__ = ["MOST_TYPES", "batch_types", "enumerated_epoch_map", "is_enumerable"]

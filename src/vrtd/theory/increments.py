@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem, check_system
+from vrtd.linear_system import LinearSystem
+from vrtd.theory.on_policy import check_on_policy, check_system
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
 
 __all__ = [
     "Correlation",
     "Increments",
-    "check_on_policy",
     "correlated_increments",
     "independent_increments",
     "lag_operator",
@@ -129,17 +129,6 @@ def correlated_increments(system: LinearSystem) -> Increments:
     check_on_policy(system)
     plain = independent_increments(system)
     return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(system, plain.mean))
-
-
-def check_on_policy(system: LinearSystem) -> None:
-    """A trajectory visits states as its chain does: another state distribution has no Markovian sampling."""
-    check_system(system)
-    if not np.allclose(system.state_distribution, system.mrp.stationary, rtol=1e-12, atol=1e-15):
-        raise InvalidInputError(
-            "Markovian samples must come from the chain's own stationary distribution",
-            "a system with another state_distribution",
-            "build LinearSystem(mrp, phi), or use independent samples",
-        )
 
 
 def zeta(system: LinearSystem, part: slice = slice(None)) -> Floats:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.checks import check_exact_count, check_flag, check_positive
-from vrtd.linear_system import LinearSystem, check_system
+from vrtd.linear_system import LinearSystem
 from vrtd.theory.constants import SLACK, Condition, check_assumptions, largest_discount, parameter, radius_of
+from vrtd.theory.on_policy import check_system
 from vrtd.theory.statements import CROSS_TERM, EpochInequality, ball_holds, ratio, step_below
 
 __all__ = [

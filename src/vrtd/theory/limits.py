@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from vrtd.algorithms.algorithm import Sampling
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem, check_system
+from vrtd.linear_system import LinearSystem
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps, fixed_point, td_terms
+from vrtd.theory.on_policy import check_system
 
 __all__ = [
     "approximation_limit",

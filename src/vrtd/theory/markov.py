@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from vrtd.errors import AccuracyError
 from vrtd.kernels.jit import compiled
 from vrtd.linear_system import LinearSystem
-from vrtd.theory.increments import check_on_policy, zeta
+from vrtd.theory.increments import zeta
 from vrtd.theory.moments import fixed_point, fixed_point_vector
+from vrtd.theory.on_policy import check_on_policy
 from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
 
 __all__ = ["MarkovTD", "stationary_by_state"]

@@ -19,6 +19,7 @@ from vrtd.linear_system import LinearSystem
 from vrtd.problems import MarkovRewardProcess
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
 from vrtd.theory.moments import Output
+from vrtd.theory.on_policy import check_chain
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
 from vrtd.theory.predictions import (
     Predictions,
@@ -161,6 +162,7 @@ def _look(
         predictions = estimated_predictions(increments, theta, output, largest_norm)
         theta_star = increments.theta_star
     else:
+        check_chain(problem)
         system = LinearSystem(problem, phi)
         theta, theta_star = check_theta_0(theta_0, system.n_features), system.theta_star
         if mode == "exact":

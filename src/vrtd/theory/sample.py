@@ -14,6 +14,7 @@ from vrtd.checks import check_choice, check_count
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.problems import MarkovRewardProcess
+from vrtd.theory.on_policy import check_chain
 
 __all__ = ["TransitionSample"]
 
@@ -89,6 +90,7 @@ class TransitionSample:
         check_choice("sampling", sampling, get_args(Sampling))
         check_count("n_transitions", n_transitions)
         check_count("seed", seed, least=0)
+        check_chain(mrp)
         table, edges, n = LinearSystem(mrp, phi).phi, mrp.edges, int(n_transitions)
         rng = np.random.default_rng(seed)
         if sampling == "iid":

@@ -11,11 +11,12 @@ from vrtd.algorithms.algorithm import Sampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem, check_system
+from vrtd.linear_system import LinearSystem
 from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import Anchor, Output, checked_epoch_map, fixed_point
+from vrtd.theory.on_policy import check_system
 
 __all__ = ["stationary_second_moment"]
 

@@ -1,0 +1,99 @@
+"""Steps from an anchor for the saddle point of a data set: the kernels of SVRG and of its variants."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Kernels
+from vrtd.algorithms.saddle import SaddleMethod, move_along_row, saddle_absorb, value_of
+from vrtd.kernels.bellman import bootstrap_difference
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.random import uniform_index
+
+__all__ = ["AnchoredMethod"]
+
+
+class SVRGParams(NamedTuple):
+    step_size: float
+    step_size_w: float
+    n_steps: int  # from which the random number of steps is drawn
+
+
+class SVRGOptions(NamedTuple):
+    stops: int  # whether after a random number of steps
+
+
+class SVRGState(NamedTuple):
+    theta: NDArray[np.float64]  # the anchor
+    w: NDArray[np.float64]
+    g_theta: NDArray[np.float64]  # while absorbing the sum of gradients at the anchor, then the step along their mean
+    g_w: NDArray[np.float64]
+    u: NDArray[np.float64]  # theta - theta_anchor: differences of gradients depend on differences of parameters only
+    v: NDArray[np.float64]  # w - w_anchor
+    counts: NDArray[np.float64]  # the rows that are absorbed, and the steps to take
+
+
+@kernel
+def svrg_views(workspace, d):
+    theta, w, g, g_w = workspace[:d], workspace[d : 2 * d], workspace[2 * d : 3 * d], workspace[3 * d : 4 * d]
+    return SVRGState(theta, w, g, g_w, workspace[4 * d : 5 * d], workspace[5 * d : 6 * d], workspace[6 * d :])
+
+
+@kernel
+def svrg_begin(params, options, state, stream):
+    scale, scale_w = params.step_size / state.counts[0], params.step_size_w / state.counts[0]
+    for i in range(state.u.size):
+        state.g_theta[i] *= -scale
+        state.g_w[i] *= scale_w
+        state.u[i] = 0.0
+        state.v[i] = 0.0
+    state.counts[0] = 0.0
+    if options.stops:
+        state.counts[1] = 1.0 + uniform_index(stream, params.n_steps)
+
+
+@kernel
+def svrg_step(params, options, state, x, t, epoch):
+    if not options.stops or t < state.counts[1]:
+        along = value_of(state.v, x)
+        error = x.weight * bootstrap_difference(state.u, x)
+        scale, scale_w = -params.step_size * x.weight * along, params.step_size_w * (error - along)
+        move_along_row(state.u, state.v, scale, scale_w, x)
+        for i in range(state.u.size):
+            state.u[i] += state.g_theta[i]
+            state.v[i] += state.g_w[i]
+
+
+@kernel
+def svrg_close(params, options, state):
+    for i in range(state.u.size):
+        state.theta[i] += state.u[i]
+        state.w[i] += state.v[i]
+        state.g_theta[i] = 0.0
+        state.g_w[i] = 0.0
+
+
+@kernel
+def svrg_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
+class AnchoredMethod(SaddleMethod):
+    """Base of SVRG and its variants, which say how long an epoch is and whether it stops at random."""
+
+    kernels: ClassVar[Kernels] = Kernels(svrg_views, svrg_step, svrg_output, saddle_absorb, svrg_begin, svrg_close)
+    stops: ClassVar[bool]
+    n_steps: int | None  # None: as many as rows, where the number is not random
+
+    def params(self) -> SVRGParams:
+        return SVRGParams(float(self.step_size), float(self.step_size_w), int(self.n_steps or 0))
+
+    def options(self) -> SVRGOptions:
+        return SVRGOptions(int(self.stops))
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 6 * n_features + 8  # two numbers, but a whole cache line: the next run's vectors stay aligned

@@ -1,0 +1,135 @@
+"""Gradient TD: with a second vector w the mean update follows a gradient, so that it is stable off-policy, too. With
+delta the TD error, rho the importance ratio, and theta and w on the right from before the update:
+
+    GTD:   theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta phi - w)
+    GTD2:  theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta - phi.w) phi
+    TDC:   theta <- theta + alpha rho (delta phi - gamma phi' phi.w),     w <- w + beta (rho delta - phi.w) phi
+
+GTD descends on |A theta + b|^2 (R. S. Sutton, C. Szepesvari, H. R. Maei 2008, NIPS), the others on the projected
+Bellman error (R. S. Sutton, H. R. Maei, D. Precup, S. Bhatnagar, D. Silver, C. Szepesvari, E. Wiewiora 2009, ICML). All
+three solve A theta + b = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.checks import check_positive
+from vrtd.kernels.jit import kernel
+
+__all__ = ["GTD", "GTD2", "TDC"]
+
+_GTD, _GTD2, _TDC = range(3)
+
+
+class GradientTDParams(NamedTuple):
+    schedule: Any
+    schedule_w: Any
+
+
+class GradientTDOptions(NamedTuple):
+    kind: int
+    schedule: int
+    schedule_w: int
+
+
+class GradientTDState(NamedTuple):
+    theta: NDArray[np.float64]
+    w: NDArray[np.float64]
+
+
+@kernel
+def gradient_td_views(workspace, d):
+    return GradientTDState(workspace[:d], workspace[d : 2 * d])
+
+
+@kernel
+def gradient_td_step(params, options, state, x, t, epoch):
+    theta, w = state.theta, state.w
+    delta, overlap = x.reward, 0.0
+    for i in range(theta.size):
+        delta += (x.discount * x.phi_next[x.row_next, i] - x.phi[x.row, i]) * theta[i]
+        overlap += x.phi[x.row, i] * w[i]
+    alpha = x.weight * step_size_at(params.schedule, options.schedule, epoch)
+    beta = step_size_at(params.schedule_w, options.schedule_w, epoch)
+    here = alpha * (delta if options.kind == _TDC else overlap)
+    beyond = alpha * x.discount * overlap
+    kept = 1.0 - beta if options.kind == _GTD else 1.0
+    change = beta * (x.weight * delta - (0.0 if options.kind == _GTD else overlap))
+    for i in range(theta.size):
+        theta[i] += here * x.phi[x.row, i] - beyond * x.phi_next[x.row_next, i]
+        w[i] = kept * w[i] + change * x.phi[x.row, i]
+
+
+@kernel
+def gradient_td_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
+@dataclass(frozen=True)
+class GradientTD(Algorithm):
+    """What the three have in common: all but the constant that tells them apart."""
+
+    step_size: Annotated[float | Schedule, "alpha"] = 0.1
+    step_size_w: Annotated[float | Schedule, "beta, the step of w"] = 0.1
+
+    kernels: ClassVar[Kernels] = Kernels(gradient_td_views, gradient_td_step, gradient_td_output)
+    kind: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        as_schedule(self.step_size)
+        if not isinstance(self.step_size_w, Schedule):
+            check_positive("step_size_w", self.step_size_w)
+        as_schedule(self.step_size_w)
+
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+    def params(self) -> GradientTDParams:
+        return GradientTDParams(*(schedule_params(as_schedule(step)) for step in (self.step_size, self.step_size_w)))
+
+    def options(self) -> GradientTDOptions:
+        kinds = (schedule_kind(as_schedule(step)) for step in (self.step_size, self.step_size_w))
+        return GradientTDOptions(self.kind, *kinds)
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 2 * n_features
+
+    @property
+    def largest_step_size(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class GTD(GradientTD):
+    """Gradient TD, 2008.
+
+    >>> GTD(step_size=0.1, step_size_w=0.05).epoch("iid").n_gradients
+    1
+    """
+
+    name: ClassVar[str] = "gtd"
+    kind: ClassVar[int] = _GTD
+
+
+@dataclass(frozen=True)
+class GTD2(GradientTD):
+    """Gradient TD, second version, 2009."""
+
+    name: ClassVar[str] = "gtd2"
+    kind: ClassVar[int] = _GTD2
+
+
+@dataclass(frozen=True)
+class TDC(GradientTD):
+    """TD with gradient correction, 2009."""
+
+    name: ClassVar[str] = "tdc"
+    kind: ClassVar[int] = _TDC

@@ -1,0 +1,117 @@
+"""Least-squares TD(lambda): sums over the samples, and the linear system that they make, solved when it is asked for:
+
+    z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   A += z_t (phi_t - gamma_t phi'_t)^T,   b += z_t r_t
+    (A + ridge I) theta = b + ridge theta_0
+
+c is the discount of the sample before, 0 where this one does not go on from it. The ridge pulls towards theta_0, so
+that there is an answer from the first sample on; without samples it is theta_0. A sample costs d^2 operations, an
+output d^3: with many features ask for few checkpoints.
+
+S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
+J. A. Boyan (1999), Least-squares temporal difference learning, ICML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
+from vrtd.checks import check_fraction, check_positive
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.least_squares import eliminate, follow
+
+__all__ = ["LSTD"]
+
+
+class LSTDParams(NamedTuple):
+    trace_decay: float
+    ridge: float
+
+
+class LSTDOptions(NamedTuple):
+    pass
+
+
+class LSTDState(NamedTuple):
+    theta_0: NDArray[np.float64]
+    b: NDArray[np.float64]
+    z: NDArray[np.float64]
+    psi: NDArray[np.float64]  # phi - gamma phi'
+    A: NDArray[np.float64]  # (d d,) row by row
+    room: NDArray[np.float64]  # (d d,) to solve in
+    carry: NDArray[np.float64]  # one number, of the sample before
+
+
+@kernel
+def lstd_views(workspace, d):
+    n = 4 * d + d * d
+    theta_0, b, z, psi = workspace[:d], workspace[d : 2 * d], workspace[2 * d : 3 * d], workspace[3 * d : 4 * d]
+    return LSTDState(theta_0, b, z, psi, workspace[4 * d : n], workspace[n : n + d * d], workspace[n + d * d :])
+
+
+@kernel
+def lstd_step(params, options, state, x, t, epoch):
+    z, psi = state.z, state.psi
+    d = z.size
+    follow(z, psi, state.carry, params.trace_decay, x)
+    for i in range(d):
+        z_i = z[i]
+        state.b[i] += z_i * x.reward
+        for j in range(d):
+            state.A[i * d + j] += z_i * psi[j]
+
+
+@kernel
+def lstd_output(params, options, state, epoch, out):
+    """theta_0 + u with (A + ridge I) u = b - A theta_0, which is exact where nothing was summed."""
+    d = out.size
+    for i in range(d):
+        out[i] = state.b[i]
+        for j in range(d):
+            out[i] -= state.A[i * d + j] * state.theta_0[j]
+            state.room[i * d + j] = state.A[i * d + j]
+        state.room[i * d + i] += params.ridge
+    eliminate(state.room, out)
+    for i in range(d):
+        out[i] += state.theta_0[i]
+
+
+@dataclass(frozen=True)
+class LSTD(Algorithm):
+    """Least-squares temporal difference learning, without a step size.
+
+    >>> LSTD(trace_decay=0.5).epoch("markov").n_gradients
+    1
+    """
+
+    trace_decay: Annotated[float, "lambda"] = 0.0
+    ridge: Annotated[float, "added to the diagonal of the sum of A_x, pulls towards theta_0"] = 1e-3
+
+    name: ClassVar[str] = "lstd"
+    kernels: ClassVar[Kernels] = Kernels(lstd_views, lstd_step, lstd_output)
+
+    def __post_init__(self) -> None:
+        check_fraction("trace_decay", self.trace_decay)
+        check_positive("ridge", self.ridge)
+
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        if self.trace_decay > 0:
+            need_trajectory("LSTD with a trace", sampling)
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+    def params(self) -> LSTDParams:
+        return LSTDParams(float(self.trace_decay), float(self.ridge))
+
+    def options(self) -> LSTDOptions:
+        return LSTDOptions()
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 4 * n_features + 2 * n_features**2 + 8  # the last one number, but a whole cache line
+
+    @property
+    def largest_step_size(self) -> None:
+        return None

@@ -1,0 +1,96 @@
+"""The batch gradient method for the saddle point of a data set: a pass over all rows, then one step,
+
+    theta <- theta - alpha A^T w,    w <- w + beta (A theta + b - C w),
+
+both from the same (theta, w). It draws nothing: all runs are one.
+
+S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Epoch, Kernels
+from vrtd.algorithms.saddle import SaddleMethod, saddle_absorb
+from vrtd.kernels.jit import kernel
+
+__all__ = ["PrimalDual"]
+
+
+class PrimalDualParams(NamedTuple):
+    step_size: float
+    step_size_w: float
+
+
+class PrimalDualOptions(NamedTuple):
+    pass
+
+
+class PrimalDualState(NamedTuple):
+    theta: NDArray[np.float64]
+    w: NDArray[np.float64]
+    g_theta: NDArray[np.float64]  # sums over the rows that are absorbed
+    g_w: NDArray[np.float64]
+    counts: NDArray[np.float64]  # one number: the rows that are absorbed
+
+
+@kernel
+def primal_dual_views(workspace, d):
+    theta, w, g, g_w = workspace[:d], workspace[d : 2 * d], workspace[2 * d : 3 * d], workspace[3 * d : 4 * d]
+    return PrimalDualState(theta, w, g, g_w, workspace[4 * d :])
+
+
+@kernel
+def primal_dual_step(params, options, state, x, t, epoch):
+    """An epoch has no steps."""
+
+
+@kernel
+def primal_dual_close(params, options, state):
+    scale, scale_w = params.step_size / state.counts[0], params.step_size_w / state.counts[0]
+    for i in range(state.theta.size):
+        state.theta[i] -= scale * state.g_theta[i]
+        state.w[i] += scale_w * state.g_w[i]
+        state.g_theta[i] = 0.0
+        state.g_w[i] = 0.0
+    state.counts[0] = 0.0
+
+
+@kernel
+def primal_dual_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
+@dataclass(frozen=True)
+class PrimalDual(SaddleMethod):
+    """Batch gradient descent in theta, ascent in w.
+
+    >>> PrimalDual(step_size=0.1, step_size_w=0.5).epoch("dataset", n_rows=1000).n_gradients
+    1000
+    """
+
+    name: ClassVar[str] = "primal_dual"
+    kernels: ClassVar[Kernels] = Kernels(
+        primal_dual_views, primal_dual_step, primal_dual_output, absorb=saddle_absorb, close=primal_dual_close
+    )
+
+    def check(self) -> None:
+        pass
+
+    def epoch_of(self, n_rows: int) -> Epoch:
+        return Epoch(n_absorb=n_rows, n_steps=0, inner="fresh")
+
+    def params(self) -> PrimalDualParams:
+        return PrimalDualParams(float(self.step_size), float(self.step_size_w))
+
+    def options(self) -> PrimalDualOptions:
+        return PrimalDualOptions()
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 4 * n_features + 8  # one number, but a whole cache line: the next run's vectors stay aligned

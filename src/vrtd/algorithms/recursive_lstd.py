@@ -1,0 +1,126 @@
+"""Least-squares TD(lambda) with the inverse P of ridge I + A kept up to date (Sherman and Morrison), so that theta is
+there after every sample for d^2 operations, what `LSTD` with the same ridge solves for:
+
+    z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   psi_t = phi_t - gamma_t phi'_t
+    k = P z / (1 + psi.P z),   theta += k (r - psi.theta),   P -= k (P^T psi)^T,   P_0 = I / ridge
+
+The denominator is positive at the first sample if ridge >= |phi| |phi'|. A ridge much below lets it come near 0, which
+costs digits for good: unlike a sum, an inverse keeps its errors.
+
+S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
+from vrtd.checks import check_fraction, check_positive
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.least_squares import follow
+
+__all__ = ["RecursiveLSTD"]
+
+
+class RecursiveLSTDParams(NamedTuple):
+    trace_decay: float
+    ridge: float
+
+
+class RecursiveLSTDOptions(NamedTuple):
+    pass
+
+
+class RecursiveLSTDState(NamedTuple):
+    theta: NDArray[np.float64]
+    z: NDArray[np.float64]
+    psi: NDArray[np.float64]
+    gain: NDArray[np.float64]  # k of the sample before, whose change of P is still due
+    row: NDArray[np.float64]  # P^T psi of the sample before
+    new_row: NDArray[np.float64]
+    P: NDArray[np.float64]  # (d d,) row by row
+    carry: NDArray[np.float64]  # one number, of the sample before
+
+
+@kernel
+def recursive_lstd_views(workspace, d):
+    n = 6 * d + d * d
+    theta, z, psi = workspace[:d], workspace[d : 2 * d], workspace[2 * d : 3 * d]
+    gain, row, new_row = workspace[3 * d : 4 * d], workspace[4 * d : 5 * d], workspace[5 * d : 6 * d]
+    return RecursiveLSTDState(theta, z, psi, gain, row, new_row, workspace[6 * d : n], workspace[n:])
+
+
+@kernel
+def recursive_lstd_step(params, options, state, x, t, epoch):
+    theta, z, psi, gain, P = state.theta, state.z, state.psi, state.gain, state.P
+    row, new_row, d = state.row, state.new_row, state.theta.size
+    if epoch == 0:
+        for i in range(d):
+            P[i * d + i] = 1.0 / params.ridge
+    follow(z, psi, state.carry, params.trace_decay, x)
+    # One sweep over P, which is what it costs: the change that is due, P z and P^T psi.
+    for i in range(d):
+        new_row[i] = 0.0
+    for i in range(d):
+        due, psi_i, product = gain[i], psi[i], 0.0
+        for j in range(d):
+            p = P[i * d + j] - due * row[j]
+            P[i * d + j] = p
+            product += p * z[j]
+            new_row[j] += psi_i * p
+        gain[i] = product
+    denominator, error = 1.0, x.reward
+    for i in range(d):
+        denominator += psi[i] * gain[i]
+        error -= psi[i] * theta[i]
+    for i in range(d):
+        gain[i] /= denominator
+        theta[i] += gain[i] * error
+        row[i] = new_row[i]
+
+
+@kernel
+def recursive_lstd_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
+@dataclass(frozen=True)
+class RecursiveLSTD(Algorithm):
+    """Least-squares temporal difference learning, theta after every sample.
+
+    >>> RecursiveLSTD(trace_decay=0.5).epoch("markov").n_gradients
+    1
+    """
+
+    trace_decay: Annotated[float, "lambda"] = 0.0
+    ridge: Annotated[float, "what the inverse starts from, pulls towards theta_0"] = 1.0
+
+    name: ClassVar[str] = "recursive_lstd"
+    kernels: ClassVar[Kernels] = Kernels(recursive_lstd_views, recursive_lstd_step, recursive_lstd_output)
+
+    def __post_init__(self) -> None:
+        check_fraction("trace_decay", self.trace_decay)
+        check_positive("ridge", self.ridge)
+
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        if self.trace_decay > 0:
+            need_trajectory("RecursiveLSTD with a trace", sampling)
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+    def params(self) -> RecursiveLSTDParams:
+        return RecursiveLSTDParams(float(self.trace_decay), float(self.ridge))
+
+    def options(self) -> RecursiveLSTDOptions:
+        return RecursiveLSTDOptions()
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 6 * n_features + n_features**2 + 8  # the last one number, but a whole cache line
+
+    @property
+    def largest_step_size(self) -> None:
+        return None

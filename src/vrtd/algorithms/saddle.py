@@ -1,0 +1,85 @@
+"""What the methods for a fixed data set share: the saddle point that they look for, and its gradients.
+
+With A, b, C the means over the rows of rho phi psi^T, rho r phi, phi phi^T, psi = discount phi' - phi, the mean squared
+projected Bellman error is a maximum over w,
+
+    1/2 |A theta + b|^2 in the norm of C^{-1}  =  max_w  w.(A theta + b) - 1/2 w.C w,
+
+so the least-squares solution is half of a saddle point, the other half of which is w = 0. One row has the gradients
+
+    in theta:  rho (phi.w) psi                        in w:  (rho delta(theta) - phi.w) phi,
+
+and a method descends in theta with the step alpha, ascends in w with the step beta. `vrtd.theory.saddle_steps` finds
+steps that are proven to converge.
+
+S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Sampling, need_data_set
+from vrtd.checks import check_positive
+from vrtd.kernels.bellman import td_error
+from vrtd.kernels.jit import kernel
+
+__all__ = ["SaddleMethod", "move_along_row", "saddle_absorb", "value_of"]
+
+
+@kernel
+def value_of(w, x):
+    """phi.w"""
+    total = 0.0
+    for i in range(w.size):
+        total += x.phi[x.row, i] * w[i]
+    return total
+
+
+@kernel
+def move_along_row(theta, w, scale, scale_w, x):
+    """theta += scale psi, w += scale_w phi: the directions of every gradient of row x."""
+    for i in range(theta.size):
+        phi = x.phi[x.row, i]
+        theta[i] += scale * (x.discount * x.phi_next[x.row_next, i] - phi)
+        w[i] += scale_w * phi
+
+
+@kernel
+def saddle_absorb(params, options, state, x):
+    """Add the gradients of row x at (theta, w) to the sums, for any state that has these."""
+    along = value_of(state.w, x)
+    error = x.weight * td_error(state.theta, x)
+    move_along_row(state.g_theta, state.g_w, x.weight * along, error - along, x)
+    state.counts[0] += 1.0
+
+
+@dataclass(frozen=True)
+class SaddleMethod(Algorithm):
+    """Base of the methods for a data set."""
+
+    step_size: Annotated[float, "alpha"] = 0.1
+    step_size_w: Annotated[float, "beta, the step of w"] = 0.1
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_positive("step_size_w", self.step_size_w)
+        self.check()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse what else cannot be."""
+
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        need_data_set(self.name, sampling)
+        return self.epoch_of(n_rows)
+
+    @abstractmethod
+    def epoch_of(self, n_rows: int) -> Epoch:
+        """The shape of an epoch on a data set of so many rows."""
+
+    @property
+    def largest_step_size(self) -> None:
+        return None

@@ -1,0 +1,117 @@
+"""Variance-reduced gradients for the saddle point of a data set, and two variants with fewer gradients. An epoch takes
+the mean gradients (g_theta, g_w) of a batch of rows at an anchor, and from there inner steps, each on one row i:
+
+    theta <- theta - alpha (g_theta,i(w) - g_theta,i(w_anchor) + g_theta)
+    w     <- w     + beta  (g_w,i(theta, w) - g_w,i(theta_anchor, w_anchor) + g_w).
+
+Where it ends is the next anchor. With the batch of all rows in place the error of every inner step falls with the
+distances to the solution and to the anchor, so the convergence is linear, to the data's own solution.
+
+- SVRG: the batch is all rows, always. Inner rows are any.
+- Batching SVRG: the batch grows by a factor an epoch until it is all rows: early on, a rough gradient is good enough.
+- SCSG: it grows as well, inner rows are drawn from the batch itself, and the number of inner steps is random. Lei and
+  Jordan take a geometric one; here it is uniform on 1, ..., n_steps, so that the shape of an epoch is known beforehand.
+  That is equal in law to n_steps steps of which a random iterate is returned, and all n_steps are counted.
+
+The updates are derived here from the gradients in `vrtd.algorithms.saddle`.
+
+S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
+Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations. L. Lei,
+M. I. Jordan (2017), Less than a single pass: stochastically controlled stochastic gradient, AISTATS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from vrtd.algorithms.algorithm import Epoch
+from vrtd.algorithms.anchor import AnchoredMethod
+from vrtd.checks import check_count, check_positive
+from vrtd.errors import InvalidInputError
+
+__all__ = ["SCSG", "SVRG", "BatchingSVRG"]
+
+
+@dataclass(frozen=True)
+class SVRG(AnchoredMethod):
+    """The gradient of all rows at every anchor.
+
+    >>> SVRG(n_steps=500).epoch("dataset", n_rows=1000).n_gradients
+    1500
+    """
+
+    n_steps: Annotated[int | None, "inner steps an epoch; as many as rows if left out"] = None
+
+    name: ClassVar[str] = "svrg"
+    stops: ClassVar[bool] = False
+
+    def check(self) -> None:
+        check_count("n_steps", 1 if self.n_steps is None else self.n_steps)
+
+    def epoch_of(self, n_rows: int) -> Epoch:
+        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner="fresh")
+
+
+@dataclass(frozen=True)
+class BatchingSVRG(AnchoredMethod):
+    """The gradient of a batch that grows to all rows.
+
+    >>> BatchingSVRG(batch_size=100, growth=3.0).epoch("dataset", n_rows=1000).ramp
+    (100, 300, 900)
+    """
+
+    n_steps: Annotated[int | None, "inner steps an epoch; as many as rows if left out"] = None
+    batch_size: Annotated[int, "rows of the first batch"] = 100
+    growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
+
+    name: ClassVar[str] = "batching_svrg"
+    stops: ClassVar[bool] = False
+
+    def check(self) -> None:
+        check_count("n_steps", 1 if self.n_steps is None else self.n_steps)
+        check_batches(self.batch_size, self.growth)
+
+    def epoch_of(self, n_rows: int) -> Epoch:
+        ramp = growing(self.batch_size, self.growth, n_rows)
+        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner="fresh", ramp=ramp)
+
+
+@dataclass(frozen=True)
+class SCSG(AnchoredMethod):
+    """Growing batches, inner steps on their own rows, and a random number of these.
+
+    >>> SCSG(n_steps=50, batch_size=100).epoch("dataset", n_rows=1000).gradients_until(1)
+    array(150)
+    """
+
+    n_steps: Annotated[int, "inner steps an epoch at most: their number is random"] = 500
+    batch_size: Annotated[int, "rows of the first batch"] = 100
+    growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
+
+    name: ClassVar[str] = "scsg"
+    stops: ClassVar[bool] = True
+
+    def check(self) -> None:
+        check_count("n_steps", self.n_steps)
+        check_batches(self.batch_size, self.growth)
+
+    def epoch_of(self, n_rows: int) -> Epoch:
+        ramp = growing(self.batch_size, self.growth, n_rows)
+        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps), inner="resample", ramp=ramp)
+
+
+def check_batches(batch_size: int, growth: float) -> None:
+    check_count("batch_size", batch_size)
+    check_positive("growth", growth)
+    if growth <= 1.0:
+        raise InvalidInputError("growth must be above 1, or batches never reach all rows", growth, "pass e.g. 2")
+
+
+def growing(size: int, growth: float, n_rows: int) -> tuple[int, ...]:
+    """The sizes of the batches that are smaller than the data set."""
+    sizes = []
+    while size < n_rows:
+        sizes.append(int(size))
+        size = max(int(size * growth), size + 1)
+    return tuple(sizes)

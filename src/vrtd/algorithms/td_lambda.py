@@ -1,0 +1,101 @@
+"""TD(lambda) with accumulating traces. With delta the TD error, rho the importance ratio of this sample and c the
+discount of the one before, 0 where that ended an episode:
+
+    z     <- rho (c lambda z + phi)
+    theta <- theta + alpha delta z
+
+R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3; with importance
+ratios D. Precup, R. S. Sutton, S. Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. Its limit is
+not TD's but that of the system with traces: A = E[z (gamma phi' - phi)^T], b = E[r z].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
+from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.checks import check_fraction
+from vrtd.kernels.bellman import td_error
+from vrtd.kernels.jit import kernel
+
+__all__ = ["TDLambda"]
+
+
+class TDLambdaParams(NamedTuple):
+    schedule: Any
+    trace_decay: float
+
+
+class TDLambdaOptions(NamedTuple):
+    schedule: int
+
+
+class TDLambdaState(NamedTuple):
+    theta: NDArray[np.float64]
+    z: NDArray[np.float64]
+    carry: NDArray[np.float64]  # one number, c
+
+
+@kernel
+def td_lambda_views(workspace, d):
+    return TDLambdaState(workspace[:d], workspace[d : 2 * d], workspace[2 * d :])
+
+
+@kernel
+def td_lambda_step(params, options, state, x, t, epoch):
+    theta, z = state.theta, state.z
+    factor = step_size_at(params.schedule, options.schedule, epoch) * td_error(theta, x)
+    # Not c lambda z but z and c are kept: a product that one sample stores and the next one adds to could be fused or
+    # not, depending on how the rows of a log are split over calls, and the last bit with it.
+    decay = params.trace_decay * state.carry[0]
+    for i in range(theta.size):
+        z[i] = x.weight * (decay * z[i] + x.phi[x.row, i])
+        theta[i] += factor * z[i]
+    state.carry[0] = x.carry
+
+
+@kernel
+def td_lambda_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
+@dataclass(frozen=True)
+class TDLambda(Algorithm):
+    """Temporal difference learning with traces; needs a trajectory.
+
+    >>> TDLambda(step_size=0.05, trace_decay=0.9).epoch("markov").n_gradients
+    1
+    """
+
+    step_size: Annotated[float | Schedule, "alpha"] = 0.1
+    trace_decay: Annotated[float, "lambda: 0 is TD, 1 counts on rewards alone"] = 0.8
+
+    name: ClassVar[str] = "td_lambda"
+    kernels: ClassVar[Kernels] = Kernels(td_lambda_views, td_lambda_step, td_lambda_output)
+
+    def __post_init__(self) -> None:
+        as_schedule(self.step_size)
+        check_fraction("trace_decay", self.trace_decay)
+
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        need_trajectory(self.name, sampling)
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+    def params(self) -> TDLambdaParams:
+        return TDLambdaParams(schedule_params(as_schedule(self.step_size)), float(self.trace_decay))
+
+    def options(self) -> TDLambdaOptions:
+        return TDLambdaOptions(schedule_kind(as_schedule(self.step_size)))
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 2 * n_features + 8  # the last one number, but a whole cache line: the next run's vectors stay aligned
+
+    @property
+    def largest_step_size(self) -> None:
+        return None

@@ -1,0 +1,112 @@
+"""`vrtd compare`: a tournament of algorithms, tuned alike, and which of them to use."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vrtd.cli.outputs import folder
+from vrtd.cli.terminal import EXIT_CODES, OK, Progress, tell
+
+if TYPE_CHECKING:
+    from vrtd.report import Comparison
+
+__all__ = ["add_options", "add_parser"]
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "compare",
+        help="let algorithms compete, tuned alike, and learn which to use",
+        usage="vrtd compare [OPTIONS]",
+        description=(
+            "Let algorithms meet on standard problems: each tries the same number of settings on runs that are not the "
+            "reported ones. What is finished in the output folder is kept, so that an interrupted comparison goes on."
+        ),
+        epilog=EXIT_CODES,
+        allow_abbrev=False,
+    )
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    from vrtd.comparison import ENTRANTS, PROBLEMS, Plan
+
+    parser.set_defaults(command=_compare)
+    add = parser.add_argument
+    add("--problems", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(PROBLEMS)}")
+    add("--algorithms", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(ENTRANTS)}")
+    size = parser.add_argument_group("size", "what every algorithm gets on every problem")
+    size.add_argument("--quick", action="store_true", help="a look within a minute, without Mountain Car")
+    for option, text in {
+        "samples": "transitions of a run",
+        "runs": "independent runs that are reported",
+        "trials": "settings that may be tried",
+        "tuning_runs": "runs of each of them, on other transitions",
+        "passes": "pseudo-gradients for each row of a data set",
+    }.items():
+        default = getattr(Plan, f"n_{option}")
+        size.add_argument(f"--{option.replace('_', '-')}", type=int, metavar="N", help=f"{text} (default {default})")
+    add("--seed", type=int, default=0, help="draws the runs (default 0)")
+    add("--threads", type=int, metavar="N", help="processes, one thread each (default: one for each processor)")
+    add("--out", type=folder, default=Path("comparison"), metavar="DIR", help="where to write (default comparison)")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--quiet", action="store_true", help="show no progress")
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from vrtd.comparison import Plan
+    from vrtd.report import QUICK_PLAN, QUICK_PROBLEMS, compare
+
+    sizes = {f"n_{name}": getattr(arguments, name) for name in ("samples", "runs", "trials", "tuning_runs", "passes")}
+    given = {name: value for name, value in sizes.items() if value is not None}
+    plan = replace(QUICK_PLAN if arguments.quick else Plan(), seed=arguments.seed, **given)
+    progress = None if arguments.quiet or sys.stderr is None else Progress(sys.stderr)
+    try:
+        found = compare(
+            arguments.problems or (QUICK_PROBLEMS if arguments.quick else ()),
+            arguments.algorithms,
+            plan=plan,
+            out=arguments.out,
+            threads=arguments.threads,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        if arguments.out.exists():
+            tell(f"what is finished is in {arguments.out}; the same command goes on from there")
+        raise
+    finally:
+        if progress is not None:
+            progress.close()
+    print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
+    return OK
+
+
+def _as_text(found: Comparison) -> str:
+    """What to use in each situation, and everybody's mean rank."""
+    from vrtd.comparison.problems import AIMS
+
+    lines = []
+    for aim, overall in found.standings.items():
+        lines.append(f"{AIMS[aim]}, use")
+        for each in found.advice:
+            if aim in each.standings:
+                best, *rest = each.standings[aim]
+                close = ", ".join(standing.entrant for standing in rest if standing.is_best)
+                lines.append(f"  {each.situation:<36}  {best.entrant:<15}  {_rank(best)} of {len(each.standings[aim])}")
+                lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else "ahead of all others"))
+        lines.append("  mean rank over all problems")
+        for standing in overall:
+            lost = f"  diverged on {standing.n_lost}" if standing.n_lost else ""
+            lines.append(f"    {standing.entrant:<15}  {_rank(standing)}{lost}")
+        lines.append("")
+    return "\n".join([*lines, f"wrote {found.report}"])
+
+
+def _rank(standing: Any) -> str:
+    return f"{standing.mean_rank:4.1f} [{standing.low:.1f}, {standing.high:.1f}]"

@@ -1,0 +1,94 @@
+"""All cells of a tournament: those that are there are kept, the others are shared out among processes.
+
+Processes and not threads, because most of a short tournament is compilation, which takes one thread of a process at a
+time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from vrtd.comparison.cell import Plan
+from vrtd.comparison.worker import cell_path, cell_settings
+from vrtd.errors import VrtdError
+from vrtd.experiments import store
+
+__all__ = ["cells_in", "measure"]
+
+Cell = tuple[str, str]  # problem, entrant
+
+
+def cells_in(plan: Plan, cells: Sequence[Cell], folder: Path) -> dict[Cell, dict[str, Any]]:
+    """Those that were measured with this plan by this code and are undamaged."""
+    found = {}
+    for problem, entrant in cells:
+        record = store.read_record(cell_path(folder, problem, entrant))
+        if record is not None and record["digest"] == store.digest(cell_settings(plan, problem, entrant)):
+            found[problem, entrant] = record["cell"]
+    return found
+
+
+def measure(
+    plan: Plan, cells: Sequence[Cell], folder: Path, processes: int, progress: Callable[[float, str], None] | None
+) -> dict[Cell, dict[str, Any]]:
+    """All these cells. Ctrl-C, or an error, ends the processes; what they have finished is in the folder."""
+    done = dict.fromkeys(cells_in(plan, cells, folder), 1.0)
+    missing = [cell for cell in cells if cell not in done]
+    # All problems of an entrant in one process: its loop is compiled once.
+    entrants = list(dict.fromkeys(entrant for _, entrant in missing))
+    hands: list[list[Cell]] = [[] for _ in range(min(processes, len(entrants)))]
+    for i, entrant in enumerate(entrants):
+        hands[i % len(hands)] += [cell for cell in missing if cell[1] == entrant]
+    lock = Lock()
+
+    def listen(worker: subprocess.Popen[str]) -> None:
+        assert worker.stdout is not None
+        with worker.stdout as lines:
+            for line in lines:
+                problem, entrant, share = json.loads(line)
+                with lock:
+                    done[problem, entrant] = share
+                    if progress is not None:
+                        progress(sum(done.values()) / len(cells), f"{entrant} on {problem}")
+
+    workers = [_start(plan, hand, folder) for hand in hands]
+    listeners = [Thread(target=listen, args=(worker,), daemon=True) for worker in workers]
+    try:
+        for thread in listeners:
+            thread.start()
+        codes = [worker.wait() for worker in workers]
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+        for thread in listeners:
+            thread.join()
+    if any(codes):
+        raise VrtdError(
+            f"every process of the comparison must end well; got exit code {next(filter(None, codes))}; "
+            f"see its message above; the same command goes on from what is finished"
+        )
+    return cells_in(plan, cells, folder)
+
+
+def _start(plan: Plan, hand: list[Cell], folder: Path) -> subprocess.Popen[str]:
+    # -P: what lies in the current folder is not to be imported. One thread: the same bits on any machine.
+    worker = subprocess.Popen(
+        [sys.executable, "-P", "-m", "vrtd.comparison.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    )
+    assert worker.stdin is not None
+    cells = [(*cell, store.digest(cell_settings(plan, *cell))) for cell in hand]
+    with worker.stdin as file:
+        json.dump({"plan": vars(plan), "cells": cells, "folder": str(folder.resolve())}, file)
+    return worker

@@ -1,0 +1,51 @@
+"""What least-squares methods share: the two vectors of a transition, and the solution of a dense system."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrtd.kernels.jit import kernel
+
+__all__ = ["eliminate", "follow"]
+
+
+@kernel
+def follow(z, psi, carry, trace_decay, x):
+    """z <- rho (c lambda z + phi), psi <- phi - gamma phi'; `carry` holds c of the sample before, then of this one."""
+    decay = carry[0] * trace_decay
+    for i in range(z.size):
+        phi = x.phi[x.row, i]
+        z[i] = x.weight * (decay * z[i] + phi)
+        psi[i] = phi - x.discount * x.phi_next[x.row_next, i]
+    carry[0] = x.carry
+
+
+@kernel
+def eliminate(matrix, vector):
+    """Solve for `vector`, in its place and in that of the matrix, a flat one: elimination with partial pivoting.
+
+    Where a pivot is 0 there is no solution: the vector is then not a number, and the matrix stays finite.
+    """
+    d = vector.size
+    for k in range(d):
+        pivot = k
+        for i in range(k + 1, d):
+            if abs(matrix[i * d + k]) > abs(matrix[pivot * d + k]):
+                pivot = i
+        if matrix[pivot * d + k] == 0.0:
+            for i in range(d):
+                vector[i] = np.nan
+            break
+        if pivot != k:
+            vector[k], vector[pivot] = vector[pivot], vector[k]
+            for j in range(k, d):
+                matrix[k * d + j], matrix[pivot * d + j] = matrix[pivot * d + j], matrix[k * d + j]
+        for i in range(k + 1, d):
+            factor = matrix[i * d + k] / matrix[k * d + k]
+            vector[i] -= factor * vector[k]
+            for j in range(k + 1, d):
+                matrix[i * d + j] -= factor * matrix[k * d + j]
+    for k in range(d - 1, -1, -1):
+        for j in range(k + 1, d):
+            vector[k] -= matrix[k * d + j] * vector[j]
+        vector[k] /= matrix[k * d + k]

@@ -1,0 +1,127 @@
+"""The figures of a comparison: ranks, and for each problem the error against what it costs and the step size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vrtd.comparison import PROBLEMS
+from vrtd.comparison.cell import LOST
+from vrtd.comparison.problems import AIMS
+from vrtd.experiments.experiment import Figure, Tables
+from vrtd.experiments.tables import Table, rows, rows_where
+from vrtd.plots import METRIC_LABELS, PALETTE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["figures_of"]
+
+_AXES = {"n_samples": "samples", "n_gradients": "pseudo-gradients", "seconds": "seconds of one core, for one run"}
+_GREY = "#b0b0b0"
+_MOST_COLOURS = len(PALETTE)
+_ALWAYS = ("td", "vrtd")  # shown in colour wherever they rank
+
+
+def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator[tuple[str, Figure, Tables]]:
+    """(problem or "", figure, the tables behind it)"""
+    for aim in dict.fromkeys(tables["ranks"]["aim"].tolist()):
+        caption = (
+            f"{AIMS[aim]}: mean rank over the problems, 1 the best, with intervals that hold 95 % of 2000 resamples of "
+            f"problems and runs. In blue: not told from the best."
+        )
+        yield "", Figure(f"ranks-{aim}", caption, "ranks", _draw_ranks), {"ranks": rows_where(tables["ranks"], aim=aim)}
+    for problem in problems:
+        for aim in PROBLEMS[problem].aims:
+            curves = rows_where(tables["curves"], problem=problem, aim=aim)
+            coloured = _coloured(curves)
+            title = f"{PROBLEMS[problem].title}, {AIMS[aim][0].lower()}{AIMS[aim][1:]}"
+            for axis, label in _AXES.items():
+                if aim != "equation" and axis != "n_samples":
+                    continue
+                caption = f"{title}: mean error against {label}, two standard errors shaded; the others in grey."
+                if axis == "n_samples":
+                    caption += " A square: with a data set of all samples. Dotted: the least error of any parameter."
+                name = f"{problem}-{aim}-{axis.removeprefix('n_')}"
+                yield problem, Figure(name, caption, "curves", partial(_draw, axis, coloured)), {"curves": curves}
+            caption = (
+                f"{title}: mean error of the tuning runs against the step size (the ridge of least squares), the other "
+                f"settings as chosen. A ring: the chosen one. A cross: some run diverged."
+            )
+            figure = Figure(f"{problem}-{aim}-step-size", caption, "tuning", partial(_draw_sensitivity, coloured))
+            yield problem, figure, {"tuning": rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=1)}
+
+
+def _coloured(curves: Table) -> dict[str, str]:
+    """Colours for the best few and for those that are always shown."""
+    finals = {name: rows_where(curves, algorithm=name)["mean"][-1] for name in dict.fromkeys(curves["algorithm"])}
+    always = [name for name in _ALWAYS if name in finals]
+    best = [name for name in sorted(finals, key=lambda name: finals[name]) if name not in always]
+    shown = set(best[: _MOST_COLOURS - len(always)] + always)
+    return dict(zip(sorted(shown, key=lambda name: finals[name]), PALETTE, strict=False))
+
+
+def _draw_ranks(axes: Axes, tables: Tables) -> None:
+    ranks = rows(tables["ranks"])
+    for i, each in enumerate(ranks):
+        colour = PALETTE[0] if each["is_best"] else PALETTE[6]
+        axes.plot([each["low"], each["high"]], [i, i], color=colour, linewidth=1.5)
+        axes.plot(each["mean_rank"], i, marker="o", markersize=5, color=colour)
+    axes.set_yticks(range(len(ranks)), [each["entrant"] for each in ranks], fontsize=8)
+    axes.set_ylim(len(ranks) - 0.5, -0.5)
+    axes.set_xlabel("mean rank")
+    axes.grid(axis="x", alpha=0.25)
+
+
+def _draw(axis: str, coloured: Mapping[str, str], axes: Axes, tables: Tables) -> None:
+    curves = tables["curves"]
+    limit = LOST * curves["initial_error"][0]
+    for name in sorted(dict.fromkeys(curves["algorithm"]), key=lambda name: name in coloured):  # colours on top
+        part = rows_where(curves, algorithm=name)
+        x, mean, se = part[axis], part["mean"], part["standard_error"]
+        keep = x > 0
+        style: dict[str, Any] = {"color": coloured.get(name, _GREY), "linewidth": 1.5 if name in coloured else 0.7}
+        if name in coloured:
+            style["label"] = name
+        if axis == "n_samples" and np.all(x == x[0]):  # what needs all samples before it begins
+            axes.plot(x[-1:], mean[-1:], marker="s", markersize=4, **style)
+            continue
+        axes.plot(x[keep], mean[keep], **style)
+        if name in coloured:
+            low, high = np.maximum(mean - 2 * se, mean / 10), mean + 2 * se
+            axes.fill_between(x[keep], low[keep], high[keep], color=style["color"], alpha=0.2, linewidth=0)
+        if mean[-1] >= limit:
+            axes.plot(x[-1:], mean[-1:], marker="x", markersize=6, color=style["color"])
+    least = curves["least_error"][0]
+    if least > 1e-9 * curves["initial_error"][0]:
+        axes.axhline(least, color=PALETTE[6], linestyle=":", linewidth=1.0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(_AXES[axis])
+    axes.set_ylabel(METRIC_LABELS.get(curves["metric"][0], curves["metric"][0]))
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_sensitivity(coloured: Mapping[str, str], axes: Axes, tables: Tables) -> None:
+    tuning = tables["tuning"]
+    for name in sorted(dict.fromkeys(tuning["algorithm"]), key=lambda name: name in coloured):
+        part = rows_where(tuning, algorithm=name)
+        order = np.argsort(part["main"])
+        x, error, chosen, lost = (part[column][order] for column in ("main", "error", "is_chosen", "n_diverged"))
+        style: dict[str, Any] = {"color": coloured.get(name, _GREY), "linewidth": 1.5 if name in coloured else 0.7}
+        if name in coloured:
+            style["label"] = name
+        axes.plot(x, error, marker=".", markersize=4, **style)
+        axes.plot(x[lost > 0], error[lost > 0], marker="x", linestyle="", markersize=5, color=style["color"])
+        ring = chosen == 1
+        axes.plot(x[ring], error[ring], marker="o", fillstyle="none", markersize=8, color=style["color"])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("step size, or ridge")
+    axes.set_ylabel("error at the end")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,167 @@
+"""The page of a comparison: what to use first, then who did how well where, then every problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from vrtd.comparison import ENTRANTS, PROBLEMS, Plan
+from vrtd.comparison.problems import AIMS
+from vrtd.comparison.standings import Advice, Standing
+from vrtd.report.html import Panel, document, drawn, folded, joined
+from vrtd.report.numbers import count, number, plural
+
+__all__ = ["page"]
+
+Cells = Mapping[tuple[str, str], Mapping[str, Any]]
+_MOST_NAMED = 4  # algorithms that are not told from the best
+
+
+def page(
+    advice: Sequence[Advice],
+    overall: Mapping[str, Sequence[Standing]],
+    cells: Cells,
+    panels: Mapping[str, Sequence[Panel]],
+    plan: Plan,
+    manifest: Mapping[str, Any],
+) -> str:
+    title = "Which algorithm should I use?"
+    problems, entrants = manifest["problems"], manifest["algorithms"]
+    body = f"""<header>
+<h1>{title}</h1>
+<p>{plural(len(entrants), "algorithm")} on {plural(len(problems), "problem")}, {count(plan.n_samples)} samples each.
+Every algorithm tried {plural(plan.n_trials, "setting")} on every problem with {plural(plan.n_tuning_runs, "run")} each;
+what is shown are {plural(plan.n_runs, "run")} with the best of them, on other transitions, the same for all.</p>
+</header>
+<main>
+<section aria-label="What to use">
+{_advice(advice, list(overall))}
+</section>
+<section aria-labelledby="who">
+<h2 id="who">Who did how well</h2>
+<p class="quiet">Mean error at the end as a multiple of the least on the problem. ✗: so many of the runs ended with
+more than a hundred times the error they began with.</p>
+{joined(_standings(aim, found, cells, problems) for aim, found in overall.items())}
+<div class="panels">
+{joined(drawn(panel) for panel in panels.get("", ()))}
+</div>
+</section>
+{joined(_problem(name, cells, entrants, panels.get(name, ())) for name in problems)}
+<section aria-labelledby="how">
+<h2 id="how">How it was done</h2>
+{_method(plan)}
+</section>
+</main>
+<footer>
+{folded("This comparison: plan, versions and machine", manifest)}
+</footer>"""
+    return document(title, body)
+
+
+def _advice(advice: Sequence[Advice], aims: Sequence[str]) -> str:
+    rows = []
+    for each in advice:
+        answers = "".join(f"<td>{_answer(each, aim)}</td>" if aim in each.standings else "<td></td>" for aim in aims)
+        situation, why = escape(each.situation), escape(each.why)
+        rows.append(f'<tr><th scope="row"><b>{situation}</b><br><span class="quiet">{why}</span></th>{answers}</tr>')
+    return _table("What to use", ("You have", *(AIMS[aim] for aim in aims)), rows)
+
+
+def _answer(advice: Advice, aim: str) -> str:
+    best, *rest = advice.standings[aim]
+    close = [standing.entrant for standing in rest if standing.is_best]
+    more = len(close) - _MOST_NAMED
+    named = ", ".join(close[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    lost = f"; diverged on {best.n_lost}" if best.n_lost else ""
+    where = f"{_rank(best)} of {len(advice.standings[aim])}, {plural(advice.n_problems[aim], 'problem')}{lost}"
+    not_told = f"<br>not told from it: {escape(named)}" if close else "<br>ahead of all others"
+    return f'<b>{escape(best.entrant)}</b><br><span class="quiet">mean rank {where}{not_told}</span>'
+
+
+def _standings(aim: str, overall: Sequence[Standing], cells: Cells, problems: Sequence[str]) -> str:
+    where = [p for p in problems if aim in PROBLEMS[p].aims]
+    least = {p: min(cells[p, each.entrant]["aims"][aim]["mean"][-1] for each in overall) for p in where}
+    rows = []
+    for each in overall:
+        entrant = ENTRANTS[each.entrant]
+        needs = ("data set" if entrant.needs_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
+        texts = []
+        for p in where:
+            found = cells[p, each.entrant]["aims"][aim]
+            ratio = number(found["mean"][-1] / least[p], 3) if least[p] > 0 else number(found["mean"][-1], 3)
+            lost = found["n_diverged"][-1]
+            texts.append(f"<td>{f'✗ {lost} of ' + str(len(found['finals'])) if lost else ratio}</td>")
+        name = escape(each.entrant)
+        rows.append(f'<tr><th scope="row">{name}</th><td>{needs}</td><td>{_rank(each)}</td>{"".join(texts)}</tr>')
+    heads = ("Algorithm", "Needs", "Mean rank", *(PROBLEMS[p].title for p in where))
+    return f"<h3>{escape(AIMS[aim])}</h3>\n{_table(AIMS[aim], heads, rows)}"
+
+
+def _problem(name: str, cells: Cells, entrants: Sequence[str], panels: Sequence[Panel]) -> str:
+    problem = PROBLEMS[name]
+    mark = " (importance ratios)" if problem.is_off_policy else ""
+    tables = joined(_settings(name, aim, cells, entrants) for aim in problem.aims)
+    return f"""<section aria-labelledby="problem-{name}">
+<h2 id="problem-{name}">{escape(problem.title)}{mark}</h2>
+<div class="panels">
+{joined(drawn(panel) for panel in panels)}
+</div>
+<details><summary>Errors, settings and costs of all {len(entrants)}</summary>
+{tables}
+</details>
+</section>"""
+
+
+def _settings(name: str, aim: str, cells: Cells, entrants: Sequence[str]) -> str:
+    rows = []
+    for entrant in sorted(entrants, key=lambda entrant: cells[name, entrant]["aims"][aim]["mean"][-1]):
+        cell = cells[name, entrant]
+        found = cell["aims"][aim]
+        chosen = {key: value for key, value in cell["settings"][found["chosen"]].items() if value is not None}
+        texts = (
+            ", ".join(f"{key} {_short(value)}" for key, value in chosen.items() if key != "name"),
+            f"{number(found['mean'][-1], 3)} ± {number(2 * found['standard_error'][-1], 2)}",
+            f"{found['n_diverged'][-1]} of {len(found['finals'])}",
+            number(cell["seconds_per_gradient"] * 1e9, 2),
+        )
+        cells_text = "".join(f"<td>{escape(text)}</td>" for text in texts)
+        rows.append(f'<tr><th scope="row">{escape(entrant)}</th>{cells_text}</tr>')
+    heads = ("Algorithm", "Settings that were best", "Error at the end", "Diverged", "ns a pseudo-gradient")
+    return f"<h3>{escape(AIMS[aim])}</h3>\n{_table(AIMS[aim], heads, rows)}"
+
+
+def _method(plan: Plan) -> str:
+    return f"""<p>Run i of every algorithm sees the same transitions of one trajectory; an algorithm that needs a data
+set gets these {count(plan.n_samples)} as one, and {count(plan.n_passes)} pseudo-gradients for each. Step sizes are
+tried on a grid in units of 1 / max |φ|², the ridge of least squares in units of max |φ|²; further hyperparameters take
+three values each, within the same number of settings. Settings are chosen for each aim by the error at the end.</p>
+<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car, whose values and
+equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. To know the values is to bring the mean
+of (φᵀθ - V)² over the visited states down, of which the solution of the equation is not the minimum: traces lead to
+another point, and a run may pass the minimum on its way.</p>
+<p>Ranks are of mean errors over runs; a diverged run counts as a hundred times the error of the start. An interval
+holds 95 % of 2,000 resamples of problems, and of runs within them; with so few problems it is rough. "Not told from
+it": the interval of the difference to the best has 0 in it. "No tuning" takes, on each problem, the setting that was
+best on average over the other problems. Seconds are those of many runs of one compiled loop that fits every problem,
+divided by the runs.</p>"""
+
+
+def _table(label: str, heads: Sequence[str], rows: Sequence[str]) -> str:
+    # A box that scrolls must be reached by the keyboard.
+    return f"""<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0">
+<table>
+<thead><tr>{"".join(f'<th scope="col">{escape(head)}</th>' for head in heads)}</tr></thead>
+<tbody>
+{joined(rows)}
+</tbody>
+</table>
+</div>"""
+
+
+def _rank(standing: Standing) -> str:
+    return f"{standing.mean_rank:.1f} [{standing.low:.1f}, {standing.high:.1f}]"
+
+
+def _short(value: Any) -> str:
+    return number(value, 3) if isinstance(value, float) else str(value)
