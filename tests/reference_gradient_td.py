@@ -12,6 +12,16 @@ from tests.reference import Sample, td_error
 from vrtd.algorithms.schedules import as_schedule
 
 
+def target_td_update(algorithm: Any, t: int, state: Any, x: Sample) -> Any:
+    """State: theta and the target."""
+    theta, target = state
+    alpha = as_schedule(algorithm.step_size)(t)
+    after = theta + alpha * _towards(x, target, theta)
+    if algorithm.update == "average":
+        return after, target + alpha * algorithm.mix * (theta - target)
+    return after, after if (t + 1) % algorithm.period == 0 else target
+
+
 def double_td_update(alpha: float, mix: float, state: Any, x: Sample) -> Any:
     """Lee and He's double TD, which is not in the library; state: theta and the target."""
     theta, target = state
@@ -64,6 +74,7 @@ def _run(
     return outputs
 
 
+target_td = partial(_run, target_td_update)
 gtd = partial(_run, gtd_update)
 gtd2 = partial(_run, gtd2_update)
 tdc = partial(_run, tdc_update)

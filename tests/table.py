@@ -40,6 +40,8 @@ ROWS = [
         reference_traces.true_online_td,
         60,
     ),
+    Row("target-td-average", vrtd.TargetTD(0.2, mix=0.5), "iid", reference_gradient_td.target_td, 60),
+    Row("target-td-periodic", vrtd.TargetTD(0.2, "periodic", period=7), "markov", reference_gradient_td.target_td, 60),
     Row("gtd", vrtd.GTD(0.3, 0.2), "iid", reference_gradient_td.gtd, 60),
     Row("gtd2", vrtd.GTD2(0.3, 0.2), "markov", reference_gradient_td.gtd2, 60),
     Row("tdc", vrtd.TDC(0.1, 0.2), "iid", reference_gradient_td.tdc, 60),

@@ -92,9 +92,13 @@ def closed_form(name: str, system: Any, theta: Any, second: Any) -> tuple[Any, .
     return after, after if name == "target-copy" else second
 
 
+PERIODIC = vrtd.TargetTD(0.3, "periodic", period=5)
 # Name in `closed_form`, algorithm, its transcription, and the number of updates so far.
 UPDATES = [
     ("td", vrtd.TD(0.3), td_update, 0),
+    ("target-average", vrtd.TargetTD(0.3, mix=0.4), reference_gradient_td.target_td_update, 0),
+    ("target-between", PERIODIC, reference_gradient_td.target_td_update, 3),
+    ("target-copy", PERIODIC, reference_gradient_td.target_td_update, 4),
     ("double", None, double_td_update, 0),
     ("gtd", vrtd.GTD(0.3, 0.2), reference_gradient_td.gtd_update, 0),
     ("gtd2", vrtd.GTD2(0.3, 0.2), reference_gradient_td.gtd2_update, 0),
@@ -191,6 +195,8 @@ LEARNERS = [
     (vrtd.TD(SLOW), reference.td),
     (vrtd.TDLambda(SLOW, 0.7), reference_traces.td_lambda),
     (vrtd.TrueOnlineTD(SLOW, 0.7), reference_traces.true_online_td),
+    (vrtd.TargetTD(SLOW, mix=2.0), reference_gradient_td.target_td),
+    (vrtd.TargetTD(SLOW, "periodic", period=20), reference_gradient_td.target_td),
     (vrtd.GTD(FAST, FAST), reference_gradient_td.gtd),
     (vrtd.GTD2(FAST, FAST), reference_gradient_td.gtd2),
     (vrtd.TDC(MIDDLE, MIDDLE), reference_gradient_td.tdc),
@@ -287,6 +293,19 @@ def test_traces_need_a_trajectory(algorithm: Any) -> None:
     [
         (lambda: vrtd.TDLambda(0.1, 1.1), r"trace_decay must lie in \[0, 1\]; got 1.1; pass"),
         (lambda: vrtd.TrueOnlineTD(0.1, True), r"trace_decay must lie in \[0, 1\]; got True; pass"),
+        (lambda: vrtd.TargetTD(update="sometimes"), "update must be one of 'average', 'periodic'; got 'sometimes'"),
+        (lambda: vrtd.TargetTD(period=10), "period must be left out with update='average'; got 10; drop it, or change"),
+        (
+            lambda: vrtd.TargetTD(update="periodic", mix=0.5),
+            "mix must be left out with update='periodic'; got 0.5; drop",
+        ),
+        (lambda: vrtd.TargetTD(mix=0.0), "mix must be a positive, finite number; got 0.0; pass"),
+        (
+            lambda: vrtd.TargetTD(update="periodic", period=0),
+            "period must be a whole number of at least 1; got 0; pass",
+        ),
+        (lambda: vrtd.GTD(0.0), "step_size must be a positive, finite number; got 0.0; pass"),
+        (lambda: vrtd.TDC(0.1, -1.0), "step_size_w must be a positive, finite number; got -1.0; pass"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(make: Any, message: str) -> None:

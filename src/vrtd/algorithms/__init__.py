@@ -19,6 +19,7 @@ from vrtd.algorithms.saga import SAGA as SAGA
 from vrtd.algorithms.svrg import SCSG as SCSG
 from vrtd.algorithms.svrg import SVRG as SVRG
 from vrtd.algorithms.svrg import BatchingSVRG as BatchingSVRG
+from vrtd.algorithms.target_td import TargetTD as TargetTD
 from vrtd.algorithms.td import TD as TD
 from vrtd.algorithms.td_lambda import TDLambda as TDLambda
 from vrtd.algorithms.true_online_td import TrueOnlineTD as TrueOnlineTD
@@ -28,6 +29,7 @@ _ALGORITHMS: tuple[type[Algorithm], ...] = (
     TD,
     TDLambda,
     TrueOnlineTD,
+    TargetTD,
     GTD,
     GTD2,
     TDC,

@@ -1,0 +1,124 @@
+"""TD with a target: the next state is valued by a second parameter, which follows theta more slowly. With
+delta = r + gamma phi'.target - phi.theta and rho the importance ratio, all from the values before the update,
+
+    average:   theta <- theta + alpha rho delta phi,    target <- target + alpha mix (theta - target)
+    periodic:  theta <- theta + alpha rho delta phi,    target <- theta, after every `period` updates
+
+D. Lee and N. He (2019), Target-based temporal-difference learning, ICML: their averaging and periodic TD. Both
+parameters begin at theta_0, and TD's fixed point is theirs. Double TD, which updates the two alike and pulls them
+together, is not here: from one start they stay equal, and it is TD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.checks import check_choice, check_count, check_positive
+from vrtd.errors import InvalidInputError
+from vrtd.kernels.jit import kernel
+
+__all__ = ["TargetTD"]
+
+_AVERAGE, _PERIODIC = range(2)
+_UPDATES = {"average": _AVERAGE, "periodic": _PERIODIC}
+_DEFAULTS = {"mix": 1.0, "period": 100}
+
+
+class TargetTDParams(NamedTuple):
+    schedule: Any
+    mix: float
+    period: int
+
+
+class TargetTDOptions(NamedTuple):
+    schedule: int
+    update: int
+
+
+class TargetTDState(NamedTuple):
+    theta: NDArray[np.float64]
+    lead: NDArray[np.float64]  # target - theta: zero at first, as both begin at theta_0
+
+
+@kernel
+def target_td_views(workspace, d):
+    return TargetTDState(workspace[:d], workspace[d : 2 * d])
+
+
+@kernel
+def target_td_step(params, options, state, x, t, epoch):
+    theta, lead = state.theta, state.lead
+    delta = x.reward
+    for i in range(theta.size):
+        delta += x.discount * x.phi_next[x.row_next, i] * (theta[i] + lead[i]) - x.phi[x.row, i] * theta[i]
+    step = step_size_at(params.schedule, options.schedule, epoch)
+    factor = step * x.weight * delta
+    kept, change = 1.0, factor
+    if options.update == _AVERAGE:
+        kept = 1.0 - step * params.mix
+    elif (epoch + 1) % params.period == 0:
+        kept = change = 0.0
+    for i in range(theta.size):
+        theta[i] += factor * x.phi[x.row, i]
+        lead[i] = kept * lead[i] - change * x.phi[x.row, i]
+
+
+@kernel
+def target_td_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
+@dataclass(frozen=True)
+class TargetTD(Algorithm):
+    """TD that bootstraps from a target.
+
+    >>> TargetTD(update="periodic")
+    TargetTD(step_size=0.1, update='periodic', mix=None, period=100)
+    """
+
+    step_size: Annotated[float | Schedule, "alpha"] = 0.1
+    update: Annotated[Literal["average", "periodic"], "how the target follows"] = "average"
+    mix: Annotated[float | None, "average: how fast the target follows, in steps alpha; 1 unless given"] = None
+    period: Annotated[int | None, "periodic: updates from copy to copy; 100 unless given"] = None
+
+    name: ClassVar[str] = "target_td"
+    kernels: ClassVar[Kernels] = Kernels(target_td_views, target_td_step, target_td_output)
+
+    def __post_init__(self) -> None:
+        as_schedule(self.step_size)
+        check_choice("update", self.update, tuple(_UPDATES))
+        own, other = ("mix", "period") if self.update == "average" else ("period", "mix")
+        if getattr(self, other) is not None:
+            must = f"{other} must be left out with update={self.update!r}"
+            raise InvalidInputError(must, getattr(self, other), "drop it, or change update")
+        if getattr(self, own) is None:
+            object.__setattr__(self, own, _DEFAULTS[own])
+        if own == "mix":
+            check_positive("mix", self.mix)
+        else:
+            check_count("period", self.period)
+
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+    def params(self) -> TargetTDParams:
+        return TargetTDParams(
+            schedule_params(as_schedule(self.step_size)), float(self.mix or 0.0), int(self.period or 1)
+        )
+
+    def options(self) -> TargetTDOptions:
+        return TargetTDOptions(schedule_kind(as_schedule(self.step_size)), _UPDATES[self.update])
+
+    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+        return 2 * n_features
+
+    @property
+    def largest_step_size(self) -> None:
+        return None
