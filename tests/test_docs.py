@@ -43,3 +43,13 @@ def test_the_map_of_the_paper_names_tests_that_exist():
     assert len(named) > 50
     for file, test in named:
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
+
+
+def test_the_table_of_algorithms_has_every_one_with_its_file() -> None:
+    from vrtd.algorithms import REGISTRY
+
+    lines = (ROOT / "docs/algorithms.md").read_text().splitlines()
+    for name, algorithm in REGISTRY.items():
+        file = algorithm.__module__.replace(".", "/")
+        row = next(line for line in lines if f"`{algorithm.__name__}`](../src/{file}.py), `{name}`" in line)
+        assert row.count("|") == 8, row

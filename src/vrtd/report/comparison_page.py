@@ -56,16 +56,19 @@ more than a hundred times the error they began with.</p>
 <footer>
 {folded("This comparison: plan, versions and machine", manifest)}
 </footer>"""
-    return document(title, body)
+    return document(title, body, "comparison.css")
 
 
 def _advice(advice: Sequence[Advice], aims: Sequence[str]) -> str:
     rows = []
     for each in advice:
-        answers = "".join(f"<td>{_answer(each, aim)}</td>" if aim in each.standings else "<td></td>" for aim in aims)
+        answers = "".join(
+            f'<td data-aim="{escape(AIMS[aim])}">{_answer(each, aim)}</td>' if aim in each.standings else "<td></td>"
+            for aim in aims
+        )
         situation, why = escape(each.situation), escape(each.why)
         rows.append(f'<tr><th scope="row"><b>{situation}</b><br><span class="quiet">{why}</span></th>{answers}</tr>')
-    return _table("What to use", ("You have", *(AIMS[aim] for aim in aims)), rows)
+    return f'<div class="answers">{_table("What to use", ("You have", *(AIMS[aim] for aim in aims)), rows)}</div>'
 
 
 def _answer(advice: Advice, aim: str) -> str:
