@@ -24,7 +24,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "vrtd": {"batch_size": 500},
     "lstd": {"trace_decay": 0.5},
     "recursive_lstd": {"trace_decay": 0.5},
-    "scsg": {"n_steps": N_ROWS},
 }
 # Multiplications and additions of an update: (a, b) for a d^2 + b d; of methods with batches the mean over an epoch
 # with as many steps as rows (half of SCSG's do nothing).

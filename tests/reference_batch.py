@@ -67,7 +67,7 @@ def anchored(algorithm: Any, draw: Rows, index: Any, theta: Any, n_epochs: int, 
     for _ in range(n_epochs):
         batch = [draw.gather() for _ in range(next(sizes))]
         g = mean_gradients(batch, *anchor)
-        n_steps = algorithm.n_steps or draw.n
+        n_steps = len(batch) * algorithm.steps_per_row if stops else algorithm.n_steps or draw.n
         chosen = index(n_steps) if stops else n_steps - 1
         z, iterates = anchor, []
         for _ in range(n_steps):

@@ -51,12 +51,12 @@ def simulate(data: vrtd.DataSet, algorithm: Any, n_gradients: int, **arguments: 
         (RANDOM, vrtd.PrimalDual(5.0, 0.5), 1_200_000),
         (RANDOM, vrtd.SVRG(0.1, 0.1), 120_000),
         (RANDOM, vrtd.BatchingSVRG(0.1, 0.1, batch_size=30), 120_000),
-        (RANDOM, vrtd.SCSG(0.1, 0.1, n_steps=300, batch_size=30), 240_000),
+        (RANDOM, vrtd.SCSG(0.1, 0.1, batch_size=30), 240_000),
         (RANDOM, vrtd.SAGA(0.1, 0.1), 60_000),
         (BOYAN, vrtd.PrimalDual(5.0, 1.5), 600_000),
         (BOYAN, vrtd.SVRG(0.3, 0.3), 60_000),
         (BOYAN, vrtd.BatchingSVRG(0.3, 0.3, batch_size=30), 60_000),
-        (BOYAN, vrtd.SCSG(0.3, 0.3, n_steps=300, batch_size=30), 120_000),
+        (BOYAN, vrtd.SCSG(0.3, 0.3, batch_size=30), 120_000),
         (BOYAN, vrtd.SAGA(0.3, 0.3), 60_000),
     ],
     ids=lambda case: getattr(case, "name", None),
@@ -179,9 +179,16 @@ def test_the_theorys_steps_converge_linearly_as_promised(
         assert np.all(result.values("v") <= bound * (1.0 + 1e-9) + floor)
 
 
-@pytest.mark.parametrize("kind", [vrtd.BatchingSVRG, vrtd.SCSG])
-def test_growing_batches_reach_the_solution_with_the_theorys_steps(kind: Any) -> None:
-    algorithm = theory(kind(n_steps=STEPS.n_steps, batch_size=7))
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        vrtd.BatchingSVRG(n_steps=STEPS.n_steps, batch_size=7),
+        vrtd.SCSG(batch_size=7, steps_per_row=-(-STEPS.n_steps // TWO.n_rows)),
+    ],
+    ids=lambda algorithm: algorithm.name,
+)
+def test_growing_batches_reach_the_solution_with_the_theorys_steps(algorithm: Any) -> None:
+    algorithm = theory(algorithm)
     n = int(algorithm.epoch("dataset", TWO.n_rows).gradients_until(80))
     assert np.abs(simulate(TWO, algorithm, n).theta - TWO.theta_star).max() < 1e-10
 
@@ -333,7 +340,7 @@ def test_batches_grow_to_all_rows(batch_size: int, growth: float, ramp: tuple[in
         (lambda: vrtd.SAGA(0.1, -1.0), "step_size_w must be a positive, finite number; got -1.0"),
         (lambda: vrtd.SVRG(n_steps=0), "n_steps must be a whole number of at least 1; got 0"),
         (lambda: vrtd.BatchingSVRG(n_steps=0), "n_steps must be a whole number of at least 1; got 0"),
-        (lambda: vrtd.SCSG(n_steps=0), "n_steps must be a whole number of at least 1; got 0"),
+        (lambda: vrtd.SCSG(steps_per_row=0), "steps_per_row must be a whole number of at least 1; got 0"),
         (lambda: vrtd.BatchingSVRG(batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
         (
             lambda: vrtd.SCSG(growth=1.0),

@@ -8,21 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import vrtd
-from vrtd.algorithms import REGISTRY
+from vrtd.algorithms import REGISTRY, Algorithm, Epoch
 from vrtd.comparison import ENTRANTS, PROBLEMS, Plan, tournament
 from vrtd.comparison.cell import LOST, measure_cell
 from vrtd.comparison.cell import _run as run_cell
-from vrtd.comparison.entrants import main_field, trials
-from vrtd.comparison.standings import advise, standings, tuned, untuned
+from vrtd.comparison.entrants import Entrant, main_field, trials
+from vrtd.comparison.standings import Advice, advise, standings, tuned, untuned
 from vrtd.comparison.tables import curve_table, run_table, tuning_table
 from vrtd.comparison.worker import cell_path, work
 from vrtd.errors import InvalidInputError, VrtdError
@@ -60,33 +61,71 @@ def test_every_algorithm_takes_part() -> None:
 
 
 @pytest.mark.parametrize("name", ENTRANTS)
-@pytest.mark.parametrize("n_trials", [6, 18, 24])
-def test_all_try_the_same_number_of_settings_in_the_same_units(name: str, n_trials: int) -> None:
+@pytest.mark.parametrize("n_trials", [6, 18, 36])
+def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
     entrant = ENTRANTS[name]
-    ours, others = (list(trials(entrant, n_trials, norm)) for norm in (1.0, 4.0))
-    assert n_trials - 2 <= len(ours) <= n_trials
-    assert len(set(map(repr, ours))) == len(ours)
-    main = main_field(entrant)
-    factor = 4.0 if main == "ridge" else 0.25
-    for one, other in zip(ours, others, strict=True):
-        assert getattr(other, main) == pytest.approx(factor * getattr(one, main), rel=1e-12)
-        if "step_size_w" in one.settings:
-            assert other.step_size_w == pytest.approx(factor * one.step_size_w, rel=1e-12)
-        assert all(getattr(one, key) == value for key, value in entrant.fixed.items())
+    tried = list(trials(entrant, n_trials, 4.0))
+    assert n_trials - 2 <= len(tried) <= n_trials
+    assert len({repr(trial.algorithm) for trial in tried}) == len(tried)
+    for trial in tried:
+        assert all(getattr(trial.algorithm, key) == value for key, value in entrant.fixed.items())
+        main = getattr(trial.algorithm, main_field(entrant))
+        assert (main.largest if entrant.decreases else main) == pytest.approx(trial.main)
+        assert isinstance(main, vrtd.Harmonic) == entrant.decreases
+
+
+@pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if not each.uses_data_set])
+def test_a_setting_does_the_same_on_scaled_features(name: str) -> None:
+    """The values that come out are the same: settings are in units that scale with the features."""
+    entrant, (mrp, phi) = ENTRANTS[name], vrtd.problems.boyan_chain()
+    values = []
+    for scale in (1.0, 8.0):
+        trial = list(trials(entrant, 18, float((phi**2).sum(axis=1).max() * scale**2)))[9]
+        result = vrtd.simulate(mrp, scale * phi, trial.algorithm, n_runs=2, n_gradients=1024, specialise=False)
+        values.append(result.theta * scale)
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-9)
 
 
 def test_settings_beyond_the_main_one_are_tried_while_they_leave_a_grid() -> None:
-    sizes = {(t.batch_size, t.step_size_w / t.step_size) for t in trials(ENTRANTS["batching_svrg"], 24, 1.0)}
-    assert sizes == {(100, 0.25), (100, 1.0), (100, 4.0)}
-    assert len({t.trace_decay for t in trials(ENTRANTS["td_lambda"], 24, 1.0)}) == 3
-    assert len({t.trace_decay for t in trials(ENTRANTS["td_lambda"], 6, 1.0)}) == 1
+    sizes = {
+        (t.algorithm.batch_size, t.algorithm.step_size_w / t.algorithm.step_size)
+        for t in trials(ENTRANTS["batching_svrg"], 18, 1.0)
+    }
+    assert sizes == {(64, 0.25), (64, 1.0), (64, 4.0)}
+    assert len({t.algorithm.trace_decay for t in trials(ENTRANTS["td_lambda"], 12, 1.0)}) == 3
+    assert {t.algorithm.trace_decay for t in trials(ENTRANTS["td_lambda"], 6, 1.0)} == {0.5}
+
+
+def test_an_algorithm_without_a_step_has_one_setting() -> None:
+    @dataclass(frozen=True)
+    class Still(Algorithm):
+        trust: float = 0.5
+
+        def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
+            return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+
+        def params(self) -> Any: ...
+
+        def options(self) -> Any: ...
+
+        def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+            return n_features
+
+        @property
+        def largest_step_size(self) -> None:
+            return None
+
+    assert [(trial.algorithm, trial.main) for trial in trials(Entrant("still", Still), 18, 4.0)] == [(Still(), 1.0)]
 
 
 def test_kinds_are_told_apart() -> None:
     assert [name for name, each in ENTRANTS.items() if each.is_quadratic] == ["lstd", "recursive_lstd"]
-    assert {name for name, each in ENTRANTS.items() if each.needs_data_set} == {
-        "primal_dual", "svrg", "batching_svrg", "scsg", "saga",
+    assert {name for name, each in ENTRANTS.items() if each.uses_data_set} == {
+        "primal_dual", "svrg", "batching_svrg", "scsg", "saga", "td_averaged_passes", "vrtd_passes",
     }  # fmt: skip
+    assert ENTRANTS["ctd"].words == "VRTD(inner='resample', output='average')"
+    assert ENTRANTS["td_averaged_passes"].words == "TD(average=True), on a data set"
+    assert ENTRANTS["tdc_decreasing"].words == "TDC(), decreasing steps"
 
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "mountain-car"])
@@ -112,7 +151,7 @@ def test_a_cell_is_what_simulate_says() -> None:
     found, here = cell("random-mdp", "td"), loaded("random-mdp")
     for aim, form in here.forms.items():
         mine = found["aims"][aim]
-        settings = dict(found["settings"][mine["chosen"]])
+        settings = dict(found["trials"][mine["chosen"]]["settings"])
         settings.pop("name")
         result = vrtd.simulate(
             here.problem, here.phi, vrtd.TD(**settings), n_runs=4, n_gradients=300, seed=0, metrics=(form,),
@@ -161,56 +200,100 @@ def test_a_plan_is_checked(field: str) -> None:
 # Ranks
 
 
-def test_ranks_and_what_cannot_be_told() -> None:
-    rng = np.random.default_rng(0)
-    errors = {
-        f"p{i}": {"good": 1 + rng.random(50), "same": 1 + rng.random(50), "bad": 3 + rng.random(50)} for i in range(8)
-    }
-    found = {each.entrant: each for each in standings(errors, dict.fromkeys(errors, 100.0))}
-    assert [each.is_best for each in (found["good"], found["same"], found["bad"])] == [True, True, False]
-    assert (found["bad"].mean_rank, found["bad"].low, found["bad"].high) == (3.0, 3.0, 3.0)
+def ranked(errors: dict[str, list[float]], lost: dict[str, list[bool]] | None = None) -> dict[str, Any]:
+    n = len(next(iter(errors.values())))
+    none = dict.fromkeys(errors, [False] * n)
+    return {each.entrant: each for each in standings({k: np.array(v) for k, v in errors.items()}, lost or none)}
+
+
+def test_ranks_and_their_intervals() -> None:
+    found = ranked({"good": [1.0, 1.0, 2.0, 1.0], "same": [2.0, 2.0, 1.0, 3.0], "bad": [3.0, 4.0, 5.0, 2.0]})
+    assert list(found) == ["good", "same", "bad"]
+    ranks = np.array([1.0, 1.0, 2.0, 1.0])
+    half = stats.t.isf(0.025, 3) * ranks.std(ddof=1) / 2.0
+    assert found["good"][1:5] == pytest.approx((1.25, 1.0, 1.25 + half, 3))
+    assert [each.n_wins for each in found.values()] == [3, 1, 0]
     assert sum(each.mean_rank for each in found.values()) == pytest.approx(6.0)
-    assert found["good"].n_wins + found["same"].n_wins == 8
-    assert all(1.0 <= each.low <= each.mean_rank <= each.high <= 2.0 for each in (found["good"], found["same"]))
+    assert (found["bad"].low, found["bad"].high) == (pytest.approx(2.75 - half), 3.0)
 
 
-def test_diverged_runs_are_counted_and_tie() -> None:
-    lost = np.full(5, 100.0)
-    found = standings({"p": {"a": lost, "b": lost.copy(), "c": np.ones(5)}}, {"p": 100.0})
-    assert [(each.entrant, each.mean_rank, each.n_lost) for each in found] == [
-        ("c", 1.0, 0),
-        ("a", 2.5, 1),
-        ("b", 2.5, 1),
-    ]
+def test_what_is_always_behind_is_told_and_what_wins_now_and_then_is_not() -> None:
+    rng = np.random.default_rng(0)
+    errors = {name: list(rng.random(9)) for name in "abcd"} | {"bad": [10.0] * 9}
+    found = ranked(errors)
+    assert [name for name, each in found.items() if not each.is_best] == ["bad"]
+    assert all(each.is_best for each in ranked({name: values[:2] for name, values in errors.items()}).values())
 
 
-def invented(errors: dict[str, list[float]]) -> dict[tuple[str, str], Any]:
+def test_without_a_difference_hardly_anything_is_told() -> None:
+    """Twelve that are equally good on eight problems: in a twentieth of all comparisons somebody is wrongly told from
+    the best. Of 400, more than 60 would be seen once in 1e13 runs if that rate were 6 %."""
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(400):
+        table = rng.normal(size=(12, 8)) ** 2
+        wrong += not all(each.is_best for each in ranked({str(i): list(row) for i, row in enumerate(table)}).values())
+    assert wrong <= 60
+
+
+def test_rounding_decides_nothing() -> None:
+    found = ranked({"a": [1.0, 1e-20], "b": [1.0 + 1e-9, 1e-14], "c": [1.0 + 2e-9, 3e-13], "d": [1.1, 1e-3]})
+    assert [each.mean_rank for each in found.values()] == [2.0, 2.0, 2.0, 4.0]
+    assert [each.n_wins for each in found.values()] == [2, 2, 2, 0]
+
+
+def invented(errors: dict[str, list[float]], diverged: int = 0) -> dict[tuple[str, str], Any]:
     """Cells of two algorithms; `errors` of the first one's trials by problem, the other always has 5."""
     cells = {}
     for problem, tried in errors.items():
         for entrant, values in (("td", tried), ("vrtd", [5.0] * len(tried))):
-            aim = {"trials": [{"error": value} for value in values], "finals": [min(values)], "initial_error": 10.0}
+            aim = {
+                "trials": [{"error": value, "n_diverged": diverged if value == 9.0 else 0} for value in values],
+                "mean": [10.0, min(values)], "n_diverged": [0, 0], "initial_error": 10.0,
+            }  # fmt: skip
             cells[problem, entrant] = {"aims": {"equation": aim, "values": aim}}
     return cells
 
 
 def test_without_tuning_the_settings_come_from_the_other_problems() -> None:
-    cells = invented({"random-mdp": [1.0, 9.0], "garnet": [1.0, 9.0], "boyan-chain": [9.0, 1.0]})
+    cells = invented({"random-mdp": [1.0, 9.0], "garnet": [1.0, 9.0], "boyan-chain": [9.0, 1.0]}, diverged=1)
     names = list(dict.fromkeys(problem for problem, _ in cells))
-    found = {each.entrant: each.n_wins for each in untuned(cells, "equation", names, ["td", "vrtd"])}
-    assert found == {"td": 0, "vrtd": 1} | {"td": 2}  # on Boyan's chain the others' choice is the wrong one
-    assert tuned(cells, "equation", names, ["td", "vrtd"])[0].n_wins == 3
+    found = {each.entrant: each for each in untuned(cells, "equation", names, ["td", "vrtd"])}
+    # On Boyan's chain the others' choice is the wrong one, and it diverges.
+    assert {name: (each.n_wins, each.n_lost) for name, each in found.items()} == {"td": (2, 1), "vrtd": (1, 0)}
+    best = tuned(cells, "equation", names, ["td", "vrtd"])[0]
+    assert (best.entrant, best.n_wins, best.n_lost) == ("td", 3, 0)
+
+
+def test_an_error_that_grows_is_a_loss_and_no_rival() -> None:
+    cells = invented({"random-mdp": [20.0], "garnet": [1.0], "boyan-chain": [1.0], "baird": [20.0]})
+    found = tuned(cells, "equation", ["random-mdp", "garnet", "boyan-chain"], ["td", "vrtd"])
+    assert {each.entrant: each.n_lost for each in found} == {"td": 1, "vrtd": 0}
+    advice = Advice("", "", {"equation": 3}, {"equation": sorted(found, key=lambda each: each.n_lost)})
+    assert advice.rivals("equation") == []
+    assert [each.entrant for each in Advice("", "", {}, {"values": found}).rivals("values")] == ["vrtd"]
 
 
 def test_advice_keeps_to_what_there_is() -> None:
     found = advise(some_cells(), ["random-mdp", "baird"], ["td", "recursive_lstd", "svrg"])
     assert [each.situation for each in found] == [
-        "Few features", "A data set to go through often", "Another policy's data",
-        "Another policy's data, many features", "No tuning",
+        "d² work a sample", "Another policy's data, d² work", "No tuning, d² work"
     ]  # fmt: skip
     first = found[0].standings["equation"]
     assert {each.entrant for each in first} == {"td", "recursive_lstd"}
     assert found[0].n_problems == {"equation": 1, "values": 1}
+    assert all(each.is_best for each in first)  # one problem tells nothing
+
+
+def test_a_data_set_is_for_those_that_come_back_to_it() -> None:
+    cells = {("random-mdp", entrant): cell("random-mdp", entrant) for entrant in ("td", "svrg", "saga")}
+    advice = {each.situation: each for each in advise(cells, ["random-mdp"], ["td", "svrg", "saga"])}
+    found = advice["A data set to go through often"].standings
+    assert list(found) == ["equation"]
+    assert {each.entrant for each in found["equation"]} == {"svrg", "saga"}
+    own = cells["random-mdp", "saga"]["aims"]["rows"]
+    assert own["mean"][0] == pytest.approx(1.0)
+    assert own["mean"][-1] < 1.0
 
 
 # Tables
@@ -219,7 +302,7 @@ def test_advice_keeps_to_what_there_is() -> None:
 def test_tables_are_tidy() -> None:
     cells = some_cells()
     curves, tuning, runs = curve_table(cells), tuning_table(cells), run_table(cells)
-    assert len(runs["error"]) == len(CELLS) * 2 * PLAN.n_runs
+    assert len(runs["error"]) == (len(CELLS) * 2 + 2) * PLAN.n_runs  # and the own equation of the data sets
     for (problem, entrant), found in cells.items():
         for aim, mine in found["aims"].items():
             where = {"problem": problem, "aim": aim, "algorithm": entrant}
@@ -277,7 +360,7 @@ def test_work_is_told_and_kept_cell_by_cell(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         work(PLAN, [("random-mdp", "td", "x"), ("random-mdp", "vrtd", "x")], tmp_path, stop)
-    assert told[-2:] == [("random-mdp", "td", 1.0), ("random-mdp", "vrtd", pytest.approx(2 / 20))]
+    assert told[-2:] == [("random-mdp", "td", 1.0), ("random-mdp", "vrtd", pytest.approx(0.8 / 6))]
     assert [path.name for path in tmp_path.iterdir()] == ["random-mdp-td.json"]
 
 

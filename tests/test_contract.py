@@ -171,12 +171,13 @@ def test_counts_are_what_was_drawn(row: Row) -> None:
     ]
     epoch = epoch_of(row)
     sizes = [*epoch.ramp, *[epoch.n_absorb] * row.n_epochs][: row.n_epochs]
-    fresh_samples = row.n_epochs * epoch.n_steps * epoch.samples_per_step
+    n_steps = sum(epoch.n_steps * size // epoch.n_absorb if epoch.follows else epoch.n_steps for size in sizes)
+    fresh_samples = n_steps * epoch.samples_per_step
     assert result.n_samples[-1] == sum(sizes) + fresh_samples
     words = {"markov": 1, "iid": 2, "dataset": 0}[row.sampling] * sum(sizes)
     words += {"markov": 1, "iid": 2, "dataset": 1}[row.sampling] * fresh_samples
     assert {1 + words} == set(used)
-    steps = row.n_epochs * epoch.n_steps * epoch.gradients_per_step
+    steps = n_steps * epoch.gradients_per_step
     assert result.n_gradients[-1] == sum(sizes) * epoch.gradients_per_absorb + steps
 
 

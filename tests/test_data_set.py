@@ -238,7 +238,7 @@ def counted(epoch: Epoch, n_epochs: int) -> list[tuple[int, int]]:
         for _ in range(size):
             path += [(closed, samples)] * epoch.gradients_per_absorb
             samples += 1
-        for _ in range(epoch.n_steps):
+        for _ in range(epoch.n_steps * size // epoch.n_absorb if epoch.follows else epoch.n_steps):
             path += [(closed, samples)] * epoch.gradients_per_step
             samples += epoch.inner == "fresh"
     return [*path, (n_epochs, samples)]
@@ -250,6 +250,8 @@ def counted(epoch: Epoch, n_epochs: int) -> list[tuple[int, int]]:
         Epoch(10, 4, "fresh", ramp=(1, 3, 9)),
         Epoch(10, 4, "resample", ramp=(2, 6)),
         Epoch(10, 0, "fresh", ramp=(5,)),
+        Epoch(10, 20, "resample", ramp=(2, 6), follows=True),
+        Epoch(10, 15, "fresh", ramp=(3, 4), follows=True),
         Epoch(7, 3, "fresh", gradients_per_absorb=2, gradients_per_step=3, ramp=(2, 4, 6)),
         Epoch(7, 3, "fresh"),
         Epoch(0, 1, "fresh"),
@@ -268,7 +270,7 @@ def test_counts_of_growing_batches(epoch: Epoch) -> None:
 
 def test_growing_batches_are_cut_and_continued_anywhere() -> None:
     """Same bits and counts, wherever a run over a ramp is taken up again."""
-    data, algorithm = vrtd.record(MRP, PHI, 40, seed=3), vrtd.SCSG(0.5, 0.2, 9, 6)
+    data, algorithm = vrtd.record(MRP, PHI, 40, seed=3), vrtd.SCSG(0.5, 0.2, 6, steps_per_row=2)
     epoch = algorithm.epoch("dataset", 40)
     assert epoch.ramp == (6, 12, 24)
     total = int(epoch.gradients_until(6)) + 5
@@ -285,8 +287,8 @@ def test_growing_batches_are_cut_and_continued_anywhere() -> None:
 def test_progress_of_growing_batches_goes_to_1() -> None:
     shares: list[float] = []
     vrtd.simulate(
-        vrtd.record(MRP, PHI, 40), None, vrtd.SCSG(0.5, 0.2, 9, 6), sampling="dataset", n_runs=9, n_gradients=300,
-        progress=shares.append,
+        vrtd.record(MRP, PHI, 40), None, vrtd.SCSG(0.5, 0.2, 6, steps_per_row=2), sampling="dataset", n_runs=9,
+        n_gradients=300, progress=shares.append,
     )  # fmt: skip
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

@@ -40,8 +40,7 @@ def check_level(value: Any) -> float:
 
 
 def check_fraction(name: str, value: Any) -> None:
-    number = float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
-    if not 0.0 <= number <= 1.0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value <= 1.0:  # type: ignore[operator]
         raise InvalidInputError(f"{name} must lie in [0, 1]", repr(value), "pass e.g. 0.8")
 
 

@@ -19,8 +19,9 @@ theta_0 and is otherwise zero.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -43,17 +44,22 @@ class Epoch(NamedTuple):
     inner: Inner  # where the sample of a step comes from
     gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
     gradients_per_step: int = 1
-    ramp: tuple[int, ...] = ()  # what the first epochs absorb instead of n_absorb, in whose place they grow
+    ramp: tuple[int, ...] = ()  # what the first epochs absorb instead of n_absorb
+    follows: bool = False  # whether these take steps in proportion to what they absorb, instead of n_steps
 
     @property
     def n_gradients(self) -> int:
         """Of one epoch, when the ramp is behind it."""
         return self.n_absorb * self.gradients_per_absorb + self.n_steps * self.gradients_per_step
 
+    @property
+    def samples_per_step(self) -> int:
+        return 1 if self.inner == "fresh" else 0
+
     def gradients_until(self, n_epochs: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """How many pseudo-gradients have been counted when so many epochs are closed."""
-        missing = np.cumsum([0] + [(self.n_absorb - size) * self.gradients_per_absorb for size in self.ramp])
-        return np.asarray(n_epochs * self.n_gradients - missing[np.minimum(n_epochs, len(self.ramp))], np.int64)
+        per_epoch = [size * self.gradients_per_absorb + n * self.gradients_per_step for size, n in self._ramp]
+        return np.asarray(_until(per_epoch, self.n_gradients, n_epochs), np.int64)
 
     def epochs_at(self, n_gradients: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """How many epochs are closed when so many pseudo-gradients have been counted."""
@@ -61,22 +67,27 @@ class Epoch(NamedTuple):
         after = np.maximum(n_gradients - ends[-1], 0) // self.n_gradients
         return np.asarray(np.searchsorted(ends, n_gradients, side="right") - 1 + after, np.int64)
 
-    @property
-    def samples_per_step(self) -> int:
-        return 1 if self.inner == "fresh" else 0
-
     def samples_at(self, n_gradients: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many transitions have been drawn when so many pseudo-gradients have been counted."""
         epochs = self.epochs_at(n_gradients)
         rest = n_gradients - self.gradients_until(epochs)
-        sizes = np.array([*self.ramp, self.n_absorb])
-        missing = np.cumsum([0] + [self.n_absorb - size for size in self.ramp])
-        place = np.minimum(epochs, len(self.ramp))
-        absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), sizes[place])  # an open epoch absorbs first
+        sizes = np.array([*self.ramp, self.n_absorb])[np.minimum(epochs, len(self.ramp))]
+        absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), sizes)  # an open epoch absorbs first
         stepped = (rest - absorbed * self.gradients_per_absorb) // max(self.gradients_per_step, 1)
-        per_epoch = self.n_absorb + self.n_steps * self.samples_per_step
-        before = epochs * per_epoch - missing[place]
+        per_epoch = [size + n * self.samples_per_step for size, n in self._ramp]
+        before = _until(per_epoch, self.n_absorb + self.n_steps * self.samples_per_step, epochs)
         return np.asarray(before + absorbed + stepped * self.samples_per_step, np.int64)
+
+    @property
+    def _ramp(self) -> list[tuple[int, int]]:
+        """What the first epochs absorb, and how many steps they take."""
+        return [(size, self.n_steps * size // self.n_absorb if self.follows else self.n_steps) for size in self.ramp]
+
+
+def _until(first: list[int], later: int, n_epochs: NDArray[np.int64] | int) -> Any:
+    """The sum over so many epochs of a number that the first of them have for themselves."""
+    short = np.cumsum([0] + [later - each for each in first])
+    return n_epochs * later - short[np.minimum(n_epochs, len(first))]
 
 
 @kernel
@@ -105,6 +116,8 @@ class Algorithm(ABC):
     """Base of the frozen dataclasses that hold an algorithm's hyperparameters."""
 
     name: ClassVar[str]  # in the registry, on the command line and in the names of compiled loops
+    #: The power of |phi| with which a hyperparameter must grow to do the same on scaled features; 0 if not named.
+    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "step_size_w": -2, "ridge": 2})
     kernels: ClassVar[Kernels]
 
     @property
@@ -149,7 +162,7 @@ def need_data_set(name: str, sampling: Sampling) -> None:
         raise InvalidInputError(
             f"{name} must have a data set, to come back to its rows",
             f"sampling={sampling!r}",
-            'pass a vrtd.DataSet and sampling="dataset"',
+            'simulate it on a vrtd.DataSet with sampling="dataset"',
         )
 
 

@@ -19,7 +19,7 @@ __all__ = ["AnchoredMethod"]
 class SVRGParams(NamedTuple):
     step_size: float
     step_size_w: float
-    n_steps: int  # from which the random number of steps is drawn
+    steps_per_row: int  # at most, where their number is random
 
 
 class SVRGOptions(NamedTuple):
@@ -50,9 +50,9 @@ def svrg_begin(params, options, state, stream):
         state.g_w[i] *= scale_w
         state.u[i] = 0.0
         state.v[i] = 0.0
-    state.counts[0] = 0.0
     if options.stops:
-        state.counts[1] = 1.0 + uniform_index(stream, params.n_steps)
+        state.counts[1] = 1.0 + uniform_index(stream, np.int64(state.counts[0]) * params.steps_per_row)
+    state.counts[0] = 0.0
 
 
 @kernel
@@ -87,10 +87,10 @@ class AnchoredMethod(SaddleMethod):
 
     kernels: ClassVar[Kernels] = Kernels(svrg_views, svrg_step, svrg_output, saddle_absorb, svrg_begin, svrg_close)
     stops: ClassVar[bool]
-    n_steps: int | None  # None: as many as rows, where the number is not random
+    steps_per_row: int = 1
 
     def params(self) -> SVRGParams:
-        return SVRGParams(float(self.step_size), float(self.step_size_w), int(self.n_steps or 0))
+        return SVRGParams(float(self.step_size), float(self.step_size_w), int(self.steps_per_row))
 
     def options(self) -> SVRGOptions:
         return SVRGOptions(int(self.stops))

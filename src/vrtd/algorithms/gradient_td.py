@@ -1,5 +1,6 @@
-"""Gradient TD: with a second vector w the mean update follows a gradient, so that it is stable off-policy, too. With
-delta the TD error, rho the importance ratio, and theta and w on the right from before the update:
+"""Gradient TD: with a second vector w that has converged, the mean update of theta follows a gradient, so that small
+steps are stable off-policy, too; for TDC those of w must be large enough beside those of theta. With delta the TD
+error, rho the importance ratio, and theta and w on the right from before the update:
 
     GTD:   theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta phi - w)
     GTD2:  theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta - phi.w) phi
@@ -7,12 +8,14 @@ delta the TD error, rho the importance ratio, and theta and w on the right from 
 
 GTD descends on |A theta + b|^2 (R. S. Sutton, C. Szepesvari, H. R. Maei 2008, NIPS), the others on the projected
 Bellman error (R. S. Sutton, H. R. Maei, D. Precup, S. Bhatnagar, D. Silver, C. Szepesvari, E. Wiewiora 2009, ICML). All
-three solve A theta + b = 0.
+three solve A theta + b = 0. The updates are derived here from these objectives, and their fixed points are tested.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -116,6 +119,7 @@ class GTD(GradientTD):
     """
 
     name: ClassVar[str] = "gtd"
+    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -4, "step_size_w": 0})
     kind: ClassVar[int] = _GTD
 
 

@@ -8,7 +8,8 @@ that there is an answer from the first sample on; without samples it is theta_0.
 output d^3: with many features ask for few checkpoints.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
-J. A. Boyan (1999), Least-squares temporal difference learning, ICML.
+J. A. Boyan (1999), Least-squares temporal difference learning, ICML. The sums are derived here for ratios and discounts
+of each sample, and their solution is tested.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ there after every sample for d^2 operations, what `LSTD` with the same ridge sol
     z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   psi_t = phi_t - gamma_t phi'_t
     k = P z / (1 + psi.P z),   theta += k (r - psi.theta),   P -= k (P^T psi)^T,   P_0 = I / ridge
 
-The denominator is positive at the first sample if ridge >= |phi| |phi'|. A ridge much below lets it come near 0, which
-costs digits for good: unlike a sum, an inverse keeps its errors.
+The denominator is positive at the first sample if ridge >= rho |phi| |phi'|. A ridge much below lets it come near 0,
+which costs digits for good: unlike a sum, an inverse keeps its errors.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
+The update is derived here from the sums of `LSTD`, with which it is tested.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ and a method descends in theta with the step alpha, ascends in w with the step b
 steps that are proven to converge.
 
 S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
+The gradients, and the updates of all methods, are derived here from the saddle point, and their fixed point is tested.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ e_i phi_i over all rows, and s, e the numbers of the row i that comes now,
 
 All memory is zero at first, which agrees with means of zero: the mean step is that of the full gradient from the start,
 with the noise of plain stochastic gradients until most rows have come. The means are carried along and never computed
-anew, so what rounding did to them at first stays: about 1e-13 of theta.
+anew, so what rounding did to them stays: about 1e-16 of the largest gradients that there were. Start near the solution,
+or take SVRG, where the last digits matter.
 
 A. Defazio, F. Bach, S. Lacoste-Julien (2014), SAGA: a fast incremental gradient method, NeurIPS. S. S. Du, J. Chen,
 L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.

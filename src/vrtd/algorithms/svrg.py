@@ -9,9 +9,10 @@ distances to the solution and to the anchor, so the convergence is linear, to th
 
 - SVRG: the batch is all rows, always. Inner rows are any.
 - Batching SVRG: the batch grows by a factor an epoch until it is all rows: early on, a rough gradient is good enough.
-- SCSG: it grows as well, inner rows are drawn from the batch itself, and the number of inner steps is random. Lei and
-  Jordan take a geometric one; here it is uniform on 1, ..., n_steps, so that the shape of an epoch is known beforehand.
-  That is equal in law to n_steps steps of which a random iterate is returned, and all n_steps are counted.
+- SCSG: it grows as well, inner rows are drawn from the batch itself, and the number of inner steps is random, in
+  proportion to the batch. Lei and Jordan take a geometric one; here it is uniform on 1, ..., N, N the rows of the batch
+  times `steps_per_row`, so that the shape of an epoch is known beforehand. That is equal in law to N steps of which a
+  random iterate is returned, and all N are counted.
 
 The updates are derived here from the gradients in `vrtd.algorithms.saddle`.
 
@@ -27,7 +28,7 @@ from typing import Annotated, ClassVar
 
 from vrtd.algorithms.algorithm import Epoch
 from vrtd.algorithms.anchor import AnchoredMethod
-from vrtd.checks import check_count, check_positive
+from vrtd.checks import check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 
 __all__ = ["SCSG", "SVRG", "BatchingSVRG"]
@@ -47,7 +48,7 @@ class SVRG(AnchoredMethod):
     stops: ClassVar[bool] = False
 
     def check(self) -> None:
-        check_count("n_steps", 1 if self.n_steps is None else self.n_steps)
+        check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
 
     def epoch_of(self, n_rows: int) -> Epoch:
         return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner="fresh")
@@ -69,7 +70,7 @@ class BatchingSVRG(AnchoredMethod):
     stops: ClassVar[bool] = False
 
     def check(self) -> None:
-        check_count("n_steps", 1 if self.n_steps is None else self.n_steps)
+        check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
         check_batches(self.batch_size, self.growth)
 
     def epoch_of(self, n_rows: int) -> Epoch:
@@ -81,28 +82,28 @@ class BatchingSVRG(AnchoredMethod):
 class SCSG(AnchoredMethod):
     """Growing batches, inner steps on their own rows, and a random number of these.
 
-    >>> SCSG(n_steps=50, batch_size=100).epoch("dataset", n_rows=1000).gradients_until(1)
-    array(150)
+    >>> SCSG(batch_size=100).epoch("dataset", n_rows=1000).gradients_until(1)
+    array(200)
     """
 
-    n_steps: Annotated[int, "inner steps an epoch at most: their number is random"] = 500
     batch_size: Annotated[int, "rows of the first batch"] = 100
     growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
+    steps_per_row: Annotated[int, "inner steps for each row of the batch at most: their number is random"] = 1
 
     name: ClassVar[str] = "scsg"
     stops: ClassVar[bool] = True
 
     def check(self) -> None:
-        check_count("n_steps", self.n_steps)
         check_batches(self.batch_size, self.growth)
+        check_exact_count("steps_per_row", self.steps_per_row)
 
     def epoch_of(self, n_rows: int) -> Epoch:
-        ramp = growing(self.batch_size, self.growth, n_rows)
-        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps), inner="resample", ramp=ramp)
+        ramp, n_steps = growing(self.batch_size, self.growth, n_rows), n_rows * int(self.steps_per_row)
+        return Epoch(n_absorb=n_rows, n_steps=n_steps, inner="resample", ramp=ramp, follows=True)
 
 
 def check_batches(batch_size: int, growth: float) -> None:
-    check_count("batch_size", batch_size)
+    check_exact_count("batch_size", batch_size)
     check_positive("growth", growth)
     if growth <= 1.0:
         raise InvalidInputError("growth must be above 1, or batches never reach all rows", growth, "pass e.g. 2")
@@ -113,5 +114,5 @@ def growing(size: int, growth: float, n_rows: int) -> tuple[int, ...]:
     sizes = []
     while size < n_rows:
         sizes.append(int(size))
-        size = max(int(size * growth), size + 1)
+        size = max(int(min(size * growth, n_rows)), size + 1)
     return tuple(sizes)

@@ -5,13 +5,15 @@ delta = r + gamma phi'.target - phi.theta and rho the importance ratio, all from
     periodic:  theta <- theta + alpha rho delta phi,    target <- theta, after every `period` updates
 
 D. Lee and N. He (2019), Target-based temporal-difference learning, ICML: their averaging and periodic TD. Both
-parameters begin at theta_0, and TD's fixed point is theirs. Double TD, which updates the two alike and pulls them
-together, is not here: from one start they stay equal, and it is TD.
+parameters begin at theta_0. The updates are derived here from the idea; their fixed point, TD's, is tested. Double TD,
+which updates the two alike and pulls them together, is not here: from one start they stay equal, and it is TD.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -89,6 +91,7 @@ class TargetTD(Algorithm):
     period: Annotated[int | None, "periodic: updates from copy to copy; 100 unless given"] = None
 
     name: ClassVar[str] = "target_td"
+    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "mix": 2})
     kernels: ClassVar[Kernels] = Kernels(target_td_views, target_td_step, target_td_output)
 
     def __post_init__(self) -> None:

@@ -4,7 +4,8 @@
 
 R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3. With `average`, the
 output is the mean of theta_1, ..., theta_t (Polyak and Ruppert): with a constant step the method of C. Lakshminarayanan
-and C. Szepesvari (2018), AISTATS.
+and C. Szepesvari (2018), AISTATS. With independent samples it tends to theta_star as 1/t in mean square; along a
+trajectory, where successive A_x are correlated, to a point at a distance in proportion to the step.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ discount of the one before, 0 where that ended an episode:
 
 R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3; with importance
 ratios D. Precup, R. S. Sutton, S. Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. Its limit is
-not TD's but that of the system with traces: A = E[z (gamma phi' - phi)^T], b = E[r z].
+not TD's but that of the system with traces: A = E[z (gamma phi' - phi)^T], b = E[r z]. The update is derived here from
+the forward view, with ratios and discounts of each sample; its fixed point is tested.
 """
 
 from __future__ import annotations

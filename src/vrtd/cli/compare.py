@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--problems", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(PROBLEMS)}")
     add("--algorithms", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(ENTRANTS)}")
     size = parser.add_argument_group("size", "what every algorithm gets on every problem")
-    size.add_argument("--quick", action="store_true", help="a look within a minute, without Mountain Car")
+    size.add_argument("--quick", action="store_true", help="a look within a minute: a small plan, seven problems")
     for option, text in {
         "samples": "transitions of a run",
         "runs": "independent runs that are reported",
@@ -96,16 +96,16 @@ def _as_text(found: Comparison) -> str:
         lines.append(f"{AIMS[aim]}, use")
         for each in found.advice:
             if aim in each.standings:
-                best, *rest = each.standings[aim]
-                close = ", ".join(standing.entrant for standing in rest if standing.is_best)
+                best = each.standings[aim][0]
+                close = ", ".join(standing.entrant for standing in each.rivals(aim))
                 lines.append(f"  {each.situation:<36}  {best.entrant:<15}  {_rank(best)} of {len(each.standings[aim])}")
                 lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else "ahead of all others"))
         lines.append("  mean rank over all problems")
         for standing in overall:
-            lost = f"  diverged on {standing.n_lost}" if standing.n_lost else ""
+            lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""
             lines.append(f"    {standing.entrant:<15}  {_rank(standing)}{lost}")
         lines.append("")
-    return "\n".join([*lines, f"wrote {found.report}"])
+    return "\n".join([*(line.replace("²", "^2") for line in lines), f"wrote {found.report}"])
 
 
 def _rank(standing: Any) -> str:

@@ -55,12 +55,11 @@ def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
     group.add_argument(f"--{kind}", choices=table, help=f"(default {default})")
     for option in dict.fromkeys(option for options in table.values() for option in options):
         owners = {name: options[option] for name, options in table.items() if option in options}
-        plain_kind, _, text = next(iter(owners.values()))
-        whose = ", ".join(
-            name if default is None or default is False else f"{name} {default}"
-            for name, (_, default, _) in owners.items()
+        plain_kind = next(iter(owners.values())).kind
+        text = "; ".join(
+            f"{words} [{', '.join(_owner(name, each) for name, each in owners.items() if each.text == words)}]".lstrip()
+            for words in dict.fromkeys(each.text for each in owners.values())
         )
-        text = f"{text} [{whose}]".lstrip()
         plain = next(part for part in (plain_kind, *get_args(plain_kind)) if _is_plain(part))
         if plain is bool:
             group.add_argument(_flag(option), dest=option, action="store_const", const=True, help=text)
@@ -69,6 +68,10 @@ def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
         else:
             group.add_argument(_flag(option), dest=option, type=plain, metavar="N" if plain is int else "X", help=text)
     return group
+
+
+def _owner(name: str, option: Option) -> str:
+    return name if option.default is None or option.default is False else f"{name} {option.default}"
 
 
 def chosen_options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if n_diverged:
         tell(
             f"{n_diverged} of {result.n_runs} runs diverged and are left out of the statistics from there on; "
-            "lower --step-size or give a --radius",
+            f"lower --step-size{' or give a --radius' if 'radius' in algorithm.settings else ''}",
             "warning",
         )
     return DIVERGED if n_diverged else OK

@@ -76,10 +76,18 @@ PROBLEMS: Mapping[str, StandardProblem] = MappingProxyType(
             ),
             StandardProblem("garnet", "Garnet", False, _BOTH, partial(_chain, "garnet")),
             StandardProblem(
-                "garnet-off-policy", "Garnet, off-policy", True, _BOTH, partial(_chain, "off_policy_garnet")
+                "garnet-wide", "Garnet, 100 features", False, _BOTH,
+                partial(_chain, "garnet", n_states=500, n_features=100),
+            ),
+            *(
+                StandardProblem(
+                    f"garnet-off-policy-{seed + 1}", f"Off-policy Garnet {seed + 1}", True, _BOTH,
+                    partial(_chain, "off_policy_garnet", seed=seed),
+                )
+                for seed in range(4)
             ),
             StandardProblem("baird", "Baird's star", True, _BOTH, partial(_chain, "baird", theta_0=_BAIRD_START)),
             StandardProblem("mountain-car", "Mountain Car", False, ("equation",), _mountain_car),
         )
     }
-)
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Who did best, and how sure that is: ranks by the error at the end, with intervals over problems and runs."""
+"""Who did best, and how sure that is: ranks by the mean error at the end, with intervals over problems."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.comparison.cell import LOST
 from vrtd.comparison.entrants import ENTRANTS, Entrant
-from vrtd.comparison.problems import AIMS, PROBLEMS
+from vrtd.comparison.problems import PROBLEMS
 
 __all__ = ["Advice", "Standing", "advise", "standings", "tuned", "untuned"]
 
 Floats = NDArray[np.float64]
 Cells = Mapping[tuple[str, str], Mapping[str, Any]]
 
-_RESAMPLES = 2000
-_TAILS = (2.5, 97.5)  # percent
+_LEVEL = 0.95
+_FEWEST_PROBLEMS = 3  # to tell any two apart: of two, equal ranks would look like certainty
+# Errors are as good as equal within the first of each other, and below the second of the start's: rounding decides.
+_SAME, _NONE = 1e-6, 1e-12
 
 
 class Standing(NamedTuple):
-    """An entrant's mean rank over problems, 1 the best, and the interval that holds 95 % of its resamples."""
+    """An entrant's mean rank over problems, 1 the best, with its 95 % interval (Student's t over problems)."""
 
     entrant: str
     mean_rank: float
     low: float
     high: float
-    n_wins: int  # problems on which its mean error is the least
-    n_lost: int  # problems on which some run diverged
-    is_best: bool  # or not to be told from it: the interval of the difference of their ranks has 0 in it
+    n_wins: int  # problems on which no other is better
+    n_lost: int  # problems on which some run diverged, or the mean error grew
+    is_best: bool  # or not told from it, at 5 % for all pairs together
 
 
 class Advice(NamedTuple):
@@ -41,95 +42,117 @@ class Advice(NamedTuple):
     n_problems: Mapping[str, int]
     standings: Mapping[str, list[Standing]]
 
+    def rivals(self, aim: str) -> list[Standing]:
+        """Those that are not told from the best and were lost no more often."""
+        best, *rest = self.standings[aim]
+        return [each for each in rest if each.is_best and each.n_lost <= best.n_lost]
 
-def standings(errors: Mapping[str, Mapping[str, Floats]], limits: Mapping[str, float]) -> list[Standing]:
-    """From `errors[problem][entrant]`, one a run; run i of all entrants saw the same transitions.
 
-    Problems are resampled, and runs within them, all entrants' together. `limits` are the errors of diverged runs.
+def standings(errors: Mapping[str, Floats], lost: Mapping[str, Sequence[bool]]) -> list[Standing]:
+    """From mean errors relative to the start's, and whether some run diverged: a row an entrant, a column a problem.
 
-    >>> found = standings({"p": {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}}, {"p": 100.0})
-    >>> [(each.entrant, each.mean_rank) for each in found]
-    [('a', 1.0), ('b', 2.0)]
+    Two entrants are told apart by the t statistic of the difference of their ranks, with Bonferroni's correction for
+    all pairs, because the best is chosen by looking. Problems are taken as a sample of those that one might have.
+
+    >>> found = standings({"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}, {"a": [False] * 2, "b": [False] * 2})
+    >>> [(each.entrant, each.mean_rank, each.is_best) for each in found]
+    [('a', 1.0, True), ('b', 2.0, True)]
     """
-    from scipy.stats import rankdata
+    from scipy.stats import t
 
-    rng = np.random.default_rng(0)
-    entrants = list(next(iter(errors.values())))
-    tables = [np.array([each[entrant] for entrant in entrants]) for each in errors.values()]  # (entrant, run) each
-    ranks = np.array([rankdata(runs.mean(axis=1)) for runs in tables])
-    resampled = []
-    for runs in tables:
-        picks = rng.integers(runs.shape[1], size=(_RESAMPLES, runs.shape[1]))
-        resampled.append(rankdata(runs[:, picks].mean(axis=2).T, axis=1))
-    chosen = rng.integers(len(tables), size=(_RESAMPLES, len(tables)))
-    means = np.array(resampled)[chosen, np.arange(_RESAMPLES)[:, None]].mean(axis=1)  # (resample, entrant)
-    best = int(ranks.mean(axis=0).argmin())
-    low, high = np.percentile(means, _TAILS, axis=0)
-    behind, _ = np.percentile(means - means[:, best : best + 1], _TAILS, axis=0)
-    lost = np.array([(runs >= limit).any(axis=1) for runs, limit in zip(tables, limits.values(), strict=True)])
+    names = list(errors)
+    ranks = _ranks(np.array([errors[name] for name in names]))
+    n, p = ranks.shape
+    mean, best = ranks.mean(axis=1), int(ranks.mean(axis=1).argmin())
+    spread = ranks.std(axis=1, ddof=1) / np.sqrt(p) if p > 1 else np.full(n, np.inf)
+    half = t.isf((1.0 - _LEVEL) / 2, max(p - 1, 1)) * spread
+    behind = ranks - ranks[best]
+    if p >= _FEWEST_PROBLEMS and n > 1:
+        least = t.isf((1.0 - _LEVEL) / (n * (n - 1)), p - 1) * behind.std(axis=1, ddof=1) / np.sqrt(p)
+        told = behind.mean(axis=1) > least
+    else:
+        told = np.zeros(n, bool)
     found = [
         Standing(
-            entrant, float(ranks[:, i].mean()), float(low[i]), float(high[i]), int((ranks[:, i] == 1).sum()),
-            int(lost[:, i].sum()), bool(i == best or behind[i] <= 0.0),
+            name,
+            float(mean[i]),
+            float(max(mean[i] - half[i], 1.0)),
+            float(min(mean[i] + half[i], n)),
+            int((ranks[i] == ranks.min(axis=0)).sum()),
+            int(sum(lost[name])),
+            not told[i],
         )
-        for i, entrant in enumerate(entrants)
-    ]  # fmt: skip
+        for i, name in enumerate(names)
+    ]
     return sorted(found, key=lambda each: each.mean_rank)
 
 
+def _ranks(errors: Floats) -> Floats:
+    """(entrant, problem) ranks; what is as good as equal shares the mean of its ranks."""
+    from scipy.stats import rankdata
+
+    logs = np.log(np.maximum(errors, _NONE))
+    order = np.argsort(logs, axis=0)
+    steps = np.diff(np.take_along_axis(logs, order, axis=0), axis=0) > _SAME
+    levels = np.concatenate([np.zeros((1, errors.shape[1]), int), np.cumsum(steps, axis=0)])
+    equal = np.empty_like(levels)
+    np.put_along_axis(equal, order, levels, axis=0)
+    return np.asarray(rankdata(equal, axis=0), float)
+
+
 def tuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
-    """Each with the settings that were best on the problem."""
-    errors = {p: {e: np.array(cells[p, e]["aims"][aim]["finals"]) for e in entrants} for p in problems}
-    return standings(errors, _limits(cells, aim, problems, entrants))
+    """Each with the settings that were best on the problem, on the reported runs."""
+    errors, lost = {}, {}
+    for e in entrants:
+        found = [cells[p, e]["aims"][aim] for p in problems]
+        errors[e] = np.array([each["mean"][-1] / each["initial_error"] for each in found])
+        lost[e] = [each["n_diverged"][-1] > 0 or share > 1.0 for each, share in zip(found, errors[e], strict=True)]
+    return standings(errors, lost)
 
 
 def untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
-    """Each with the settings that were best on the other problems, in units that are common to all problems."""
-    errors: dict[str, dict[str, Floats]] = {p: {} for p in problems}
-    for entrant in entrants:
-        tried = np.array([[trial["error"] for trial in cells[p, entrant]["aims"][aim]["trials"]] for p in problems])
-        logs = np.log(np.maximum(tried, np.finfo(float).tiny))
+    """Each with the settings that were best on the other problems, on the runs of the tuning."""
+    errors, lost = {}, {}
+    for e in entrants:
+        found = [cells[p, e]["aims"][aim] for p in problems]
+        tried = np.array([[trial["error"] / each["initial_error"] for trial in each["trials"]] for each in found])
+        logs = np.log(np.maximum(tried, _NONE))
         logs -= logs.min(axis=1, keepdims=True)
-        for i, problem in enumerate(problems):
-            elsewhere = np.delete(logs, i, axis=0).mean(axis=0)
-            errors[problem][entrant] = tried[i, [elsewhere.argmin()]]  # the mean over the runs of the tuning
-    return standings(errors, _limits(cells, aim, problems, entrants))
+        chosen = [int(np.delete(logs, i, axis=0).mean(axis=0).argmin()) for i in range(len(problems))]
+        errors[e] = tried[np.arange(len(problems)), chosen]
+        picked = [each["trials"][i]["n_diverged"] for each, i in zip(found, chosen, strict=True)]
+        lost[e] = [n_diverged > 0 or share > 1.0 for n_diverged, share in zip(picked, errors[e], strict=True)]
+    return standings(errors, lost)
 
 
 def advise(cells: Cells, problems: Sequence[str], entrants: Sequence[str]) -> list[Advice]:
     """What to use, by situation; a situation that nothing here is about is left out."""
     on_policy = [p for p in problems if not PROBLEMS[p].is_off_policy]
     off_policy = [p for p in problems if PROBLEMS[p].is_off_policy]
-    linear, stream = _are(entrants, lambda e: not e.is_quadratic), _are(entrants, lambda e: not e.needs_data_set)
-    cases: list[tuple[str, str, Callable[..., list[Standing]], list[str], list[str]]] = [
-        ("Few features", "d² work a sample is affordable; one pass", tuned, on_policy, stream),
-        ("Many features", "work and memory in proportion to d; one pass", tuned, on_policy, _both(linear, stream)),
-        ("A data set to go through often", "work in proportion to d; many passes", tuned, on_policy, linear),
-        ("Another policy's data", "importance ratios, any method", tuned, off_policy, list(entrants)),
-        ("Another policy's data, many features", "work and memory in proportion to d", tuned, off_policy, linear),
-        ("No tuning", "settings from other problems; one pass, any work", untuned, list(problems), stream),
-        ("No tuning, many features", "the same, in proportion to d", untuned, list(problems), _both(linear, stream)),
-    ]
+    linear = _are(entrants, lambda e: not e.is_quadratic)
+    stream, on_rows = _are(entrants, lambda e: not e.uses_data_set), _are(entrants, lambda e: e.uses_data_set)
+    light = [name for name in linear if name in stream]
+    both = {"equation": "equation", "values": "values"}
+    cases: list[tuple[str, str, Callable[..., list[Standing]], Mapping[str, str], list[str], list[str]]] = [
+        ("d² work a sample", "few features; one pass", tuned, both, on_policy, stream),
+        ("d work a sample", "many features; one pass", tuned, both, on_policy, light),
+        ("A data set to go through often", "its own equation", tuned, {"equation": "rows"}, on_policy, on_rows),
+        ("Another policy's data, d² work", "importance ratios; one pass", tuned, both, off_policy, stream),
+        ("Another policy's data, d work", "importance ratios; one pass", tuned, both, off_policy, light),
+        ("No tuning, d² work", "settings from other problems; one pass", untuned, both, list(problems), stream),
+        ("No tuning, d work", "settings from other problems; one pass", untuned, both, list(problems), light),
+    ]  # fmt: skip
     advice = []
-    for situation, why, rank, where, who in cases:
-        with_aim = {aim: [p for p in where if aim in PROBLEMS[p].aims] for aim in AIMS}
-        found = {
-            aim: rank(cells, aim, some, who)
-            for aim, some in with_aim.items()
-            if len(who) > 1 and len(some) > (rank is untuned)
-        }
+    for situation, why, rank, columns, where, who in cases:
+        found, counts = {}, {}
+        for column, aim in columns.items():
+            some = [p for p in where if column in PROBLEMS[p].aims]
+            if len(who) > 1 and len(some) > (rank is untuned):
+                found[column], counts[column] = rank(cells, aim, some, who), len(some)
         if found:
-            advice.append(Advice(situation, why, {aim: len(with_aim[aim]) for aim in found}, found))
+            advice.append(Advice(situation, why, counts, found))
     return advice
-
-
-def _limits(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> dict[str, float]:
-    return {p: LOST * cells[p, entrants[0]]["aims"][aim]["initial_error"] for p in problems}
 
 
 def _are(entrants: Sequence[str], holds: Callable[[Entrant], bool]) -> list[str]:
     return [name for name in entrants if holds(ENTRANTS[name])]
-
-
-def _both(left: Sequence[str], right: Sequence[str]) -> list[str]:
-    return [name for name in left if name in right]

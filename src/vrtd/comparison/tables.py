@@ -41,11 +41,11 @@ def tuning_table(cells: Cells) -> Table:
             **labels,
             "trial": i,
             "main_field": cell["main"],
-            "main": cell["settings"][i][cell["main"]],
-            "settings": json.dumps(cell["settings"][i], sort_keys=True),
+            "main": cell["trials"][i]["main"],
+            "settings": json.dumps(cell["trials"][i]["settings"], sort_keys=True),
             **trial,
             "is_chosen": int(i == found["chosen"]),
-            "is_shown": int(_others(cell, i) == _others(cell, found["chosen"])),
+            "is_shown": int(cell["trials"][i]["combination"] == cell["trials"][found["chosen"]]["combination"]),
         }
         for labels, cell, found in _each(cells)
         for i, trial in enumerate(found["trials"])
@@ -65,12 +65,3 @@ def _each(cells: Cells) -> Iterator[tuple[dict[str, str], Mapping[str, Any], Map
     for (problem, entrant), cell in cells.items():
         for aim, found in cell["aims"].items():
             yield {"problem": problem, "aim": aim, "algorithm": entrant}, cell, found
-
-
-def _others(cell: Mapping[str, Any], i: int) -> dict[str, Any]:
-    """The settings of a trial without the main field, and with a second step size as a share of the first."""
-    settings = dict(cell["settings"][i])
-    size = settings.pop(cell["main"])
-    if "step_size_w" in settings:
-        settings["step_size_w"] = round(settings["step_size_w"] / size, 9)
-    return settings

@@ -10,11 +10,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
+import vrtd
 from vrtd.comparison.cell import Plan
 from vrtd.comparison.worker import cell_path, cell_settings
 from vrtd.errors import VrtdError
@@ -23,6 +25,8 @@ from vrtd.experiments import store
 __all__ = ["cells_in", "measure"]
 
 Cell = tuple[str, str]  # problem, entrant
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # the same bits on any machine
+_PATIENCE = 0.05  # seconds
 
 
 def cells_in(plan: Plan, cells: Sequence[Cell], folder: Path) -> dict[Cell, dict[str, Any]]:
@@ -63,7 +67,9 @@ def measure(
     try:
         for thread in listeners:
             thread.start()
-        codes = [worker.wait() for worker in workers]
+        while any(worker.poll() is None for worker in workers) and not any(worker.poll() for worker in workers):
+            time.sleep(_PATIENCE)
+        codes = [worker.poll() or 0 for worker in workers]
     finally:
         for worker in workers:
             worker.terminate()
@@ -79,13 +85,14 @@ def measure(
 
 
 def _start(plan: Plan, hand: list[Cell], folder: Path) -> subprocess.Popen[str]:
-    # -P: what lies in the current folder is not to be imported. One thread: the same bits on any machine.
+    # This very package and its libraries, and nothing that lies in the current folder (-P).
+    path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
     worker = subprocess.Popen(
         [sys.executable, "-P", "-m", "vrtd.comparison.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+        env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
     )
     assert worker.stdin is not None
     cells = [(*cell, store.digest(cell_settings(plan, *cell))) for cell in hand]

@@ -33,7 +33,7 @@ LANES = 2
 _unbound: Any = None
 views = absorb = begin = step = close = output = reset = draw = gather = read = _unbound
 FEATURES = WORDS = CURSOR = N_WORDS = N_CURSOR = N_STREAM = 1
-ABSORBS = RESAMPLES = RAMPS = IS_SMALL = IS_LOCAL = True
+ABSORBS = RESAMPLES = RAMPS = FOLLOWS = IS_SMALL = IS_LOCAL = True
 OPTIONS: Any = ()
 CURSOR_DTYPE = np.uint64
 
@@ -91,7 +91,8 @@ def advance(
                             absorb(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d))
                     for k in range(LANES):
                         begin(params, OPTIONS, views(workspace[k], d), stream[1, k])
-                for t in range(n_steps if ABSORBS else 1):
+                steps = n_steps * size // n_absorb if FOLLOWS else n_steps
+                for t in range(steps if ABSORBS else 1):
                     for k in range(LANES):
                         if RESAMPLES:
                             handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
@@ -147,14 +148,15 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
     options = algorithm.options()
     inner = epoch.inner if absorbs else "online"
     kind = "_".join(map(str, ("", *options)))
-    name = f"advance_{algorithm.name}{kind}_{inner}{'_ramp' if ramps else ''}_{source.name}_{size}"
+    ramp = ("_ramp" if ramps else "") + ("_follows" if epoch.follows else "")
+    name = f"advance_{algorithm.name}{kind}_{inner}{ramp}_{source.name}_{size}"
     bindings: dict[str, Any] = {
         "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
         "close": kernels.close, "output": kernels.output, "reset": source.reset, "draw": source.draw,
         "gather": source.gather or source.draw, "read": source.read, "FEATURES": d if small else 0,
         "WORDS": words if local else 1, "CURSOR": source.cursor_size, "N_WORDS": LANES * words if local else 1,
         "N_CURSOR": LANES * source.cursor_size,
-        "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "RAMPS": ramps,
+        "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "RAMPS": ramps, "FOLLOWS": epoch.follows,
         "IS_SMALL": small, "IS_LOCAL": local,
         "CURSOR_DTYPE": source.cursor_dtype, "OPTIONS": options,
     }  # fmt: skip

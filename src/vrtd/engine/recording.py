@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.algorithms.algorithm import Sampling
-from vrtd.checks import check_choice, check_count
+from vrtd.checks import check_choice, check_count, check_flag
 from vrtd.engine.arguments import bind_problem
+from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import specialise
 from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.problems import DataSet, MarkovRewardProcess
@@ -61,6 +62,9 @@ def record(
     check_choice("sampling", sampling, ("iid", "markov"))
     for name, value, least in (("n_rows", n_rows, 1), ("seed", seed, 0), ("run", run, 0)):
         check_count(name, value, least=least)
+    if not isinstance(problem, MarkovRewardProcess | Simulator):
+        raise InvalidInputError("problem must be a MarkovRewardProcess or a Simulator", repr(problem), "pass one")
+    check_flag("shuffle", shuffle)
     _, source, _ = bind_problem(problem, phi, sampling, initial, specialise=False)
     n, d = int(n_rows), source.n_features
     rows = np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n)

@@ -97,7 +97,7 @@ def simulate(
             raise InvalidInputError(
                 f"n_gradients must be at least one epoch, which counts {first_epoch}",
                 n_gradients,
-                "raise the budget or lower the batch size",
+                "raise the budget, or make epochs smaller",
             )
         done, theta = 0, check_theta_0(theta_0, source.n_features)
         state = _fresh_state(algorithm, source, n_runs, seed, theta)

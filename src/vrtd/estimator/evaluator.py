@@ -70,6 +70,8 @@ class Evaluator:
         seed: int = 0,
     ) -> None:
         self._schedule = Schedule(algorithm, step_size, batch_size, n_samples, pilot_rows)
+        if isinstance(algorithm, Algorithm):
+            algorithm.epoch("markov")  # refuses at once what cannot learn from a log
         self._given = as_features(features)
         self._discount = _check_discount(discount)
         check_flag("closed_form", closed_form)
@@ -238,6 +240,14 @@ class Evaluator:
 
     def _new_spread(self, method: Method) -> Spread:
         if method == "closed form":
+            algorithm = self._schedule.algorithm
+            trace_decay = algorithm.settings.get("trace_decay", 0.0) if isinstance(algorithm, Algorithm) else 0.0
+            if trace_decay > 0.0:
+                raise InvalidInputError(
+                    "the closed form is that without traces, which is another point",
+                    f"trace_decay {trace_decay:g}",
+                    'evaluate with algorithm="lstd" for its interval',
+                )
             if self._run.least_squares is not None:
                 return closed_form_spread(self._run.least_squares.solve())
             sums = LeastSquares(self._discount, self._run.start())

@@ -190,7 +190,7 @@ def _settings(algorithm: Algorithm) -> tuple[float, int]:
             raise InvalidInputError(
                 "an interval of the recursion is known for VRTD and TD with a constant step, no radius and no average",
                 repr(algorithm),
-                "take the interval of the closed form: method='closed form'",
+                "take the interval of the closed form: method='closed form', or algorithm=\"lstd\"",
             )
 
 

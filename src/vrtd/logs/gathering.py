@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from vrtd.checks import check_count
-from vrtd.errors import DataError
+from vrtd.checks import check_count, check_fraction
+from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import as_features
 from vrtd.logs.log import Chunk, Log
 from vrtd.problems import DataSet
@@ -29,12 +29,17 @@ def data_set(log: Log, features: Any, gamma: float, *, seed: int | None = 0) -> 
     >>> data.phi_next.ravel()[:2], data.discount
     (array([2., 3.]), array([0.9, 0.9, 0. ]))
     """
+    if not isinstance(log, Log):
+        raise InvalidInputError(
+            "log must be a Log", type(log).__name__, "make one with vrtd.logs: from_arrays, read, ..."
+        )
+    check_fraction("gamma", gamma)
     if seed is not None:
         check_count("seed", seed, least=0)
     columns: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "weight")}
     n = 0
     for chunk in log.chunks():
-        _check_finite(chunk, n)
+        _check_rows(chunk, n)
         for name in _COLUMNS:
             columns[name].append(np.array(getattr(chunk, name)))  # the log may use its memory again
         columns["weight"].append(np.ones(len(chunk.rewards)) if chunk.weight is None else np.array(chunk.weight))
@@ -54,7 +59,7 @@ def data_set(log: Log, features: Any, gamma: float, *, seed: int | None = 0) -> 
     )
 
 
-def _check_finite(chunk: Chunk, n_before: int) -> None:
+def _check_rows(chunk: Chunk, n_before: int) -> None:
     """Here, where it is still known where a row comes from."""
     n = len(chunk.rewards)
     for field in ("observations", "next_observations", "rewards", "weight"):
@@ -64,7 +69,10 @@ def _check_finite(chunk: Chunk, n_before: int) -> None:
         bad = ~np.isfinite(values.reshape(n, -1)).all(axis=1)
         if field == "next_observations":
             bad &= ~chunk.terminated
+        must = "every number of a log must be finite"
+        if field == "weight" and not bad.any():
+            bad, must = values < 0.0, "importance ratios must not be negative"
         if bad.any():
             row = int(np.argmax(bad))
             where = f"row {n_before + row} of the log" if chunk.locate is None else chunk.locate(field, row)
-            raise DataError("every number of a log must be finite", f"another in {field}: {where}", "repair or drop it")
+            raise DataError(must, f"another in {field}: {where}", "repair or drop it")

@@ -30,7 +30,9 @@ from vrtd.report.svg import draw_svg
 __all__ = ["QUICK_PLAN", "QUICK_PROBLEMS", "Comparison", "compare"]
 
 QUICK_PLAN = Plan(n_samples=2000, n_runs=10, n_trials=18, n_tuning_runs=3, n_passes=10)
-QUICK_PROBLEMS = tuple(name for name in PROBLEMS if name != "mountain-car")  # whose loops take long to compile
+QUICK_PROBLEMS = (
+    "random-mdp", "boyan-chain", "random-walk-5", "garnet", "garnet-off-policy-1", "garnet-off-policy-2", "baird",
+)  # fmt: skip
 _FORMAT = "vrtd-comparison-1"
 
 

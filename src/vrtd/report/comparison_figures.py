@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["figures_of"]
 
 _AXES = {"n_samples": "samples", "n_gradients": "pseudo-gradients", "seconds": "seconds of one core, for one run"}
-_GREY = "#b0b0b0"
+_OTHERS = {"color": "#b0b0b0", "linewidth": 0.7}
 _MOST_COLOURS = len(PALETTE)
 _ALWAYS = ("td", "vrtd")  # shown in colour wherever they rank
 
@@ -30,14 +30,14 @@ def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator
     """(problem or "", figure, the tables behind it)"""
     for aim in dict.fromkeys(tables["ranks"]["aim"].tolist()):
         caption = (
-            f"{AIMS[aim]}: mean rank over the problems, 1 the best, with intervals that hold 95 % of 2000 resamples of "
-            f"problems and runs. In blue: not told from the best."
+            f"{AIMS[aim]}: mean rank over the problems, 1 the best, with 95 % intervals. In blue: not told from the "
+            f"best."
         )
         yield "", Figure(f"ranks-{aim}", caption, "ranks", _draw_ranks), {"ranks": rows_where(tables["ranks"], aim=aim)}
     for problem in problems:
         for aim in PROBLEMS[problem].aims:
             curves = rows_where(tables["curves"], problem=problem, aim=aim)
-            coloured = _coloured(curves)
+            coloured = _coloured(rows_where(tables["ranks"], aim=aim))
             title = f"{PROBLEMS[problem].title}, {AIMS[aim][0].lower()}{AIMS[aim][1:]}"
             for axis, label in _AXES.items():
                 if aim != "equation" and axis != "n_samples":
@@ -53,15 +53,27 @@ def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator
             )
             figure = Figure(f"{problem}-{aim}-step-size", caption, "tuning", partial(_draw_sensitivity, coloured))
             yield problem, figure, {"tuning": rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=1)}
+        curves = rows_where(tables["curves"], problem=problem, aim="rows")
+        if curves["mean"].size:
+            caption = (
+                f"{PROBLEMS[problem].title}, a data set's own equation: its mean squared projected Bellman error, as a "
+                f"share of the start's, against pseudo-gradients, two standard errors shaded."
+            )
+            names = np.array(list(dict.fromkeys(curves["algorithm"].tolist())))
+            draw = partial(_draw, "n_gradients", _coloured({"entrant": names}))
+            yield problem, Figure(f"{problem}-rows-gradients", caption, "curves", draw), {"curves": curves}
 
 
-def _coloured(curves: Table) -> dict[str, str]:
-    """Colours for the best few and for those that are always shown."""
-    finals = {name: rows_where(curves, algorithm=name)["mean"][-1] for name in dict.fromkeys(curves["algorithm"])}
-    always = [name for name in _ALWAYS if name in finals]
-    best = [name for name in sorted(finals, key=lambda name: finals[name]) if name not in always]
-    shown = set(best[: _MOST_COLOURS - len(always)] + always)
-    return dict(zip(sorted(shown, key=lambda name: finals[name]), PALETTE, strict=False))
+def _coloured(ranks: Table) -> dict[str, dict[str, Any]]:
+    """Colours and dashes, the same in all figures of an aim, for the best few and for those that are always shown."""
+    names = ranks["entrant"].tolist()
+    always = [name for name in _ALWAYS if name in names]
+    best = [name for name in names if name not in always]
+    shown = best[: _MOST_COLOURS - len(always)] + always
+    return {
+        name: {"color": colour, "linestyle": "--" if i % 2 else "-", "linewidth": 1.5, "label": name}
+        for i, (name, colour) in enumerate(zip(shown, PALETTE, strict=False))
+    }
 
 
 def _draw_ranks(axes: Axes, tables: Tables) -> None:
@@ -76,16 +88,14 @@ def _draw_ranks(axes: Axes, tables: Tables) -> None:
     axes.grid(axis="x", alpha=0.25)
 
 
-def _draw(axis: str, coloured: Mapping[str, str], axes: Axes, tables: Tables) -> None:
+def _draw(axis: str, coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tables: Tables) -> None:
     curves = tables["curves"]
     limit = LOST * curves["initial_error"][0]
     for name in sorted(dict.fromkeys(curves["algorithm"]), key=lambda name: name in coloured):  # colours on top
         part = rows_where(curves, algorithm=name)
         x, mean, se = part[axis], part["mean"], part["standard_error"]
         keep = x > 0
-        style: dict[str, Any] = {"color": coloured.get(name, _GREY), "linewidth": 1.5 if name in coloured else 0.7}
-        if name in coloured:
-            style["label"] = name
+        style = coloured.get(name, _OTHERS)
         if axis == "n_samples" and np.all(x == x[0]):  # what needs all samples before it begins
             axes.plot(x[-1:], mean[-1:], marker="s", markersize=4, **style)
             continue
@@ -106,15 +116,13 @@ def _draw(axis: str, coloured: Mapping[str, str], axes: Axes, tables: Tables) ->
     axes.legend(frameon=False, fontsize=8)
 
 
-def _draw_sensitivity(coloured: Mapping[str, str], axes: Axes, tables: Tables) -> None:
+def _draw_sensitivity(coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tables: Tables) -> None:
     tuning = tables["tuning"]
     for name in sorted(dict.fromkeys(tuning["algorithm"]), key=lambda name: name in coloured):
         part = rows_where(tuning, algorithm=name)
         order = np.argsort(part["main"])
         x, error, chosen, lost = (part[column][order] for column in ("main", "error", "is_chosen", "n_diverged"))
-        style: dict[str, Any] = {"color": coloured.get(name, _GREY), "linewidth": 1.5 if name in coloured else 0.7}
-        if name in coloured:
-            style["label"] = name
+        style = coloured.get(name, _OTHERS)
         axes.plot(x, error, marker=".", markersize=4, **style)
         axes.plot(x[lost > 0], error[lost > 0], marker="x", linestyle="", markersize=5, color=style["color"])
         ring = chosen == 1

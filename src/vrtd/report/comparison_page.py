@@ -40,8 +40,8 @@ what is shown are {plural(plan.n_runs, "run")} with the best of them, on other t
 </section>
 <section aria-labelledby="who">
 <h2 id="who">Who did how well</h2>
-<p class="quiet">Mean error at the end as a multiple of the least on the problem. ✗: so many of the runs ended with
-more than a hundred times the error they began with.</p>
+<p class="quiet">Mean error at the end as a share of that of the start. ✗: the error grew; or so many of the runs ended
+with more than a hundred times the error they began with. Behind a name above: on how many problems either happened.</p>
 {joined(_standings(aim, found, cells, problems) for aim, found in overall.items())}
 <div class="panels">
 {joined(drawn(panel) for panel in panels.get("", ()))}
@@ -72,31 +72,34 @@ def _advice(advice: Sequence[Advice], aims: Sequence[str]) -> str:
 
 
 def _answer(advice: Advice, aim: str) -> str:
-    best, *rest = advice.standings[aim]
-    close = [standing.entrant for standing in rest if standing.is_best]
+    best, close = advice.standings[aim][0], [_named(standing) for standing in advice.rivals(aim)]
     more = len(close) - _MOST_NAMED
     named = ", ".join(close[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    lost = f"; diverged on {best.n_lost}" if best.n_lost else ""
-    where = f"{_rank(best)} of {len(advice.standings[aim])}, {plural(advice.n_problems[aim], 'problem')}{lost}"
-    not_told = f"<br>not told from it: {escape(named)}" if close else "<br>ahead of all others"
-    return f'<b>{escape(best.entrant)}</b><br><span class="quiet">mean rank {where}{not_told}</span>'
+    where = f"{_rank(best)} of {len(advice.standings[aim])}, {plural(advice.n_problems[aim], 'problem')}"
+    not_told = f"not told from it: {escape(named)}" if close else "ahead of all others"
+    return f'<b>{escape(_named(best))}</b><br><span class="quiet">mean rank {where}<br>{not_told}</span>'
+
+
+def _named(standing: Standing) -> str:
+    """With a mark if it was lost."""
+    return f"{standing.entrant} ✗{standing.n_lost}" if standing.n_lost else standing.entrant
 
 
 def _standings(aim: str, overall: Sequence[Standing], cells: Cells, problems: Sequence[str]) -> str:
     where = [p for p in problems if aim in PROBLEMS[p].aims]
-    least = {p: min(cells[p, each.entrant]["aims"][aim]["mean"][-1] for each in overall) for p in where}
     rows = []
     for each in overall:
         entrant = ENTRANTS[each.entrant]
-        needs = ("data set" if entrant.needs_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
+        needs = ("data set" if entrant.uses_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
         texts = []
         for p in where:
             found = cells[p, each.entrant]["aims"][aim]
-            ratio = number(found["mean"][-1] / least[p], 3) if least[p] > 0 else number(found["mean"][-1], 3)
-            lost = found["n_diverged"][-1]
-            texts.append(f"<td>{f'✗ {lost} of ' + str(len(found['finals'])) if lost else ratio}</td>")
-        name = escape(each.entrant)
-        rows.append(f'<tr><th scope="row">{name}</th><td>{needs}</td><td>{_rank(each)}</td>{"".join(texts)}</tr>')
+            lost, share = found["n_diverged"][-1], found["mean"][-1] / found["initial_error"]
+            mark = f"✗ {lost} of {len(found['finals'])}" if lost else "✗ " if share > 1.0 else ""
+            texts.append(f"<td>{mark if lost else mark + number(share, 2)}</td>")
+        name, what = escape(each.entrant), escape(entrant.words)
+        head = f'<th scope="row">{name}<br><span class="quiet">{what}</span></th>'
+        rows.append(f"<tr>{head}<td>{needs}</td><td>{_rank(each)}</td>{''.join(texts)}</tr>")
     heads = ("Algorithm", "Needs", "Mean rank", *(PROBLEMS[p].title for p in where))
     return f"<h3>{escape(AIMS[aim])}</h3>\n{_table(AIMS[aim], heads, rows)}"
 
@@ -121,9 +124,11 @@ def _settings(name: str, aim: str, cells: Cells, entrants: Sequence[str]) -> str
     for entrant in sorted(entrants, key=lambda entrant: cells[name, entrant]["aims"][aim]["mean"][-1]):
         cell = cells[name, entrant]
         found = cell["aims"][aim]
-        chosen = {key: value for key, value in cell["settings"][found["chosen"]].items() if value is not None}
+        trial = cell["trials"][found["chosen"]]
+        chosen = {key: value for key, value in trial["settings"].items() if value is not None}
         texts = (
-            ", ".join(f"{key} {_short(value)}" for key, value in chosen.items() if key != "name"),
+            ", ".join(f"{key} {_short(value)}" for key, value in chosen.items() if key != "name")
+            + (" (edge of the grid)" if _is_edge(cell, found["chosen"]) else ""),
             f"{number(found['mean'][-1], 3)} ± {number(2 * found['standard_error'][-1], 2)}",
             f"{found['n_diverged'][-1]} of {len(found['finals'])}",
             number(cell["seconds_per_gradient"] * 1e9, 2),
@@ -134,20 +139,30 @@ def _settings(name: str, aim: str, cells: Cells, entrants: Sequence[str]) -> str
     return f"<h3>{escape(AIMS[aim])}</h3>\n{_table(AIMS[aim], heads, rows)}"
 
 
+def _is_edge(cell: Mapping[str, Any], chosen: int) -> bool:
+    mains = [trial["main"] for trial in cell["trials"]]
+    return mains[chosen] in (min(mains), max(mains))
+
+
 def _method(plan: Plan) -> str:
-    return f"""<p>Run i of every algorithm sees the same transitions of one trajectory; an algorithm that needs a data
+    return f"""<p>Run i of every algorithm sees the same transitions of one trajectory; one that comes back to a data
 set gets these {count(plan.n_samples)} as one, and {count(plan.n_passes)} pseudo-gradients for each. Step sizes are
-tried on a grid in units of 1 / max |φ|², the ridge of least squares in units of max |φ|²; further hyperparameters take
-three values each, within the same number of settings. Settings are chosen for each aim by the error at the end.</p>
-<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car, whose values and
-equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. To know the values is to bring the mean
-of (φᵀθ - V)² over the visited states down, of which the solution of the equation is not the minimum: traces lead to
-another point, and a run may pass the minimum on its way.</p>
-<p>Ranks are of mean errors over runs; a diverged run counts as a hundred times the error of the start. An interval
-holds 95 % of 2,000 resamples of problems, and of runs within them; with so few problems it is rough. "Not told from
-it": the interval of the difference to the best has 0 in it. "No tuning" takes, on each problem, the setting that was
-best on average over the other problems. Seconds are those of many runs of one compiled loop that fits every problem,
-divided by the runs.</p>"""
+tried on a grid from 2⁻¹⁰ to 2⁵, the ridge of least squares from 10⁻⁴ to 10³, in units of the power of max |φ| with
+which they must grow for the same effect on scaled features; further hyperparameters take three values each,
+within the same number of settings, as long as that leaves four points of the grid. Settings are chosen for each
+aim by the error at the end, so a curve is tuned for its last point.</p>
+<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car, whose
+values and equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. On a data set it is
+the data's own equation that is to be solved. To know the values is to bring the mean of (φᵀθ - V)² over the
+visited states down, of which the solution of the equation is not the minimum: traces lead to another point, and
+a run may pass the minimum on its way.</p>
+<p>Ranks are of mean errors over runs; a diverged run counts as a hundred times the error of the start; errors
+within 10⁻⁶ of each other share a rank. An interval is that of Student's t over problems, which are few, and of
+few families: it is about problems like these. "Not told from it": a t test of the difference of the ranks,
+corrected for all pairs, at 5 %; fewer than three problems tell nothing. A rank depends on who else takes part.
+"No tuning" takes, on each problem, the setting that was best on average over the other problems, on the runs of
+the tuning. Seconds are those of many runs of one compiled loop that fits every problem, divided by the
+runs.</p>"""
 
 
 def _table(label: str, heads: Sequence[str], rows: Sequence[str]) -> str:
