@@ -28,6 +28,11 @@ def z_limit(n_statistics: int) -> float:
     return float(stats.norm.isf(FAMILY_RATE / n_statistics / 2))
 
 
+def t_limit(n_statistics: int, n_samples: int) -> float:
+    """The same where the standard error comes from few samples."""
+    return float(stats.t.isf(FAMILY_RATE / n_statistics / 2, n_samples - 1))
+
+
 def moment_scores(theta: Any, theta_star: Any, mean: Any, second: Any) -> Any:
     """Scores of every first and second moment of u = theta - theta_star over independent runs."""
     u = theta - theta_star

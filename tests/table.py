@@ -1,6 +1,6 @@
 """One row for each algorithm and setting: the contract suite runs every row.
 
-A new algorithm adds its transcription to reference.py and its rows here.
+A new algorithm adds its transcription to one of the reference files and its rows here.
 """
 
 from __future__ import annotations

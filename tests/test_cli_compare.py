@@ -48,7 +48,7 @@ def test_json_is_one_object_with_all_that_was_found(out: Path, capsys: Any) -> N
     found = json.loads(capsys.readouterr().out)
     assert found["manifest"]["plan"] == vars(Plan(200, 3, 4, 2, 2))
     assert found["manifest"]["problems"] == ["random-mdp", "baird"]
-    assert found["standings"]["values"][0]["entrant"] == "recursive_lstd"
+    assert found["standings"]["values"][0]["algorithm"] == "recursive_lstd"
     assert {"situation", "why", "n_problems", "standings"} == set(found["advice"][0])
     for path in found["tables"].values():
         assert Path(path).is_file()

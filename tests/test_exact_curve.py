@@ -309,3 +309,17 @@ def test_forcing_the_inner_sampling_that_is_the_default_changes_nothing() -> Non
             for choice in (None, inner)
         )
         np.testing.assert_array_equal(plain.curves, forced.curves)
+
+
+def test_along_a_trajectory_averaged_td_keeps_a_bias_that_independent_samples_do_not() -> None:
+    """Successive A_x of a sticky chain are correlated: the average of a constant step tends elsewhere."""
+    mrp = vrtd.MarkovRewardProcess([[0.95, 0.05], [0.1, 0.9]], [[1.0, 0.0], [0.0, 2.0]], 0.9)
+    phi, n = np.array([[1.0], [0.5]]), 10**7
+
+    def error(sampling: str) -> float:
+        curve = vrtd.theory.exact_curve(
+            mrp, phi, vrtd.TD(0.2, average=True), sampling=sampling, n_gradients=n, checkpoints=[n]
+        )
+        return float(curve.values("squared_error")[0, -1])
+
+    assert error("markov") > 5 * error("iid")

@@ -14,6 +14,7 @@ from tests.some_logs import DISCOUNT, chunk
 from tests.table import two_states
 from tests.test_stream import drawer, learner, some_rows
 from vrtd.errors import DivergenceError, InvalidInputError
+from vrtd.kernels.least_squares import eliminate
 from vrtd.logs import from_arrays
 
 MRP, PHI = vrtd.problems.random_mdp(seed=0)
@@ -152,3 +153,12 @@ def test_the_transcription_sees_a_trace_that_ends_nowhere() -> None:
         vrtd.LSTD(0.7, 0.5), "markov", drawer(rows), reference.algorithm_index(3, 0), np.linspace(-1.0, 1.0, 4), 40
     )[-1]
     assert np.abs(found.theta - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-20])
+def test_a_small_pivot_is_not_divided_by(first: float) -> None:
+    A = np.array([[first, 1.0, 2.0], [1.0, 1.0, 0.5], [2.0, 0.0, 1.0]])
+    x = np.array([1.0, 2.0, 3.0])
+    solved = A @ x
+    eliminate(A.ravel(), solved)
+    np.testing.assert_allclose(solved, x, rtol=1e-13)

@@ -116,7 +116,7 @@ def test_what_follows_a_termination_may_be_anything() -> None:
     ("log", "gamma", "seed", "message"),
     [
         (Pieces(), 0.9, 0, "a log must have rows to make a data set; got none; record some"),
-        (Pieces(chunk(0, 5)), 1.5, 0, r"discount must be in \[0, 1\]; got 1.5"),
+        (Pieces(chunk(0, 5)), 1.5, 0, r"gamma must lie in \[0, 1\]; got 1.5"),
         (Pieces(chunk(0, 5)), 0.9, -1, "seed must be a whole number of at least 0; got -1"),
     ],
 )

@@ -343,3 +343,16 @@ def test_a_target_that_never_discounts_has_no_values_though_the_behaviour_ends_e
     with pytest.raises(SingularSystemError, match="every closed class must have a discount below 1"):
         _ = mdp.chain([0, 0], behaviour=np.full((2, 2), 0.5)).values
     assert mdp.chain([0, 1], behaviour=np.full((2, 2), 0.5)).values.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda mrp, phi: theory.exact_curve(mrp, phi, vrtd.TD(0.1), sampling="dataset", n_gradients=100),
+        lambda mrp, phi: vrtd.plan(mrp, phi, target_error=1.0, sampling="dataset"),
+        lambda mrp, phi: theory.TransitionSample.draw(mrp, phi, 100, sampling="dataset"),
+    ],
+)
+def test_the_theory_knows_no_data_sets(call) -> None:
+    with pytest.raises(InvalidInputError, match="sampling must be one of 'iid', 'markov'; got 'dataset'"):
+        call(*random_mdp())

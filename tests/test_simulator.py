@@ -10,8 +10,9 @@ import pytest
 
 import vrtd
 from tests import reference
+from tests.reference_traces import td_lambda
 from tests.table import ROWS, Row
-from tests.toy_simulator import ring, ring_draw
+from tests.toy_simulator import LAST, ring, ring_draw
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import dynamics
 
@@ -107,3 +108,15 @@ def test_bad_simulators_are_refused() -> None:
         ring(PHI, name="not a name")
     with pytest.raises(InvalidInputError, match="n_features of a simulator must be a whole number of at least 1"):
         ring(np.empty((5, 0)))
+
+
+def test_no_trace_goes_on_from_an_episode_that_was_cut_short() -> None:
+    phi = np.random.default_rng(0).normal(size=(5, 3)) / 2
+    walk, algorithm = ring(phi), vrtd.TDLambda(0.1, 0.9)
+    data = vrtd.record(walk, None, 400, shuffle=False)
+    ends = (data.phi == phi[LAST]).all(axis=1)  # of an episode, terminated or cut short
+    assert (data.discount[ends] > 0).any()
+    samples = map(reference.Sample, data.phi, data.phi_next, data.reward, data.discount, np.ones(400), ends)
+    expected = td_lambda(algorithm, "markov", iter(samples).__next__, None, np.zeros(3), 400)[-1]
+    found = vrtd.simulate(walk, None, algorithm, n_runs=1, n_gradients=400, metrics=())
+    np.testing.assert_allclose(found.theta[0], expected, rtol=1e-11, atol=1e-13)

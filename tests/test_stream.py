@@ -62,9 +62,7 @@ IN_NEED_OF_A_DATA_SET = {type(row.algorithm) for row in ROWS} - {type(row.algori
 
 @pytest.mark.parametrize("algorithm", sorted(IN_NEED_OF_A_DATA_SET, key=lambda algorithm: algorithm.name))
 def test_what_needs_a_data_set_says_so(algorithm: Any) -> None:
-    message = (
-        f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; pass a vrtd.DataS"
-    )
+    message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; simulate"
     with pytest.raises(InvalidInputError, match=message):
         learner(algorithm(), 4)
     with pytest.raises(InvalidInputError, match=message):

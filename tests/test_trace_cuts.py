@@ -11,9 +11,9 @@ import pytest
 
 import vrtd
 from tests.reference import Sample
-from tests.reference_traces import td_lambda
+from tests.reference_traces import td_lambda, true_online_td
 from tests.some_logs import split
-from vrtd.errors import DataError
+from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator.model_file import read_model, write_model
 from vrtd.features import Fourier
 from vrtd.logs import Chunk, Log
@@ -31,10 +31,11 @@ def rows(first: int = 0, last: int = N, truncated: Any = TRUNCATED) -> Chunk:
     return Chunk(PHI[part], REWARD[part], PHI_NEXT[part], TERMINATED[part], truncated[part])
 
 
-def expected(ends: Any, n_passes: int = 1) -> Any:
+def expected(ends: Any, n_passes: int = 1, algorithm: Any = ALGORITHM) -> Any:
     discount = np.where(TERMINATED, 0.0, GAMMA)
     samples = list(map(Sample, PHI, PHI_NEXT, REWARD, discount, np.ones(N), ends)) * n_passes
-    return td_lambda(ALGORITHM, "markov", iter(samples).__next__, None, np.zeros(4), N * n_passes)[-1]
+    transcription = {"td_lambda": td_lambda, "true_online_td": true_online_td}[algorithm.name]
+    return transcription(algorithm, "markov", iter(samples).__next__, None, np.zeros(4), N * n_passes)[-1]
 
 
 class VectorLog(Log):
@@ -56,10 +57,27 @@ def evaluator(**settings: Any) -> vrtd.Evaluator:
     return vrtd.Evaluator(ALGORITHM, discount=GAMMA, **settings)
 
 
-def test_a_trace_does_not_go_on_from_a_truncation() -> None:
-    theta = evaluator().fit(rows()).theta_
-    np.testing.assert_allclose(theta, expected(TRUNCATED), rtol=1e-11, atol=1e-13)
-    assert np.abs(theta - expected(TERMINATED)).max() > 1e-3  # what a leak would give
+@pytest.mark.parametrize("algorithm", [ALGORITHM, vrtd.TrueOnlineTD(0.1, 0.7)], ids=lambda algorithm: algorithm.name)
+def test_a_trace_does_not_go_on_from_a_truncation(algorithm: Any) -> None:
+    theta = vrtd.Evaluator(algorithm, discount=GAMMA).fit(rows()).theta_
+    np.testing.assert_allclose(theta, expected(TRUNCATED, algorithm=algorithm), rtol=1e-11, atol=1e-13)
+    leak = expected(TERMINATED, algorithm=algorithm)
+    assert np.abs(theta - leak).max() > 1e-3
+
+
+def test_a_trace_goes_on_from_fit_to_partial_fit() -> None:
+    whole = evaluator().fit(rows()).theta_
+    last = int(np.flatnonzero(~(TRUNCATED | TERMINATED))[200])
+    parts = evaluator().fit(rows(0, last + 1)).partial_fit(rows(last + 1))
+    assert parts.theta_.tobytes() == whole.tobytes()
+
+
+def test_the_closed_form_is_no_interval_of_a_method_with_traces() -> None:
+    found = vrtd.Evaluator(vrtd.LSTD(0.7), discount=GAMMA, closed_form=True).fit(rows())
+    with pytest.raises(
+        InvalidInputError, match="the closed form is that without traces, which is another point; got tr"
+    ):
+        found.predict(PHI[:2], return_interval=0.9, method="closed form")
 
 
 def test_nor_from_one_environment_to_another() -> None:

@@ -48,6 +48,8 @@ _MODULES = ("algorithms", "errors", "experiments", "features", "logs", "metrics"
 
 __all__ = [
     "MDP",
+    "TD",  # noqa: F405
+    "VRTD",  # noqa: F405
     "Constant",
     "DataSet",
     "Evaluator",
@@ -82,12 +84,17 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name in _MODULES:
         return import_module(f"vrtd.{name}")
-    if not name.startswith("_"):
-        algorithms = {algorithm.__name__: algorithm for algorithm in import_module("vrtd.algorithms").REGISTRY.values()}
-        if name in algorithms:
-            return algorithms[name]
+    if not name.startswith("_") and name in (algorithms := _algorithms()):
+        return algorithms[name]
     raise AttributeError(f"module 'vrtd' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(__all__)  # without the other algorithms, whose names a library would have to be loaded for
+
+
+def _algorithms() -> dict[str, Any]:
+    """Every algorithm, and what one is made of."""
+    module = import_module("vrtd.algorithms")
+    parts = {name: getattr(module, name) for name in ("REGISTRY", "Algorithm", "Epoch", "Kernels")}
+    return parts | {algorithm.__name__: algorithm for algorithm in module.REGISTRY.values()}

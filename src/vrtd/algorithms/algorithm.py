@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel
 
-__all__ = ["Algorithm", "Epoch", "Inner", "Kernels", "Sampling", "need_data_set", "need_trajectory"]
+__all__ = ["Algorithm", "ChainSampling", "Epoch", "Inner", "Kernels", "Sampling", "need_data_set", "need_trajectory"]
 
+ChainSampling = Literal["iid", "markov"]
 Sampling = Literal["iid", "markov", "dataset"]
 Inner = Literal["fresh", "resample"]
 
@@ -44,7 +45,7 @@ class Epoch(NamedTuple):
     inner: Inner  # where the sample of a step comes from
     gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
     gradients_per_step: int = 1
-    ramp: tuple[int, ...] = ()  # what the first epochs absorb instead of n_absorb
+    ramp: tuple[int, ...] = ()  # batches that grow: what the first epochs absorb, each less than n_absorb
     follows: bool = False  # whether these take steps in proportion to what they absorb, instead of n_steps
 
     @property

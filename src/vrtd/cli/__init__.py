@@ -39,13 +39,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"vrtd {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     doctor.add_parser(commands)
-    for name, command in {
-        "evaluate": evaluate,
-        "simulate": simulate,
-        "plan": plan,
-        "compare": compare,
-        "reproduce": reproduce,
-    }.items():
+    for name, command in _COMMANDS.items():
         command_parser = command.add_parser(commands)
         if argv[:1] == [name]:
             command.add_options(command_parser)
@@ -61,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = make_parser(argv).parse_args(argv)
     except SystemExit as stop:  # help, version or bad usage: argparse has printed it
         return int(stop.code or OK)
+    except KeyboardInterrupt:  # while options are read off the library
+        tell("interrupted")
+        return INTERRUPTED
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", StabilityWarning)

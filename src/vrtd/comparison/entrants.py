@@ -81,6 +81,15 @@ class Trial(NamedTuple):
     combination: int  # which of the values of the others
 
 
+def _grid(main: str, n: int) -> list[float]:
+    """Points of the main field, in its units; one alone is the middle."""
+    if not main:
+        return [1.0]
+    low, high = _MAIN[main]
+    points: list[float] = np.geomspace(low, high, n).tolist()
+    return points if n > 1 else [(low * high) ** 0.5]
+
+
 def main_field(entrant: Entrant) -> str:
     """The hyperparameter whose influence is shown: the step size, or what stands in its place; "" if there is none."""
     names = {each.name for each in fields(entrant.algorithm)}  # type: ignore[arg-type]
@@ -90,7 +99,7 @@ def main_field(entrant: Entrant) -> str:
 def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
     """`n_trials` settings, or a few less: a grid of the main field times every combination of others, of which as many
     are varied as leave the grid a few points. The k-th setting means the same on every problem."""
-    names = {each.name for each in fields(entrant.algorithm)} - set(entrant.fixed)  # type: ignore[arg-type]
+    names = {each.name for each in fields(entrant.algorithm)}  # type: ignore[arg-type]
     main, units = main_field(entrant), entrant.algorithm.units
     if entrant.decreases:
         names.add("t0")
@@ -100,7 +109,7 @@ def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Tri
             varies = len(combinations) * len(values) * _FEWEST <= n_trials
             some = values if varies else values[1:2]  # the middle one
             combinations = [chosen | {name: value} for chosen in combinations for value in some]
-    grid = np.geomspace(*_MAIN[main], n_trials // len(combinations)).tolist() if main else [1.0]
+    grid = _grid(main, n_trials // len(combinations))
     for i, chosen in enumerate(combinations):
         for value in grid:
             settings = chosen | ({main: value} if main else {})

@@ -117,7 +117,6 @@ def untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[
         found = [cells[p, e]["aims"][aim] for p in problems]
         tried = np.array([[trial["error"] / each["initial_error"] for trial in each["trials"]] for each in found])
         logs = np.log(np.maximum(tried, _NONE))
-        logs -= logs.min(axis=1, keepdims=True)
         chosen = [int(np.delete(logs, i, axis=0).mean(axis=0).argmin()) for i in range(len(problems))]
         errors[e] = tried[np.arange(len(problems)), chosen]
         picked = [each["trials"][i]["n_diverged"] for each, i in zip(found, chosen, strict=True)]

@@ -10,10 +10,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock, Thread
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import vrtd
@@ -26,7 +26,6 @@ __all__ = ["cells_in", "measure"]
 
 Cell = tuple[str, str]  # problem, entrant
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # the same bits on any machine
-_PATIENCE = 0.05  # seconds
 
 
 def cells_in(plan: Plan, cells: Sequence[Cell], folder: Path) -> dict[Cell, dict[str, Any]]:
@@ -50,26 +49,25 @@ def measure(
     hands: list[list[Cell]] = [[] for _ in range(min(processes, len(entrants)))]
     for i, entrant in enumerate(entrants):
         hands[i % len(hands)] += [cell for cell in missing if cell[1] == entrant]
-    lock = Lock()
-
-    def listen(worker: subprocess.Popen[str]) -> None:
-        assert worker.stdout is not None
-        with worker.stdout as lines:
-            for line in lines:
-                problem, entrant, share = json.loads(line)
-                with lock:
-                    done[problem, entrant] = share
-                    if progress is not None:
-                        progress(sum(done.values()) / len(cells), f"{entrant} on {problem}")
-
-    workers = [_start(plan, hand, folder) for hand in hands]
-    listeners = [Thread(target=listen, args=(worker,), daemon=True) for worker in workers]
+    news: SimpleQueue[Any] = SimpleQueue()  # lines of all workers, and None where one has no more to say
+    workers: list[subprocess.Popen[str]] = []
+    listeners: list[Thread] = []
     try:
-        for thread in listeners:
-            thread.start()
-        while any(worker.poll() is None for worker in workers) and not any(worker.poll() for worker in workers):
-            time.sleep(_PATIENCE)
-        codes = [worker.poll() or 0 for worker in workers]
+        for hand in hands:
+            workers.append(_start(plan, hand, folder))
+            listeners.append(Thread(target=_listen, args=(workers[-1], news), daemon=True))
+            listeners[-1].start()
+        n_working = len(workers)
+        while n_working and not any(worker.poll() for worker in workers):
+            line = news.get()
+            if line is None:
+                n_working -= 1
+                continue
+            problem, entrant, share = json.loads(line)
+            done[problem, entrant] = share
+            if progress is not None:
+                progress(sum(done.values()) / len(cells), f"{entrant} on {problem}")
+        codes = [worker.wait() for worker in workers if worker.poll() is not None or not n_working]
     finally:
         for worker in workers:
             worker.terminate()
@@ -82,6 +80,15 @@ def measure(
             f"see its message above; the same command goes on from what is finished"
         )
     return cells_in(plan, cells, folder)
+
+
+def _listen(worker: subprocess.Popen[str], news: SimpleQueue[Any]) -> None:
+    assert worker.stdout is not None
+    with worker.stdout as lines:
+        for line in lines:
+            news.put(line)
+    worker.wait()
+    news.put(None)
 
 
 def _start(plan: Plan, hand: list[Cell], folder: Path) -> subprocess.Popen[str]:

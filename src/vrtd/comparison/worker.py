@@ -42,16 +42,15 @@ def work(plan: Plan, cells: Iterable[Sequence[str]], folder: Path, tell: Callabl
 
 
 def main() -> None:
-    task = json.loads(sys.stdin.read())
-
     def tell(problem: str, entrant: str, share: float) -> None:
         print(json.dumps([problem, entrant, share]), flush=True)
 
-    work(Plan(**task["plan"]), task["cells"], Path(task["folder"]), tell)
+    try:
+        task = json.loads(sys.stdin.read())
+        work(Plan(**task["plan"]), task["cells"], Path(task["folder"]), tell)
+    except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
+        sys.exit(130)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
-        sys.exit(130)
+    main()

@@ -141,7 +141,8 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
     d = source.n_features
     small = d <= SMALL and specialised
     words = algorithm.workspace_size(d, source.n_rows)
-    local = small and words <= LOCAL
+    # Of a size that the number of rows does not change: each would be a loop of its own.
+    local = small and words <= LOCAL and words == algorithm.workspace_size(d)
     absorbs, resamples, ramps = epoch.n_absorb > 0, epoch.inner == "resample", len(epoch.ramp) > 0
     kernels = algorithm.kernels
     size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import Algorithm
 from vrtd.algorithms.algorithm import Sampling
-from vrtd.checks import check_count
+from vrtd.checks import check_count, check_flag
 from vrtd.engine.arguments import (
     as_form,
     bind_problem,
@@ -75,6 +75,7 @@ def simulate(
     (4, 200)
     """
     check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
+    check_flag("specialise", specialise)
     n_runs, n_gradients = int(n_runs), int(n_gradients)
     system, source, problem_digest = bind_problem(problem, phi, sampling, initial, specialise)
     forms = [as_form(metric, system, source.n_features) for metric in metrics]

@@ -77,6 +77,8 @@ def compare(
     share of the work that is done and what is being done.
     """
     plan = Plan() if plan is None else plan
+    if not isinstance(plan, Plan):
+        raise InvalidInputError("plan must be a vrtd.comparison.Plan", repr(plan), "pass Plan(n_samples=...)")
     chosen = _chosen("problem", problems, tuple(PROBLEMS)), _chosen("algorithm", algorithms, tuple(ENTRANTS))
     if len(chosen[1]) < 2:
         raise InvalidInputError("a comparison must have two algorithms at least", chosen[1], "name another one")
@@ -96,7 +98,7 @@ def compare(
             "curves": curve_table(cells),
             "tuning": tuning_table(cells),
             "runs": run_table(cells),
-            "ranks": table({"aim": aim} | each._asdict() for aim, found in overall.items() for each in found),
+            "ranks": table({"aim": aim} | row for aim, found in _plain(overall).items() for row in found),
         }
         for name, each in tables.items():
             write_parquet(each, folder / f"{name}.parquet")
@@ -114,8 +116,14 @@ def compare(
     return Comparison(Path(out), advice, overall, tables, manifest)
 
 
+def _row(standing: Standing) -> dict[str, Any]:
+    """As in the other tables, under the name of the algorithm."""
+    row = standing._asdict()
+    return {"algorithm": row.pop("entrant"), **row}
+
+
 def _plain(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str, Any]]]:
-    return {aim: [standing._asdict() for standing in found] for aim, found in standings.items()}
+    return {aim: [_row(each) for each in found] for aim, found in standings.items()}
 
 
 def _panels(folder: Path, tables: Mapping[str, Table], problems: Sequence[str]) -> dict[str, list[Panel]]:

@@ -52,7 +52,7 @@ def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator
                 f"settings as chosen. A ring: the chosen one. A cross: some run diverged."
             )
             figure = Figure(f"{problem}-{aim}-step-size", caption, "tuning", partial(_draw_sensitivity, coloured))
-            yield problem, figure, {"tuning": rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=1)}
+            yield problem, figure, {"tuning": rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=True)}
         curves = rows_where(tables["curves"], problem=problem, aim="rows")
         if curves["mean"].size:
             caption = (
@@ -60,13 +60,13 @@ def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator
                 f"share of the start's, against pseudo-gradients, two standard errors shaded."
             )
             names = np.array(list(dict.fromkeys(curves["algorithm"].tolist())))
-            draw = partial(_draw, "n_gradients", _coloured({"entrant": names}))
+            draw = partial(_draw, "n_gradients", _coloured({"algorithm": names}))
             yield problem, Figure(f"{problem}-rows-gradients", caption, "curves", draw), {"curves": curves}
 
 
 def _coloured(ranks: Table) -> dict[str, dict[str, Any]]:
     """Colours and dashes, the same in all figures of an aim, for the best few and for those that are always shown."""
-    names = ranks["entrant"].tolist()
+    names = ranks["algorithm"].tolist()
     always = [name for name in _ALWAYS if name in names]
     best = [name for name in names if name not in always]
     shown = best[: _MOST_COLOURS - len(always)] + always
@@ -82,7 +82,7 @@ def _draw_ranks(axes: Axes, tables: Tables) -> None:
         colour = PALETTE[0] if each["is_best"] else PALETTE[6]
         axes.plot([each["low"], each["high"]], [i, i], color=colour, linewidth=1.5)
         axes.plot(each["mean_rank"], i, marker="o", markersize=5, color=colour)
-    axes.set_yticks(range(len(ranks)), [each["entrant"] for each in ranks], fontsize=8)
+    axes.set_yticks(range(len(ranks)), [each["algorithm"] for each in ranks], fontsize=8)
     axes.set_ylim(len(ranks) - 0.5, -0.5)
     axes.set_xlabel("mean rank")
     axes.grid(axis="x", alpha=0.25)
@@ -125,8 +125,7 @@ def _draw_sensitivity(coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tab
         style = coloured.get(name, _OTHERS)
         axes.plot(x, error, marker=".", markersize=4, **style)
         axes.plot(x[lost > 0], error[lost > 0], marker="x", linestyle="", markersize=5, color=style["color"])
-        ring = chosen == 1
-        axes.plot(x[ring], error[ring], marker="o", fillstyle="none", markersize=8, color=style["color"])
+        axes.plot(x[chosen], error[chosen], marker="o", fillstyle="none", markersize=8, color=style["color"])
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("step size, or ridge")

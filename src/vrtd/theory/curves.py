@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.algorithms.schedules import Constant, Piecewise, Schedule, as_schedule
 from vrtd.checks import check_choice, check_count
 from vrtd.engine.arguments import as_form, check_arguments, check_theta_0, checkpoint_axis, start_distribution
@@ -41,7 +41,7 @@ def exact_curve(
     phi: ArrayLike,
     algorithm: Algorithm,
     *,
-    sampling: Sampling = "markov",
+    sampling: ChainSampling = "markov",
     n_gradients: int = 100_000,
     theta_0: ArrayLike | None = None,
     initial: int | ArrayLike = "stationary",
@@ -63,6 +63,7 @@ def exact_curve(
     """
     check_arguments(algorithm, sampling, 1, n_gradients, 0, None, metrics, None)
     check_choice("method", method, (EXACT, "approximate", "auto"))
+    check_choice("sampling", sampling, get_args(ChainSampling))
     check_chain(mrp)
     system = LinearSystem(mrp, phi)
     distribution = start_distribution(mrp, sampling, initial)
@@ -156,7 +157,7 @@ def _td(
     system: LinearSystem,
     schedule: Schedule,
     average: bool,
-    sampling: Sampling,
+    sampling: ChainSampling,
     counts: NDArray[np.int64],
     theta_0: Floats,
     initial: Floats,

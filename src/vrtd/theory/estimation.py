@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.checks import check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.theory.increments import Correlation, Increments
@@ -107,13 +107,13 @@ class _LagSums(Correlation):
         return total
 
 
-def estimate_increments(sample: TransitionSample, sampling: Sampling) -> Increments:
+def estimate_increments(sample: TransitionSample, sampling: ChainSampling) -> Increments:
     """The moments of the sample itself, as if it were all there is."""
     return next(_weighted(sample, sampling, iter([None])))
 
 
 def bootstrap_increments(
-    sample: TransitionSample, sampling: Sampling, n_replicates: int, seed: int
+    sample: TransitionSample, sampling: ChainSampling, n_replicates: int, seed: int
 ) -> Iterator[Increments]:
     """Moments of samples that are drawn again, block by block, from this one."""
     rng = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ def bootstrap_increments(
 
 
 def _weighted(
-    sample: TransitionSample, sampling: Sampling, draws: Iterator[Callable[[int], Floats] | None]
+    sample: TransitionSample, sampling: ChainSampling, draws: Iterator[Callable[[int], Floats] | None]
 ) -> Iterator[Increments]:
     """Increments for each draw of weights of blocks; None weighs all rows alike."""
     n, d = len(sample), sample.n_features

@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
@@ -33,13 +33,13 @@ _TRUSTED = 0.05  # relative error of an approximation
 _SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
 
 
-def increments_of(system: LinearSystem, sampling: Sampling) -> Increments:
+def increments_of(system: LinearSystem, sampling: ChainSampling) -> Increments:
     """Moments of the transitions that this sampling gives."""
-    check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("sampling", sampling, get_args(ChainSampling))
     return independent_increments(system) if sampling == "iid" else correlated_increments(system)
 
 
-def instance_optimal(system: LinearSystem, sampling: Sampling = "markov") -> float:
+def instance_optimal(system: LinearSystem, sampling: ChainSampling = "markov") -> float:
     """tr(A^-1 Sigma A^-T): n times the squared error, in the long run, of the best that n samples allow.
 
     Sigma is the covariance of g_x(theta_star); on a trajectory its long-run covariance, with every lag. It is what
@@ -61,7 +61,7 @@ def optimal_error(increments: Increments) -> float:
 
 
 def stability_limit(
-    system: LinearSystem, sampling: Sampling = "iid", batch_size: int = 1, output: Output = "random"
+    system: LinearSystem, sampling: ChainSampling = "iid", batch_size: int = 1, output: Output = "random"
 ) -> float:
     """The step size below which E|theta - theta_star|^2 stays bounded: TD's, or VRTD's with this batch size.
 
@@ -72,7 +72,7 @@ def stability_limit(
     1.14
     """
     check_system(system)
-    check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("output", output, get_args(Output))
     check_exact_count("batch_size", batch_size)
     M = int(batch_size)

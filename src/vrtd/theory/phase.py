@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.engine.arguments import check_theta_0
@@ -45,7 +45,7 @@ class PhaseDiagram:
     """E|theta - theta_star|^2 after a budget of pseudo-gradients; batch size 1 is TD."""
 
     budget: int
-    sampling: Sampling
+    sampling: ChainSampling
     method: str  # of batch sizes above 1
     step_sizes: Floats  # (A,)
     batch_sizes: NDArray[np.int64]  # (B,)
@@ -133,7 +133,7 @@ def phase_diagram(
     phi: ArrayLike,
     *,
     budget: int,
-    sampling: Sampling = "markov",
+    sampling: ChainSampling = "markov",
     theta_0: ArrayLike | None = None,
     output: Output = "random",
     n_steps: int = 48,

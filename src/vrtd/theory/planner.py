@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import TD, VRTD
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice, check_count, check_positive, check_radius
 from vrtd.engine import simulate
@@ -59,7 +59,7 @@ def plan(
     *,
     target_error: float | None = None,
     budget: int | None = None,
-    sampling: Sampling = "markov",
+    sampling: ChainSampling = "markov",
     objective: Objective = "gradients",
     mode: Mode | None = None,
     theta_0: ArrayLike | None = None,
@@ -88,7 +88,7 @@ def plan(
     ('td', True)
     """
     mode = _check_mode(problem, phi, mode)
-    check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("objective", objective, get_args(Objective))
     check_choice("output", output, get_args(Output))
     check_radius(radius)
@@ -150,7 +150,7 @@ def _look(
     problem: MarkovRewardProcess | TransitionSample,
     phi: Any,
     mode: Mode,
-    sampling: Sampling,
+    sampling: ChainSampling,
     theta_0: ArrayLike | None,
     radius: float | None,
     output: Output,
@@ -289,7 +289,7 @@ def _errors(predictions: Predictions, found: Found) -> Errors:
 
 
 def _bootstrap(
-    sample: TransitionSample, view: _View, sampling: Sampling, output: Output, confidence: float, seed: int
+    sample: TransitionSample, view: _View, sampling: ChainSampling, output: Output, confidence: float, seed: int
 ) -> Callable[[Found], tuple[float, float]]:
     """The interval of a plan's error: what it would be if the sample had come out differently."""
     from scipy.stats import norm
@@ -323,7 +323,7 @@ def _bootstrap(
 def _choice(
     found: Found | None,
     view: _View,
-    sampling: Sampling,
+    sampling: ChainSampling,
     output: Output,
     interval: Callable[[Found], tuple[float, float]] | None,
     check: Check | None,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.files import write_at_once
 from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
 
@@ -89,7 +89,7 @@ class Plan:
     """
 
     mode: Mode
-    sampling: Sampling
+    sampling: ChainSampling
     objective: Objective
     target_error: float | None
     budget: int | None

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.bounds import td_iid_sharp, td_markov_bound, theorem1_sharp, theorem2_repaired
@@ -89,7 +89,7 @@ def moment_predictions(increments: Increments, theta_0: Floats, output: Output, 
     )  # fmt: skip
 
 
-def exact_predictions(system: LinearSystem, sampling: Sampling, theta_0: Floats, output: Output) -> Predictions:
+def exact_predictions(system: LinearSystem, sampling: ChainSampling, theta_0: Floats, output: Output) -> Predictions:
     """From the chain; TD on a trajectory is followed exactly where the chain is small or mixes fast enough."""
     found = moment_predictions(increments_of(system, sampling), theta_0, output, stability_limit(system, sampling))
     if sampling == "iid":
@@ -130,7 +130,7 @@ def estimated_predictions(increments: Increments, theta_0: Floats, output: Outpu
 
 
 def guaranteed_predictions(
-    system: LinearSystem, sampling: Sampling, theta_0: Floats, radius: float | None
+    system: LinearSystem, sampling: ChainSampling, theta_0: Floats, radius: float | None
 ) -> Predictions:
     """From bounds that are proven, with the chain's own constants."""
     td: Callable[[float], Bound[Any]]

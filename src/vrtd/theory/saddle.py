@@ -28,13 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import InvalidInputError
+from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.problems import DataSet
 
 __all__ = ["SaddleSteps", "saddle_steps"]
 
 Floats = NDArray[np.float64]
 
+_LEAST_RATE = 1e-13  # below which 1 - rate says nothing
 _RATIOS = np.geomspace(1e-3, 1e3, 37)  # of the two steps, beside what makes both parts of G equally large
 
 
@@ -69,6 +70,11 @@ def saddle_steps(data: DataSet) -> SaddleSteps:
     )
     alpha = q / (8.0 * s)
     rate = alpha * q
+    if not rate > _LEAST_RATE:
+        raise AccuracyError(
+            f"steps must be provable in double precision; got a rate of {rate:.3g} a step; scale the features alike, "
+            f"or remove such as are nearly dependent"
+        )
     back = np.diag(np.repeat([1.0, ratio**-0.5], data.n_features))
     return SaddleSteps(
         step_size=alpha,

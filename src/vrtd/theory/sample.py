@@ -8,7 +8,7 @@ from typing import Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.arrays import frozen, real_array
 from vrtd.checks import check_choice, check_count
 from vrtd.errors import InvalidInputError
@@ -83,11 +83,11 @@ class TransitionSample:
         phi: ArrayLike,
         n_transitions: int,
         *,
-        sampling: Sampling = "markov",
+        sampling: ChainSampling = "markov",
         seed: int = 0,
     ) -> Self:
         """A sample from a chain that is known, for trying things out; it starts from the stationary distribution."""
-        check_choice("sampling", sampling, get_args(Sampling))
+        check_choice("sampling", sampling, get_args(ChainSampling))
         check_count("n_transitions", n_transitions)
         check_count("seed", seed, least=0)
         check_chain(mrp)

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
@@ -29,7 +29,7 @@ def stationary_second_moment(
     batch_size: int = 1,
     output: Output = "random",
     anchor: Anchor = "batch",
-    sampling: Sampling = "iid",
+    sampling: ChainSampling = "iid",
     method: Literal["exact", "approximate"] = "exact",
 ) -> Floats:
     """(d, d) limit of E[u u^T] for VRTD; for TD with the default batch size of 1.
@@ -45,7 +45,7 @@ def stationary_second_moment(
     0.536
     """
     check_system(system)
-    check_choice("sampling", sampling, get_args(Sampling))
+    check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("method", method, ("exact", "approximate"))
     what, d = f"step_size {step_size}, batch_size {batch_size}", system.n_features
     if sampling == "markov" and anchor != "batch":
