@@ -269,9 +269,13 @@ def test_an_error_that_grows_is_a_loss_and_no_rival() -> None:
     cells = invented({"random-mdp": [20.0], "garnet": [1.0], "boyan-chain": [1.0], "baird": [20.0]})
     found = tuned(cells, "equation", ["random-mdp", "garnet", "boyan-chain"], ["td", "vrtd"])
     assert {each.entrant: each.n_lost for each in found} == {"td": 1, "vrtd": 0}
-    advice = Advice("", "", {"equation": 3}, {"equation": sorted(found, key=lambda each: each.n_lost)})
+    assert found[0].entrant == "td"  # on average, and not told from it
+    advice = Advice("", "", {"equation": 3}, {"equation": found})
+    assert advice.answer("equation").entrant == "vrtd"
     assert advice.rivals("equation") == []
-    assert [each.entrant for each in Advice("", "", {}, {"values": found}).rivals("values")] == ["vrtd"]
+    alike = Advice("", "", {}, {"values": [each._replace(n_lost=0) for each in found]})
+    assert alike.answer("values").entrant == "td"
+    assert [each.entrant for each in alike.rivals("values")] == ["vrtd"]
 
 
 def test_advice_keeps_to_what_there_is() -> None:

@@ -13,27 +13,18 @@ the forward view, with ratios and discounts of each sample; its fixed point is t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
-from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
-from vrtd.checks import check_fraction
+from vrtd.algorithms.algorithm import Kernels
+from vrtd.algorithms.schedules import step_size_at
+from vrtd.algorithms.traces import TraceMethod
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
 __all__ = ["TDLambda"]
-
-
-class TDLambdaParams(NamedTuple):
-    schedule: Any
-    trace_decay: float
-
-
-class TDLambdaOptions(NamedTuple):
-    schedule: int
 
 
 class TDLambdaState(NamedTuple):
@@ -67,36 +58,12 @@ def td_lambda_output(params, options, state, epoch, out):
 
 
 @dataclass(frozen=True)
-class TDLambda(Algorithm):
+class TDLambda(TraceMethod):
     """Temporal difference learning with traces; needs a trajectory.
 
     >>> TDLambda(step_size=0.05, trace_decay=0.9).epoch("markov").n_gradients
     1
     """
 
-    step_size: Annotated[float | Schedule, "alpha"] = 0.1
-    trace_decay: Annotated[float, "lambda: 0 is TD, 1 counts on rewards alone"] = 0.8
-
     name: ClassVar[str] = "td_lambda"
     kernels: ClassVar[Kernels] = Kernels(td_lambda_views, td_lambda_step, td_lambda_output)
-
-    def __post_init__(self) -> None:
-        as_schedule(self.step_size)
-        check_fraction("trace_decay", self.trace_decay)
-
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        need_trajectory(self.name, sampling)
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
-
-    def params(self) -> TDLambdaParams:
-        return TDLambdaParams(schedule_params(as_schedule(self.step_size)), float(self.trace_decay))
-
-    def options(self) -> TDLambdaOptions:
-        return TDLambdaOptions(schedule_kind(as_schedule(self.step_size)))
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 2 * n_features + 8  # the last one number, but a whole cache line: the next run's vectors stay aligned
-
-    @property
-    def largest_step_size(self) -> None:
-        return None

@@ -96,16 +96,17 @@ def _as_text(found: Comparison) -> str:
         lines.append(f"{AIMS[aim]}, use")
         for each in found.advice:
             if aim in each.standings:
-                best = each.standings[aim][0]
+                best = each.answer(aim)
                 close = ", ".join(standing.entrant for standing in each.rivals(aim))
-                lines.append(f"  {each.situation:<36}  {best.entrant:<15}  {_rank(best)} of {len(each.standings[aim])}")
+                situation = each.situation.replace("²", "^2")  # for every terminal
+                lines.append(f"  {situation:<36}  {best.entrant:<18}  {_rank(best)} of {len(each.standings[aim])}")
                 lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else "ahead of all others"))
         lines.append("  mean rank over all problems")
         for standing in overall:
             lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""
-            lines.append(f"    {standing.entrant:<15}  {_rank(standing)}{lost}")
+            lines.append(f"    {standing.entrant:<18}  {_rank(standing)}{lost}")
         lines.append("")
-    return "\n".join([*(line.replace("²", "^2") for line in lines), f"wrote {found.report}"])
+    return "\n".join([*lines, f"wrote {found.report}"])
 
 
 def _rank(standing: Any) -> str:

@@ -42,10 +42,15 @@ class Advice(NamedTuple):
     n_problems: Mapping[str, int]
     standings: Mapping[str, list[Standing]]
 
+    def answer(self, aim: str) -> Standing:
+        """Of those that are not told from the best, the one that was lost least often."""
+        return min((each for each in self.standings[aim] if each.is_best), key=lambda each: each.n_lost)
+
     def rivals(self, aim: str) -> list[Standing]:
-        """Those that are not told from the best and were lost no more often."""
-        best, *rest = self.standings[aim]
-        return [each for each in rest if each.is_best and each.n_lost <= best.n_lost]
+        """The others of these that were lost no more often."""
+        answer = self.answer(aim)
+        some = [each for each in self.standings[aim] if each.is_best and each.n_lost <= answer.n_lost]
+        return [each for each in some if each is not answer]
 
 
 def standings(errors: Mapping[str, Floats], lost: Mapping[str, Sequence[bool]]) -> list[Standing]:

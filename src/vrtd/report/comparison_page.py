@@ -72,7 +72,7 @@ def _advice(advice: Sequence[Advice], aims: Sequence[str]) -> str:
 
 
 def _answer(advice: Advice, aim: str) -> str:
-    best, close = advice.standings[aim][0], [_named(standing) for standing in advice.rivals(aim)]
+    best, close = advice.answer(aim), [_named(standing) for standing in advice.rivals(aim)]
     more = len(close) - _MOST_NAMED
     named = ", ".join(close[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     where = f"{_rank(best)} of {len(advice.standings[aim])}, {plural(advice.n_problems[aim], 'problem')}"
@@ -146,21 +146,22 @@ def _is_edge(cell: Mapping[str, Any], chosen: int) -> bool:
 
 def _method(plan: Plan) -> str:
     return f"""<p>Run i of every algorithm sees the same transitions of one trajectory; one that comes back to a data
-set gets these {count(plan.n_samples)} as one, and {count(plan.n_passes)} pseudo-gradients for each. Step sizes are
-tried on a grid from 2⁻¹⁰ to 2⁵, the ridge of least squares from 10⁻⁴ to 10³, in units of the power of max |φ| with
-which they must grow for the same effect on scaled features; further hyperparameters take three values each,
-within the same number of settings, as long as that leaves four points of the grid. Settings are chosen for each
-aim by the error at the end, so a curve is tuned for its last point.</p>
-<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car, whose
-values and equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. On a data set it is
-the data's own equation that is to be solved. To know the values is to bring the mean of (φᵀθ - V)² over the
-visited states down, of which the solution of the equation is not the minimum: traces lead to another point, and
-a run may pass the minimum on its way.</p>
-<p>Ranks are of mean errors over runs; a diverged run counts as a hundred times the error of the start; errors
-within 10⁻⁶ of each other share a rank. An interval is that of Student's t over problems, which are few, and of
-few families: it is about problems like these. "Not told from it": a t test of the difference of the ranks,
-corrected for all pairs, at 5 %; fewer than three problems tell nothing. A rank depends on who else takes part.
-"No tuning" takes, on each problem, the setting that was best on average over the other problems, on the runs of
+set gets these {count(plan.n_samples)} as one, and {count(plan.n_passes)} pseudo-gradients for each. Step sizes
+are tried on a grid from 2⁻¹⁰ to 2⁵, the ridge of least squares from 10⁻⁴ to 10³, in units of the power of
+max |φ| with which they must grow for the same effect on scaled features; further hyperparameters take three
+values each, within the same number of settings, as long as that leaves four points of the grid. Settings
+are chosen for each aim by the error at the end, so a curve is tuned for its last point.</p>
+<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car,
+whose values and equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. On a data
+set it is the data's own equation that is to be solved. To know the values is to bring the mean of (φᵀθ -
+V)² over the visited states down, of which the solution of the equation is not the minimum: traces lead to
+another point, and a run may pass the minimum on its way.</p>
+<p>Ranks are of mean errors over runs; a diverged run counts as a hundred times the error of the start;
+errors within 10⁻⁶ of each other share a rank. An interval is that of Student's t over problems, which are
+few, and of few families: it is about problems like these. "Not told from it": a t test of the difference of
+the ranks, corrected for all pairs, at 5 %; fewer than three problems tell nothing. Of those that are not
+told from the best, the one that was lost least often is named. A rank depends on who else takes part. "No
+tuning" takes, on each problem, the setting that was best on average over the other problems, on the runs of
 the tuning. Seconds are those of many runs of one compiled loop that fits every problem, divided by the
 runs.</p>"""
 
