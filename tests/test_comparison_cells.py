@@ -20,7 +20,7 @@ from vrtd.comparison import ENTRANTS, Plan, tournament
 from vrtd.comparison import cell as cell_module
 from vrtd.comparison.cell import LOST
 from vrtd.comparison.cell import _run as run_cell
-from vrtd.comparison.standings import Advice, advise, tuned, untuned
+from vrtd.comparison.standings import Advice, Standing, advise, tuned, untuned
 from vrtd.comparison.tables import curve_table, tuning_table
 from vrtd.comparison.worker import cell_settings
 from vrtd.engine.loop import LANES
@@ -200,6 +200,25 @@ def test_losses_are_told_on_the_page_and_in_the_text() -> None:
     assert "✗ 3 of 4" in text
     assert text.count(" ✗7") == 2
     assert _as_text(Comparison(Path("c"), tuple(advice), overall, {}, {})).count("lost on 7") == 2
+
+
+@pytest.mark.parametrize(
+    ("lost", "told", "words"),
+    [
+        ((0, 0), (True, True), "not told from it: vrtd"),
+        ((0, 1), (True, True), "what is not told from it was lost more often"),
+        ((0, 0), (True, False), "ahead of all others"),
+    ],
+)
+def test_the_answer_says_whom_it_is_ahead_of(lost: Any, told: Any, words: str) -> None:
+    made = [
+        Standing(name, 1.5, 1.0, 2.0, 1, n_lost, is_best)
+        for name, n_lost, is_best in zip(("td", "vrtd"), lost, told, strict=True)
+    ]
+    advice = [Advice("Some", "reason", {"values": 3}, {"values": made})]
+    manifest = {"problems": [], "algorithms": ["td", "vrtd"]}
+    assert words in page(advice, {"values": made}, {}, {}, PLAN, manifest)
+    assert words in _as_text(Comparison(Path("c"), tuple(advice), {"values": made}, {}, {}))
 
 
 # Processes

@@ -90,6 +90,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _as_text(found: Comparison) -> str:
     """What to use in each situation, and everybody's mean rank."""
     from vrtd.comparison.problems import AIMS
+    from vrtd.report.comparison_page import ALONE, LOST_MORE
 
     lines = []
     for aim, overall in found.standings.items():
@@ -100,7 +101,8 @@ def _as_text(found: Comparison) -> str:
                 close = ", ".join(standing.entrant for standing in each.rivals(aim))
                 situation = each.situation.replace("²", "^2")  # for every terminal
                 lines.append(f"  {situation:<36}  {best.entrant:<18}  {_rank(best)} of {len(each.standings[aim])}")
-                lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else "ahead of all others"))
+                alone = ALONE if sum(standing.is_best for standing in each.standings[aim]) == 1 else LOST_MORE
+                lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else alone))
         lines.append("  mean rank over all problems")
         for standing in overall:
             lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""

@@ -12,10 +12,11 @@ from vrtd.comparison.standings import Advice, Standing
 from vrtd.report.html import Panel, document, drawn, folded, joined
 from vrtd.report.numbers import count, number, plural
 
-__all__ = ["page"]
+__all__ = ["ALONE", "LOST_MORE", "page"]
 
 Cells = Mapping[tuple[str, str], Mapping[str, Any]]
 _MOST_NAMED = 4  # algorithms that are not told from the best
+ALONE, LOST_MORE = "ahead of all others", "what is not told from it was lost more often"
 
 
 def page(
@@ -76,7 +77,8 @@ def _answer(advice: Advice, aim: str) -> str:
     more = len(close) - _MOST_NAMED
     named = ", ".join(close[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
     where = f"{_rank(best)} of {len(advice.standings[aim])}, {plural(advice.n_problems[aim], 'problem')}"
-    not_told = f"not told from it: {escape(named)}" if close else "ahead of all others"
+    alone = sum(standing.is_best for standing in advice.standings[aim]) == 1
+    not_told = f"not told from it: {escape(named)}" if close else ALONE if alone else LOST_MORE
     return f'<b>{escape(_named(best))}</b><br><span class="quiet">mean rank {where}<br>{not_told}</span>'
 
 
