@@ -15,7 +15,7 @@ from tests.reference_batch import Rows, gradients, mean_gradients, signed_steps
 from tests.statistics import FAMILY_RATE
 from tests.table import ROWS, Row, two_states
 from vrtd.algorithms import Epoch, Kernels
-from vrtd.algorithms.saga import saga_output, saga_step, saga_views
+from vrtd.algorithms.saga import saga_step, saga_views
 from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
 from vrtd.kernels.jit import kernel
 from vrtd.theory import SaddleSteps, saddle_steps
@@ -290,7 +290,7 @@ class Forgetful(vrtd.SAGA):
     """A planted bug: the means are not updated."""
 
     name: ClassVar[str] = "forgetful_saga"
-    kernels: ClassVar[Kernels] = Kernels(saga_views, forgetful_step, saga_output)
+    kernels: ClassVar[Kernels] = Kernels(saga_views, forgetful_step)
 
 
 def test_means_that_are_not_updated_are_seen() -> None:

@@ -16,7 +16,7 @@ from tests.statistics import t_limit
 from tests.table import two_states
 from vrtd.algorithms import Kernels
 from vrtd.algorithms.schedules import step_size_at
-from vrtd.algorithms.td_lambda import td_lambda_output, td_lambda_views
+from vrtd.algorithms.td_lambda import td_lambda_views
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
@@ -251,7 +251,7 @@ class UncutTDLambda(vrtd.TDLambda):
     """The trace goes on over terminations."""
 
     name: ClassVar[str] = "uncut_td_lambda"
-    kernels: ClassVar[Kernels] = Kernels(td_lambda_views, uncut_td_lambda_step, td_lambda_output)
+    kernels: ClassVar[Kernels] = Kernels(td_lambda_views, uncut_td_lambda_step)
 
 
 def test_the_limits_show_a_planted_bug() -> None:

@@ -101,13 +101,20 @@ def ignore_close(params, options, state):
     """For an algorithm without a batch: nothing to close."""
 
 
+@kernel
+def theta_output(params, options, state, epoch, out):
+    """For an algorithm that returns its iterate."""
+    for i in range(out.size):
+        out[i] = state.theta[i]
+
+
 @dataclass(frozen=True)
 class Kernels:
     """The compiled half of an algorithm."""
 
     views: Callable[..., Any]  # (workspace, d) -> state
     step: Callable[..., Any]
-    output: Callable[..., Any]
+    output: Callable[..., Any] = theta_output
     absorb: Callable[..., Any] = ignore
     begin: Callable[..., Any] = ignore
     close: Callable[..., Any] = ignore_close

@@ -76,16 +76,12 @@ def svrg_close(params, options, state):
         state.g_w[i] = 0.0
 
 
-@kernel
-def svrg_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 class AnchoredMethod(SaddleMethod):
     """Base of SVRG and its variants, which say how long an epoch is and whether it stops at random."""
 
-    kernels: ClassVar[Kernels] = Kernels(svrg_views, svrg_step, svrg_output, saddle_absorb, svrg_begin, svrg_close)
+    kernels: ClassVar[Kernels] = Kernels(
+        svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close
+    )
     stops: ClassVar[bool]
     steps_per_row: int = 1
 

@@ -70,12 +70,6 @@ def gradient_td_step(params, options, state, x, t, epoch):
         w[i] = kept * w[i] + change * x.phi[x.row, i]
 
 
-@kernel
-def gradient_td_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class GradientTD(Algorithm):
     """What the three have in common: all but the constant that tells them apart."""
@@ -83,7 +77,7 @@ class GradientTD(Algorithm):
     step_size: Annotated[float | Schedule, "alpha"] = 0.1
     step_size_w: Annotated[float | Schedule, "beta, the step of w"] = 0.1
 
-    kernels: ClassVar[Kernels] = Kernels(gradient_td_views, gradient_td_step, gradient_td_output)
+    kernels: ClassVar[Kernels] = Kernels(gradient_td_views, gradient_td_step)
     kind: ClassVar[int]
 
     def __post_init__(self) -> None:

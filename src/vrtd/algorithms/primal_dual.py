@@ -61,12 +61,6 @@ def primal_dual_close(params, options, state):
     state.counts[0] = 0.0
 
 
-@kernel
-def primal_dual_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class PrimalDual(SaddleMethod):
     """Batch gradient descent in theta, ascent in w.
@@ -77,7 +71,7 @@ class PrimalDual(SaddleMethod):
 
     name: ClassVar[str] = "primal_dual"
     kernels: ClassVar[Kernels] = Kernels(
-        primal_dual_views, primal_dual_step, primal_dual_output, absorb=saddle_absorb, close=primal_dual_close
+        primal_dual_views, primal_dual_step, absorb=saddle_absorb, close=primal_dual_close
     )
 
     def check(self) -> None:

@@ -84,12 +84,6 @@ def recursive_lstd_step(params, options, state, x, t, epoch):
         row[i] = new_row[i]
 
 
-@kernel
-def recursive_lstd_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class RecursiveLSTD(Algorithm):
     """Least-squares temporal difference learning, theta after every sample.
@@ -102,7 +96,7 @@ class RecursiveLSTD(Algorithm):
     ridge: Annotated[float, "what the inverse starts from, pulls towards theta_0"] = 1.0
 
     name: ClassVar[str] = "recursive_lstd"
-    kernels: ClassVar[Kernels] = Kernels(recursive_lstd_views, recursive_lstd_step, recursive_lstd_output)
+    kernels: ClassVar[Kernels] = Kernels(recursive_lstd_views, recursive_lstd_step)
 
     def __post_init__(self) -> None:
         check_fraction("trace_decay", self.trace_decay)

@@ -72,12 +72,6 @@ def saga_step(params, options, state, x, t, epoch):
         state.g_w[i] += share * move_w
 
 
-@kernel
-def saga_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class SAGA(SaddleMethod):
     """A step a sample, with two numbers a row in memory.
@@ -87,7 +81,7 @@ class SAGA(SaddleMethod):
     """
 
     name: ClassVar[str] = "saga"
-    kernels: ClassVar[Kernels] = Kernels(saga_views, saga_step, saga_output)
+    kernels: ClassVar[Kernels] = Kernels(saga_views, saga_step)
 
     def check(self) -> None:
         pass

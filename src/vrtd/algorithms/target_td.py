@@ -71,12 +71,6 @@ def target_td_step(params, options, state, x, t, epoch):
         lead[i] = kept * lead[i] - change * x.phi[x.row, i]
 
 
-@kernel
-def target_td_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class TargetTD(Algorithm):
     """TD that bootstraps from a target.
@@ -92,7 +86,7 @@ class TargetTD(Algorithm):
 
     name: ClassVar[str] = "target_td"
     units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "mix": 2})
-    kernels: ClassVar[Kernels] = Kernels(target_td_views, target_td_step, target_td_output)
+    kernels: ClassVar[Kernels] = Kernels(target_td_views, target_td_step)
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)

@@ -51,12 +51,6 @@ def td_lambda_step(params, options, state, x, t, epoch):
     state.carry[0] = x.carry
 
 
-@kernel
-def td_lambda_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class TDLambda(TraceMethod):
     """Temporal difference learning with traces; needs a trajectory.
@@ -66,4 +60,4 @@ class TDLambda(TraceMethod):
     """
 
     name: ClassVar[str] = "td_lambda"
-    kernels: ClassVar[Kernels] = Kernels(td_lambda_views, td_lambda_step, td_lambda_output)
+    kernels: ClassVar[Kernels] = Kernels(td_lambda_views, td_lambda_step)

@@ -59,12 +59,6 @@ def true_online_td_step(params, options, state, x, t, epoch):
     state.before[0], state.before[1] = x.carry, value_next
 
 
-@kernel
-def true_online_td_output(params, options, state, epoch, out):
-    for i in range(out.size):
-        out[i] = state.theta[i]
-
-
 @dataclass(frozen=True)
 class TrueOnlineTD(TraceMethod):
     """TD(lambda) that equals its online forward view; needs a trajectory.
@@ -74,4 +68,4 @@ class TrueOnlineTD(TraceMethod):
     """
 
     name: ClassVar[str] = "true_online_td"
-    kernels: ClassVar[Kernels] = Kernels(true_online_td_views, true_online_td_step, true_online_td_output)
+    kernels: ClassVar[Kernels] = Kernels(true_online_td_views, true_online_td_step)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import EXIT_CODES, OK, Progress, tell
+from vrtd.cli.resumable import add_common_options, resumable
+from vrtd.cli.terminal import EXIT_CODES, OK
 
 if TYPE_CHECKING:
     from vrtd.report import Comparison
@@ -50,11 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     }.items():
         default = getattr(Plan, f"n_{option}")
         size.add_argument(f"--{option.replace('_', '-')}", type=int, metavar="N", help=f"{text} (default {default})")
-    add("--seed", type=int, default=0, help="draws the runs (default 0)")
-    add("--threads", type=int, metavar="N", help="processes, one thread each (default: one for each processor)")
-    add("--out", type=folder, default=Path("comparison"), metavar="DIR", help="where to write (default comparison)")
-    add("--json", action="store_true", help="print one JSON object")
-    add("--quiet", action="store_true", help="show no progress")
+    add_common_options(parser, "comparison", "processes, one thread each")
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -66,8 +60,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     sizes = {f"n_{name}": getattr(arguments, name) for name in ("samples", "runs", "trials", "tuning_runs", "passes")}
     given = {name: value for name, value in sizes.items() if value is not None}
     plan = replace(QUICK_PLAN if arguments.quick else Plan(), seed=arguments.seed, **given)
-    progress = None if arguments.quiet or sys.stderr is None else Progress(sys.stderr)
-    try:
+    with resumable(arguments) as progress:
         found = compare(
             arguments.problems or (QUICK_PROBLEMS if arguments.quick else ()),
             arguments.algorithms,
@@ -76,13 +69,6 @@ def _compare(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
             progress=progress,
         )
-    except KeyboardInterrupt:
-        if arguments.out.exists():
-            tell(f"what is finished is in {arguments.out}; the same command goes on from there")
-        raise
-    finally:
-        if progress is not None:
-            progress.close()
     print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
     return OK
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, get_args
 
-from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import EXIT_CODES, OK, Progress, in_ascii, tell
+from vrtd.cli.resumable import add_common_options, resumable
+from vrtd.cli.terminal import EXIT_CODES, OK, in_ascii
 from vrtd.experiments import NAMES
 
 if TYPE_CHECKING:
@@ -41,19 +39,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--runs", type=int, default=1000, metavar="N", help="independent runs (default 1000)")
     size.add_argument("--quick", action="store_true", help="10 runs: a look in seconds; exact verdicts are the same")
-    add = parser.add_argument
-    add("--seed", type=int, default=0, help="draws the runs (default 0)")
-    add("--threads", type=int, metavar="N", help="(default: one for each processor)")
-    add("--out", type=folder, default=Path("reproduction"), metavar="DIR", help="where to write (default reproduction)")
-    add("--json", action="store_true", help="print one JSON object")
-    add("--quiet", action="store_true", help="show no progress")
+    add_common_options(parser, "reproduction")
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from vrtd.report import QUICK_RUNS, reproduce
 
-    progress = None if arguments.quiet or sys.stderr is None else Progress(sys.stderr)
-    try:
+    with resumable(arguments) as progress:
         found = reproduce(
             arguments.names,
             out=arguments.out,
@@ -62,13 +54,6 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
             progress=progress,
         )
-    except KeyboardInterrupt:
-        if arguments.out.exists():
-            tell(f"what is finished is in {arguments.out}; the same command goes on from there")
-        raise
-    finally:
-        if progress is not None:
-            progress.close()
     print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
     return OK
 
