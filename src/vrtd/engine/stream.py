@@ -19,7 +19,7 @@ from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transitions import Transition
 
-__all__ = ["compile_stream"]
+__all__ = ["compile_stream", "epochs_within"]
 
 # One run has no others to hide its latency behind: beyond this many features a vector loop is faster than unrolled code
 # (measured on rows in the cache, of both precisions).
@@ -82,6 +82,29 @@ def consume(
     stream[0] = random[0]
     output(params, OPTIONS, views(state, d), epoch_0 + n_epochs, theta)
     return True
+
+
+def _epochs_within(phi, weight, first, n_epochs, size, limit):
+    """Count the epochs of `size` rows from `first` on with weight |phi|^2 <= limit on every row, and return the largest
+    value of the epoch after them as well. Numbers that are not finite are left to the loop."""
+    for epoch in range(n_epochs):
+        largest = 0.0
+        for i in range(first, first + size):
+            norm = squared_norm(phi[i])
+            if weight.size:
+                norm *= weight[i]
+            if largest < norm <= MOST:
+                largest = norm
+        if largest > limit:
+            return epoch, largest
+        first += size
+    return n_epochs, limit
+
+
+@cache
+def epochs_within() -> Callable[..., Any]:
+    """The compiled form of `_epochs_within`."""
+    return specialise(_epochs_within, "epochs_within", {})
 
 
 @cache

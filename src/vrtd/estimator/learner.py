@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm
 from vrtd.algorithms.algorithm import Sampling
-from vrtd.engine.stream import compile_stream
+from vrtd.engine.stream import compile_stream, epochs_within
 from vrtd.estimator.model_file import as_algorithm, as_settings
 from vrtd.estimator.rows import Batches, NotFiniteError, Rows
 from vrtd.kernels.jit import short_vectors
@@ -68,6 +69,8 @@ class Leg(NamedTuple):
     algorithm: Algorithm
     n_epochs: int | None  # None: to the end
     first_epoch: int
+    first_row: int
+    is_lowered: bool = False  # whether the step was lowered for rows with large features
 
 
 def rows_per_epoch(algorithm: Algorithm) -> int:
@@ -76,7 +79,13 @@ def rows_per_epoch(algorithm: Algorithm) -> int:
 
 
 class Learner:
-    """State of the run: workspace, random stream, open batch, and the legs so far."""
+    """State of the run: workspace, random stream, open batch, and the legs so far.
+
+    With `lowers_step`, a step that is too large for the rows of a batch is lowered before they are used. A step a is
+    safe if a w |phi|^2 <= 1 on every row. Rows of one trajectory satisfy E(psi.u)^2 <= -2 u^T A u with
+    psi = gamma phi' - phi, because phi and phi' have the same second moments up to the ends of the batch. Then
+    E|u + a phi psi.u|^2 <= |u|^2 + 2 a u^T A u (1 - a max |phi|^2), which does not exceed |u|^2.
+    """
 
     def __init__(
         self,
@@ -86,8 +95,9 @@ class Learner:
         theta_0: Floats,
         seed: int,
         is_weighted: bool,
+        lowers_step: bool = False,
     ) -> None:
-        self._discount, self._is_weighted = discount, is_weighted
+        self._discount, self._is_weighted, self._lowers_step = discount, is_weighted, lowers_step
         self.theta = np.array(theta_0)
         self.path = Path(theta_0)
         self.n_epochs = self.n_rows = 0
@@ -100,10 +110,11 @@ class Learner:
 
     def begin_leg(self, algorithm: Algorithm, n_epochs: int | None) -> None:
         """Go on with other settings of the same algorithm; no row may wait."""
-        self.legs.append(Leg(algorithm, n_epochs, self.n_epochs))
+        self.legs.append(Leg(algorithm, n_epochs, self.n_epochs, self.n_rows))
         epoch = algorithm.epoch(_SAMPLING)
         self.batches = Batches(rows_per_epoch(algorithm))
         self._params, self._sizes = algorithm.params(), (self.theta.size, epoch.n_absorb, epoch.n_steps)
+        self._limit = 1.0 / algorithm.largest_step_size if self._lowers_step and algorithm.largest_step_size else None
         self._loop = compile_stream(algorithm, epoch, self.theta.size, self._is_weighted)
         self._is_ready = False
 
@@ -119,30 +130,52 @@ class Learner:
     def feed(self, rows: Rows) -> None:
         """Learn from whole batches; what is left waits. Nothing changes when it raises."""
         n, size = len(rows.reward), self.batches.size
-        if not self.batches.n_waiting and not n % size and self.n_rows + n <= self.path.next:  # one call, or none
+        is_whole = not self.batches.n_waiting and not n % size and self.n_rows + n <= self.path.next
+        if is_whole and self._within(rows, 0, n // size)[0] == n // size:  # one call, or none
             if n:
                 self._call(rows, 0, n // size)
                 self._count(n // size)
             return
         before = self._state.copy(), self._stream.copy(), self.theta.copy(), self.n_epochs, self.n_rows
-        mark = self.path.mark()
+        mark, settings = self.path.mark(), (len(self.legs), self._params, self._limit)
         try:
             for batch, count in self.batches.cut(rows):
                 self._run(batch, count)
         except BaseException:
             self._state[:], self._stream[:], self.theta[:], self.n_epochs, self.n_rows = before
+            n_legs, self._params, self._limit = settings
+            del self.legs[n_legs:]
             self.path.back_to(mark)
             raise
 
     def _run(self, rows: Rows, count: int) -> None:
-        """`count` whole epochs, with a stop at every point of the path."""
+        """`count` whole epochs, with a stop at every point of the path and wherever the step must be lowered."""
         size, first = self.batches.size, 0
         while count:
             n = min(count, max(1, -(-(self.path.next - self.n_rows) // size)))
+            n, largest = self._within(rows, first, n)
+            if n == 0:
+                self._lower_step(largest)
+                continue
             self._call(rows, first, n)
             self._count(n)
             count -= n
             first += n * size
+
+    def _within(self, rows: Rows, first: int, n_epochs: int) -> tuple[int, float]:
+        """How many epochs the step is safe for, and the largest w |phi|^2 of the one after them."""
+        if self._limit is None:
+            return n_epochs, np.inf
+        n, largest = epochs_within()(rows.phi, rows.weight, first, n_epochs, self.batches.size, self._limit)
+        return int(n), float(largest)
+
+    def _lower_step(self, largest: float) -> None:
+        """Go on in the same batches with a step that is safe for this w |phi|^2."""
+        leg = self.legs[-1]
+        algorithm: Any = replace(leg.algorithm, step_size=1.0 / largest)  # type: ignore[type-var]
+        left = None if leg.n_epochs is None else leg.n_epochs - (self.n_epochs - leg.first_epoch)
+        self.legs.append(Leg(algorithm, left, self.n_epochs, self.n_rows, is_lowered=True))
+        self._params, self._limit = algorithm.params(), largest
 
     def _count(self, n_epochs: int) -> None:
         self.n_epochs += n_epochs
@@ -165,10 +198,11 @@ class Learner:
 
     def stored(self) -> dict[str, Any]:
         """Everything that it takes to go on as if it had never stopped."""
-        legs = [[as_settings(leg.algorithm), leg.n_epochs, leg.first_epoch] for leg in self.legs]
+        legs = [[as_settings(leg.algorithm), *leg[1:]] for leg in self.legs]
         waiting = self.batches.waiting
         return {
             "legs": legs,
+            "limit": self._limit,
             "n_epochs": self.n_epochs,
             "n_rows": self.n_rows,
             "state": self._state,
@@ -182,9 +216,13 @@ class Learner:
     def restored(cls, tree: Mapping[str, Any], discount: float, like: Rows) -> Self:
         """A learner that goes on from what was stored, with rows like these."""
         n_features, is_weighted = like.phi.shape[1], bool(like.weight.size)
-        legs = [Leg(as_algorithm(settings), n_epochs, int(first)) for settings, n_epochs, first in tree["legs"]]
-        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, is_weighted)
-        learner.legs = legs
+        legs = [
+            Leg(as_algorithm(settings), n_epochs, int(epoch), int(row), bool(is_lowered))
+            for settings, n_epochs, epoch, row, is_lowered in tree["legs"]
+        ]
+        limit = None if tree["limit"] is None else float(tree["limit"])
+        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, is_weighted, limit is not None)
+        learner.legs, learner._limit = legs, limit
         learner.n_epochs, learner.n_rows = int(tree["n_epochs"]), int(tree["n_rows"])
         for own, given in ((learner._state, "state"), (learner._stream, "stream"), (learner.theta, "theta")):
             if tree[given].shape != own.shape or tree[given].dtype != own.dtype:

@@ -90,7 +90,8 @@ class Schedule:
         else:
             assert pilot is not None
             algorithm, n_epochs = self._decide(pilot, theta_0, 0)
-        return Learner(algorithm, n_epochs, discount, theta_0, seed, is_weighted)
+        lowers_step = not isinstance(self.algorithm, Algorithm) and self.step_size == "auto"
+        return Learner(algorithm, n_epochs, discount, theta_0, seed, is_weighted, lowers_step)
 
     def go_on(self, learner: Learner, pilot: Pilot, theta_0: Floats) -> None:
         """The next leg, when the rows have come for which the settings were made."""

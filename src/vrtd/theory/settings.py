@@ -95,7 +95,9 @@ def settings_for(
     errors = ModalErrors(statistics, modes, limit)
     # A step of less than limit / budget would not have moved the fastest mode at the end.
     count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
-    steps: NDArray[Any] = _MOST_SHARE * limit / _STEP_RATIO ** np.arange(count)
+    # The rows of a batch may be less varied than the sample: 1 / max |phi|^2 is safe for every choice of them.
+    largest = min(_MOST_SHARE * limit, 1.0 / _largest_square(sample))
+    steps: NDArray[Any] = largest / _STEP_RATIO ** np.arange(count)
     if step_size is not None:
         steps = np.array([float(step_size)])
     if algorithm == "td":
@@ -160,6 +162,13 @@ def _reason(statistics: Statistics) -> str | None:
     if statistics.window is None:
         return f"correlation outlasts the sample of {len(statistics)} rows"
     return None
+
+
+def _largest_square(sample: TransitionSample | TransitionRows) -> float:
+    """The largest weight |phi|^2 of a row."""
+    squares = np.einsum("ni,ni->n", sample.phi, sample.phi)
+    weight = sample.weight if isinstance(sample, TransitionRows) else None
+    return float((squares if weight is None else weight * squares).max())
 
 
 def _norm_limit(statistics: Statistics) -> float:
