@@ -1,39 +1,57 @@
-"""How often intervals hold the truth: phi(s).theta_star over independent replications, state by state.
+"""How often intervals hold phi(s).theta_star over independent logs, for the default method and the closed form.
 
-    python benchmarks/intervals.py            1000 replications of every problem (about half an hour on one core)
-    python benchmarks/intervals.py --quick    a few, to see that it runs
+    python benchmarks/intervals.py            300 logs of every problem (about 20 minutes on one core)
+    python benchmarks/intervals.py --quick    3 shorter logs of each, to see that it runs
 
-The closed form on FrozenLake-v1, Taxi, Boyan's chain and a random chain; VRTD with "auto" on all but Taxi, where its
-diagnostics say "converged". For tabular features phi(s).theta_star is V(s). A problem is fine when no state's number of
-hits is unlikely (1e-6 in all, Bonferroni over states) at the nominal rate of 95 %.
+A log is *warned* when `fit` or `predict` issues a `ConvergenceWarning`, or raises an error. Coverage is
+the share of intervals that hold the truth, over states and logs without a warning. The width is the mean half-width at
+95 %, divided by 1.96 standard deviations of the method's own error: 1 is as wide as needed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
 import numba
 import numpy as np
-from scipy.stats import binom
 
 import vrtd
-from vrtd.errors import ConvergenceWarning
+from vrtd.errors import ConvergenceWarning, InvalidInputError
 from vrtd.logs import Chunk
 
-LEVEL, FALSE_ALARM_RATE = 0.95, 1e-6
+LEVELS = (0.95, 0.8)
+METHODS = {"default": "vrtd", "closed form": "lstd"}
 
 
 class Problem(NamedTuple):
+    """A chain whose trajectories are logs; observations are states."""
+
     mrp: vrtd.MarkovRewardProcess
     features: Any  # for the Evaluator
     phi: Any  # (S, d)
     discount: float
     n_rows: int
+
+
+class Case(NamedTuple):
+    """A source of logs and what their intervals must hold."""
+
+    draw: Callable[[int, int], Chunk]  # n_rows, seed
+    features: Any
+    discount: float
+    observations: Any
+    truth: Any
+    n_rows: int = 10_000
+    pilot_rows: int = 5000
+    is_slow: bool = False  # the chain changes its regime a few dozen times in the log
 
 
 @numba.njit(cache=True)
@@ -46,17 +64,126 @@ def walk(indptr: Any, cumulative: Any, successor: Any, state: int, uniforms: Any
         state = successor[edges[k]]
 
 
-def trajectory(problem: Problem, seed: int) -> Chunk:
-    """Rows of one stationary trajectory; observations are states."""
-    edges, rng = problem.mrp.edges, np.random.default_rng(seed)
+def path(mrp: vrtd.MarkovRewardProcess, n_rows: int, rng: Any) -> Any:
+    """The edges that a stationary trajectory takes."""
+    edges = mrp.edges
     ends = np.cumsum(edges.probability)
     cumulative = ends - np.repeat(ends[edges.indptr[:-1]] - edges.probability[edges.indptr[:-1]], np.diff(edges.indptr))
-    taken = np.empty(problem.n_rows, np.int64)
-    start = int(rng.choice(problem.mrp.n_states, p=problem.mrp.stationary))
-    walk(edges.indptr, cumulative, edges.successor, start, rng.random(problem.n_rows), taken)
+    taken = np.empty(n_rows, np.int64)
+    start = int(rng.choice(mrp.n_states, p=mrp.stationary))
+    walk(edges.indptr, cumulative, edges.successor, start, rng.random(n_rows), taken)
+    return taken
+
+
+def trajectory(problem: Problem, seed: int) -> Chunk:
+    """Rows of one stationary trajectory."""
+    edges, taken = problem.mrp.edges, path(problem.mrp, problem.n_rows, np.random.default_rng(seed))
     terminated = edges.discount[taken] == 0.0
     no = np.zeros(problem.n_rows, bool)
     return Chunk(edges.origin[taken], edges.reward[taken], edges.successor[taken], terminated, no)
+
+
+def chain(
+    mrp: vrtd.MarkovRewardProcess,
+    phi: Any,
+    discount: float,
+    noise: Callable[[Any, int], Any] | None = None,
+    truncate: int | None = None,
+    **settings: Any,
+) -> Case:
+    """Logs of a finite chain, with noise on the rewards, or cut into truncated episodes of some length."""
+    phi, edges = np.asarray(phi, dtype=float), mrp.edges
+
+    def draw(n: int, seed: int) -> Chunk:
+        rng = np.random.default_rng(seed)
+        taken = path(mrp, n, rng)
+        reward = edges.reward[taken] + (0.0 if noise is None else noise(rng, n))
+        weight = None if np.all(edges.weight == 1.0) else edges.weight[taken]
+        terminated, truncated = edges.discount[taken] == 0.0, np.zeros(n, bool)
+        if truncate is not None:
+            truncated[truncate - 1 :: truncate] = True
+            truncated &= ~terminated
+        return Chunk(edges.origin[taken], reward, edges.successor[taken], terminated, truncated, weight)
+
+    theta_star = vrtd.LinearSystem(mrp, phi).theta_star
+    return Case(draw, vrtd.features.Table(phi), discount, np.arange(mrp.n_states), phi @ theta_star, **settings)
+
+
+@numba.njit(cache=True)
+def autoregress(x: Any, noise: Any, decay: float) -> None:
+    for k in range(1, x.size):
+        x[k] = decay * x[k - 1] + noise[k]
+
+
+def autoregression(decay: float, discount: float, **settings: Any) -> Case:
+    """x' = decay x + noise with variance 1, features 1, x, x^2, reward x + x^3 / 4."""
+
+    def phi(x: Any) -> Any:
+        return np.stack([np.ones_like(x), x, x * x], axis=-1)
+
+    def draw(n: int, seed: int) -> Chunk:
+        rng = np.random.default_rng(seed)
+        noise = rng.standard_normal(n + 1)
+        noise[1:] *= np.sqrt(1.0 - decay**2)
+        x = noise.copy()
+        autoregress(x, noise, decay)
+        no = np.zeros(n, bool)
+        return Chunk(phi(x[:-1]), x[:-1] + x[:-1] ** 3 / 4.0, phi(x[1:]), no, no)
+
+    # E[phi'|x] = D phi, and the moments of a normal variable.
+    D = np.array([[1.0, 0, 0], [0, decay, 0], [1.0 - decay**2, 0, decay**2]])
+    C = np.array([[1.0, 0, 1.0], [0, 1.0, 0], [1.0, 0, 3.0]])
+    b = np.array([0.0, 1.0 + 3.0 / 4.0, 0.0])
+    theta_star = np.linalg.solve(C @ (np.eye(3) - discount * D.T), b)
+    points = phi(np.linspace(-2.0, 2.0, 9))
+    return Case(draw, None, discount, points, points @ theta_star, **settings)
+
+
+def sticky(stay: float, n_states: int, d: int | None, seed: int, discount: float = 0.9, **settings: Any) -> Case:
+    """A random chain that stays where it is with some probability; tabular features unless d is given."""
+    rng = np.random.default_rng(seed)
+    P = rng.random((n_states, n_states))
+    P = stay * np.eye(n_states) + (1.0 - stay) * P / P.sum(axis=1, keepdims=True)
+    phi = np.eye(n_states) if d is None else np.c_[np.ones(n_states), rng.standard_normal((n_states, d - 1))]
+    reward = rng.standard_normal(n_states)
+    mrp = vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], n_states, axis=1), discount)
+    return chain(mrp, phi, discount, lambda rng, n: 0.5 * rng.standard_normal(n), **settings)
+
+
+def halves(switch: float, seed: int, scale: float | None = None, **settings: Any) -> Case:
+    """Two groups of five states; the chain goes from one to the other with a small probability.
+
+    Features are a constant and two normal ones. With a scale they are a constant, the group and a normal one that is so
+    many times larger in the second group.
+    """
+    rng, n = np.random.default_rng(seed), 5
+    P = np.zeros((2 * n, 2 * n))
+    P[:n, :n], P[n:, n:] = rng.random((n, n)), rng.random((n, n))
+    P *= (1.0 - switch) / P.sum(axis=1, keepdims=True)
+    P[:n, n] += switch
+    P[n:, 0] += switch
+    half, normal = np.repeat([0.0, 1.0], n), rng.standard_normal((2 * n, 2))
+    phi = np.c_[np.ones(2 * n), normal]
+    if scale is not None:
+        phi[:, 1:] = np.c_[half, normal[:, 0] * np.where(half, scale, 1.0)]
+    reward = half + 0.1 * rng.standard_normal(2 * n)
+    mrp = vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], 2 * n, axis=1), 0.9)
+    return chain(mrp, phi, 0.9, is_slow=True, **settings)
+
+
+def nearly_periodic(seed: int) -> Case:
+    rng, n = np.random.default_rng(seed), 6
+    P = 0.98 * np.roll(np.eye(n), 1, axis=1) + 0.02 / n
+    phi = np.c_[np.ones(n), rng.standard_normal((n, 2))]
+    return chain(vrtd.MarkovRewardProcess(P, rng.random((n, n)), 0.9), phi, 0.9)
+
+
+def rare_reward(seed: int) -> Case:
+    mrp, phi = vrtd.problems.random_mdp(seed=seed, n_states=40, n_features=4, gamma=0.9)
+    R = np.zeros((40, 40))
+    R[:, 0] = np.random.default_rng(seed).random(40) * 10.0
+    P = np.asarray(mrp.P)
+    return chain(vrtd.MarkovRewardProcess(P, R, 0.9), phi, 0.9)
 
 
 def newest(name: str) -> str:
@@ -65,85 +192,119 @@ def newest(name: str) -> str:
     return max(key for key in gymnasium.registry if key.startswith(f"{name}-v"))
 
 
-def tabular(name: str, discount: float, n_rows: int) -> Problem:
-    chain = vrtd.problems.restart_chain(newest(name), "random", discount)
-    n = chain.states.size
-    return Problem(chain.mrp, vrtd.features.Tabular(n), np.eye(n), discount, n_rows)
-
-
-def problems() -> dict[str, Problem]:
-    random, phi = vrtd.problems.random_mdp(seed=7)
-    boyan, boyan_phi = vrtd.problems.boyan_chain()
-    return {
-        "FrozenLake-v1": tabular("FrozenLake", 0.95, 50_000),
-        "Boyan": Problem(boyan, vrtd.features.Table(boyan_phi), boyan_phi, 1.0, 20_000),
-        "random chain": Problem(random, vrtd.features.Table(phi), phi, 0.95, 20_000),
-        "Taxi": tabular("Taxi", 0.9, 400_000),
+def cases() -> dict[str, Case]:
+    """Ordinary problems, then slow ones; none was used to choose a constant of the estimator."""
+    lake = vrtd.problems.restart_chain(newest("FrozenLake"), "random", 0.95)
+    found = {
+        "random chain, d = 6": chain(*vrtd.problems.random_mdp(seed=41, n_features=6), 0.95),
+        "Garnet, d = 4": chain(*vrtd.problems.garnet(seed=42, n_states=60, branching=3, n_features=4), 0.95),
+        "sticky 0.98, tabular, d = 8": sticky(0.98, 8, None, 43),
+        "sticky 0.9, d = 4": sticky(0.9, 30, 4, 44),
+        "rare reward": rare_reward(45),
+        "misfit, d = 2": chain(*vrtd.problems.random_mdp(seed=46, n_features=2, gamma=0.9, laziness=0.5), 0.9),
+        "random chain, 2,000 rows": chain(
+            *vrtd.problems.random_mdp(seed=47, n_features=4, gamma=0.9), 0.9, n_rows=2000, pilot_rows=500
+        ),
+        "AR(1) 0.97, cubic reward": autoregression(0.97, 0.9),
+        "Boyan's chain": chain(*vrtd.problems.boyan_chain(), 1.0),
+        "FrozenLake-v1, 50,000 rows": chain(lake.mrp, np.eye(lake.states.size), 0.95, n_rows=50_000),
+        "truncated after 50 rows": chain(
+            *vrtd.problems.random_mdp(seed=48, n_features=4, gamma=0.9, laziness=0.3), 0.9, truncate=50
+        ),
+        "off-policy": chain(*vrtd.problems.off_policy_garnet(seed=49, n_features=4), 0.95),
+        "discount 0.999, 20,000 rows": chain(*vrtd.problems.random_mdp(seed=50, gamma=0.999), 0.999, n_rows=20_000),
+        "t(2.2) noise": chain(
+            *vrtd.problems.random_mdp(seed=51, gamma=0.9), 0.9, lambda rng, n: rng.standard_t(2.2, n)
+        ),
+        "nearly periodic": nearly_periodic(52),
+        "sticky 0.995, tabular, d = 8": sticky(0.995, 8, None, 53, is_slow=True),
+        "AR(1) 0.995, cubic reward": autoregression(0.995, 0.9, is_slow=True),
+        "sticky 0.997, d = 3, 6,000 rows": sticky(0.997, 20, 3, 54, n_rows=6000, is_slow=True),
+        "two halves, scale 2.5": halves(1e-3, 58, scale=2.5),
     }
+    for k, switch in enumerate((1e-3, 3e-3, 1e-2)):
+        for n in (10_000, 40_000):
+            found[f"two halves, switch {switch:g}, {n:,} rows"] = halves(switch, 55 + k, n_rows=n)
+    return found
 
 
 class Replication(NamedTuple):
-    hits: Any  # (S,)
-    width: float  # mean half-width
-    converged: bool
+    errors: Any  # (S,)
+    half_widths: Any  # (levels, S)
+    is_warned: bool
 
 
-def replicate(problem: Problem, algorithm: str, seed: int) -> Replication:
-    rows = trajectory(problem, seed)
-    evaluator = vrtd.Evaluator(
-        algorithm, features=problem.features, discount=problem.discount, n_samples=problem.n_rows, seed=seed
-    ).fit(rows)
-    truth = problem.phi @ vrtd.LinearSystem(problem.mrp, problem.phi).theta_star
-    states = np.arange(problem.mrp.n_states)
+def replicate(case: Case, algorithm: str, seed: int) -> Replication | None:
+    """None where nothing can be said of the log."""
+    rows = case.draw(case.n_rows, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        found = evaluator.predict(states, return_interval=LEVEL)
-    inside = (found.low <= truth) & (truth <= found.high)
-    return Replication(inside, float(np.mean(found.high - found.low)) / 2.0, not caught)
+        try:
+            evaluator = vrtd.Evaluator(
+                algorithm, features=case.features, discount=case.discount, n_samples=case.n_rows,
+                pilot_rows=case.pilot_rows, seed=seed,
+            ).fit(rows)  # fmt: skip
+            found = [evaluator.predict(case.observations, return_interval=level) for level in LEVELS]
+        except InvalidInputError:
+            return None
+    half = np.array([(one.high - one.low) / 2.0 for one in found])
+    return Replication(found[0].value - case.truth, half, bool(caught))
 
 
-def study(problem: Problem, algorithm: str, n_replications: int, first_seed: int = 0) -> dict[str, Any]:
-    """Replications that did not converge are counted and left out, as their user is told to."""
-    done = [replicate(problem, algorithm, first_seed + k) for k in range(n_replications)]
-    used = [one for one in done if one.converged]
-    hits = np.sum([one.hits for one in used], axis=0) if used else np.zeros(problem.mrp.n_states)
-    n, tail = len(used), FALSE_ALARM_RATE / (2.0 * hits.size)
-    unlikely = (binom.cdf(hits, n, LEVEL) < tail) | (binom.sf(hits - 1, n, LEVEL) < tail)
-    share = hits / max(n, 1)
-    return {
-        "n_rows": problem.n_rows,
-        "n_replications": n_replications,
-        "converged": n,
-        "coverage": {"mean": float(share.mean()), "least": float(share.min()), "most": float(share.max())},
-        "states": int(hits.size),
-        "unlikely_states": int(unlikely.sum()),
-        "half_width": float(np.mean([one.width for one in used])) if used else None,
-    }
-
-
-def cases() -> Iterator[tuple[str, str]]:
-    for name in problems():
-        yield name, "lstd"
-        if name != "Taxi":
-            yield name, "vrtd"
+def study(case: Case, algorithm: str, n_logs: int) -> dict[str, Any]:
+    done = [one for k in range(n_logs) if (one := replicate(case, algorithm, k)) is not None]
+    quiet = [one for one in done if not one.is_warned]
+    result: dict[str, Any] = {
+        "n_rows": case.n_rows, "n_logs": n_logs, "is_slow": case.is_slow, "warned": (n_logs - len(quiet)) / n_logs,
+    }  # fmt: skip
+    for name, logs in (("unwarned", quiet), ("all", done)):
+        if not logs:
+            continue
+        inside = np.array([np.abs(one.errors) <= one.half_widths for one in logs])  # (logs, levels, S)
+        share = inside.mean(axis=0)
+        result[name] = {
+            f"{level:g}": {"mean": float(share[i].mean()), "least": float(share[i].min())}
+            for i, level in enumerate(LEVELS)
+        }
+    if len(quiet) > 1:
+        spread = np.std([one.errors for one in done], axis=0)
+        widths = np.array([one.half_widths[0] for one in quiet])
+        widths = np.where(np.isfinite(widths), widths, np.nan)
+        result["width"] = float(np.nanmean(np.nanmean(widths, axis=0) / (1.96 * spread)))
+        result["half_width"] = float(np.nanmean(widths))
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="3 replications")
-    parser.add_argument("--replications", type=int, default=1000)
-    parser.add_argument("--only", help="the name of one problem")
+    parser.add_argument("--quick", action="store_true", help="3 logs of each problem, a quarter of the rows")
+    parser.add_argument("--logs", type=int, default=300)
+    parser.add_argument("--only", help="problems whose name contains this")
+    parser.add_argument("--method", choices=METHODS, help="one of the two")
     arguments = parser.parse_args()
-    every = problems()
     results = {}
-    for name, algorithm in cases():
-        if arguments.only not in (None, name):
+    for name, case in cases().items():
+        if arguments.only is not None and arguments.only not in name:
             continue
-        n = 3 if arguments.quick else arguments.replications
-        problem = every[name]._replace(n_rows=every[name].n_rows // 4) if arguments.quick else every[name]
-        results[f"{name}, {algorithm}"] = study(problem, algorithm, n)
-        print(name, algorithm, results[f"{name}, {algorithm}"], file=sys.stderr, flush=True)
+        if arguments.quick:
+            case = case._replace(n_rows=max(2000, case.n_rows // 4), pilot_rows=500)
+        for label, algorithm in METHODS.items():
+            if arguments.method in (None, label):
+                row = results[f"{name}, {label}"] = study(case, algorithm, 3 if arguments.quick else arguments.logs)
+                print(f"{name}, {label}: {describe(row)}", file=sys.stderr, flush=True)
     print(json.dumps(results, indent=2))
+
+
+def describe(row: dict[str, Any]) -> str:
+    """One line: warned, coverage of unwarned logs (least state), of all logs, width."""
+    parts = [f"warned {row['warned']:.3f}"]
+    for name in ("unwarned", "all"):
+        if name in row:
+            levels = (f"{c['mean']:.3f} ({c['least']:.3f})" for c in row[name].values())
+            parts.append(f"{name} {' / '.join(levels)}")
+    if "width" in row:
+        parts.append(f"width {row['width']:.2f} ({row['half_width']:.4g})")
+    return "; ".join(parts)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import vrtd
 from tests.some_logs import DISCOUNT, chunk
 from tests.test_stream import learner, some_rows
 from tests.test_tables_of_environments import GOOD, Table
-from vrtd.errors import DataError, InvalidInputError, StabilityWarning
+from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, StabilityWarning
 from vrtd.estimator import least_squares, pilot, run, schedule
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.rows import NO_WEIGHT, Rows
@@ -235,8 +235,11 @@ def test_asking_in_between_changes_nothing() -> None:
 
 def test_weights_make_a_step_larger() -> None:
     rows = chunk(0, 400)._replace(weight=np.full(400, 1000.0))
+    evaluator = vrtd.Evaluator(vrtd.TD(0.0015), discount=DISCOUNT, pilot_rows=100)
     with pytest.warns(StabilityWarning, match="as the first 100 rows show"):
-        vrtd.Evaluator(vrtd.TD(0.0015), discount=DISCOUNT, pilot_rows=100).fit(rows)
+        evaluator.partial_fit(rows)
+    with pytest.warns(ConvergenceWarning, match="away from the closed form"):
+        evaluator.predict(rows.observations)
 
 
 def test_the_start_of_features_that_are_only_arrived_at_counts() -> None:

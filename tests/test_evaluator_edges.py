@@ -176,7 +176,9 @@ def test_a_run_that_strays_from_its_sample_is_noticed() -> None:
     """Rows of another kind after the sample: theta is not where the sample says."""
     rows, _, _ = boyan(70_000)
     later = rows._replace(rewards=np.where(np.arange(70_000) < 55_000, rows.rewards, 50.0))
-    diagnostics = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), discount=1.0).fit(later).diagnostics_
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), discount=1.0)
+    with pytest.warns(ConvergenceWarning, match="away from the closed form of the first 50,000 rows"):
+        diagnostics = evaluator.fit(later).diagnostics_
     assert diagnostics.converged is False
     assert "not where the first 50,000 rows say" in diagnostics.text
 
@@ -204,7 +206,7 @@ def test_correlation_that_outlasts_blocks_or_sample_is_said() -> None:
     rows = sticky(4000)
     closed = vrtd.Evaluator("lstd", discount=0.9).fit(rows)
     assert closed.diagnostics_.converged is False
-    with pytest.warns(ConvergenceWarning, match="the interval is too short"):
+    with pytest.warns(ConvergenceWarning, match="correlated over more than the 64 rows of a block"):
         closed.predict([[1.0]], return_interval=0.9)
     run = vrtd.Evaluator(vrtd.VRTD(0.1, 500), discount=0.9).fit(rows)
     assert "correlation outlasts the sample" in run.diagnostics_.text

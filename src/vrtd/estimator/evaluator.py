@@ -18,6 +18,7 @@ from vrtd.estimator.chunks import chunks_of, ended
 from vrtd.estimator.diagnostics import Diagnostics, diagnose
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.model_file import as_algorithm, as_settings, damaged, read_model, write_model
+from vrtd.estimator.pilot import Pilot
 from vrtd.estimator.run import Run, settings_of
 from vrtd.estimator.schedule import Schedule
 from vrtd.estimator.spread import Intervals, Spread, closed_form_spread, mean_interval, recursion_spread
@@ -28,6 +29,10 @@ __all__ = ["Evaluator"]
 
 Floats = NDArray[np.float64]
 Method = Literal["recursion", "closed form"]
+
+# Values may be this many standard errors of the sample's closed form away from it, plus this share of the start's
+# distance if "auto" chose the step. With fewer rows the closed form itself says little.
+_FAR, _LEFT, _LEAST_CHECKED = 10.0, 0.05, 256
 
 
 class Evaluator:
@@ -92,21 +97,19 @@ class Evaluator:
     def fit(
         self, log: Log | Chunk, *, n_passes: int = 1, progress: Callable[[int, int | None], None] | None = None
     ) -> Self:
-        """Learn from a log from the start, forgetting what was learned before; `progress` gets rows done and in all."""
+        """Learn from a log from the start, forgetting what was learned before; `progress` gets rows done and in all.
+
+        A `ConvergenceWarning` says if the result is far from the closed form of the first rows.
+        """
         check_count("n_passes", n_passes)
         self._reset()
         for k in range(n_passes):
             self._run.repeats = k > 0
             self._read(log, progress, is_over=k < n_passes - 1)
+            self._run.decide()  # a log shorter than pilot_rows is all there is
         self._run.repeats = False
         self._run.check_ends()
-        if self._run.learner is None and self._run.least_squares is None:
-            warnings.warn(
-                f"features and settings are decided on at {self._schedule.pilot_rows:,} rows, and nothing is learned "
-                f"before; got {self._run.n_rows:,}; lower pilot_rows, or give settings, and features that need no data",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._warn_if_far(self._run.pilot())
         return self
 
     def partial_fit(self, log: Log | Chunk, *, progress: Callable[[int, int | None], None] | None = None) -> Self:
@@ -150,13 +153,14 @@ class Evaluator:
     @property
     def features(self) -> Features:
         """As they are used: with what was taken from data."""
-        if self._run.features is None:
+        features = self._run.usable_features
+        if features is None:
             raise NotFittedError(
-                "features that take something from data must have seen the pilot rows",
+                "an evaluator must have received its pilot rows",
                 f"{self._run.n_rows:,} of {self._schedule.pilot_rows:,}",
-                "bring more rows, or lower pilot_rows",
+                "call partial_fit with more rows, lower pilot_rows, or call fit with all rows",
             )
-        return self._run.features
+        return features
 
     @property
     def theta_(self) -> Floats:
@@ -201,6 +205,8 @@ class Evaluator:
         """
         phi = np.asarray(self.features(np.asarray(observations)), dtype=np.float64)
         if return_interval is None:
+            if self._run.n_sampled:
+                self._warn_if_far(self._run.recent_pilot())
             return np.asarray(phi @ self.theta_)
         return self.spread(method).of(phi, check_level(return_interval))
 
@@ -232,6 +238,32 @@ class Evaluator:
             warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=3)
         return spread
 
+    def _warn_if_far(self, pilot: Pilot) -> None:
+        """Warn if the values are further from the closed form of the sample than noise explains.
+
+        Settings of the user's own may leave as much of the start as they want, but must not add to it.
+        """
+        learner = self._run.learner
+        if learner is None or self._trace_decay > 0.0 or len(pilot) < _LEAST_CHECKED:
+            return
+        start = pilot.value_distance(self._run.start())
+        start *= _LEFT if self._schedule.given_step is None else 1.0
+        far = pilot.value_distance(learner.theta)
+        if far > start + _FAR * pilot.value_error:
+            warnings.warn(
+                f"not converged: values are {far:.3g} (root mean square) away from the closed form of the first "
+                f"{len(pilot):,} rows, whose standard error is {pilot.value_error:.3g}; bring more rows, or take the "
+                "closed form: algorithm='lstd'",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _trace_decay(self) -> float:
+        """lambda of the algorithm: with traces it has another fixed point than the closed form."""
+        algorithm = self._schedule.algorithm
+        return float(algorithm.settings.get("trace_decay", 0.0)) if isinstance(algorithm, Algorithm) else 0.0
+
     def _spread(self, method: Method) -> Spread:
         known = self._spreads.get(method)
         if known is None or known[0] != self._run.n_rows:
@@ -240,19 +272,17 @@ class Evaluator:
 
     def _new_spread(self, method: Method) -> Spread:
         if method == "closed form":
-            algorithm = self._schedule.algorithm
-            trace_decay = algorithm.settings.get("trace_decay", 0.0) if isinstance(algorithm, Algorithm) else 0.0
-            if trace_decay > 0.0:
+            if self._trace_decay > 0.0:
                 raise InvalidInputError(
                     "the closed form is that without traces, which is another point",
-                    f"trace_decay {trace_decay:g}",
+                    f"trace_decay {self._trace_decay:g}",
                     'evaluate with algorithm="lstd" for its interval',
                 )
             if self._run.least_squares is not None:
-                return closed_form_spread(self._run.least_squares.solve())
+                return closed_form_spread(self._run.least_squares.solve(), self._run.pilot())
             sums = LeastSquares(self._discount, self._run.start())
             sums.feed(self._run.sample)
-            return closed_form_spread(sums.solve())
+            return closed_form_spread(sums.solve(), self._run.pilot())
         if self._schedule.is_closed_form:
             raise InvalidInputError("the closed form has no recursion", method, "drop the method")
         if self._run.learner is None:
@@ -267,7 +297,7 @@ class Evaluator:
     def diagnostics_(self) -> Diagnostics:
         """Has it converged, and what limits it."""
         pilot = spread = None
-        remarks = [*self._run.schedule.remarks, *self._remarks]
+        remarks = [*self._run.schedule.remarks, *self._lowered(), *self._remarks]
         if self._run.n_sampled:
             pilot = self._run.pilot()
             try:
@@ -288,6 +318,12 @@ class Evaluator:
             spread=spread,
             path=None if self._run.learner is None else self._run.learner.path,
         )
+
+    def _lowered(self) -> list[str]:
+        """Remarks on steps that were lowered on the way."""
+        legs = [] if self._run.learner is None else self._run.learner.legs
+        steps = [(leg.first_row, leg.algorithm.largest_step_size) for leg in legs if leg.is_lowered]
+        return [f"from row {row:,}: step {step:.3g}, because rows with larger features came" for row, step in steps]
 
     @property
     def discount(self) -> float:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.rows import Batches, Rows
 from vrtd.kernels.jit import compiled
+from vrtd.theory.rows import block_correlation
 
-__all__ = ["LeastSquares", "Solution"]
+__all__ = ["LeastSquares", "Solution", "solve_scaled"]
 
 Floats = NDArray[np.float64]
 
@@ -40,20 +41,19 @@ class Solution:
     rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks for their noise to be known
     influence: Floats | None  # (B, d) block means of H g_x; None where rows or memory do not suffice for blocks
     phi: Floats  # (B, d) block means of the features
+    squares: Floats  # (d,) mean squares of the features
     block: int  # rows of a block
     degrees: int  # of freedom
-    condition_number: float  # of A on the features seen
+    condition_number: float  # of A on the features seen, each divided by its root mean square
 
     @property
     def doubt(self) -> str | None:
-        """Why the covariance may be too small: blocks that remember each other are shorter than the correlation."""
+        """Why the covariance may be too small: adjacent blocks are correlated by more than three standard errors."""
         if self.influence is None:
             return None
-        centred = self.influence - self.influence.mean(axis=0)
-        memory = float((centred[1:] * centred[:-1]).sum() / max(np.square(centred).sum(), np.finfo(float).tiny))
-        if memory <= 2.0 / np.sqrt(len(centred)):
+        if block_correlation(self.influence, np.diag(self.squares)) <= 3.0 / np.sqrt(len(self.influence)):
             return None
-        return f"rows are correlated over more than the {self.block:,} of a block: the interval is too short"
+        return f"the rows are correlated over more than the {self.block:,} rows of a block"
 
     def covariance(self) -> Floats:
         """(d, d) of theta."""
@@ -135,14 +135,16 @@ class LeastSquares:
         n = max(self.n_rows, 1)
         A = total[np.ix_(seen, np.append(seen, False))] / n
         b = (total[:, d] + total[:, :d] @ np.where(seen, 0.0, theta))[seen] / n
-        condition = float(np.linalg.cond(A)) if np.isfinite(A).all() and np.isfinite(b).all() else np.inf
+        finite = np.isfinite(A).all() and np.isfinite(b).all()
+        size = np.sqrt(squares[seen] / n)
+        condition = float(np.linalg.cond(A / np.outer(size, size))) if finite else np.inf
         if not condition * len(A) * np.finfo(np.float64).eps < 1.0:
             raise SingularSystemError(
                 "the rows must determine the parameters: A must be invertible on the features that were seen",
                 f"condition number {condition:.3g} of {len(A)} features from {self.n_rows} rows",
                 "remove dependent features, bring more rows, or scale what is huge",
             )
-        theta[seen] = -np.linalg.solve(A, b)
+        theta[seen] = -solve_scaled(A, b, size)
         sums = np.diff(np.array([np.zeros((2, d)), *self._marks]), axis=0)
         rare = (sums[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
         influence = None
@@ -150,10 +152,10 @@ class LeastSquares:
             extended = np.append(theta, 1.0)
             g = np.array([(block @ extended)[seen] / self._block for block in self._blocks])
             influence = np.zeros((len(g), d))
-            influence[:, seen] = -np.linalg.solve(A, g.T).T
+            influence[:, seen] = -solve_scaled(A, g.T, size).T
         phi = sums[:, 1] / self._block
         return Solution(
-            theta, self.n_rows, seen, rare, influence, phi, self._block, len(self._blocks) - 1, condition
+            theta, self.n_rows, seen, rare, influence, phi, squares / n, self._block, len(self._blocks) - 1, condition
         )  # fmt: skip
 
     def stored(self) -> dict[str, Any]:
@@ -197,6 +199,15 @@ class LeastSquares:
     def mean_phi(self) -> Floats:
         """(d,) mean feature row, of the rows that are in whole pieces."""
         return np.asarray(self._sum_phi / max(self._n_summed, 1))
+
+
+def solve_scaled(A: Floats, b: Floats, size: Floats) -> Floats:
+    """Solve A x = b for columns b, with rows and columns of A divided by the sizes of the features.
+
+    Features of very different sizes then do not make A look singular.
+    """
+    across = size.reshape(-1, *(1,) * (b.ndim - 1))
+    return np.asarray(np.linalg.solve(A / np.outer(size, size), b / across) / across)
 
 
 def _accumulate(rows: Rows, discount: float, sums: Floats, squares: Floats, mean: Floats) -> None:

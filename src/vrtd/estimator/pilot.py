@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
+from vrtd.estimator.least_squares import solve_scaled
 from vrtd.estimator.rows import Rows
 from vrtd.theory import TransitionSample
-from vrtd.theory.rows import TransitionRows
+from vrtd.theory.rows import TransitionRows, block_correlation, block_means
 
 __all__ = ["Pilot", "rows_that_fit"]
 
@@ -22,6 +23,7 @@ _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 _LEAST_SIZE = 1e-60
 _OUTSIDE = 1e-6  # share of a row's square that may lie outside of what the sample spans
 _LEAST_ROWS = 10  # of the sample in which a feature is not 0, for intervals
+_MOST_BLOCKS, _LEAST_BLOCK = 128, 8  # blocks that show the correlation, and rows in each
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
 
@@ -86,12 +88,61 @@ class Pilot:
     @cached_property
     def theta_star(self) -> Floats:
         """(d,) the closed form of the sample; nan where there is none."""
+        return np.asarray(self.basis @ self._solution[0])
+
+    @cached_property
+    def influence(self) -> Floats:
+        """(B, d) by how much each block of rows moves the closed form of the sample: block means of -A^-1 g_x."""
+        return np.asarray(self._solution[1] @ self.basis.T)
+
+    @cached_property
+    def _solution(self) -> tuple[Floats, Floats]:
+        """The closed form and its block influence in the coordinates of `basis`."""
         s = self.sample
-        A = s.phi.T @ (np.asarray(s.discount)[:, None] * s.phi_next - s.phi)
+        psi = np.asarray(s.discount)[:, None] * s.phi_next - s.phi
+        A, b = s.phi.T @ psi / len(s), s.phi.T @ s.reward / len(s)
+        size = np.sqrt(np.square(s.phi).mean(axis=0))
         try:
-            return np.asarray(self.basis @ -np.linalg.solve(A, s.phi.T @ s.reward))
+            theta = -solve_scaled(A, b, size)
+            noise = block_means(s.phi * (s.reward + psi @ theta)[:, None], self._n_blocks)
+            return theta, -solve_scaled(A, noise.T, size).T
         except np.linalg.LinAlgError:
-            return np.full(len(self.basis), np.nan)
+            return np.full(self.rank, np.nan), np.full((self._n_blocks, self.rank), np.nan)
+
+    @property
+    def _n_blocks(self) -> int:
+        return 2 * max(1, min(_MOST_BLOCKS, len(self) // _LEAST_BLOCK) // 2)
+
+    @cached_property
+    def effective_blocks(self) -> float:
+        """How many independent blocks the slowest direction is worth, of at most 128.
+
+        Block means that follow an AR(1) process with correlation k are worth B (1 - k) / (1 + k) independent ones. The
+        directions are those of the features, on which A rests, and those of the influence, on which the values rest.
+        """
+        B, scale = self._n_blocks, self.phi.std(axis=0)
+        scaled = self.phi / np.where(scale > 0.0, scale, 1.0)
+        centred = scaled - scaled.mean(axis=0)
+        metric = np.linalg.pinv(centred.T @ centred / len(self), rcond=_RANK_TOLERANCE**2, hermitian=True)
+        k = block_correlation(block_means(centred, B), metric)
+        if np.isfinite(self.influence).all():
+            k = max(k, block_correlation(self.influence, self.phi.T @ self.phi / len(self)))
+        return B * (1.0 - k) / (1.0 + k)
+
+    @cached_property
+    def _root(self) -> Floats:
+        """(d, d) R with |R v|^2 the mean square of phi.v over the sample."""
+        return np.asarray(np.linalg.qr(self.phi, mode="r") / np.sqrt(len(self)))
+
+    def value_distance(self, theta: Floats) -> float:
+        """Root mean square of phi.(theta - theta_star) over the sample."""
+        return float(np.linalg.norm(self._root @ (theta - self.theta_star)))
+
+    @cached_property
+    def value_error(self) -> float:
+        """Root mean square over the sample of the standard error of phi.theta_star."""
+        values = self.influence @ self._root.T
+        return float(np.sqrt(values.var(axis=0, ddof=1).sum() / len(values)))
 
     def __len__(self) -> int:
         return len(self._reward)

@@ -60,6 +60,7 @@ class Run:
         self._most_sampled = 1  # until the number of features is known
         self._looked: Pilot | None = None  # the sample when it was looked at last
         self._first: Pilot | None = None  # the pilot rows, on which settings rest
+        self.n_pilot: int | None = None  # how many rows waited before features and settings were decided
 
     def receive(self, chunk: Chunk, tell: Callable[[], None] | None = None) -> None:
         """Learn from the chunk, piece by piece; `tell` is called after each."""
@@ -104,10 +105,22 @@ class Run:
         if n_rows < self.schedule.pilot_rows:
             self._waiting, self.n_rows = chunks, n_rows
             return False
+        self._decide(chunks, n_rows)
+        return True
+
+    def decide(self) -> None:
+        """Bind the features and decide on the settings with the rows that wait: no more will come."""
+        if self._waiting:
+            self.schedule.n_samples = self.schedule.n_samples or self.n_rows
+            self._decide(self._waiting, self.n_rows)
+
+    def _decide(self, chunks: list[Chunk], n_rows: int) -> None:
+        """Bind the features, decide on the settings, and learn from rows that waited."""
         before, n_remarks = (self._waiting, self.n_rows), len(self.schedule.remarks)
         self._waiting, self.n_rows = [], 0
         try:
             self._begin(self._given.bind(seen_in(chunks)))
+            self.n_pilot = n_rows
             if self.schedule.needs_pilot:
                 for chunk in chunks:
                     rows = self._rows(chunk)
@@ -120,7 +133,6 @@ class Run:
             self._waiting, self.n_rows = before
             del self.schedule.remarks[n_remarks:]
             raise
-        return True
 
     def _check_finite(self, chunk: Chunk) -> None:
         """Of rows that wait, so that whoever brought a bad one is told."""
@@ -251,12 +263,17 @@ class Run:
         """theta_0"""
         if self._theta_0 is not None:
             return self._theta_0.copy()
-        features = self.features
-        if features is None and self._waiting and not self._given.needs_data:
-            features = self._given.bind(self._waiting[0].observations)
+        features = self.usable_features
         if features is None:
             raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit, or pass theta_0")
         return np.zeros(features.n_features)
+
+    @property
+    def usable_features(self) -> Features | None:
+        """The features, also before the pilot rows have come if they take nothing from data."""
+        if self.features is None and self._waiting and not self._given.needs_data:
+            return self._given.bind(self._waiting[0].observations)
+        return self.features
 
     def _sample(self, rows: Rows, chunk: Chunk, skip: int = 0, last: int | None = None) -> None:
         """Keep the first rows, and their observations: of these the ones from `skip` to `last`."""
@@ -317,6 +334,12 @@ class Run:
             self._looked = self._as_pilot(self.n_sampled)
         return self._looked
 
+    def recent_pilot(self) -> Pilot:
+        """The sample as it was when it had at least half of its present rows: renewed seldom, for frequent checks."""
+        if self._looked is None or 2 * len(self._looked) < self.n_sampled:
+            return self.pilot()
+        return self._looked
+
     @property
     def sample(self) -> Rows:
         """The first rows, as many as are kept."""
@@ -332,6 +355,7 @@ class Run:
             "n_distinct": self.n_distinct,
             "terminates": self._terminates,
             "is_weighted": self._is_weighted,
+            "n_pilot": self.n_pilot,
             "decisions": self.schedule.remarks,
             "learner": None if self.learner is None else self.learner.stored(),
             "least_squares": None if self.least_squares is None else self.least_squares.stored(),
@@ -346,6 +370,7 @@ class Run:
     def restore(self, tree: Mapping[str, Any]) -> None:
         self.n_rows, self.n_distinct = int(tree["n_rows"]), int(tree["n_distinct"])
         self._terminates, self._is_weighted = bool(tree["terminates"]), tree["is_weighted"]
+        self.n_pilot = None if tree["n_pilot"] is None else int(tree["n_pilot"])
         self.schedule.remarks[:] = [str(remark) for remark in tree["decisions"]]
         self._waiting = [Chunk(**chunk) for chunk in tree["waiting"].values()]
         for chunk in self._waiting:
@@ -355,7 +380,8 @@ class Run:
         stored = tree["features"]
         seen = tree["sample"]["observations"], tree["sample"]["next_observations"]
         if stored is None:
-            self._begin(self._given.bind(_pilot_of(tree["sample"], self._given, self.schedule.pilot_rows)))
+            n_pilot = self.schedule.pilot_rows if self.n_pilot is None else self.n_pilot
+            self._begin(self._given.bind(_pilot_of(tree["sample"], self._given, n_pilot)))
         else:
             self._begin(from_settings(stored))
         assert self.features is not None

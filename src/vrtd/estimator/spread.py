@@ -27,6 +27,9 @@ Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  
 _FOREVER = 1 << 40
 # A run further from the closed form of the sample than so many times what can be expected is not explained by it.
 _FAR = 5.0
+# Below this effective sample size an interval is in doubt. Chains that change their regime 10 to 40 times in a log are
+# below it, chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
+_LEAST_EFFECTIVE = 40.0
 
 
 class Intervals(NamedTuple):
@@ -50,7 +53,8 @@ class Spread:
     method: str
     pilot: Pilot | None  # what the covariance rests on, where it knows only some directions
     seen: NDArray[np.bool_]  # (d,) features that were not 0 often enough
-    influence: Floats | None = None  # (B, d) of blocks of rows, where the covariance is theirs
+    influence: Floats  # (B, d) by how much blocks of rows move the closed form
+    reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
     left: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
     doubt: str | None = None  # why the interval cannot be trusted
 
@@ -69,25 +73,43 @@ class Spread:
         half = np.where(known, half, np.inf)
         return Intervals(value, value - half, value + half)
 
-    def degrees_of(self, phi: Floats) -> Floats | float:
-        """Of freedom, for each row: a variance that rests on few of the blocks has fewer than there are blocks."""
-        if self.influence is None:
-            return self.degrees
+    def degrees_of(self, phi: Floats) -> Floats:
+        """Degrees of freedom for each row: fewer than there are blocks if its variance rests on few of them."""
         parts = np.square((self.influence - self.influence.mean(axis=0)) @ phi.T)  # (B, n)
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = 3.0 * parts.sum(axis=0) ** 2 / np.square(parts).sum(axis=0) - 1.0
-        return np.asarray(np.clip(np.nan_to_num(spread, nan=self.degrees), 1.0, self.degrees))
+        most = float(len(self.influence) - 1)
+        of_blocks = np.clip(np.nan_to_num(spread, nan=most), 1.0, most)
+        return np.where((self._inflation(phi) > 1.0) | np.isfinite(self.degrees), of_blocks, self.degrees)
 
     def standard_error(self, phi: Floats) -> Floats:
-        return _errors(phi, self.covariance if self.left is None else self.covariance + self.left)
+        """Standard error of phi.theta for each row, what is left of the start included."""
+        square = self._noise(phi)
+        return np.sqrt(square if self.left is None else square + _squares(phi, self.left))
+
+    def _noise(self, phi: Floats) -> Floats:
+        """Variance of phi.theta for each row."""
+        return _squares(phi, self.covariance) * self._inflation(phi)
+
+    def _inflation(self, phi: Floats) -> Floats:
+        """By how much block means vary more than the reference says, at least 1: correlation over long times.
+
+        Covariances of adjacent blocks are added where they are positive: blocks may be shorter than the correlation.
+        """
+        centred = self.influence - self.influence.mean(axis=0)
+        count = len(centred) * (len(centred) - 1)
+        own, next_to = centred.T @ centred / count, centred[1:].T @ centred[:-1] / count
+        blocks = _squares(phi, own) + 2.0 * _squares(phi, next_to)
+        known = _squares(phi, self.reference)
+        return np.maximum(1.0, np.divide(blocks, known, out=np.ones_like(known), where=known > 0.0))
 
     def converged(self, phi: Floats) -> bool:
         """Whether what is left of the start is at most half the width of a 95 % interval, on the whole, and there is no
         reason to doubt it."""
         start = _rms(phi @ self.remainder)
         if self.left is not None:
-            start += _rms(_errors(phi, self.left))
-        return self.doubt is None and bool(start <= 1.96 * _rms(_errors(phi, self.covariance)))
+            start += float(np.sqrt(_squares(phi, self.left).mean()))
+        return self.doubt is None and bool(start <= 1.96 * np.sqrt(self._noise(phi).mean()))
 
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
         """The parts of the error of phi.theta, root mean squares over the rows."""
@@ -101,29 +123,32 @@ class Spread:
         }
 
 
-def closed_form_spread(solution: Solution) -> Spread:
-    """Of the least-squares solution: batch means in a sandwich."""
+def closed_form_spread(solution: Solution, pilot: Pilot) -> Spread:
+    """Of the least-squares solution: batch means in a sandwich. The sample shows how slowly the rows change."""
     zero, covariance = np.zeros_like(solution.theta), solution.covariance()
     if not np.isfinite(covariance).all():
         raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
+    assert solution.influence is not None
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
-        "closed form, batch means", None, solution.seen & ~solution.rare, solution.influence, doubt=solution.doubt,
+        "closed form, batch means", None, solution.seen & ~solution.rare, solution.influence, covariance,
+        doubt=solution.doubt or _slowness(pilot, solution.n_rows),
     )  # fmt: skip
 
 
 def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float) -> Intervals:
     """Of the mean value, phi being the mean row: a block adds its influence on theta, and its own states."""
-    assert solution.influence is not None
-    parts = solution.influence @ phi + (solution.phi - phi) @ solution.theta
+    parts = spread.influence @ phi + (solution.phi - phi) @ solution.theta
     centred = (parts - parts.mean())[:, None]
+    covariance = centred.T @ centred / (solution.degrees * (solution.degrees + 1))
     whole = replace(
         spread,
         theta=np.array([phi @ solution.theta]),
-        covariance=centred.T @ centred / (solution.degrees * (solution.degrees + 1)),
+        covariance=covariance,
         remainder=np.zeros(1),
         seen=np.ones(1, bool),
         influence=centred,
+        reference=covariance,
     )
     return whole.of(np.ones((1, 1)), level)
 
@@ -159,11 +184,24 @@ def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct
         covariance = covariance + moments.optimal / max(n_distinct, 1)
     # theta_star of the sample is itself an estimate, and the start that much nearer or further away.
     left = moments.left @ moments.optimal @ moments.left.T / len(pilot)
+    optimal = B @ moments.optimal @ B.T
+    blocks = pilot.influence.reshape(-1, 2, len(B)).mean(axis=1)  # pairs: adjacent ones must be nearly independent
+    # One standard error more, so that the noise of block means alone seldom widens an interval.
+    reference = optimal / len(pilot) * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
-        learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, B @ moments.optimal @ B.T,
-        np.inf, "second moment of the recursion", pilot, ~pilot.rare, left=B @ left @ B.T,
+        learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
+        "second moment of the recursion", pilot, ~pilot.rare, blocks, reference, left=B @ left @ B.T,
     )  # fmt: skip
-    return replace(found, doubt=moments.remark or _doubt(found, pilot, learner.theta - theta_0))
+    doubt = moments.remark or _slowness(pilot, len(pilot)) or _doubt(found, pilot, learner.theta - theta_0)
+    return replace(found, doubt=doubt)
+
+
+def _slowness(pilot: Pilot, n_rows: int) -> str | None:
+    """Why correlation makes the interval doubtful, if it does."""
+    size = pilot.effective_blocks * n_rows / len(pilot)
+    if size >= _LEAST_EFFECTIVE:
+        return None
+    return f"the {n_rows:,} rows change slowly: in some direction their effective sample size is only about {size:.0f}"
 
 
 def _doubt(found: Spread, pilot: Pilot, moved: Floats) -> str | None:
@@ -173,7 +211,7 @@ def _doubt(found: Spread, pilot: Pilot, moved: Floats) -> str | None:
         return f"later rows have features that the first {len(pilot):,} do not span"
     phi = pilot.phi
     expected = _rms(found.standard_error(phi)) + _rms(phi @ found.remainder)
-    expected += _rms(_errors(phi, found.optimal / len(pilot)))
+    expected += float(np.sqrt(_squares(phi, found.optimal / len(pilot)).mean()))
     if not _rms(phi @ (found.theta - pilot.theta_star)) <= _FAR * expected:
         return f"it is not where the first {len(pilot):,} rows say that it should be"
     return None
@@ -194,11 +232,10 @@ def _settings(algorithm: Algorithm) -> tuple[float, int]:
             )
 
 
-def _errors(phi: Floats, covariance: Floats) -> Floats:
-    """Standard deviations of phi.theta."""
-    square = np.einsum("ni,ij,nj->n", phi, covariance, phi, optimize=True)
-    errors: Floats = np.sqrt(np.maximum(square, 0.0))
-    return errors
+def _squares(phi: Floats, form: Floats) -> Floats:
+    """phi^T form phi for each row, 0 where it is negative."""
+    square: Floats = np.maximum(np.einsum("ni,ij,nj->n", phi, form, phi, optimize=True), 0.0)
+    return square
 
 
 def _rms(values: Floats) -> float:

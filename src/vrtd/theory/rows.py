@@ -20,7 +20,7 @@ from vrtd.theory.moments import check_theta
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.symmetric import outer, pack, quadratic, triangle, unpack
 
-__all__ = ["Statistics", "TransitionRows", "statistics_of"]
+__all__ = ["Statistics", "TransitionRows", "block_correlation", "block_means", "statistics_of"]
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +30,10 @@ _RANK_TOLERANCE = 1e-14
 _WINDOW = 5.0
 # The sample must hold this many windows, else it does not show its own correlation.
 _LEAST_WINDOWS = 10
+# A covariance with an eigenvalue below minus this share of the largest is not one.
+_NEGATIVE = 1e-9
+# Blocks whose means show the long-run covariance.
+_BLOCKS = 64
 # Numbers transformed at once.
 _PIECE = 1 << 21
 # Up to this many features E[A_x S A_x^T] is kept as a matrix on packed S.
@@ -140,9 +144,17 @@ class Statistics:
 
     @cached_property
     def long_run(self) -> Floats:
-        """(r, r) Gamma, the long-run covariance of g_x(theta_star), positive semidefinite."""
+        """(r, r) Gamma, the long-run covariance of g_x(theta_star), positive semidefinite.
+
+        Lags up to the window are summed. If the sum has negative directions, the window is too short, as it is for
+        noise that alternates with a long period; then block means take its place.
+        """
         window = self.window if self.window is not None else len(self) // _LEAST_WINDOWS
-        return long_run_covariance(self.noise, window)
+        values = np.linalg.eigvalsh(long_run_covariance(self.noise, window, clip=False))
+        if values[0] >= -_NEGATIVE * values[-1]:
+            return long_run_covariance(self.noise, window)
+        means = block_means(self.noise, min(_BLOCKS, len(self)))
+        return np.asarray(np.cov(means.T, bias=True).reshape(self.rank, -1) * (len(self) // len(means)))
 
     @cached_property
     def drift(self) -> Floats:
@@ -235,3 +247,28 @@ def long_run_covariance(noise: Floats, window: int, clip: bool = True) -> Floats
     values, vectors = np.linalg.eigh(total)
     covariance: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return covariance
+
+
+def block_means(series: Floats, n_blocks: int) -> Floats:
+    """(n_blocks, k) means over consecutive blocks of equal length; the rows after the last one are left out."""
+    length = len(series) // n_blocks
+    means: Floats = series[: n_blocks * length].reshape(n_blocks, length, -1).mean(axis=1)
+    return means
+
+
+def block_correlation(means: Floats, metric: Floats) -> float:
+    """Correlation of adjacent block means, with directions weighted by how much the block means vary in them.
+
+    With S_0 and S_1 the covariances of block means at lags 0 and 1, and G the metric, it is
+    tr(G S_0 G S_1) / tr(G S_0 G S_0). Directions that change slowly dominate it, because block means of all others are
+    small. It is near 0 if blocks are much longer than the correlation and tends to 1 if they are much shorter.
+
+    >>> steps = np.repeat([0.0, 1.0, 0.0, 1.0], 8)[:, None]
+    >>> round(block_correlation(steps, np.eye(1)), 2)
+    0.81
+    """
+    centred = means - means.mean(axis=0)
+    now = metric @ (centred.T @ centred)
+    following = metric @ (centred[1:].T @ centred[:-1])
+    size = float((now * now.T).sum())
+    return float((now * following.T).sum()) / size if size > 0.0 else 0.0

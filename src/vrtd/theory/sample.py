@@ -59,7 +59,8 @@ class TransitionSample:
                 f"{np.min(self.discount)} to {np.max(self.discount)}",
                 "pass 0 where an episode ends",
             )
-        rank = int(np.linalg.matrix_rank(self.phi))
+        largest = np.abs(self.phi).max(axis=0)
+        rank = int(np.linalg.matrix_rank(self.phi / np.where(largest > 0.0, largest, 1.0)))  # scales do not matter
         if rank < self.phi.shape[1]:
             raise InvalidInputError(
                 f"phi must have full column rank {self.phi.shape[1]} on the sample",
