@@ -6,6 +6,7 @@ python examples/gallery.py reproduction docs
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from vrtd.experiments.evidence import Comparison, Judged
-from vrtd.report.numbers import limits, measured
+from vrtd.experiments.evidence import Comparison, Judged, Kind
+from vrtd.report.numbers import condition, measured, totals
 
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end of verdicts -->"
 
@@ -23,24 +24,35 @@ def rows(claims: list[dict[str, Any]]) -> Iterator[str]:
     yield "| verdict | claim | place | what decides |"
     yield "|---|---|---|---|"
     for claim in claims:
-        statistic = {key: float("nan") if value is None else value for key, value in claim["statistic"].items()}
-        fields = {
-            name: statistic[name] for name in ("condition", "quantity", "estimate", "standard_error", "n_runs", "basis")
-        }
-        below, above = (claim["statistic"][name] for name in ("below", "above"))
-        comparison = Comparison(
-            **fields,
-            below=float("inf") if below is None else below,
-            above=float("-inf") if above is None else above,
-        )
-        shown = measured(Judged(comparison, statistic["low"], statistic["high"], None))
-        under = "holds: no exception found" if claim["universal"] else "holds under conditions"
-        verdict = under if claim["verdict"] == "holds under" else claim["verdict"]
-        decides = f"{comparison.quantity} ({comparison.condition}): {shown}, must be {limits(comparison)}"
-        if under == verdict and not claim["universal"]:
-            decides += f". Holds under {shorten(claim['where'], 200, placeholder=' ...')}"
-        cells = (f"**{verdict}**", f"{claim['statement']} `{claim['name']}`", claim["place"], decides)
+        decides = shown(claim["kind"], claim["statistic"])
+        if claim["verdict"] == "holds under conditions":
+            decides += f". Holds under {shorten(claim['where'], 200, placeholder=' ...')}. "
+            decides += f"Where it holds: {shown(claim['kind'], claim['supporting'])}"
+        if claim["verdict"] == "proved":
+            decides += f". Proof: [{claim['proof']}](what-holds.md#{anchor(claim['proof'])})"
+        cells = (f"**{claim['verdict']}**", f"{claim['statement']} `{claim['name']}`", claim["place"], decides)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def shown(kind: Kind, statistic: dict[str, Any]) -> str:
+    """A comparison in words, from its plain JSON."""
+    numbers = {
+        name: math.nan if statistic[name] is None else float(statistic[name])
+        for name in ("estimate", "standard_error", "low", "high")
+    }
+    comparison = Comparison(
+        statistic["condition"], statistic["quantity"], numbers["estimate"], numbers["standard_error"],
+        statistic["n_runs"], basis=statistic["basis"],
+        above=-math.inf if statistic["above"] is None else statistic["above"],
+        below=math.inf if statistic["below"] is None else statistic["below"],
+    )  # fmt: skip
+    value = measured(Judged(comparison, numbers["low"], numbers["high"], None))
+    return f"{comparison.quantity} ({comparison.condition}): {value}, {condition(kind, comparison)}"
+
+
+def anchor(heading: str) -> str:
+    """The address of a heading, as Markdown pages have it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def main(reproduction: Path, docs: Path) -> None:
@@ -51,7 +63,12 @@ def main(reproduction: Path, docs: Path) -> None:
     claims = json.loads((reproduction / "claims.json").read_text(encoding="utf-8"))
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    page.write_text(before + BEGIN + "\n" + "\n".join(rows(claims)) + "\n\n" + END + after, encoding="utf-8")
+    found = [claim for claim in claims if claim["kind"] != "observation"]
+    observations = [claim for claim in claims if claim["kind"] == "observation"]
+    counts = json.loads((reproduction / "manifest.json").read_text(encoding="utf-8"))["verdicts"]
+    heading = "Observations, on what the paper does not claim:"
+    parts = [f"{totals(counts)}.", "", *rows(found), "", heading, "", *rows(observations)]
+    page.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n\n" + END + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def test_text_names_verdicts_and_the_report(tmp_path: Any, capsys: Any) -> None:
     ]  # fmt: skip
     assert "must be < 1" in shown.out
     assert "last / first error (100 updates)" in shown.out
-    assert "claims: 3 holds" in shown.out
+    assert "\n3 claims: 3 holds; 0 observations\n" in shown.out
     assert shown.out.endswith(f"wrote {tmp_path / 'r' / 'report.html'}\n")
     assert shown.err == ""
 

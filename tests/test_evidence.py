@@ -1,15 +1,22 @@
 """Verdicts follow from comparisons, and from nothing else."""
 
+import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from tests.statistics import FAMILY_RATE
-from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, agrees, judge, ratio
+from vrtd.errors import InvalidInputError
+from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, Verdict, agrees, count_verdicts, judge, ratio
 
 CLAIM = Claim("name", "place", "statement", "test", ("x",), lambda tables: tables["x"]["comparisons"])
+
+
+UNIVERSAL = replace(CLAIM, kind="universal")
+PROVED = replace(UNIVERSAL, proof="1. A section")
 
 
 def verdict(*comparisons, claim=CLAIM, n_claims=1):
@@ -29,29 +36,63 @@ def test_exact_numbers_decide():
 
 def test_conditions_are_judged_one_by_one():
     found = verdict(below("a", 0.5), below("b", 1.5), below("b", 0.5))
-    assert (found.verdict, found.where) == ("holds under", "a; not under b (1 of 2 comparisons hold)")
+    assert (found.verdict, found.where) == ("holds under conditions", "a; not under b (1 of 2 comparisons hold)")
     assert found.decisive.comparison.estimate == 1.5
+    assert found.supporting.comparison.condition == "a"  # not the comparison of b that is inside: b fails
+    assert verdict(below("a", 0.5), below("b", 1.5), below("c", 0.7)).supporting.comparison.condition == "c"
+    assert verdict(below("a", 0.5)).supporting is None
 
 
 def test_what_goes_beyond_the_paper_does_not_change_its_verdict():
     beyond = below("elsewhere", 1.5, stated=False)
     found = verdict(below("a", 0.5), beyond)
-    assert (found.verdict, found.where) == (
-        "holds under",
-        "what is stated: a; beyond what is stated, not under elsewhere",
-    )
+    assert (found.verdict, found.where) == ("holds", "beyond what is stated, not under elsewhere")
     found = verdict(below("a", 1.5), replace(beyond, estimate=0.5))
     assert (found.verdict, found.where) == ("does not hold", "though it does under elsewhere")
     assert verdict(below("a", 0.5), replace(beyond, estimate=0.5)).verdict == "holds"
 
 
 def test_a_universal_claim_is_refuted_by_one_exception_and_never_proven():
-    universal = replace(CLAIM, universal=True)
-    assert verdict(below("a", 0.5), below("b", 1.5), claim=universal).verdict == "does not hold"
-    found = verdict(below("a", 0.5), below("b", 0.6), claim=universal)
-    assert (found.verdict, found.where) == ("holds under", "all that was tested: a; b")
+    assert verdict(below("a", 0.5), below("b", 1.5), claim=UNIVERSAL).verdict == "does not hold"
+    found = verdict(below("a", 0.5), below("b", 0.6), claim=UNIVERSAL)
+    assert (found.verdict, found.where) == ("no exception found", "all that was tested: a; b")
     assert found.decisive.comparison.estimate == 0.6
-    assert verdict(below("a", 0.5), below("b", 0.9, 0.2, 100), claim=universal).verdict == "undecided"
+    assert verdict(below("a", 0.5), below("b", 0.9, 0.2, 100), claim=UNIVERSAL).verdict == "undecided"
+
+
+def test_a_proof_needs_numbers_without_exception():
+    """What is open, or not a number, is not proved either."""
+    assert verdict(below("a", 0.5), claim=PROVED).verdict == "proved"
+    assert verdict(below("a", 0.5), below("b", 1.5), claim=PROVED).verdict == "does not hold"
+    assert verdict(below("a", 0.5), below("b", np.nan), claim=PROVED).verdict == "undecided"
+    found = verdict(below("a", 0.5), below("b", 1.5, stated=False), claim=PROVED)
+    assert (found.verdict, found.where) == ("proved", "all that was tested: a; beyond what is stated, not under b")
+    row = {"mean": 1.2, "standard_error": 0.01, "exact": 1.0, "n_runs": 1000, "basis": "exact"}
+    broken = replace(PROVED, agreement=lambda _: [agrees("cell", row)])
+    assert verdict(below("a", 0.5), claim=broken).verdict == "undecided"
+    for kind in ("finite", "observation"):
+        with pytest.raises(InvalidInputError, match="only a universal claim can have a proof; got name"):
+            replace(PROVED, kind=kind)
+
+
+def test_an_observation_has_no_other_verdict_and_says_where_it_was_made():
+    seen, open_ = replace(CLAIM, kind="observation"), below("c", 0.9, 0.1, 100)
+    found = verdict(below("a", 0.5), below("b", 1.5), open_, claim=seen)
+    assert found.verdict == "observation"
+    assert found.where == "observed under a; not observed under b; undecided under c"
+    row = {"mean": 1.2, "standard_error": 0.01, "exact": 1.0, "n_runs": 1000, "basis": "exact"}
+    found = verdict(below("a", 0.5), claim=replace(seen, agreement=lambda _: [agrees("cell", row)]))
+    assert found.verdict == "observation"
+    assert "the simulation contradicts the recursion" in found.where
+
+
+def test_verdicts_are_counted_once_for_all():
+    kinds = {"proved": PROVED, "no exception found": UNIVERSAL, "holds": CLAIM}
+    seen = replace(CLAIM, kind="observation")
+    found = [verdict(below("a", 0.5), claim=claim) for claim in (*kinds.values(), seen, seen)]
+    found += [verdict(below("a", 0.5), below("b", 1.5)), verdict(below("a", 1.5)), verdict(below("a", np.nan))]
+    assert count_verdicts(found) == dict.fromkeys(get_args(Verdict), 1) | {"observation": 2}
+    assert list(count_verdicts([])) == list(get_args(Verdict))
 
 
 def test_an_interval_that_contains_the_limit_decides_nothing_and_says_how_many_runs_would():
@@ -86,6 +127,10 @@ def test_two_sided_limits_and_infinities():
     assert verdict(replace(inside, estimate=0.8)).verdict == "does not hold"
     assert verdict(replace(inside, estimate=np.inf)).verdict == "does not hold"
     assert verdict(replace(inside, estimate=np.nan)).verdict == "undecided"
+    for basis in ("exact", "approximation"):
+        never = Comparison("a", "q", np.inf, above=2.0, basis=basis)
+        assert verdict(never).verdict == "holds"
+        assert verdict(replace(never, above=-np.inf, below=2.0)).verdict == "does not hold"
 
 
 def test_a_simulation_that_contradicts_the_recursion_decides_nothing():
@@ -127,10 +172,9 @@ def test_an_approximation_has_an_interval_of_its_own():
 
 
 def test_what_fails_beyond_the_statement_does_not_refute_it():
-    universal = replace(CLAIM, universal=True)
-    found = verdict(below("a", 0.5), below("b", 1.5, stated=False), claim=universal)
+    found = verdict(below("a", 0.5), below("b", 1.5, stated=False), claim=UNIVERSAL)
     assert (found.verdict, found.where) == (
-        "holds under", "all that was tested: a; beyond what is stated, not under b"
+        "no exception found", "all that was tested: a; beyond what is stated, not under b"
     )  # fmt: skip
     assert found.decisive.comparison.condition == "a"
 
@@ -139,7 +183,7 @@ def test_what_is_open_says_so_and_how_many_runs_it_needs():
     open_ = below("c", 0.95, 0.1, 100)
     assert verdict(below("a", 1.5), open_).where == "fails under a; undecided under c"
     found = verdict(below("a", 0.5), below("b", 1.5), open_)
-    assert found.verdict == "holds under"
+    assert found.verdict == "holds under conditions"
     assert found.runs_needed > verdict(open_).runs_needed > 2000  # three comparisons share the confidence
 
 
@@ -156,8 +200,11 @@ def test_ratio_has_the_standard_error_of_the_delta_method():
 
 def test_plain_json():
     found = verdict(below("a", 0.5), below("b", np.inf)).as_dict()
-    assert found["statistic"]["estimate"] is None
+    assert found["statistic"]["estimate"] == found["statistic"]["high"] == "inf"
     assert found["comparisons"][0]["above"] is None
     assert found["comparisons"][0]["outcome"] is True
-    assert found["verdict"] == "holds under"
+    assert (found["verdict"], found["kind"], found["proof"]) == ("holds under conditions", "finite", "")
+    assert found["supporting"]["condition"] == "a"
+    assert verdict(below("a", np.nan)).as_dict()["statistic"]["estimate"] is None
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["confidence"] == CONFIDENCE

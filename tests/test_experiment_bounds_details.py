@@ -44,7 +44,7 @@ def test_the_experiments_limits(tables):
     assert (row["theorem1_limit"], row["theorem2_limit"]) == pytest.approx(
         (system.lambda_A / 8 / 1.95**2, system.lambda_A / 12 / 1.95**2)
     )
-    found = [each.quantity for each in analysis._in_range({"bounds": tables}) if "lake 0" in each.quantity]
+    found = [each.quantity for each in analysis._out_of_range({"bounds": tables}) if "lake 0" in each.quantity]
     assert found == ["largest |phi| (lake 0)", "step / limit of Theorem 2 (lake 0)"]
 
 
@@ -87,8 +87,11 @@ def test_the_chains_are_all_there(tables):
     assert list(dict.fromkeys(tables["statements"]["chain"].tolist())) == names
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.6, "holds under"), (0.4, "does not hold")])
+@pytest.mark.parametrize(("share", "expected"), [(0.6, "no exception found"), (0.4, "does not hold")])
 def test_half_is_still_there(tables, share, expected):
+    (claim,) = (claim for claim in analysis.CLAIMS if claim.name == "fixed-step-floor")
+    assert "above 0.5, a criterion of ours" in claim.test
+    assert {each.above for each in claim.evidence({"bounds": tables})} == {0.5}
     later = share * tables["floors"]["error"]
     assert verdict("fixed-step-floor", changed(tables, "floors", later_error=later)) == expected
 
@@ -137,14 +140,23 @@ def test_every_option_is_passed_on(tmp_path, monkeypatch):
     assert seen == {"names": ["first"], "n_runs": 4, "seed": 3, "threads": 1, "out": tmp_path, "progress": None}
 
 
-def test_text_of_universal_claims_and_counts(tmp_path, capsys, monkeypatch):
+def test_text_of_every_kind_and_counts(tmp_path, capsys, monkeypatch):
     small_experiments.install(monkeypatch)
-    first, second, _ = small_experiments.CLAIMS
-    monkeypatch.setattr("vrtd.experiments.all_claims", lambda: (replace(first, universal=True), second))
+    first, second, third = small_experiments.CLAIMS
+    kinds = (replace(first, kind="universal"), second, replace(third, kind="observation"))
+    monkeypatch.setattr("vrtd.experiments.all_claims", lambda: kinds)
     main(["reproduce", "--runs", "4", "--quiet", "--out", str(tmp_path)])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("holds under all tested  first")
-    assert shown[-2] == "claims: 1 holds, 1 holds under"
+    assert shown[0].startswith("no exception found      first ")
+    assert shown[4].startswith("observation             first-and-second ")
+    assert shown[4].endswith(", observed if < 1")
+    assert shown[-2] == "2 claims: 1 holds, 1 no exception found; 1 observation"
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    claims = json.loads((tmp_path / "claims.json").read_bytes())
+    assert [claim["verdict"] for claim in claims] == ["no exception found", "holds", "observation"]
+    assert {verdict: n for verdict, n in manifest["verdicts"].items() if n} == {
+        "holds": 1, "no exception found": 1, "observation": 1
+    }  # fmt: skip
 
 
 def test_the_manifest_has_the_digest_of_the_record(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import matplotlib
 import pytest
 
 from vrtd.errors import MissingExtraError
-from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, judge
+from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, count_verdicts, judge
 from vrtd.experiments.experiment import Experiment, Figure
 from vrtd.experiments.tables import table
 from vrtd.plots import PALETTE
@@ -87,6 +87,8 @@ def findings():
         claim("under", Comparison("here", "C", 0.99996, below=1.0), Comparison("there", "C", 2.0, below=1.0)),
         claim("open", replace(run, estimate=0.95, standard_error=0.1), note="a note"),
         claim("many", *(Comparison(f"chain {i}", "D", i / 1000, above=-1.0, below=1.0 + 1e-9) for i in range(60))),
+        claim("seen", Comparison("here", "E", 3.0, above=1.0), kind="observation"),
+        claim("shown", Comparison("here", "F", 0.5, below=1.0), kind="universal", proof="1. A section"),
     )
     return [judge(each, {}, len(claims)) for each in claims]
 
@@ -113,7 +115,9 @@ def plain_page():
 def test_everything_is_there():
     found, text = findings(), plain_page()
     outline = Outline(text)
-    assert [each.verdict for each in found] == ["holds", "does not hold", "holds under", "undecided", "holds"]
+    assert [each.verdict for each in found] == [
+        "holds", "does not hold", "holds under conditions", "undecided", "holds", "observation", "proved"
+    ]  # fmt: skip
     for each in found:
         assert each.claim.statement in outline.text
         assert each.claim.test in outline.text
@@ -130,18 +134,34 @@ def test_everything_is_there():
     assert {"./figures/lake%20convergence.svg", "./data/lake-curves.csv"} <= set(outline.having("href"))
 
 
+def test_observations_are_apart_and_not_counted_as_claims():
+    text = plain_page()
+    outline = Outline(text)
+    (label,) = (each["aria-label"] for _, each in outline.tags if each.get("class") == "counts")
+    assert label == "6 claims"
+    assert "#observations" in outline.having("href")
+    assert "Beside these claims of the paper: 1 observation, on what it does not claim." in outline.text
+    tiles = re.findall(r"<b>(\d+)</b> <span aria-hidden=\"true\">.</span> ([a-z ]+)</li>", text)
+    assert {verdict: int(n) for n, verdict in tiles} | {"observation": 1} == count_verdicts(findings())
+    before, after = text.split('<h2 id="observations">')
+    assert 'id="claim-seen"' in after
+    assert 'id="claim-shown"' in before
+    assert "observations" not in Outline(page(findings()[:1], [], {"n_runs": 1, "seed": 0})).having("id")
+
+
 def test_statistics_for_people():
     text = Outline(plain_page()).text
     assert re.search(r"0\.610 \[0\.59\d, 0\.62\d\], must be < 1\nA / B \(as in the paper\)", text)
     assert re.search(r"12,345\.00 \[12,344\.98, 12,345\.02\], must be < 1", text)  # to three digits all are one number
     assert "0.99996" in text  # not 1.00, which would not be below 1
+    assert "2.00, must be < 1\nC (there)\n0.99996, must be < 1\nC (here)" in text  # where it fails, where it holds
     assert "3.20\N{MULTIPLICATION SIGN}10⁻⁸" in text
     assert re.search(r"about \d\d,\d00 to decide it", text)
     assert "> \N{MINUS SIGN}1 and ≤ 1" in text
 
 
 def test_long_tables_show_the_tightest():
-    outline = Outline(page(findings()[-1:], [], {"n_runs": 1, "seed": 0}))
+    outline = Outline(page(findings()[4:5], [], {"n_runs": 1, "seed": 0}))
     assert sum(tag == "tr" for tag, _ in outline.tags) == 1 + MOST_COMPARISONS
     assert "The 40 tightest of 60; claims.json has all." in outline.text
     assert "chain 59" in outline.text
@@ -155,7 +175,7 @@ def test_an_interrupted_reproduction_says_so():
 
 def test_a_long_list_of_conditions_is_folded():
     many = (Comparison(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
-    found = judge(claim("all", *many, universal=True), {}, 1)
+    found = judge(claim("all", *many, kind="universal"), {}, 1)
     assert found.where in Outline(page([found], [], {"n_runs": 1, "seed": 0})).text
 
 

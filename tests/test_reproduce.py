@@ -36,6 +36,7 @@ def test_all_is_written_and_linked(tmp_path: Any) -> None:
     assert [claim["name"] for claim in claims] == ["first", "second", "first-and-second"]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["n_runs"], manifest["seed"]) == (4, 0)
+    assert {verdict: n for verdict, n in manifest["verdicts"].items() if n} == {"holds": 3}
     assert set(manifest["versions"]) == {"vrtd", "python", "numpy", "scipy", "numba", "matplotlib"}
     assert manifest["experiments"]["first"]["settings"] == {"n_runs": 4, "seed": 0}
     assert manifest["experiments"]["first"]["cost"]["n_gradients"] == 400
@@ -50,7 +51,9 @@ def test_a_part_judges_only_what_rests_on_it(tmp_path: Any) -> None:
     found = vrtd.reproduce(["second"], out=tmp_path, n_runs=4)
     assert measured == ["second"]
     assert [finding.claim.name for finding in found.findings] == ["second"]
-    assert found.manifest["n_claims"] == 3  # confidence is shared among all, so that a verdict does not depend on it
+    assert (
+        found.manifest["n_statements"] == 3
+    )  # confidence is shared among all, so that a verdict does not depend on it
     found = vrtd.reproduce(["first"], out=tmp_path, n_runs=4)
     assert measured == ["second", "first"]
     assert len(found.findings) == 3  # the other is still there

@@ -182,7 +182,14 @@ def text_of(*comparisons, **rest):
 
 def test_words_of_a_claim():
     inside = Comparison("here", "D", 0.5, below=1.0)
-    assert "No exception found" in text_of(inside, universal=True)
+    assert "✓ No exception found" in text_of(inside, kind="universal")
+    proved = text_of(inside, kind="universal", proof="1. A section")
+    assert "■ Proved" in proved
+    assert "docs/what-holds.md, 1. A section" in proved
+    seen = text_of(inside, kind="observation")
+    assert "◇ Observation" in seen
+    assert "0.500, observed if < 1" in seen
+    assert "must be" not in seen
     assert "there (beyond the paper)" in text_of(inside, replace(inside, condition="there", stated=False))
     assert "✓ inside" in text_of(inside)
     assert "✗ outside" in text_of(replace(inside, estimate=2.0))
@@ -197,7 +204,7 @@ def test_what_is_not_a_number_is_among_the_tightest():
 
 def test_a_long_list_is_behind_its_beginning():
     many = (Comparison(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
-    text = page([judge(claim("all", *many, universal=True), {}, 1)], [], {"n_runs": 1, "seed": 0})
+    text = page([judge(claim("all", *many, kind="universal"), {}, 1)], [], {"n_runs": 1, "seed": 0})
     assert "<summary>all that was tested: chain 0" in text
 
 
@@ -246,8 +253,23 @@ def test_faster_is_td_s_count_over_vrtd_s():
     ]
     curves = table([{"start": "ones"} | row for row in td + vr])
     found = changing_step.vrtd_is_faster(curves, "n_gradients", 2.0)
-    assert [(c.estimate, c.above) for c in found] == [(3.0, 2.0), (2.0, 2.0), (1.0, 2.0)]
+    assert [(c.estimate, c.above, c.stated) for c in found] == [(3.0, 2.0, True), (2.0, 2.0, False), (1.0, 2.0, False)]
+    assert found[0].quantity.endswith("to 1.1 times VRTD's final error: 300 against 100")
     assert [c.estimate for c in changing_step.vrtd_is_faster(curves, "n_samples", 1.0)] == [6.0, 4.0, 2.0]
+
+
+def test_the_required_accuracy_is_vrtd_s_and_td_may_never_reach_it():
+    rows = [
+        {"start": "ones", "method": method, "basis": basis, "n_gradients": n, "n_samples": n, "exact": e}
+        for method, basis, errors in (("TD, W = 1", "exact", (8.0, 4.0)), ("VRTD", "approximation", (8.0, 2.0)))
+        for n, e in zip((0, 100), errors, strict=True)
+    ]
+    found = changing_step.vrtd_is_faster(table(rows), "n_gradients", 2.0)
+    assert [c.estimate for c in found] == [math.inf, math.inf, 1.0]  # 4.0 is twice VRTD's final error
+    assert found[0].quantity.endswith(": TD does not get there, VRTD after 100")
+    assert [judge(claim("c", replace(c, stated=True)), {}, 1).verdict for c in found] == [
+        "holds", "holds", "does not hold"
+    ]  # fmt: skip
 
 
 def test_there_are_at_most_so_many_halvings():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from vrtd.cli.resumable import add_common_options, resumable
 from vrtd.cli.terminal import EXIT_CODES, OK, in_ascii
@@ -60,17 +59,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 def _as_text(found: Reproduction) -> str:
     """A line for each claim, with the comparison on which it turns, and how many there are of each verdict."""
-    from vrtd.experiments.evidence import Verdict
-    from vrtd.report.numbers import limits, measured
+    from vrtd.report.numbers import condition, measured, totals
 
     lines = []
     for finding in found.findings:
-        judged, where = finding.decisive, "all tested" if finding.claim.universal else "conditions"
-        verdict = f"{finding.verdict} {where}" if finding.verdict == "holds under" else finding.verdict
+        judged, claim = finding.decisive, finding.claim
         comparison = judged.comparison
-        lines.append(f"{verdict:<22}  {finding.claim.name:<33}  {measured(judged)}, must be {limits(comparison)}")
+        lines.append(
+            f"{finding.verdict:<22}  {claim.name:<36}  {measured(judged)}, {condition(claim.kind, comparison)}"
+        )
         lines.append(f"{'':<24}{shorten(f'{comparison.quantity} ({comparison.condition})', 96, placeholder=' ...')}")
     lines = [in_ascii(line) for line in lines]
-    counts = Counter(finding.verdict for finding in found.findings)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
-    return "\n".join([*lines, "", f"claims: {summary or 'none'}", f"wrote {found.report}"])
+    return "\n".join([*lines, "", totals(found.manifest["verdicts"]), f"wrote {found.report}"])

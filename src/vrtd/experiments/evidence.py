@@ -7,9 +7,10 @@ if the claim is true. Its interval either lies inside, or outside, or contains a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,10 @@ __all__ = [
     "Comparison",
     "Finding",
     "Judged",
+    "Kind",
     "Verdict",
     "agrees",
+    "count_verdicts",
     "judge",
     "over_runs",
     "paired_ratio",
@@ -41,7 +44,12 @@ ROUNDING = 1e-9
 APPROXIMATION = 0.1
 
 Basis = Literal["exact", "approximation", "simulated"]
-Verdict = Literal["holds", "does not hold", "holds under", "undecided"]
+# "finite": about the paper's own experiments; "universal": about every chain, so that one exception refutes it and no
+# number of instances proves it; "observation": what was seen here and the paper does not say.
+Kind = Literal["finite", "universal", "observation"]
+Verdict = Literal[
+    "proved", "holds", "no exception found", "holds under conditions", "does not hold", "undecided", "observation"
+]
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """A checkable statement of the paper."""
+    """A checkable statement: of the paper, or for an observation our own."""
 
     name: str
     place: str
@@ -75,8 +83,13 @@ class Claim:
     needs: tuple[str, ...]  # experiments
     evidence: Callable[[Mapping[str, Tables]], Sequence[Comparison]]
     agreement: Callable[[Mapping[str, Tables]], Sequence[Comparison]] | None = None  # simulation against recursion
-    universal: bool = False  # stated for every chain: one exception refutes it, and no number of instances proves it
+    kind: Kind = "finite"
+    proof: str = ""  # of a universal claim: the heading of docs/what-holds.md under which it is proved
     note: str = ""  # what to make of it, or what takes its place
+
+    def __post_init__(self) -> None:
+        if self.proof and self.kind != "universal":
+            raise InvalidInputError("only a universal claim can have a proof", self.name, "leave proof out")
 
 
 @dataclass(frozen=True)
@@ -98,8 +111,13 @@ class Judged:
         return -math.inf if math.isnan(margin) else margin
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {key: _finite(value) for key, value in vars(self.comparison).items()}
-        return plain | {"low": _finite(self.low), "high": _finite(self.high), "outcome": self.outcome}
+        c = self.comparison
+        limits = {
+            name: value if math.isfinite(value) else None for name, value in (("above", c.above), ("below", c.below))
+        }
+        numbers = {"estimate": c.estimate, "standard_error": c.standard_error, "low": self.low, "high": self.high}
+        plain = {name: _plain(value) for name, value in numbers.items()}
+        return vars(c) | limits | plain | {"outcome": self.outcome}
 
 
 @dataclass(frozen=True)
@@ -108,24 +126,38 @@ class Finding:
 
     claim: Claim
     verdict: Verdict
-    where: str  # conditions: under which it holds, or fails, or why nothing is decided
+    where: str  # conditions: under which it holds, fails or was observed, or why nothing is decided
     judged: tuple[Judged, ...]
     decisive: Judged  # the comparison on which the verdict turns
     runs_needed: int | None  # of a reproduction, to decide what is open
 
+    @property
+    def supporting(self) -> Judged | None:
+        """Beside the decisive comparison, which fails, the tightest one of the conditions under which the claim holds.
+
+        None where the verdict does not depend on conditions.
+        """
+        if self.verdict != "holds under conditions":
+            return None
+        stated = [each for each in self.judged if each.comparison.stated]
+        not_held = {each.comparison.condition for each in stated if not each.outcome}
+        return min((e for e in stated if e.comparison.condition not in not_held), key=lambda each: each.margin)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        claim = self.claim
+        claim, supporting = self.claim, self.supporting
         return {
             "name": claim.name,
             "place": claim.place,
             "statement": claim.statement,
             "test": claim.test,
             "experiments": list(claim.needs),
-            "universal": claim.universal,
+            "kind": claim.kind,
+            "proof": claim.proof,
             "verdict": self.verdict,
             "where": self.where,
             "statistic": self.decisive.as_dict(),
+            "supporting": None if supporting is None else supporting.as_dict(),
             "basis": sorted({judged.comparison.basis for judged in self.judged}),
             "confidence": CONFIDENCE,
             "runs_needed": self.runs_needed,
@@ -154,12 +186,30 @@ def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int
     if contradicted:
         worst = min(contradicted, key=lambda each: each.margin)
         why = f"the simulation contradicts the recursion: {worst.comparison.quantity}, {worst.comparison.condition}"
-        return Finding(claim, "undecided", why, judged, worst, None)
-    verdict, where, pool = _verdict(claim, judged)
+        return Finding(claim, "observation" if claim.kind == "observation" else "undecided", why, judged, worst, None)
+    verdict, where, pool = _observation(judged) if claim.kind == "observation" else _verdict(claim, judged)
     decisive = min(pool, key=lambda each: each.margin)
     open_ = [each.more for each in judged if each.comparison.stated and each.more is not None]
     needed = math.ceil(max(open_) * n_runs) if open_ and verdict != "does not hold" else None
     return Finding(claim, verdict, where, judged, decisive, needed)
+
+
+def count_verdicts(findings: Iterable[Finding]) -> dict[Verdict, int]:
+    """How many findings have each verdict, in the order of the vocabulary; observations are the last entry.
+
+    >>> list(count_verdicts([]))[-1]
+    'observation'
+    """
+    found = Counter(finding.verdict for finding in findings)
+    return {verdict: found[verdict] for verdict in get_args(Verdict)}
+
+
+def _observation(judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
+    """An observation is no claim of the paper: it has no other verdict, and the numbers say where it was made."""
+    found = _by_outcome(judged)
+    words = {True: "observed under", False: "not observed under", None: "undecided under"}
+    where = "; ".join(f"{words[outcome]} {_listed(names)}" for outcome, names in found.items() if names)
+    return "observation", where, judged
 
 
 def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
@@ -167,22 +217,22 @@ def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequ
     ours = [each for each in judged if each.comparison.stated]
     stated, beyond = _by_outcome(ours), _by_outcome([each for each in judged if not each.comparison.stated])
     fails, open_ = ([each for each in ours if each.outcome is outcome] for outcome in (False, None))
-    elsewhere = f"; beyond what is stated, not under {_listed(beyond[False])}" if beyond[False] else ""
-    if claim.universal and stated[False]:
-        return "does not hold", f"fails under {_listed(stated[False])}", fails
-    if claim.universal and not stated[None]:
-        return "holds under", f"all that was tested: {_listed([*stated[True], *beyond[True]])}{elsewhere}", ours
+    elsewhere = f"beyond what is stated, not under {_listed(beyond[False])}" if beyond[False] else ""
+    failing = f"fails under {_listed(stated[False])}" if stated[False] else ""
+    rest = f"undecided under {_listed(stated[None])}" if stated[None] else ""
+    if claim.kind == "universal" and stated[False]:
+        return "does not hold", failing, fails
     if not stated[False] and not stated[None]:
-        if beyond[False]:
-            return "holds under", f"what is stated: {_listed(stated[True])}{elsewhere}", ours
-        return "holds", "", ours
-    rest = f"; undecided under {_listed(stated[None])}" if stated[None] else ""
+        if claim.kind == "universal":
+            tested = f"all that was tested: {_listed([*stated[True], *beyond[True]])}"
+            return "proved" if claim.proof else "no exception found", _joined(tested, elsewhere), ours
+        return "holds", elsewhere, ours
     if stated[True] and stated[False]:
-        return "holds under", f"{_listed(stated[True])}; not under {_listed(stated[False])}{rest}", fails
+        where = _joined(_listed(stated[True]), f"not under {_listed(stated[False])}", rest)
+        return "holds under conditions", where, fails
     if stated[False] and not stated[None]:
         return "does not hold", f"though it does under {_listed(beyond[True])}" if beyond[True] else "", fails
-    failing = f"fails under {_listed(stated[False])}; " if stated[False] else ""
-    return "undecided", f"{failing}undecided under {_listed(stated[None])}", open_
+    return "undecided", _joined(failing, rest), open_
 
 
 def _by_outcome(judged: Sequence[Judged]) -> dict[bool | None, list[str]]:
@@ -205,18 +255,26 @@ def _listed(conditions: Sequence[str]) -> str:
     return "; ".join(conditions)
 
 
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
 def _judged(c: Comparison, level: float) -> Judged:
     low, high = _interval(c, level)
     if math.isnan(low):
         return Judged(c, low, high, None)
-    if c.above < low and high < c.below:
+    bounded = [(low - c.above, high - c.above)] if c.above > -math.inf else []  # an infinite limit is none
+    bounded += [(c.below - high, c.below - low)] if c.below < math.inf else []
+    if all(least > 0.0 for least, _ in bounded):
         return Judged(c, low, high, True)
-    if high <= c.above or low >= c.below:
+    if any(most <= 0.0 for _, most in bounded):
         return Judged(c, low, high, False)
     return Judged(c, low, high, None, _more(c, level))
 
 
 def _interval(c: Comparison, level: float) -> tuple[float, float]:
+    if math.isinf(c.estimate):  # what is never reached takes infinitely long
+        return c.estimate, c.estimate
     if c.n_runs and c.estimate > 0.0:
         # Means of skewed positive quantities, and their ratios: an interval for the logarithm covers at its rate with
         # few runs too, as one about the mean does not, since a mean that is low comes with an error that is.
@@ -227,7 +285,7 @@ def _interval(c: Comparison, level: float) -> tuple[float, float]:
     elif c.basis == "approximation":
         half = APPROXIMATION * abs(c.estimate) if c.uncertainty is None else c.uncertainty
     else:
-        half = ROUNDING * abs(c.estimate) if math.isfinite(c.estimate) else 0.0
+        half = ROUNDING * abs(c.estimate)
     return c.estimate - half, c.estimate + half
 
 
@@ -291,5 +349,6 @@ def ratio(x: float, se_x: float, y: float, se_y: float) -> tuple[float, float]:
     return x / y, abs(x / y) * math.hypot(se_x / x, se_y / y)
 
 
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _plain(value: float) -> float | str | None:
+    """For JSON, which has neither NaN nor infinities; `float` reads the words."""
+    return value if math.isfinite(value) else None if math.isnan(value) else str(value)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vrtd.experiments.evidence import Comparison, Judged
+from vrtd.experiments.evidence import Comparison, Judged, Kind
 
-__all__ = ["count", "interval", "limits", "measured", "number", "plural", "superscript"]
+__all__ = ["condition", "count", "interval", "limits", "measured", "number", "plural", "superscript", "totals"]
 
 _ALLOWANCE = 1e-6  # for rounding, in limits
 _MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -21,6 +21,24 @@ def measured(judged: Judged) -> str:
     values = (c.estimate, judged.low, judged.high) if c.basis != "exact" and judged.low < judged.high else (c.estimate,)
     estimate, *interval = _rounded(values, (c.above, c.below))
     return f"{estimate} [{', '.join(interval)}]" if interval else estimate
+
+
+def condition(kind: Kind, c: Comparison) -> str:
+    """What the limits of a comparison mean, in words: a claim needs them, an observation is made inside them."""
+    return f"{'observed if' if kind == 'observation' else 'must be'} {limits(c)}"
+
+
+def totals(counts: Mapping[str, int]) -> str:
+    """How many claims have each verdict, and how many observations there are beside them.
+
+    >>> totals({"holds": 2, "undecided": 0, "observation": 1})
+    '2 claims: 2 holds; 1 observation'
+    """
+    claims = {verdict: n for verdict, n in counts.items() if verdict != "observation"}
+    listed = ", ".join(f"{n} {verdict}" for verdict, n in claims.items() if n)
+    return (
+        f"{plural(sum(claims.values()), 'claim')}: {listed or 'none'}; {plural(counts['observation'], 'observation')}"
+    )
 
 
 def limits(c: Comparison) -> str:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from vrtd.experiments.evidence import CONFIDENCE, Finding, Judged
+from vrtd.experiments.evidence import CONFIDENCE, Finding, Judged, Kind, Verdict, count_verdicts
 from vrtd.experiments.experiment import Experiment, Settings
 from vrtd.report.html import Panel, document, drawn, folded, joined
-from vrtd.report.numbers import count, limits, measured, number, plural
+from vrtd.report.numbers import condition, count, limits, measured, number, plural
 
 __all__ = ["Panel", "Section", "page"]
 
 MOST_COMPARISONS = 40  # in the table of one claim
 _LONG = 200  # characters; a longer list of conditions is folded
-# Class, symbol and words: a colour never stands alone.
-_KINDS = {
-    "holds": ("holds", "✓", "Holds"),
-    "tested": ("holds", "✓", "No exception found"),
-    "holds under": ("under", "◐", "Holds under conditions"),
-    "does not hold": ("fails", "✗", "Does not hold"),
-    "undecided": ("open", "?", "Undecided"),
+# Class and symbol: a colour never stands alone.
+_STYLES: dict[Verdict, tuple[str, str]] = {
+    "proved": ("holds", "■"),
+    "holds": ("holds", "✓"),
+    "no exception found": ("holds", "✓"),
+    "holds under conditions": ("under", "◐"),
+    "does not hold": ("fails", "✗"),
+    "undecided": ("open", "?"),
+    "observation": ("open", "◇"),
 }
 _OUTCOMES = {True: "✓ inside", False: "✗ outside", None: "? open"}
 
@@ -46,7 +47,7 @@ def page(findings: Sequence[Finding], sections: Sequence[Section], manifest: Map
 <h1>{title}</h1>
 <p>Every figure of <cite>Reanalysis of Variance Reduced Temporal Difference Learning</cite> (Xu, Wang, Zhou and Liang,
 ICLR 2020), computed and drawn again, and what the paper says, judged by the numbers.</p>
-{_counts(findings)}
+{_counts(count_verdicts(findings))}
 <p class="quiet">{escape(count(manifest["n_runs"]))} runs a setting, seed {escape(str(manifest["seed"]))}. The
 intervals of the verdicts cover their quantities together with a probability of about {CONFIDENCE:.0%}; bands in figures
 are two standard errors, each by itself.{_incomplete(manifest)}</p>
@@ -55,8 +56,9 @@ are two standard errors, each by itself.{_incomplete(manifest)}</p>
 <main>
 <section aria-labelledby="verdicts">
 <h2 id="verdicts">Verdicts</h2>
-{joined(_claim(finding, shown) for finding in findings)}
+{joined(_claim(finding, shown) for finding in findings if finding.verdict != "observation")}
 </section>
+{_observations(findings, shown)}
 {joined(_section(section, findings) for section in sections)}
 </main>
 <footer>
@@ -69,13 +71,15 @@ def _incomplete(manifest: Mapping[str, Any]) -> str:
     return "" if manifest.get("is_complete", True) else " <strong>Interrupted: not all experiments are here.</strong>"
 
 
-def _counts(findings: Sequence[Finding]) -> str:
-    found = Counter(_kind(finding) for finding in findings)
-    tiles = (
-        f'<li class="{kind}"><b>{found[name]}</b> <span aria-hidden="true">{symbol}</span> {words.lower()}</li>'
-        for name, (kind, symbol, words) in _KINDS.items()
-    )
-    return f'<ul class="counts" aria-label="{len(findings)} claims">{joined(tiles)}</ul>'
+def _counts(counts: Mapping[Verdict, int]) -> str:
+    def tile(verdict: Verdict, n: int) -> str:
+        style, symbol = _STYLES[verdict]
+        return f'<li class="{style}"><b>{n}</b> <span aria-hidden="true">{symbol}</span> {verdict}</li>'
+
+    claims = {verdict: n for verdict, n in counts.items() if verdict != "observation"}
+    tiles = joined(tile(verdict, n) for verdict, n in claims.items())
+    return f"""<ul class="counts" aria-label="{plural(sum(claims.values()), "claim")}">{tiles}</ul>
+<p>Beside these claims of the paper: {plural(counts["observation"], "observation")}, on what it does not claim.</p>"""
 
 
 def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
@@ -84,12 +88,15 @@ def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
         f'<span class="quiet">{escape(each.experiment.place)}</span></li>'
         for each in sections
     )
+    is_seen = any(finding.verdict == "observation" for finding in findings)
+    observations = '<li><a href="#observations">Observations</a></li>' if is_seen else ""
     return f"""<nav aria-label="Contents">
 <ol>
 <li><a href="#verdicts">Verdicts</a>
 <details><summary>by name</summary>
 {_badges(findings)}
 </details></li>
+{observations}
 {joined(entries)}
 </ol>
 </nav>"""
@@ -98,51 +105,61 @@ def _contents(findings: Sequence[Finding], sections: Sequence[Section]) -> str:
 # Verdicts
 
 
-def _kind(finding: Finding) -> str:
-    """The verdict, where one that holds for all that was tested is told from one that depends on conditions."""
-    return "tested" if finding.claim.universal and finding.verdict == "holds under" else finding.verdict
+def _observations(findings: Sequence[Finding], shown: Mapping[str, Experiment]) -> str:
+    """What the paper does not claim, apart from what it does."""
+    articles = [_claim(finding, shown) for finding in findings if finding.verdict == "observation"]
+    if not articles:
+        return ""
+    return f"""<section aria-labelledby="observations">
+<h2 id="observations">Observations</h2>
+<p class="quiet">What was seen here and the paper does not say. Observations are not counted as claims.</p>
+{joined(articles)}
+</section>"""
 
 
 def _claim(finding: Finding, shown: Mapping[str, Experiment]) -> str:
     claim = finding.claim
-    kind, symbol, words = _KINDS[_kind(finding)]
+    (style, symbol), words = _STYLES[finding.verdict], finding.verdict.capitalize()
     where = joined(_link(_experiment_id(name), shown[name].title) for name in claim.needs if name in shown)
     basis = ", ".join(sorted({each.comparison.basis for each in finding.judged}))
     needed = finding.runs_needed
     facts = {
-        "Holds under" if finding.verdict == "holds under" else "Conditions": _folded(finding.where),
+        "Holds under" if finding.verdict == "holds under conditions" else "Conditions": _folded(finding.where),
+        "Proof": escape(f"docs/what-holds.md, {claim.proof}" if claim.proof else ""),
         "Runs needed": "" if needed is None else f"about {number(needed, 2)} to decide it, if the estimates are right",
         "Note": escape(claim.note),
         "Figures": where,
     }
-    return f"""<article class="claim {kind}" id="{escape(_claim_id(claim.name))}">
-<p class="quiet"><span class="badge {kind}"><span aria-hidden="true">{symbol}</span> {words}</span>
+    return f"""<article class="claim {style}" id="{escape(_claim_id(claim.name))}">
+<p class="quiet"><span class="badge {style}"><span aria-hidden="true">{symbol}</span> {words}</span>
 {escape(claim.place)} · basis: {escape(basis)}</p>
 <h3>{escape(claim.statement)}</h3>
-{_statistic(finding.decisive)}
+{_statistic(claim.kind, finding.decisive)}
+{"" if finding.supporting is None else _statistic(claim.kind, finding.supporting)}
 <dl>
 {joined(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts.items() if text)}
 </dl>
 <details>
 <summary>What was tested: {plural(len(finding.judged), "comparison")}</summary>
 <p>{escape(claim.test)}</p>
-{_comparisons(finding.judged)}
+{_comparisons(claim.kind, finding.judged)}
 </details>
 </article>"""
 
 
-def _statistic(judged: Judged) -> str:
+def _statistic(kind: Kind, judged: Judged) -> str:
     c = judged.comparison
-    return f"""<p class="statistic"><b>{measured(judged)}</b>, must be {escape(limits(c))}<br>
+    return f"""<p class="statistic"><b>{measured(judged)}</b>, {escape(condition(kind, c))}<br>
 <span class="quiet">{escape(c.quantity)} ({escape(c.condition)})</span></p>"""
 
 
-def _comparisons(judged: Sequence[Judged]) -> str:
+def _comparisons(kind: Kind, judged: Sequence[Judged]) -> str:
     rows, caption = judged, ""
     if len(judged) > MOST_COMPARISONS:
         rows = sorted(judged, key=lambda each: each.margin)[:MOST_COMPARISONS]
         caption = f"<caption>The {len(rows)} tightest of {count(len(judged))}; claims.json has all.</caption>"
-    heads = ("Condition", "Quantity", "Result", "Value and interval", "Must be", "Basis", "Runs")
+    wanted = "Observed if" if kind == "observation" else "Must be"
+    heads = ("Condition", "Quantity", "Result", "Value and interval", wanted, "Basis", "Runs")
     # A box that scrolls must be reached by the keyboard.
     return f"""<div class="scroll" role="region" aria-label="Comparisons" tabindex="0">
 <table>{caption}
@@ -164,8 +181,8 @@ def _comparison(judged: Judged) -> str:
         escape(c.basis),
         count(c.n_runs) if c.n_runs else "",
     )
-    condition = escape(c.condition) + ("" if c.stated else ' <span class="quiet">(beyond the paper)</span>')
-    return f'<tr><th scope="row">{condition}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+    head = escape(c.condition) + ("" if c.stated else ' <span class="quiet">(beyond the paper)</span>')
+    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
 
 # Experiments
@@ -196,9 +213,9 @@ def _section(section: Section, findings: Sequence[Finding]) -> str:
 def _badges(findings: Iterable[Finding]) -> str:
     badges = []
     for finding in findings:
-        kind, symbol, words = _KINDS[_kind(finding)]
-        text = f'<span aria-hidden="true">{symbol}</span> {escape(finding.claim.name)}: {words.lower()}'
-        badges.append(f'<li><a class="badge {kind}" href="#{quote(_claim_id(finding.claim.name))}">{text}</a></li>')
+        style, symbol = _STYLES[finding.verdict]
+        text = f'<span aria-hidden="true">{symbol}</span> {escape(finding.claim.name)}: {finding.verdict}'
+        badges.append(f'<li><a class="badge {style}" href="#{quote(_claim_id(finding.claim.name))}">{text}</a></li>')
     return f'<ul class="badges">{joined(badges)}</ul>' if badges else ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from vrtd import experiments
 from vrtd.checks import check_choice, check_count
 from vrtd.experiments import store
-from vrtd.experiments.evidence import CONFIDENCE, Finding, judge
+from vrtd.experiments.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.plots import new_panels
 from vrtd.report.folder import opened, write_text
@@ -127,7 +127,8 @@ def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int
         "n_runs": n_runs,
         "seed": seed,
         "confidence": CONFIDENCE,
-        "n_claims": len(claims),
+        "n_statements": len(claims),  # claims and observations, which share the confidence
+        "verdicts": count_verdicts(findings),
         "is_complete": len(ordered) == n_wanted,
         "versions": dict(store.versions()),
         "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},

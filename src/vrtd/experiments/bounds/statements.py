@@ -22,10 +22,12 @@ from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Anchor, epoch_maps, read_moments, td_terms
 from vrtd.theory.symmetric import orbit
 
-__all__ = ["measure"]
+__all__ = ["FAR_ABOVE", "measure"]
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
+
+FAR_ABOVE = "C8 eps = 1/e, far above |u_0|^2"  # a target for which there is nothing to do
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
@@ -294,7 +296,7 @@ def _td_markov_count(case: Case) -> Iterator[Row]:
     targets = {
         "eps = |u_0|^2": initial,
         "eps = |u_0|^2/100": 0.01 * initial,
-        "C8 eps = 1/e, far above |u_0|^2": 1.0 / (math.e * C8),
+        FAR_ABOVE: 1.0 / (math.e * C8),
     }
     for name, eps in targets.items():
         a = min(C8 * eps / -math.log(C8 * eps), 1.0 / lam)
@@ -331,7 +333,12 @@ def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
         mrp = LIBRARY[chain["problem"]](**chain["arguments"])[0] if known else MarkovRewardProcess(**chain)
         P = mrp.P if isinstance(mrp.P, np.ndarray) else mrp.P.toarray()
         later = np.linalg.matrix_power(P, lag)
-        yield {"chain": name, "lag": lag, "distance": float(np.abs(later - mrp.stationary).sum(axis=1).max() / 2.0)}
+        yield {
+            "chain": name,
+            "ergodic": "yes" if mrp.period == 1 and (mrp.stationary > 0.0).all() else "no",  # aperiodic, irreducible
+            "lag": lag,
+            "distance": float(np.abs(later - mrp.stationary).sum(axis=1).max() / 2.0),
+        }
 
 
 def _fixed_point(case: Case) -> Row:

@@ -55,12 +55,13 @@ def settings(n_runs: int, seed: int) -> Settings:
         "td_steps": [0.05, 1.0],  # shares of the largest step
         "td_times": [0.3, 1.0, 3.0, 10.0, 30.0],  # in units of 1/(step lambda_A)
         "td_updates": [10, 20, 30, 40, 50],  # on a trajectory
-        # Section 2.2 on chains of its own: two states that swap are a finite chain, too.
+        # Section 2.2 on chains of its own: two states that swap are a finite chain, too, and periodic.
         "mixing": {
             "lag": 1000,
             "chains": {
                 "two states that swap": {"P": [[0.0, 1.0], [1.0, 0.0]], "R": [1.0, 0.0], "gamma": 0.5},
                 "random MDP 0": {"problem": "random_mdp", "arguments": {"seed": 0}},
+                "lazy MDP": {"problem": "random_mdp", "arguments": {"seed": 0, "laziness": 0.9}},
                 "lake 0": {"problem": "frozen_lake", "arguments": {"seed": 0}},
             },
         },

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -44,8 +45,10 @@ Rule = Callable[[Sequence[float]], bool]  # from the errors so far, whether to h
 Floats = NDArray[np.float64]
 
 STRIDE = 40  # exact errors are computed every so many updates
-WITHIN = (1.1, 1.5, 2.0)  # the accuracy that is asked for: so many times the larger of the two final errors
-MUCH_FASTER = 2.0
+# The required accuracy is VRTD's own: its final error, to within a tenth. Larger ones are looked at beyond the paper.
+REQUIRED = 1.1
+WITHIN = (REQUIRED, 1.5, 2.0)
+MUCH_FASTER = 2.0  # a criterion of ours
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
@@ -129,21 +132,32 @@ def _draw(start: str, x: Axis, axes: Axes, tables: Tables) -> None:
 
 
 def vrtd_is_faster(curves: Table, x: Axis, above: float) -> list[Comparison]:
-    """Until both errors are down to WITHIN times the larger of the two at the end, TD needs `above` times as much."""
+    """Until its error is down to WITHIN times VRTD's final one, TD needs `above` times as much as VRTD: for ever, where
+    it does not get there within the run."""
     axis, found = ("pseudo-gradients" if x == "n_gradients" else "samples"), []
     for start in dict.fromkeys(curves["start"].tolist()):
         part = rows_where(curves, start=start)
         vrtd = rows_where(part, basis="approximation")
         for label in dict.fromkeys(part["method"][part["basis"] == "exact"].tolist()):
-            td = rows_where(part, method=label)
             for factor in WITHIN:
-                target = factor * max(td["exact"][-1], vrtd["exact"][-1])
-                needed = [int(each[x][np.flatnonzero(each["exact"] <= target)[0]]) for each in (td, vrtd)]
+                target = factor * vrtd["exact"][-1]
+                td, own = (_first(each, x, target) for each in (rows_where(part, method=label), vrtd))
+                stated = factor == REQUIRED
                 condition = f"{label.removeprefix('TD, ')}, from {start}"
-                quantity = f"{axis} of TD / of VRTD to {factor:g} times the larger final error"
-                estimate = needed[0] / max(needed[1], 1)
-                found.append(Comparison(condition, quantity, estimate, above=above, basis="approximation"))
+                condition += "" if stated else f", to {factor:g} times VRTD's final error"
+                counts = f"{td:,} against {own:,}" if td < inf else f"TD does not get there, VRTD after {own:,}"
+                quantity = f"{axis} of TD / of VRTD to {factor:g} times VRTD's final error: {counts}"
+                estimate = td / max(own, 1)
+                found.append(
+                    Comparison(condition, quantity, estimate, above=above, basis="approximation", stated=stated)
+                )
     return found
+
+
+def _first(curve: Table, x: Axis, target: float) -> float:
+    """Where the expected error is at most the target for the first time; infinite where it never is."""
+    below = np.flatnonzero(curve["exact"] <= target)
+    return int(curve[x][below[0]]) if below.size else inf
 
 
 def samples_are_gradients(curves: Table) -> list[Comparison]:
@@ -193,26 +207,30 @@ EXPERIMENT = Experiment(
 )
 
 _TEST = (
-    "{0} of TD until the expected error is 1.1, 1.5 and 2 times the larger of the two final ones, divided by those of "
-    "VRTD; more than {1:g} counts. Errors of TD are exact, those of VRTD an approximation that may be off by a tenth."
+    "{0} of TD until its expected error is the accuracy that VRTD reaches, divided by those of VRTD; infinite where TD "
+    f"does not get there within the run. The accuracy is {REQUIRED:g} times VRTD's final error; 1.5 and 2 times are "
+    "looked at beyond the paper. {1} Errors of TD are exact, those of VRTD an approximation that may be off by a tenth."
 )
 
 CLAIMS = (
     Claim(
         name="figure-4-much-faster",
         place="Figure 4; Appendix, changing step",
-        statement="With a constant step VRTD is down to the final error much sooner than TD, whose step is halved.",
-        test=_TEST.format("Pseudo-gradients", MUCH_FASTER),
+        statement="With a constant step VRTD reaches the required accuracy much sooner than TD, whose step is halved.",
+        test=_TEST.format("Pseudo-gradients", f"The criterion is ours: more than {MUCH_FASTER:g} is much sooner."),
         needs=("changing-step",),
         evidence=lambda tables: vrtd_is_faster(tables["changing-step"]["curves"], "n_gradients", MUCH_FASTER),
         agreement=lambda tables: agreement(tables["changing-step"]["curves"]),
-        note="The winner depends on how one sees that the error has stopped decreasing, on the start and on the axis.",
+        note=(
+            "With the authors' two halvings TD stops above VRTD's final error. Where the step is halved again and "
+            "again TD gets below it, and the winner depends on how one sees that the error has stopped decreasing."
+        ),
     ),
     Claim(
         name="figure-4-fewer-samples",
         place="Section 5 and Appendix, on Figure 4",
         statement="VRTD makes better use of samples than TD with a step that is halved.",
-        test=_TEST.format("Samples", 1.0),
+        test=_TEST.format("Samples", "It must be above 1."),
         needs=("changing-step",),
         evidence=lambda tables: vrtd_is_faster(tables["changing-step"]["curves"], "n_samples", 1.0),
         agreement=lambda tables: agreement(tables["changing-step"]["curves"]),

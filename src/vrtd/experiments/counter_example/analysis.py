@@ -224,7 +224,7 @@ CLAIMS = (
         needs=(NAME,),
         evidence=_theorem1,
         agreement=_simulated_coin,
-        universal=True,
+        kind="universal",
         note=(
             "The proof drops a cross term that is not 0, because the iterates depend on the error of the batch. The "
             "corrected and the sharpened theorem take its place: section 1 of docs/what-holds.md."
@@ -240,7 +240,7 @@ CLAIMS = (
         test="The exact error after the plan's epochs over the target: at most 1.",
         needs=(NAME,),
         evidence=_corollary1,
-        universal=True,
+        kind="universal",
         note=(
             "The two factors multiply: an error of eps takes batches of order 1/(eps lambda_A^2), as many samples as "
             "TD. As the discount of the coin approaches 1 the error reached is up to about 0.009, whatever the target, "

@@ -20,6 +20,7 @@ from vrtd.experiments.table_1.floors import (
     rates,
     simulated,
     td_limit,
+    variances,
 )
 from vrtd.experiments.table_1.slopes import slopes
 from vrtd.experiments.table_1.sweep import GAMMAS, MIXED, RANDOM, STICKY, TWO_STATES, settings
@@ -43,13 +44,15 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
     batches = enumerated(settings, systems[TWO_STATES])
     found = {
         "floors": floors(settings, systems, limits, batches),
+        "variances": variances(settings, systems),
         "biases": biases(settings, systems, limits, batches),
         "rates": rates(settings, systems),
         "arrivals": arrivals(settings, systems),
         "costs": costs(settings),
     }
     found["simulated"] = simulated(settings, systems, found["costs"], runner)
-    found["slopes"] = slopes(*(found[name] for name in ("floors", "biases", "arrivals", "costs", "simulated")))
+    parts = ("floors", "variances", "biases", "arrivals", "costs", "simulated")
+    found["slopes"] = slopes(*(found[name] for name in parts))
     return {name: table(rows) for name, rows in found.items()}
 
 

@@ -21,6 +21,7 @@ from vrtd.theory.limits import increments_of
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import epoch_maps, fixed_point
 from vrtd.theory.orbits import TDOrbits, epoch_orbit
+from vrtd.theory.symmetric import unpack
 
 __all__ = [
     "BETWEEN",
@@ -41,6 +42,7 @@ __all__ = [
     "rates",
     "simulated",
     "td_limit",
+    "variances",
 ]
 
 Floats = NDArray[np.float64]
@@ -199,6 +201,34 @@ def biases(settings: Settings, systems: Systems, limits: Limits, batches: Sequen
             add(name, "VRTD", "E xi", "M", where, 0.0, M, lemma1(system, M, np.zeros(system.n_features)).left)
     for each in batches:
         add(TWO_STATES, "VRTD", "|E u|", each.against, each.where, each.step_size, each.batch_size, each.mean)
+    return rows
+
+
+def variances(settings: Settings, systems: Systems) -> Rows:
+    """The paper's variance error of VRTD on a trajectory, at the theorems' steps and from a stationary state: the term
+    3a/(lambda_A - 3a (1 + gamma)^2) E|g_m(theta_star)|^2 of the inequality of one epoch.
+
+    `square` is E|g_m(theta_star)|^2, exact, from the correlations at every lag.
+    """
+    grid, rows = settings["floors"], []
+    steps, sizes = grid["theorem_step_sizes"], settings["lemma_batch_sizes"]
+    for name in grid["problems"]:
+        system = systems[name]
+        increments, g2 = increments_of(system, "markov"), float(1.0 + system.mrp.edges.discount.max()) ** 2
+        at_star = increments.start(system.theta_star)
+        cells = [("alpha", THEOREM, step, grid["theorem_batch_size"]) for step in steps]
+        for M in sizes:
+            where = MIXED_CHAIN if M * (1.0 - system.mrp.mixing_rate) > 10.0 else BETWEEN
+            cells.append(("M", where, steps[-1], M))
+        for against, where, step, M in cells:
+            square = float(np.trace(unpack(increments.batch_square(M) @ at_star, system.n_features)))
+            rows.append(
+                {
+                    "problem": name, "sampling": "markov", "method": "VRTD", "against": against, "range": where,
+                    "step_size": step, "batch_size": M, "basis": "exact", "square": square,
+                    "value": 3.0 * step / (system.lambda_A - 3.0 * step * g2) * square,
+                }
+            )  # fmt: skip
     return rows
 
 

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.experiments.table_1.floors import BETWEEN, LARGE_STEPS, Rows, epoch
 from vrtd.experiments.table_1.sweep import GAMMAS, MIXED, RANDOM
 
-__all__ = ["MODERATE_TARGETS", "fitted_slope", "local_slopes", "slopes"]
+__all__ = ["MODERATE_TARGETS", "SMALL_TARGET", "fitted_slope", "local_slopes", "slopes"]
 
 Floats = NDArray[np.float64]
 
 # The power of log(1/eps) in Table 1's costs, by sampling and method.
 LOGARITHMS = {("iid", "TD"): 1, ("iid", "VRTD"): 1, ("markov", "TD"): 2, ("markov", "VRTD"): 1}
-_SMALL_TARGET = 1e-3  # where few long epochs begin to be best for VRTD
-MODERATE_TARGETS = f"eps >= {_SMALL_TARGET:g}"
+SMALL_TARGET = 1e-3  # an order in eps is about targets of at most this; here few long epochs begin to be best for VRTD
+MODERATE_TARGETS = f"eps >= {SMALL_TARGET:g}"
 
 
 def local_slopes(x: ArrayLike, y: ArrayLike) -> Floats:
@@ -43,10 +43,11 @@ def fitted_slope(x: Sequence[float], y: Sequence[float], standard_error: Sequenc
     return float(weight @ (centred * np.log(y))) / spread, spread**-0.5
 
 
-def slopes(floors: Rows, biases: Rows, arrivals: Rows, costs: Rows, simulated: Rows) -> Rows:
+def slopes(floors: Rows, variances: Rows, biases: Rows, arrivals: Rows, costs: Rows, simulated: Rows) -> Rows:
     """One row a line of Table 1 and range: `low` to `high`, and `standard_error` with `n_runs` of a fit."""
     return [
         *_exact("floor", "floor", floors),
+        *_exact("variance term", "value", variances),
         *(
             row
             for quantity in ("E xi", "|E u|")
@@ -92,7 +93,7 @@ def _costs(rows: Rows) -> Iterable[dict[str, Any]]:
             yield _row("cost", common, [1.0 / row["lambda_A"] for row in group], [row["cost"] for row in group])
     for sampling in ("iid", "markov"):
         td, vrtd = (_where(rows, family=RANDOM, sampling=sampling, method=method) for method in ("TD", "VRTD"))
-        for smaller, larger in ((_SMALL_TARGET, inf), (0.0, _SMALL_TARGET)):
+        for smaller, larger in ((SMALL_TARGET, inf), (0.0, SMALL_TARGET)):
             pairs = [(a, b) for a, b in zip(td, vrtd, strict=True) if smaller <= a["target"] <= larger]
             ends = [pair[0]["target"] for pair in pairs]
             common = {"problem": RANDOM, "sampling": sampling, "method": "TD / VRTD", "against": "log(1/eps)"}
