@@ -41,8 +41,9 @@ Compare = Callable[[Table], list[Comparison]]
 
 _TD_CLOSELY = 4000  # so many of TD's first updates are looked at one by one
 _TD_STRIDE = 50  # the last updates of TD are looked at every so many
-# Criteria of ours. "Much" slower, as a share of the whole run that a batch size needs beyond TD.
-MUCH_SLOWER = 0.2
+# Criteria of ours. "Much" slower, as a share of the whole run that a batch size needs beyond TD; how it would be with a
+# stricter one is looked at beyond the paper.
+MUCH_SLOWER, STRICTER = 0.2, 0.1
 # "Much" smaller, and "substantially" reduced, as a share of TD's error.
 MUCH_SMALLER = 0.5
 _START = {0.0: "zeros", 1.0: "ones"}
@@ -194,7 +195,8 @@ def reduces(floors: Table, basis: Basis) -> list[Comparison]:
 
 
 def slows(floors: Table) -> list[Comparison]:
-    """Until the error is twice TD's floor, a batch size needs at most MUCH_SLOWER of the whole run beyond TD."""
+    """Until the error is twice TD's floor, a batch size needs at most MUCH_SLOWER of the whole run beyond TD; STRICTER
+    is beyond what is stated."""
     found = []
     for M in np.unique(floors["batch_size"])[1:]:
         for row, td in _pairs(rows_where(floors, batch_size=M), rows_where(floors, batch_size=1)):
@@ -204,7 +206,11 @@ def slows(floors: Table) -> list[Comparison]:
             counts = f"{row['reach']:,} against {td['reach']:,}" if row["reach"] > 0 else "never"
             basis: Any = row["basis"]
             quantity = f"pseudo-gradients to twice the error of TD: {counts}, as a share of the run ({_condition(row)})"
-            found.append(Comparison(f"M = {M}", quantity, float(later), below=MUCH_SLOWER, basis=basis))
+            strict = f"M = {M}, with {STRICTER:g} of the run"
+            found += [
+                Comparison(f"M = {M}", quantity, float(later), below=MUCH_SLOWER, basis=basis),
+                Comparison(strict, quantity, float(later), below=STRICTER, basis=basis, stated=False),
+            ]
     return found
 
 
@@ -266,7 +272,7 @@ def claims(
             test=(
                 "Pseudo-gradients until the expected error is twice the one at which TD settles, VRTD's less TD's, as "
                 f"a share of the whole run. The criterion is ours: more than {MUCH_SLOWER:g} of the run is much "
-                "slower. Where the error begins below that it is not asked."
+                f"slower; {STRICTER:g} is looked at beyond it. Where the error begins below that it is not asked."
             ),
             evidence=lambda tables: slows(floors(tables)),
             note=(
