@@ -234,15 +234,15 @@ class Replication(NamedTuple):
     is_warned: bool
 
 
-def replicate(case: Case, algorithm: str, seed: int) -> Replication | None:
+def replicate(case: Case, algorithm: str, seed: int, is_planned: bool) -> Replication | None:
     """None where nothing can be said of the log."""
     rows = case.draw(case.n_rows, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         try:
             evaluator = vrtd.Evaluator(
-                algorithm, features=case.features, discount=case.discount, n_samples=case.n_rows,
-                pilot_rows=case.pilot_rows, seed=seed,
+                algorithm, features=case.features, discount=case.discount, pilot_rows=case.pilot_rows, seed=seed,
+                n_samples=case.n_rows if is_planned else None,
             ).fit(rows)  # fmt: skip
             found = [evaluator.predict(case.observations, return_interval=level) for level in LEVELS]
         except InvalidInputError:
@@ -251,8 +251,8 @@ def replicate(case: Case, algorithm: str, seed: int) -> Replication | None:
     return Replication(found[0].value - case.truth, half, bool(caught))
 
 
-def study(case: Case, algorithm: str, n_logs: int) -> dict[str, Any]:
-    done = [one for k in range(n_logs) if (one := replicate(case, algorithm, k)) is not None]
+def study(case: Case, algorithm: str, n_logs: int, is_planned: bool = True) -> dict[str, Any]:
+    done = [one for k in range(n_logs) if (one := replicate(case, algorithm, k, is_planned)) is not None]
     quiet = [one for one in done if not one.is_warned]
     result: dict[str, Any] = {
         "n_rows": case.n_rows, "n_logs": n_logs, "is_slow": case.is_slow, "warned": (n_logs - len(quiet)) / n_logs,
@@ -266,6 +266,8 @@ def study(case: Case, algorithm: str, n_logs: int) -> dict[str, Any]:
             f"{level:g}": {"mean": float(share[i].mean()), "least": float(share[i].min())}
             for i, level in enumerate(LEVELS)
         }
+    if done:
+        result["mean_squared_error"] = float(np.square([one.errors for one in done]).mean())
     if len(quiet) > 1:
         spread = np.std([one.errors for one in done], axis=0)
         widths = np.array([one.half_widths[0] for one in quiet])
@@ -281,6 +283,7 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=300)
     parser.add_argument("--only", help="problems whose name contains this")
     parser.add_argument("--method", choices=METHODS, help="one of the two")
+    parser.add_argument("--no-n-samples", action="store_true", help="do not say how many rows will come")
     arguments = parser.parse_args()
     results = {}
     for name, case in cases().items():
@@ -290,7 +293,8 @@ def main() -> None:
             case = case._replace(n_rows=max(2000, case.n_rows // 4), pilot_rows=500)
         for label, algorithm in METHODS.items():
             if arguments.method in (None, label):
-                row = results[f"{name}, {label}"] = study(case, algorithm, 3 if arguments.quick else arguments.logs)
+                n_logs = 3 if arguments.quick else arguments.logs
+                row = results[f"{name}, {label}"] = study(case, algorithm, n_logs, not arguments.no_n_samples)
                 print(f"{name}, {label}: {describe(row)}", file=sys.stderr, flush=True)
     print(json.dumps(results, indent=2))
 

@@ -98,13 +98,14 @@ class Pilot:
     @cached_property
     def _solution(self) -> tuple[Floats, Floats]:
         """The closed form and its block influence in the coordinates of `basis`."""
-        s = self.sample
-        psi = np.asarray(s.discount)[:, None] * s.phi_next - s.phi
-        A, b = s.phi.T @ psi / len(s), s.phi.T @ s.reward / len(s)
-        size = np.sqrt(np.square(s.phi).mean(axis=0))
+        phi, n = self._weighted, len(self)
+        psi = self._discount[:, None] * self._phi_next - phi
+        if self.rank < phi.shape[1]:
+            phi, psi = phi @ self.basis, psi @ self.basis
+        A, b, size = phi.T @ psi / n, phi.T @ self._reward / n, np.sqrt(np.square(phi).mean(axis=0))
         try:
             theta = -solve_scaled(A, b, size)
-            noise = block_means(s.phi * (s.reward + psi @ theta)[:, None], self._n_blocks)
+            noise = block_means(phi * (self._reward + psi @ theta)[:, None], self._n_blocks)
             return theta, -solve_scaled(A, noise.T, size).T
         except np.linalg.LinAlgError:
             return np.full(self.rank, np.nan), np.full((self._n_blocks, self.rank), np.nan)
@@ -126,23 +127,25 @@ class Pilot:
         metric = np.linalg.pinv(centred.T @ centred / len(self), rcond=_RANK_TOLERANCE**2, hermitian=True)
         k = block_correlation(block_means(centred, B), metric)
         if np.isfinite(self.influence).all():
-            k = max(k, block_correlation(self.influence, self.phi.T @ self.phi / len(self)))
+            k = max(k, block_correlation(self.influence, self._second_moment))
         return B * (1.0 - k) / (1.0 + k)
 
     @cached_property
-    def _root(self) -> Floats:
-        """(d, d) R with |R v|^2 the mean square of phi.v over the sample."""
-        return np.asarray(np.linalg.qr(self.phi, mode="r") / np.sqrt(len(self)))
+    def _second_moment(self) -> Floats:
+        """(d, d) the mean of phi phi^T."""
+        return np.asarray(self.phi.T @ self.phi / len(self))
 
+    @np.errstate(over="ignore", invalid="ignore")  # a run that diverged is infinitely far away
     def value_distance(self, theta: Floats) -> float:
         """Root mean square of phi.(theta - theta_star) over the sample."""
-        return float(np.linalg.norm(self._root @ (theta - self.theta_star)))
+        u = theta - self.theta_star
+        return float(np.sqrt(np.maximum(u @ self._second_moment @ u, 0.0)))
 
     @cached_property
     def value_error(self) -> float:
         """Root mean square over the sample of the standard error of phi.theta_star."""
-        values = self.influence @ self._root.T
-        return float(np.sqrt(values.var(axis=0, ddof=1).sum() / len(values)))
+        B, centred = self._n_blocks, self.influence - self.influence.mean(axis=0)
+        return float(np.sqrt(((centred @ self._second_moment) * centred).sum() / (B * (B - 1))))
 
     def __len__(self) -> int:
         return len(self._reward)
