@@ -100,3 +100,19 @@ def flip(path: Path, at: int, by: int) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= by
     path.write_bytes(content)
+
+
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """A copy, cut short or with random bits or bytes changed."""
+    changed = bytearray(content)
+    at = int(rng.integers(len(content)))
+    match rng.integers(4):
+        case 0:
+            return content[:at]
+        case 1:
+            changed[at] ^= 1 << int(rng.integers(8))
+        case 2:
+            changed[at] ^= int(rng.integers(1, 256))
+        case _:
+            changed[at : at + 16] = rng.bytes(len(changed[at : at + 16]))
+    return bytes(changed)

@@ -188,7 +188,7 @@ def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None
         ([*LAKE[1:], "--step-size", "large"], "invalid float or auto value: 'large'"),
         ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no batch_size; got 5; drop it"),
         ([*LAKE[1:], "--policy", "walk.py"], "--policy must be random, or a .npy or .npz file"),
-        ([*LAKE[1:], "--policy", "nowhere.npy"], "--policy nowhere.npy must be a file with one array of numbers"),
+        ([*LAKE[1:], "--policy", "nowhere.npy"], "--policy nowhere.npy must be there; got no such file"),
         ([*LAKE[1:], "--record", "rows.txt"], "--record must be a .parquet, .npz, .csv file; got rows.txt"),
         ([*LAKE[1:], "--record", "nowhere/rows.csv"], "--record must be in a folder that exists, and not in --out"),
         ([*LAKE[1:], "--names", "a,b"], "--names must be 1, one for each number of an observation; got a,b"),
@@ -206,25 +206,6 @@ def test_bad_usage(tmp_path: Any, capsys: Any, monkeypatch: Any, arguments: list
     assert message in noise
     assert noise.startswith("vrtd: error: ")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ({"a": np.zeros(2), "b": np.zeros(2)}, "got arrays a, b"),
-        ({"a": np.array([print], dtype=object)}, "allow_pickle"),
-        (None, "must be a file with one array of numbers"),
-    ],
-)
-def test_policy_files_that_are_none(tmp_path: Any, capsys: Any, content: Any, problem: str) -> None:
-    path = tmp_path / "policy.npz"
-    if content is None:
-        path.write_bytes(b"PK\x03\x04 and no more")
-    else:
-        np.savez(path, **content)
-    assert main([*LAKE, "--policy", str(path), "--out", str(tmp_path / "out")]) == BAD_USAGE
-    assert problem in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_policy_of_another_shape(tmp_path: Any, capsys: Any) -> None:

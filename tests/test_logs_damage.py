@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.log_cases import episodic, flip, rows, same_bits
+from tests.log_cases import damaged, episodic, flip, rows, same_bits
 from vrtd.errors import DataError
 from vrtd.logs import from_arrays, read, write
 
@@ -39,21 +39,6 @@ def a_file(folder, kind, n=20):
     else:
         write(from_arrays(**case), path)
     return path, path
-
-
-def damaged(content: bytes, rng: np.random.Generator) -> bytes:
-    changed = bytearray(content)
-    at = int(rng.integers(len(content)))
-    match rng.integers(4):
-        case 0:
-            return content[:at]
-        case 1:
-            changed[at] ^= 1 << int(rng.integers(8))
-        case 2:
-            changed[at] ^= int(rng.integers(1, 256))
-        case _:
-            changed[at : at + 16] = rng.bytes(len(changed[at : at + 16]))
-    return bytes(changed)
 
 
 def rows_or_message(path):

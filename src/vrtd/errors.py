@@ -62,7 +62,7 @@ class ModelFileError(VrtdError, ValueError):
 
 
 class DataError(InvalidInputError):
-    """A log holds what cannot be learned from: the message names the file, the column and the row where it can."""
+    """A log or a data file cannot be used: the message names the file, the column and the row where it can."""
 
 
 class NotFittedError(InvalidInputError):

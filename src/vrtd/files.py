@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
@@ -11,9 +12,24 @@ from pathlib import Path
 from threading import get_ident
 from typing import IO, Any
 
-from vrtd.errors import InvalidInputError
+from vrtd.errors import DataError, InvalidInputError
 
-__all__ = ["locked", "read_arrays", "write_arrays", "write_at_once"]
+__all__ = ["check_regular", "locked", "read_arrays", "write_arrays", "write_at_once"]
+
+_SPECIAL = {
+    stat.S_IFIFO: "a FIFO or a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse a FIFO, a socket or a device without opening it. Opening one can block for ever, and the readers here need
+    files that they can seek in and read again."""
+    kind = _SPECIAL.get(stat.S_IFMT(os.stat(path).st_mode))
+    if kind is not None:
+        raise DataError(f"{path} must be a regular file", kind, "write its content to a regular file and pass that")
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zipfile import BadZipFile
 
 from vrtd.errors import InvalidInputError
 
@@ -153,17 +152,21 @@ def _policy(words: str) -> tuple[Any, str]:
         )
     import numpy as np
 
-    try:
+    from vrtd.files import check_regular
+    from vrtd.logs.blocks import readable
+
+    with readable(f"--policy {words}"):
+        check_regular(path)
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return loaded, path.name
             names = loaded.files
-            if len(names) == 1:
-                return loaded[names[0]], path.name
-        problem = f"arrays {', '.join(names)}" if names else "no array"
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        problem = str(error)
+            array = loaded[names[0]] if len(names) == 1 else None
+    if isinstance(array, np.ndarray):  # NumPy returns a member that is no array as bytes
+        return array, path.name
     raise InvalidInputError(
-        f"--policy {words} must be a file with one array of numbers", problem, "write it with numpy.save"
+        f"--policy {words} must be a file with one array of numbers",
+        f"arrays {', '.join(names)}" if len(names) > 1 else "no array",
+        "write it with numpy.save",
     )

@@ -39,7 +39,7 @@ def check_files(given: Mapping[str, Any], header: str) -> dict[str, Path]:
             )
     if "figure" in files and "data" not in files:
         beside = files["figure"].with_suffix(".csv")
-        if beside.exists() and not beside.read_bytes().startswith(header.encode()):
+        if beside.exists() and not (beside.is_file() and beside.read_bytes().startswith(header.encode())):
             raise InvalidInputError(
                 "the numbers of a figure go beside it", f"{beside}, which holds something else", "name a --data file"
             )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd.errors import DataError
+from vrtd.files import check_regular
 from vrtd.logs.arrow import entries
 from vrtd.logs.arrow import library as arrow_library
 from vrtd.logs.blocks import Block, Origin, readable
@@ -83,6 +84,7 @@ class _Minari(Part):
     def _count(self) -> int:
         if self._kind != "hdf5":
             return sum(_table_rows(folder, self._kind) - 1 for folder in _numbered(self._folder))
+        check_regular(self._folder / _MAIN)
         with hdf5_library().File(self._folder / _MAIN, "r") as file:
             return sum(int(file[name]["rewards"].shape[0]) for name in _episodes(file))
 
@@ -190,6 +192,7 @@ def _table_file(folder: Path, kind: str) -> Path:
     files = sorted(folder.glob(f"*.{kind}"))
     if len(files) != 1:
         raise DataError(f"{folder} must hold one .{kind} file", len(files), "write the data set again")
+    check_regular(files[0])
     return files[0]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.files import check_regular
 from vrtd.logs.columns import Wanted
 from vrtd.logs.csv import CsvPart
 from vrtd.logs.hdf5 import hdf5_part
@@ -63,6 +64,8 @@ def read(
     if format == "minari" or (format is None and len(several) == 1 and is_minari(Path(several[0]))):
         return _minari(several, wanted)
     files = [file for path in several for file in _files(os.fspath(path), format)]
+    for file in files:
+        check_regular(file)
     kinds = Counter(format or _format_of(file) for file in files)
     if len(kinds) > 1:
         raise DataError("the parts of a log must be of one format", _counted(kinds), "pass format=, or fewer files")
@@ -99,7 +102,7 @@ def _files(path: str, kind: str | None) -> list[Path]:
             raise DataError(f"{path} must be there", "no such file or folder", "check the path")
         return [place]
     matches = [Path(match) for match in sorted(glob(path, recursive=True))]
-    files = [match for match in matches if match.is_file()]
+    files = [match for match in matches if match.exists() and not match.is_dir()]
     if not files:
         raise DataError(f"the pattern {path} must match a file", "none", "check it, and the folder it starts from")
     return files
@@ -110,7 +113,7 @@ def _inside(folder: Path, kind: str | None) -> list[Path]:
     found: dict[str, list[Path]] = {}
     for file in sorted(folder.rglob("*")):
         hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-        if not hidden and file.is_file() and file.suffix.lower() in _SUFFIXES:
+        if not hidden and file.suffix.lower() in _SUFFIXES and file.exists() and not file.is_dir():
             found.setdefault(_SUFFIXES[file.suffix.lower()], []).append(file)
     if kind is not None and kind in found:
         return found[kind]

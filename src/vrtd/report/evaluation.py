@@ -21,7 +21,7 @@ from vrtd.estimator import Evaluator
 from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.experiments import store
 from vrtd.experiments.tables import Table, write_csv
-from vrtd.files import locked, write_at_once
+from vrtd.files import check_regular, locked, write_at_once
 from vrtd.logs import Log
 from vrtd.logs.arrow import library
 from vrtd.plots import new_panels
@@ -304,6 +304,7 @@ def _is_ours(folder: Path) -> bool:
     if all(path.name.startswith(f".{_FILES['diagnostics']}.") for path in folder.iterdir()):
         return True  # begun, and ended before it was known as ours
     try:
+        check_regular(folder / _FILES["diagnostics"])
         return bool(json.loads((folder / _FILES["diagnostics"]).read_bytes())["format"] == _FORMAT)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

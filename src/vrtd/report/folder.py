@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vrtd.errors import InvalidInputError
 from vrtd.experiments import store
-from vrtd.files import locked, write_at_once
+from vrtd.files import check_regular, locked, write_at_once
 
 __all__ = ["opened", "write_text"]
 
@@ -41,6 +41,7 @@ def _is_ours(folder: Path, form: str) -> bool:
     if all(path.name.startswith(".manifest.json.") for path in folder.iterdir()):
         return True  # begun, and ended before it had a manifest
     try:
+        check_regular(folder / "manifest.json")
         return bool(json.loads((folder / "manifest.json").read_bytes())["format"] == form)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
