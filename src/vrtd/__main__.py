@@ -1,8 +1,18 @@
-"""`python -m vrtd` is the command `vrtd`."""
+"""The command `vrtd`, which is also `python -m vrtd`."""
 
+import signal
 import sys
 
-from vrtd.cli import main
+
+def main() -> int:
+    """Run the command line; while it loads libraries, Ctrl-C ends the process at once (see vrtd.cli.interrupts)."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and not ignored, as in the background
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    from vrtd.cli import main as run
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

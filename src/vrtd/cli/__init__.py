@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import NoReturn
 
 from vrtd import __version__
-from vrtd.cli import compare, doctor, evaluate, plan, reproduce, simulate
+from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate
 from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, tell
 from vrtd.errors import StabilityWarning, VrtdError
 
@@ -62,8 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", StabilityWarning)
             warnings.showwarning = lambda message, *_, **__: tell(f"{message}", "warning")
-            code: int = arguments.command(arguments)
-            sys.stdout.flush()
+            try:
+                code: int = arguments.command(arguments)
+                sys.stdout.flush()
+            finally:
+                interrupts.end_at_once()
     except KeyboardInterrupt:
         tell("interrupted")
         return INTERRUPTED

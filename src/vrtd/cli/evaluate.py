@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrtd.cli.evaluate_input import COLUMNS, OF_DATA, OF_ENV, Input, environment, files
+from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
 from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, in_ascii, tell
 from vrtd.errors import DivergenceError, InvalidInputError
@@ -105,6 +106,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     source = environment(given) if "env" in given else files(given)
     progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
     try:
+        raise_when_safe()
         names = _names(given, source.n_numbers)
         evaluator = _evaluator(given, source)
         log = source.log if kept_in is None else record(source.log, kept_in, progress)

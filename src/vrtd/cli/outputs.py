@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vrtd.cli.interrupts import raise_when_safe
 from vrtd.errors import InvalidInputError
 
 __all__ = ["add_file_options", "check_files", "deliver", "folder", "save_figure"]
@@ -56,6 +57,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def deliver(files: Mapping[str, Path], writers: Mapping[str, Callable[[Path], Any]], text: str, announce: bool) -> None:
     """Write every file that is wanted and print the text; a full disk must not take the numbers too."""
+    raise_when_safe()  # so that no temporary file stays
     try:
         for kind, write in writers.items():
             if kind in files:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
 from vrtd.cli.terminal import Progress, tell
 
@@ -29,6 +30,7 @@ def resumable(arguments: argparse.Namespace) -> Iterator[Progress | None]:
     """The progress display of the work inside; Ctrl-C says where what is finished lies."""
     progress = None if arguments.quiet or sys.stderr is None else Progress(sys.stderr)
     try:
+        raise_when_safe()
         yield progress
     except KeyboardInterrupt:
         if arguments.out.exists():

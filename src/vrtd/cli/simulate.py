@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd.cli.formats import as_json, as_text, draw
+from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
 from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, tell
@@ -98,6 +99,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         got = f"--sampling {options.get('sampling', 'markov')}"
         raise InvalidInputError("--rows belongs to --sampling dataset", got, "drop it, or change --sampling")
     progress = None if arguments.quiet else Progress(sys.stderr)
+    raise_when_safe()
     result = simulate(mrp, phi, algorithm, progress=progress, **options)
     if progress is not None:
         progress.close()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -91,16 +93,30 @@ def _listen(worker: subprocess.Popen[str], news: SimpleQueue[Any]) -> None:
     news.put(None)
 
 
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """A process that is started inside never sees Ctrl-C, which a terminal sends to all of them: this one ends it."""
+    if sys.platform == "win32":  # has no such masks
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start(plan: Plan, hand: list[Cell], folder: Path) -> subprocess.Popen[str]:
     # This very package and its libraries, and nothing that lies in the current folder (-P).
     path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
-    worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "vrtd.comparison.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
-    )
+    with _deaf_to_interrupts():
+        worker = subprocess.Popen(
+            [sys.executable, "-P", "-m", "vrtd.comparison.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
+        )
     assert worker.stdin is not None
     cells = [(*cell, store.digest(cell_settings(plan, *cell))) for cell in hand]
     with worker.stdin as file:

@@ -47,6 +47,9 @@ def main() -> None:
 
     try:
         task = json.loads(sys.stdin.read())
+    except ValueError:  # the process that waits for this one was interrupted before it had told all
+        sys.exit(130)
+    try:
         work(Plan(**task["plan"]), task["cells"], Path(task["folder"]), tell)
     except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
         sys.exit(130)

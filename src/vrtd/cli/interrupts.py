@@ -1,0 +1,62 @@
+"""Ctrl-C: it ends the process at once until a command begins its work, and raises KeyboardInterrupt from there on.
+
+An exception inside an import leaves a module half loaded, and the next import of it blames a missing library. Inside a
+callback of Numba an exception is lost. So `vrtd.__main__` leaves SIGINT to the system while libraries are loaded, and
+KeyboardInterrupt waits where something is imported or compiled later.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from _thread import get_ident, interrupt_main, start_new_thread
+from types import FrameType
+
+__all__ = ["end_at_once", "raise_when_safe"]
+
+_SECONDS_BETWEEN_TRIES = 0.02
+_is_waiting = False
+
+
+def raise_when_safe() -> None:
+    """Raise KeyboardInterrupt on Ctrl-C from now on, unless whoever called the command line handles SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, _on_interrupt)
+
+
+def end_at_once() -> None:
+    """Let Ctrl-C end the process again: the work is done, and what is left is to tell so and to exit."""
+    if signal.getsignal(signal.SIGINT) is _on_interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _on_interrupt(signum: int, frame: FrameType | None) -> None:
+    global _is_waiting
+    if not _is_importing_or_compiling(frame):
+        raise KeyboardInterrupt
+    if _is_waiting:  # the second Ctrl-C
+        end_at_once()
+        signal.raise_signal(signum)
+    _is_waiting = True
+    # Not a threading.Thread: what was interrupted may hold the locks that one needs.
+    start_new_thread(_try_again, (get_ident(),))
+
+
+def _try_again(main_thread: int) -> None:
+    global _is_waiting
+    time.sleep(_SECONDS_BETWEEN_TRIES)
+    _is_waiting = False
+    if sys.platform == "win32":
+        interrupt_main()
+    else:
+        signal.pthread_kill(main_thread, signal.SIGINT)  # a signal, because that also wakes a thread that waits
+
+
+def _is_importing_or_compiling(frame: FrameType | None) -> bool:
+    while frame is not None:
+        library = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if library in ("numba", "llvmlite") or frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
