@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from threading import get_ident
@@ -14,8 +16,16 @@ from typing import IO, Any
 
 from vrtd.errors import DataError, InvalidInputError
 
+try:
+    import fcntl
+
+    _HAS_LOCKS = True
+except ImportError:  # Windows
+    _HAS_LOCKS = False
+
 __all__ = ["check_regular", "locked", "read_arrays", "write_arrays", "write_at_once"]
 
+_DAY = 24 * 3600.0
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO or a pipe",
     stat.S_IFSOCK: "a socket",
@@ -35,9 +45,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for oneself; the system lets go of it when the process ends, however that is."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
+    if not _HAS_LOCKS:
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -59,22 +67,59 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Write into a temporary file in the same folder, which takes the place of `path` when all went well."""
+    """Write into a temporary file in the same folder, which takes the place of `path` when all went well.
+
+    Temporary files that a killed process left behind, for this `path`, are removed first.
+    """
     target = Path(os.path.realpath(path))  # a link stays a link, to a new file
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent} must be a folder, for {target.name}; it is not there; create it")
+    with suppress(OSError):  # a folder that cannot be listed
+        _remove_abandoned(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{get_ident()}.tmp")
-    file = temporary.open("xb")
+    file = _create_locked(temporary)
     try:
         with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode)
-        temporary.replace(target)
+            if not _HAS_LOCKS:
+                file.close()  # Windows renames no open file
+            if target.exists():
+                temporary.chmod(target.stat().st_mode)
+            temporary.replace(target)  # while it is locked: no other process may take it for abandoned
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _create_locked(path: Path) -> IO[bytes]:
+    """A new file with a lock, which the system releases when the process ends, however that is."""
+    while True:
+        file = path.open("xb")
+        if not _HAS_LOCKS:
+            return file
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            return file
+        file.close()  # another process found it before it was locked, and removed it
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove temporary files of `target` that nobody holds a lock on; without locks, those that are a day old."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.\d+\.\d+\.tmp")
+    with os.scandir(target.parent) as entries:
+        found = [entry for entry in entries if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
+    for entry in found:
+        with suppress(OSError):  # in use, removed by now, or another user's
+            if not _HAS_LOCKS:
+                if time.time() - entry.stat().st_mtime > _DAY:
+                    os.unlink(entry)
+                continue
+            with open(entry, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(entry)):  # and not a newer one of the same name
+                    os.unlink(entry)
 
 
 def write_arrays(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:

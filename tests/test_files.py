@@ -1,0 +1,167 @@
+"""Files that are there whole or not at all, and what a killed process leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import vrtd
+from vrtd import files
+from vrtd.files import write_at_once
+
+WRITER = """
+import sys, time
+from vrtd.files import write_at_once
+with write_at_once(sys.argv[1]) as file:
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    time.sleep(600)
+"""
+
+
+def start(*command: str) -> subprocess.Popen[str]:
+    env = os.environ | {"PYTHONPATH": str(Path(vrtd.__file__).parents[1])}
+    return subprocess.Popen([sys.executable, *command], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def writer_of(path: Path) -> subprocess.Popen[str]:
+    """A process that is writing this file."""
+    process = start("-c", WRITER, str(path))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    return process
+
+
+def temporaries(folder: Path) -> list[Path]:
+    return sorted(folder.glob(".*.tmp"))
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_writer(tmp_path: Path) -> None:
+    path = tmp_path / "a+[1].csv"  # signs that patterns use
+    process = writer_of(path)
+    left = temporaries(tmp_path)
+    assert [one.read_bytes() for one in left] == [b"half"]
+    with write_at_once(path) as file:  # while the process lives
+        file.write(b"first")
+    assert temporaries(tmp_path) == left
+    end(process)
+    assert temporaries(tmp_path) == left
+    with write_at_once(tmp_path / "b.csv") as file:  # another file
+        file.write(b"other")
+    assert temporaries(tmp_path) == left
+    with write_at_once(path) as file:
+        file.write(b"second")
+    assert temporaries(tmp_path) == []
+    assert path.read_bytes() == b"second"
+
+
+def test_files_that_look_similar_stay(tmp_path: Path) -> None:
+    own = [".a.csv.tmp", ".a.csv.1.tmp", ".a.csv.1.x.tmp", "a.csv.1.2.tmp", ".a.csv.1.2.tmp~", ".a.csv.old.1.2.tmp"]
+    for name in own:
+        (tmp_path / name).touch()
+    (tmp_path / "target").touch()
+    (tmp_path / ".a.csv.1.2.tmp").mkdir()
+    (tmp_path / ".a.csv.1.3.tmp").symlink_to("target")
+    with write_at_once(tmp_path / "a.csv") as file:
+        file.write(b"x")
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {*own, "target", ".a.csv.1.2.tmp", ".a.csv.1.3.tmp", "a.csv"}
+
+
+def test_writers_of_one_file_at_once_do_not_remove_each_other(tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def write(k: int) -> None:
+        try:
+            for _ in range(200):
+                with write_at_once(tmp_path / "a.csv") as file:
+                    file.write(b"%d" % k * 1000)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [Thread(target=write, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(set((tmp_path / "a.csv").read_bytes())) == 1
+    assert temporaries(tmp_path) == []
+
+
+def test_a_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path: Path, monkeypatch: Any) -> None:
+    lock, path = files.fcntl.flock, tmp_path / "a.csv"
+
+    def late(file: Any, operation: int) -> None:
+        monkeypatch.setattr(files.fcntl, "flock", lock)
+        files._remove_abandoned(path)
+        lock(file, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    with write_at_once(path) as file:
+        file.write(b"x")
+    assert path.read_bytes() == b"x"
+
+
+def test_a_newer_file_of_the_same_name_stays(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its writer finished one file and began the next while the first one was looked at."""
+    lock, path = files.fcntl.flock, tmp_path / ".a.csv.1.2.tmp"
+    path.write_bytes(b"first")
+
+    def late(file: Any, operation: int) -> None:
+        monkeypatch.setattr(files.fcntl, "flock", lock)
+        path.rename(tmp_path / "a.csv")
+        path.write_bytes(b"second")
+        lock(file, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    files._remove_abandoned(tmp_path / "a.csv")
+    assert path.read_bytes() == b"second"
+
+
+@pytest.mark.parametrize(("hours", "is_removed"), [(1, False), (25, True)])
+def test_without_locks_what_is_a_day_old_is_removed(
+    tmp_path: Path, monkeypatch: Any, hours: int, is_removed: bool
+) -> None:
+    """As on Windows."""
+    monkeypatch.setattr(files, "_HAS_LOCKS", False)
+    monkeypatch.delattr(files, "fcntl")
+    left = tmp_path / ".a.csv.1.2.tmp"
+    left.touch()
+    os.utime(left, (0, time.time() - 3600 * hours))
+    with write_at_once(tmp_path / "a.csv") as file:
+        file.write(b"x")
+    assert (tmp_path / "a.csv").read_bytes() == b"x"
+    assert left.exists() is not is_removed
+
+
+def test_a_recording_that_is_killed(tmp_path: Path) -> None:
+    command = [
+        *("-m", "vrtd", "evaluate", "--env", "FrozenLake-v1", "--discount", "0.9", "--algorithm", "lstd", "--quiet"),
+        *("--out", str(tmp_path / "out"), "--record", str(tmp_path / "rows.parquet"), "--samples"),
+    ]
+    process = start(*command, "100000000")
+    while not temporaries(tmp_path):
+        assert process.poll() is None
+        time.sleep(0.01)
+    end(process)
+    assert len(temporaries(tmp_path)) == 1
+    process = start(*command, "500")
+    process.communicate()
+    assert process.returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "rows.parquet"}
