@@ -7,6 +7,7 @@ after 0, 1, ..., n_epochs epochs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -46,9 +47,19 @@ def uniforms(seed: int, run: int) -> Iterator[float]:
         yield (word >> 11) / 2**53
 
 
-def algorithm_index(seed: int, run: int) -> Callable[[int], int]:
-    stream = words(seed, run, ALGORITHM)
-    return lambda n: ((next(stream) >> 32) * n) >> 32
+class AlgorithmIndex:
+    """The algorithm's own draws in one run."""
+
+    def __init__(self, seed: int, run: int) -> None:
+        self.words = words(seed, run, ALGORITHM)
+
+    def __call__(self, n: int) -> int:
+        return ((next(self.words) >> 32) * n) >> 32
+
+    def geometric(self, success: float) -> int:
+        """By inversion: the least k >= 1 with 1 - (1 - success)^k > u."""
+        u = (next(self.words) >> 11) / 2**53
+        return 1 + int(math.log1p(-u) / math.log1p(-success))
 
 
 def pick(cells: Any, word: int) -> int:

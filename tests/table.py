@@ -64,7 +64,9 @@ ROWS = [
     Row("primal-dual", vrtd.PrimalDual(1.0, 0.5), "dataset", reference_batch.primal_dual),
     Row("svrg", vrtd.SVRG(0.5, 0.2), "dataset", reference_batch.svrg),
     Row("batching-svrg", vrtd.BatchingSVRG(0.5, 0.2, 9, 6), "dataset", reference_batch.batching_svrg),
-    Row("scsg", vrtd.SCSG(0.5, 0.2, 6, steps_per_row=2), "dataset", reference_batch.scsg),
+    Row("scsg", vrtd.SCSG(0.5, 0.2, 6), "dataset", reference_batch.scsg),
+    Row("scsg-of-all-rows", vrtd.SCSG(0.5, 0.2, 100), "dataset", reference_batch.scsg),
+    Row("growing-scsg", vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), "dataset", reference_batch.growing_scsg),
     Row("saga", vrtd.SAGA(0.2, 0.2), "dataset", reference_batch.saga, 60),
 ]
 

@@ -261,7 +261,7 @@ def test_diverged_runs(capsys):
         ("simulate --step 1", "unrecognized arguments: --step 1"),
         (
             "simulate --algorithm td --batch-size 5",
-            "--batch-size belongs to vrtd or batching_svrg or scsg; got --algorithm td; drop it",
+            "--batch-size belongs to vrtd or batching_svrg or scsg or growing_scsg; got --algorithm td; drop it",
         ),
         ("simulate --average", "--average belongs to td; got --algorithm vrtd; drop it, or change --algorithm"),
         (

@@ -44,7 +44,7 @@ def test_a_thousand_rows_and_all_metrics_of_a_data_set(capsys):
         ("--rows 50 --sampling iid", "--rows belongs to --sampling dataset; got --sampling iid; drop it"),
         ("--sampling dataset --rows 0", "n_rows must be a whole number of at least 1; got 0"),
         ("--sampling dataset --metric value_error", "the value error needs the values of a known chain"),
-        ("--growth 3", "--growth belongs to batching_svrg or scsg; got --algorithm vrtd; drop it"),
+        ("--growth 3", "--growth belongs to batching_svrg or growing_scsg; got --algorithm vrtd; drop it"),
     ],
 )
 def test_errors(capsys, arguments, message):

@@ -121,7 +121,7 @@ def test_an_algorithm_without_a_step_has_one_setting() -> None:
 def test_kinds_are_told_apart() -> None:
     assert [name for name, each in ENTRANTS.items() if each.is_quadratic] == ["lstd", "recursive_lstd"]
     assert {name for name, each in ENTRANTS.items() if each.uses_data_set} == {
-        "primal_dual", "svrg", "batching_svrg", "scsg", "saga", "td_averaged_passes", "vrtd_passes",
+        "primal_dual", "svrg", "batching_svrg", "scsg", "growing_scsg", "saga", "td_averaged_passes", "vrtd_passes",
     }  # fmt: skip
     assert ENTRANTS["ctd"].words == "VRTD(inner='resample', output='average')"
     assert ENTRANTS["td_averaged_passes"].words == "TD(average=True), on a data set"

@@ -39,7 +39,11 @@ def epoch_of(row: Row) -> Epoch:
 
 
 def gradients(row: Row, n_epochs: int) -> int:
-    return int(epoch_of(row).gradients_until(n_epochs))
+    """What so many epochs count; in the mean, where their lengths are random."""
+    epoch = epoch_of(row)
+    if epoch.random_length:
+        return n_epochs * (epoch.n_absorb + epoch.n_steps)
+    return int(epoch.gradients_until(n_epochs))
 
 
 def transcribed(row: Row, n_epochs: int, run: int, seed: int = 5) -> list[Any]:
@@ -49,7 +53,7 @@ def transcribed(row: Row, n_epochs: int, run: int, seed: int = 5) -> list[Any]:
     else:
         source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
         draw = reference.chain_draw(source, row.sampling, seed, run)
-    index = reference.algorithm_index(seed, run)
+    index = reference.AlgorithmIndex(seed, run)
     outputs: list[Any] = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), n_epochs)
     return outputs
 
@@ -88,7 +92,7 @@ def test_agrees_with_the_transcription(row: Row) -> None:
 
 @each_row
 def test_values_at_checkpoints_are_those_of_the_output(row: Row) -> None:
-    result = run(row, n_epochs=5, checkpoints=epoch_of(row).gradients_until(np.arange(6)), n_runs=2)
+    result = run(row, n_epochs=5, checkpoints=[gradients(row, k) for k in range(6)], n_runs=2)
     outputs = transcribed(row, 5, 0)
     system = DATA if is_on_rows(row) else vrtd.LinearSystem(MRP, PHI)
     for name in ("squared_error", "mspbe"):
@@ -142,7 +146,7 @@ def test_a_run_does_not_know_how_many_others_there_are(row: Row) -> None:
 
 @each_row
 def test_a_continued_run_equals_one_long_run(row: Row) -> None:
-    epoch = epoch_of(row).n_gradients
+    epoch = gradients(row, 6) - gradients(row, 5)
     total = gradients(row, 6) + epoch // 2
     long = run(row, n_gradients=total, checkpoints=np.arange(total))
     for first in (gradients(row, 2), gradients(row, 2) + epoch // 3, gradients(row, 4) - 1):
@@ -159,22 +163,41 @@ def test_a_continued_run_equals_one_long_run(row: Row) -> None:
             np.testing.assert_array_equal(part.n_samples[here], long.n_samples[there])
 
 
-@each_row
-def test_counts_are_what_was_drawn(row: Row) -> None:
-    """The environment's stream tells how many words were used: one for the start, then one a Markov sample, two if
-    i.i.d.; of a data set one a fresh sample, as batches are the next rows."""
-    result = run(row)
+def words_used(result: vrtd.Result) -> list[int]:
+    """Of the environment's stream, by each of nine runs."""
     fresh = make_streams(5, np.arange(9), ENVIRONMENT)
-    used = [
+    return [
         (int(end) - int(start)) * pow(int(increment), -1, 1 << 64) % (1 << 64)
         for (start, increment), (end, _) in zip(fresh, result.state.environment, strict=True)
     ]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if epoch_of(row).random_length], ids=lambda row: row.id)
+def test_counts_of_epochs_of_random_length(row: Row) -> None:
+    """Each run has drawn as many rows as it counts, and one more epoch would not have fitted."""
+    epoch = epoch_of(row)
+    result = run(row)
+    assert result.n_samples.tolist() == result.n_gradients.tolist()
+    for i, words in enumerate(words_used(result)):
+        index, spent, closed, absorbed = reference.AlgorithmIndex(5, i), 0, 0, epoch.n_absorb
+        while spent + (n := absorbed + index.geometric(1.0 / (absorbed + 1))) <= result.n_gradients[-1]:
+            spent, closed = spent + n, closed + 1
+        assert words == 1 + spent - (closed * absorbed if absorbed == N_ROWS else 0)  # all rows are not drawn
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not epoch_of(row).random_length], ids=lambda row: row.id)
+def test_counts_are_what_was_drawn(row: Row) -> None:
+    """The environment's stream tells how many words were used: one for the start, then one a Markov sample, two if
+    i.i.d.; of a data set one a fresh sample and one a row of a subset, but none for the next rows."""
+    result = run(row)
+    used = words_used(result)
     epoch = epoch_of(row)
     sizes = [*epoch.ramp, *[epoch.n_absorb] * row.n_epochs][: row.n_epochs]
     n_steps = sum(epoch.n_steps * size // epoch.n_absorb if epoch.follows else epoch.n_steps for size in sizes)
     fresh_samples = n_steps * epoch.samples_per_step
     assert result.n_samples[-1] == sum(sizes) + fresh_samples
     words = {"markov": 1, "iid": 2, "dataset": 0}[row.sampling] * sum(sizes)
+    words += sum(size for size in sizes if epoch.subset and size < N_ROWS)
     words += {"markov": 1, "iid": 2, "dataset": 1}[row.sampling] * fresh_samples
     assert {1 + words} == set(used)
     steps = n_steps * epoch.gradients_per_step
@@ -204,7 +227,7 @@ def test_theta_star_is_kept_when_no_transition_contradicts_it(row: Row) -> None:
 @each_row
 def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
     problem, theta = without_noise(row)
-    n_gradients = gradients(row, int(epoch_of(row).epochs_at(20_000)))
+    n_gradients = int(epoch_of(row).gradients_until(epoch_of(row).epochs_at(20_000)))
     result = vrtd.simulate(*problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
     np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=row.tolerance, rtol=0)
 
@@ -255,7 +278,7 @@ def assert_own_discounts_are_used(row: Row, mrp: Any, phi: Any, kind: str) -> No
     assert np.ndim(source.data.discount) == 1
     n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
     result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
-    draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.algorithm_index(5, 2)
+    draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.AlgorithmIndex(5, 2)
     outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
     np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
 
@@ -328,5 +351,5 @@ def test_any_number_of_features(d: int) -> None:
         n = 10 * algorithm.epoch("markov").n_gradients
         result = vrtd.simulate(mrp, phi, algorithm, n_runs=3, n_gradients=n, checkpoints=1)
         draw = reference.chain_draw(chain_source(mrp, phi, "markov", mrp.stationary), "markov", 0, 2)
-        outputs = transcription(algorithm, "markov", draw, reference.algorithm_index(0, 2), np.zeros(d), 10)
+        outputs = transcription(algorithm, "markov", draw, reference.AlgorithmIndex(0, 2), np.zeros(d), 10)
         np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)

@@ -255,6 +255,7 @@ def counted(epoch: Epoch, n_epochs: int) -> list[tuple[int, int]]:
         Epoch(7, 3, "fresh", gradients_per_absorb=2, gradients_per_step=3, ramp=(2, 4, 6)),
         Epoch(7, 3, "fresh"),
         Epoch(0, 1, "fresh"),
+        Epoch(0, 1, "fresh", ramp=(5,)),
     ],
     ids=str,
 )
@@ -270,7 +271,7 @@ def test_counts_of_growing_batches(epoch: Epoch) -> None:
 
 def test_growing_batches_are_cut_and_continued_anywhere() -> None:
     """Same bits and counts, wherever a run over a ramp is taken up again."""
-    data, algorithm = vrtd.record(MRP, PHI, 40, seed=3), vrtd.SCSG(0.5, 0.2, 6, steps_per_row=2)
+    data, algorithm = vrtd.record(MRP, PHI, 40, seed=3), vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2)
     epoch = algorithm.epoch("dataset", 40)
     assert epoch.ramp == (6, 12, 24)
     total = int(epoch.gradients_until(6)) + 5
@@ -287,7 +288,7 @@ def test_growing_batches_are_cut_and_continued_anywhere() -> None:
 def test_progress_of_growing_batches_goes_to_1() -> None:
     shares: list[float] = []
     vrtd.simulate(
-        vrtd.record(MRP, PHI, 40), None, vrtd.SCSG(0.5, 0.2, 6, steps_per_row=2), sampling="dataset", n_runs=9,
+        vrtd.record(MRP, PHI, 40), None, vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), sampling="dataset", n_runs=9,
         n_gradients=300, progress=shares.append,
     )  # fmt: skip
     assert shares == sorted(shares)

@@ -150,7 +150,7 @@ def test_the_transcription_sees_a_trace_that_ends_nowhere() -> None:
     found = learner(vrtd.LSTD(0.7, 0.5), 4)
     found.feed(rows._replace(ends=rows.terminated).sealed())
     expected = reference_least_squares.lstd(
-        vrtd.LSTD(0.7, 0.5), "markov", drawer(rows), reference.algorithm_index(3, 0), np.linspace(-1.0, 1.0, 4), 40
+        vrtd.LSTD(0.7, 0.5), "markov", drawer(rows), reference.AlgorithmIndex(3, 0), np.linspace(-1.0, 1.0, 4), 40
     )[-1]
     assert np.abs(found.theta - expected).max() > 1e-3
 

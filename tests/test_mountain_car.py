@@ -198,7 +198,7 @@ def test_runs_agree_with_the_transcription(row: Row, limit: int | None) -> None:
     result = run(row, car)
     for i in range(3):
         draw = car_draw(car, limit, actions(2, i, ENVIRONMENT))
-        index = reference.algorithm_index(2, i)
+        index = reference.AlgorithmIndex(2, i)
         outputs = row.reference(row.algorithm, "markov", draw, index, np.zeros(20), row.n_epochs)
         np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-11, atol=1e-12)
 

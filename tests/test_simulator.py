@@ -35,7 +35,7 @@ def test_agrees_with_the_transcription(row: Row) -> None:
     for i in (0, 3, 4):
         draw = ring_draw(simulator, reference.uniforms(2, i))
         outputs = row.reference(
-            row.algorithm, "markov", draw, reference.algorithm_index(2, i), np.zeros(3), row.n_epochs
+            row.algorithm, "markov", draw, reference.AlgorithmIndex(2, i), np.zeros(3), row.n_epochs
         )
         np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-12, atol=1e-12)
         assert result.values("distance")[i, -1] == pytest.approx(outputs[-1] @ outputs[-1], rel=1e-12)

@@ -51,7 +51,7 @@ def test_every_algorithm_equals_its_transcription(row: Any, kind: tuple[int, str
     rows = some_rows(n_epochs * rows_per_epoch(row.algorithm), d, dtype, weighted)
     found = learner(row.algorithm, d, weighted)
     found.feed(rows)
-    index = reference.algorithm_index(3, 0)
+    index = reference.AlgorithmIndex(3, 0)
     expected = row.reference(row.algorithm, "markov", drawer(rows), index, np.linspace(-1.0, 1.0, d), n_epochs)[-1]
     assert found.n_epochs == n_epochs
     np.testing.assert_allclose(found.theta, expected, rtol=1e-12, atol=1e-12)
@@ -74,7 +74,7 @@ def test_the_transcriptions_see_a_planted_bug() -> None:
     rows = some_rows(70, 3)
     found = learner(vrtd.VRTD(0.1, 7), 3)
     found.feed(rows._replace(terminated=np.zeros(70, bool)).sealed())
-    index = reference.algorithm_index(3, 0)
+    index = reference.AlgorithmIndex(3, 0)
     expected = reference.vrtd(vrtd.VRTD(0.1, 7), "markov", drawer(rows), index, np.linspace(-1.0, 1.0, 3), 10)[-1]
     assert np.abs(found.theta - expected).max() > 1e-3
 
@@ -158,7 +158,7 @@ def test_a_new_leg_goes_on_from_the_old_one() -> None:
     found.begin_leg(vrtd.VRTD(0.02, 100), None)
     found.feed(rows.part(500, 1000))
     assert (found.n_epochs, found.n_rows, found.rows_left) == (15, 1000, None)
-    index = reference.algorithm_index(0, 0)
+    index = reference.AlgorithmIndex(0, 0)
     draw = drawer(rows)
     middle = reference.vrtd(vrtd.VRTD(0.1, 50), "markov", draw, index, np.zeros(3), 10)[-1]
     end = reference.vrtd(vrtd.VRTD(0.02, 100), "markov", draw, index, middle, 5)[-1]

@@ -16,9 +16,10 @@ from vrtd.algorithms.lstd import LSTD as LSTD
 from vrtd.algorithms.primal_dual import PrimalDual as PrimalDual
 from vrtd.algorithms.recursive_lstd import RecursiveLSTD as RecursiveLSTD
 from vrtd.algorithms.saga import SAGA as SAGA
-from vrtd.algorithms.svrg import SCSG as SCSG
+from vrtd.algorithms.scsg import SCSG as SCSG
 from vrtd.algorithms.svrg import SVRG as SVRG
 from vrtd.algorithms.svrg import BatchingSVRG as BatchingSVRG
+from vrtd.algorithms.svrg import GrowingSCSG as GrowingSCSG
 from vrtd.algorithms.target_td import TargetTD as TargetTD
 from vrtd.algorithms.td import TD as TD
 from vrtd.algorithms.td_lambda import TDLambda as TDLambda
@@ -40,6 +41,7 @@ _ALGORITHMS: tuple[type[Algorithm], ...] = (
     SVRG,
     BatchingSVRG,
     SCSG,
+    GrowingSCSG,
     SAGA,
 )
 

@@ -2,7 +2,7 @@
 
 The engine owns every loop. An epoch absorbs `n_absorb` transitions, which become the batch, and then takes `n_steps`
 steps, each on a fresh sample or on one drawn from the batch. On a data set, a batch is its next rows, in order and
-around, and a fresh sample is any of its rows:
+around, or a random subset of its rows, and a fresh sample is any of its rows:
 
     for each epoch:
         n_absorb times:  absorb(params, options, state, x)
@@ -10,6 +10,9 @@ around, and a fresh sample is any of its rows:
         n_steps times:   step(params, options, state, x, t, epoch)    t = 0, ..., n_steps - 1
         if n_absorb > 0: close(params, options, state)
     at a checkpoint:     output(params, options, state, epoch, out)   after `epoch` epochs
+
+Where each run draws the length of its epochs, `length` gives the number of steps before the epoch begins. The epoch is
+run if it ends within the budget, and otherwise left for a later call.
 
 `params` are numbers that may change from call to call; `options` are constants of the compiled loop, so that what an
 option turns off costs nothing. `state` is a NamedTuple of views into a flat workspace of float64 that starts with
@@ -45,13 +48,26 @@ class Epoch(NamedTuple):
     inner: Inner  # where the sample of a step comes from
     gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
     gradients_per_step: int = 1
-    ramp: tuple[int, ...] = ()  # batches that grow: what the first epochs absorb, each less than n_absorb
+    ramp: tuple[int, ...] = ()  # what the first epochs absorb, instead of n_absorb
     follows: bool = False  # whether these take steps in proportion to what they absorb, instead of n_steps
+    subset: bool = False  # whether a batch is a random subset of a data set's rows, instead of the next ones
+    random_length: bool = False  # whether each run draws the number of steps of each epoch, with the mean n_steps
 
     @property
     def n_gradients(self) -> int:
-        """Of one epoch, when the ramp is behind it."""
+        """Of one epoch, when the ramp is behind it.
+
+        Epochs of random length end at other counts in each run. The engine then counts in single pseudo-gradients: this
+        is 1, and `gradients_until` and `epochs_at` change nothing.
+        """
+        if self.random_length:
+            return 1
         return self.n_absorb * self.gradients_per_absorb + self.n_steps * self.gradients_per_step
+
+    @property
+    def least_gradients(self) -> int:
+        """The least budget with which a run can close an epoch."""
+        return self.n_absorb + 1 if self.random_length else int(self.gradients_until(1))
 
     @property
     def samples_per_step(self) -> int:
@@ -70,6 +86,8 @@ class Epoch(NamedTuple):
 
     def samples_at(self, n_gradients: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many transitions have been drawn when so many pseudo-gradients have been counted."""
+        if self.random_length:  # one for each pseudo-gradient, whether absorbed or stepped on
+            return np.asarray(n_gradients, np.int64)
         epochs = self.epochs_at(n_gradients)
         rest = n_gradients - self.gradients_until(epochs)
         sizes = np.array([*self.ramp, self.n_absorb])[np.minimum(epochs, len(self.ramp))]
@@ -118,6 +136,7 @@ class Kernels:
     absorb: Callable[..., Any] = ignore
     begin: Callable[..., Any] = ignore
     close: Callable[..., Any] = ignore_close
+    length: Callable[..., Any] | None = None  # (params, options, state, stream, size, limit): see `Epoch.random_length`
 
 
 class Algorithm(ABC):

@@ -13,7 +13,7 @@ from vrtd.kernels.bellman import bootstrap_difference
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import uniform_index
 
-__all__ = ["AnchoredMethod"]
+__all__ = ["AnchoredMethod", "svrg_begin", "svrg_close", "svrg_step", "svrg_views"]
 
 
 class SVRGParams(NamedTuple):
@@ -33,7 +33,7 @@ class SVRGState(NamedTuple):
     g_w: NDArray[np.float64]
     u: NDArray[np.float64]  # theta - theta_anchor: differences of gradients depend on differences of parameters only
     v: NDArray[np.float64]  # w - w_anchor
-    counts: NDArray[np.float64]  # the rows that are absorbed, and the steps to take
+    counts: NDArray[np.float64]  # rows absorbed, steps to take, pseudo-gradients of all epochs: where they are random
 
 
 @kernel
@@ -92,4 +92,4 @@ class AnchoredMethod(SaddleMethod):
         return SVRGOptions(int(self.stops))
 
     def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 6 * n_features + 8  # two numbers, but a whole cache line: the next run's vectors stay aligned
+        return 6 * n_features + 8  # three numbers, but a whole cache line: the next run's vectors stay aligned

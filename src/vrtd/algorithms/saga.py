@@ -1,5 +1,7 @@
 """SAGA for the saddle point of a data set: a step on every sample, corrected by the gradients that its rows had last.
 
+The first epoch begins with a pass over all rows, whose gradients at the start are remembered.
+
 Each row i remembers two numbers, s_i = rho phi.w and e_i = rho delta(theta) - phi.w as they were when it came last; its
 gradients then were s_i psi_i and e_i phi_i, so no vectors are kept. With g_theta the mean of s_i psi_i, g_w the mean of
 e_i phi_i over all rows, and s, e the numbers of the row i that comes now,
@@ -7,10 +9,8 @@ e_i phi_i over all rows, and s, e the numbers of the row i that comes now,
     theta <- theta - alpha ((s - s_i) psi_i + g_theta),    w <- w + beta ((e - e_i) phi_i + g_w),
     g_theta <- g_theta + (s - s_i) psi_i / n,    g_w <- g_w + (e - e_i) phi_i / n,    s_i <- s,    e_i <- e.
 
-All memory is zero at first, which agrees with means of zero: the mean step is that of the full gradient from the start,
-with the noise of plain stochastic gradients until most rows have come. The means are carried along and never computed
-anew, so what rounding did to them stays: about 1e-16 of the largest gradients that there were. Start near the solution,
-or take SVRG, where the last digits matter.
+The means are carried along and never computed anew, so what rounding did to them stays: about 1e-16 of the largest
+gradients that there were. Start near the solution, or take SVRG, where the last digits matter.
 
 A. Defazio, F. Bach, S. Lacoste-Julien (2014), SAGA: a fast incremental gradient method, NeurIPS. S. S. Du, J. Chen,
 L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms.algorithm import Epoch, Kernels
-from vrtd.algorithms.saddle import SaddleMethod, value_of
+from vrtd.algorithms.saddle import SaddleMethod, move_along_row, value_of
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
@@ -56,12 +56,27 @@ def saga_views(workspace, d):
 
 
 @kernel
-def saga_step(params, options, state, x, t, epoch):
-    share, place = 1.0 / x.phi.shape[0], x.row + x.row
+def remember(state, x):
+    """s and e of row x are now those of (theta, w); returns by how much they changed."""
+    place = x.row + x.row
     along = value_of(state.w, x)
     s, e = x.weight * along, x.weight * td_error(state.theta, x) - along
     s_change, e_change = s - state.memory[place], e - state.memory[place + np.uint64(1)]
     state.memory[place], state.memory[place + np.uint64(1)] = s, e
+    return s_change, e_change
+
+
+@kernel
+def saga_absorb(params, options, state, x):
+    share = 1.0 / x.phi.shape[0]
+    s, e = remember(state, x)  # the memory was zero
+    move_along_row(state.g_theta, state.g_w, share * s, share * e, x)
+
+
+@kernel
+def saga_step(params, options, state, x, t, epoch):
+    share = 1.0 / x.phi.shape[0]
+    s_change, e_change = remember(state, x)
     alpha, beta = params.step_size, params.step_size_w
     for i in range(state.theta.size):
         phi = x.phi[x.row, i]
@@ -74,20 +89,20 @@ def saga_step(params, options, state, x, t, epoch):
 
 @dataclass(frozen=True)
 class SAGA(SaddleMethod):
-    """A step a sample, with two numbers a row in memory.
+    """One pass over all rows, then a step for each sample, with two numbers per row in memory.
 
-    >>> SAGA().epoch("dataset", n_rows=1000).n_gradients, SAGA().workspace_size(4, n_rows=1000)
-    (1, 2016)
+    >>> SAGA().epoch("dataset", n_rows=1000).gradients_until(2), SAGA().workspace_size(4, n_rows=1000)
+    (array(1002), 2016)
     """
 
     name: ClassVar[str] = "saga"
-    kernels: ClassVar[Kernels] = Kernels(saga_views, saga_step)
+    kernels: ClassVar[Kernels] = Kernels(saga_views, saga_step, absorb=saga_absorb)
 
     def check(self) -> None:
         pass
 
     def epoch_of(self, n_rows: int) -> Epoch:
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh", ramp=(n_rows,))
 
     def params(self) -> SAGAParams:
         return SAGAParams(float(self.step_size), float(self.step_size_w))

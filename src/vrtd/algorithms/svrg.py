@@ -1,4 +1,4 @@
-"""Variance-reduced gradients for the saddle point of a data set, and two variants with fewer gradients. An epoch takes
+"""Variance-reduced gradients for the saddle point of a data set, and two variants with growing batches. An epoch takes
 the mean gradients (g_theta, g_w) of a batch of rows at an anchor, and from there inner steps, each on one row i:
 
     theta <- theta - alpha (g_theta,i(w) - g_theta,i(w_anchor) + g_theta)
@@ -8,17 +8,18 @@ Where it ends is the next anchor. With the batch of all rows in place the error 
 distances to the solution and to the anchor, so the convergence is linear, to the data's own solution.
 
 - SVRG: the batch is all rows, always. Inner rows are any.
-- Batching SVRG: the batch grows by a factor an epoch until it is all rows: early on, a rough gradient is good enough.
-- SCSG: it grows as well, inner rows are drawn from the batch itself, and the number of inner steps is random, in
-  proportion to the batch. Lei and Jordan take a geometric one; here it is uniform on 1, ..., N, N the rows of the batch
-  times `steps_per_row`, so that the shape of an epoch is known beforehand. That is equal in law to N steps of which a
-  random iterate is returned, and all N are counted.
+- Batching SVRG: the batch is a random subset of the rows, without replacement, new in each epoch. It grows by a factor
+  from epoch to epoch until it is all rows: early on, a rough gradient is good enough. Inner rows are any.
+- Growing SCSG, a variant of this library: the batch is the next rows of the data set, in order and around, and grows in
+  the same way. Inner rows are drawn from the batch, and the number of inner steps is uniform on 1, ..., N, where N is the
+  rows of the batch times `steps_per_row`. That is equal in law to N steps of which a random iterate is returned, and
+  all N are counted. Published SCSG has batches of fixed size, inner rows from all data and a geometric number of steps:
+  `vrtd.algorithms.scsg`.
 
 The updates are derived here from the gradients in `vrtd.algorithms.saddle`.
 
 S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
-Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations. L. Lei,
-M. I. Jordan (2017), Less than a single pass: stochastically controlled stochastic gradient, AISTATS.
+Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from vrtd.algorithms.anchor import AnchoredMethod
 from vrtd.checks import check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 
-__all__ = ["SCSG", "SVRG", "BatchingSVRG"]
+__all__ = ["SVRG", "BatchingSVRG", "GrowingSCSG"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class SVRG(AnchoredMethod):
 
 @dataclass(frozen=True)
 class BatchingSVRG(AnchoredMethod):
-    """The gradient of a batch that grows to all rows.
+    """The gradient of a random subset that grows to all rows.
 
     >>> BatchingSVRG(batch_size=100, growth=3.0).epoch("dataset", n_rows=1000).ramp
     (100, 300, 900)
@@ -75,14 +76,15 @@ class BatchingSVRG(AnchoredMethod):
 
     def epoch_of(self, n_rows: int) -> Epoch:
         ramp = growing(self.batch_size, self.growth, n_rows)
-        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner="fresh", ramp=ramp)
+        n_steps = int(self.n_steps or n_rows)
+        return Epoch(n_absorb=n_rows, n_steps=n_steps, inner="fresh", ramp=ramp, subset=True)
 
 
 @dataclass(frozen=True)
-class SCSG(AnchoredMethod):
-    """Growing batches, inner steps on their own rows, and a random number of these.
+class GrowingSCSG(AnchoredMethod):
+    """Growing batches of consecutive rows, and a uniform number of inner steps on their own rows.
 
-    >>> SCSG(batch_size=100).epoch("dataset", n_rows=1000).gradients_until(1)
+    >>> GrowingSCSG(batch_size=100).epoch("dataset", n_rows=1000).gradients_until(1)
     array(200)
     """
 
@@ -90,7 +92,7 @@ class SCSG(AnchoredMethod):
     growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
     steps_per_row: Annotated[int, "inner steps for each row of the batch at most: their number is random"] = 1
 
-    name: ClassVar[str] = "scsg"
+    name: ClassVar[str] = "growing_scsg"
     stops: ClassVar[bool] = True
 
     def check(self) -> None:

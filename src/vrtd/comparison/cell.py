@@ -128,7 +128,7 @@ def _run(
     """Online on the first samples of each run; or on a data set of the very same samples."""
     on_data_set = entrant.uses_data_set
     epoch = algorithm.epoch("dataset" if on_data_set else "markov", plan.n_samples)
-    first = int(epoch.gradients_until(1))
+    first = epoch.least_gradients
     if on_data_set:
         n_gradients = max(plan.n_samples * plan.n_passes, first)
     else:

@@ -124,7 +124,7 @@ def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     """What stays the same from call to call."""
     d, (n_absorb, n_steps, inner, *_) = job.source.n_features, job.epoch
     ramp = np.array(job.epoch.ramp, np.int64)
-    slots = make_slots(job.source, LANES, n_absorb + 1)
+    slots = make_slots(job.source, LANES, n_absorb + 1, job.epoch.subset)
     batch = np.empty((n_absorb if inner == "resample" else 0, LANES), np.uint32)
     matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
     is_diagonal = np.array([np.array_equal(matrix, np.diag(matrix.diagonal())) for matrix in matrices], bool)

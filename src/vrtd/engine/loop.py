@@ -31,9 +31,9 @@ LOCAL = 512  # numbers; a larger workspace stays on the heap
 LANES = 2
 
 _unbound: Any = None
-views = absorb = begin = step = close = output = reset = draw = gather = read = _unbound
+views = absorb = begin = step = close = output = length = reset = draw = gather = choose = read = _unbound
 FEATURES = WORDS = CURSOR = N_WORDS = N_CURSOR = N_STREAM = 1
-ABSORBS = RESAMPLES = RAMPS = FOLLOWS = IS_SMALL = IS_LOCAL = True
+ABSORBS = RESAMPLES = RAMPS = FOLLOWS = CHOOSES = VARIES = IS_SMALL = IS_LOCAL = True
 OPTIONS: Any = ()
 CURSOR_DTYPE = np.uint64
 
@@ -61,6 +61,8 @@ def advance(
         local = carray(stack_words(N_WORDS), (LANES, WORDS), np.float64)
     cursor = carray(stack_words(N_CURSOR), (LANES, CURSOR), CURSOR_DTYPE)
     stream = carray(stack_words(N_STREAM), (2, LANES, 2), np.uint64)
+    if VARIES:
+        lengths = carray(stack_words(LANES), (LANES,), np.int64)
     for first in range(0, workspaces.shape[0], LANES):
         if IS_LOCAL:
             workspace = local
@@ -82,18 +84,35 @@ def advance(
         for c in range(epochs.size):
             for epoch in range(done, epochs[c]):
                 size = ramp[epoch] if RAMPS and epoch < ramp.size else n_absorb
+                steps = n_steps * size // n_absorb if FOLLOWS else n_steps
+                if VARIES:  # each run has its own steps, and 0 if its next epoch would end after the checkpoint
+                    steps = 0
+                    for k in range(LANES):
+                        state = views(workspace[k], d)
+                        lengths[k] = length(params, OPTIONS, state, stream[1, k], size, epochs[c])
+                        steps = max(steps, lengths[k])
+                    if steps == 0:
+                        break
                 if ABSORBS:
                     for i in range(size):
                         for k in range(LANES):
-                            handle = gather(data, slots, k, i, cursor[k], stream[0, k])
+                            if VARIES and lengths[k] == 0:
+                                continue
+                            if CHOOSES:
+                                handle = choose(data, slots, k, i, size, stream[0, k])
+                            else:
+                                handle = gather(data, slots, k, i, cursor[k], stream[0, k])
                             if RESAMPLES:
                                 batch[i, k] = handle
                             absorb(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d))
                     for k in range(LANES):
+                        if VARIES and lengths[k] == 0:
+                            continue
                         begin(params, OPTIONS, views(workspace[k], d), stream[1, k])
-                steps = n_steps * size // n_absorb if FOLLOWS else n_steps
                 for t in range(steps if ABSORBS else 1):
                     for k in range(LANES):
+                        if VARIES and t >= lengths[k]:
+                            continue
                         if RESAMPLES:
                             handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
                         else:
@@ -101,6 +120,8 @@ def advance(
                         step(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d), t, epoch)
                 if ABSORBS:
                     for k in range(LANES):
+                        if VARIES and lengths[k] == 0:
+                            continue
                         close(params, OPTIONS, views(workspace[k], d))
             done = max(done, epochs[c])
             if IS_LOCAL:  # nothing but the hot kernels may touch the stack, or the compiler keeps it in memory
@@ -134,7 +155,8 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
 
     Not `specialised`, it is the same for any number of features.
     """
-    if epoch.n_absorb == 0 and (epoch.n_steps != 1 or epoch.inner != "fresh"):
+    absorbs, resamples, ramps = epoch.n_absorb > 0 or len(epoch.ramp) > 0, epoch.inner == "resample", len(epoch.ramp) > 0
+    if not absorbs and (epoch.n_steps != 1 or epoch.inner != "fresh"):
         raise InvalidInputError(
             "an epoch that absorbs nothing must be one step on a fresh sample", epoch, "absorb a batch, or step once"
         )
@@ -143,7 +165,6 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
     words = algorithm.workspace_size(d, source.n_rows)
     # Of a size that the number of rows does not change: each would be a loop of its own.
     local = small and words <= LOCAL and words == algorithm.workspace_size(d)
-    absorbs, resamples, ramps = epoch.n_absorb > 0, epoch.inner == "resample", len(epoch.ramp) > 0
     kernels = algorithm.kernels
     size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")
     options = algorithm.options()
@@ -153,11 +174,13 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
     name = f"advance_{algorithm.name}{kind}_{inner}{ramp}_{source.name}_{size}"
     bindings: dict[str, Any] = {
         "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
-        "close": kernels.close, "output": kernels.output, "reset": source.reset, "draw": source.draw,
-        "gather": source.gather or source.draw, "read": source.read, "FEATURES": d if small else 0,
+        "close": kernels.close, "output": kernels.output, "length": kernels.length,
+        "reset": source.reset, "draw": source.draw, "gather": source.gather or source.draw, "choose": source.choose,
+        "read": source.read, "FEATURES": d if small else 0,
         "WORDS": words if local else 1, "CURSOR": source.cursor_size, "N_WORDS": LANES * words if local else 1,
         "N_CURSOR": LANES * source.cursor_size,
         "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "RAMPS": ramps, "FOLLOWS": epoch.follows,
+        "CHOOSES": epoch.subset, "VARIES": epoch.random_length,
         "IS_SMALL": small, "IS_LOCAL": local,
         "CURSOR_DTYPE": source.cursor_dtype, "OPTIONS": options,
     }  # fmt: skip

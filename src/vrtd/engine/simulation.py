@@ -93,10 +93,9 @@ def simulate(
         "n_runs": n_runs,
     }
     if start is None:
-        first_epoch = int(epoch.gradients_until(1))
-        if n_gradients < first_epoch:
+        if n_gradients < epoch.least_gradients:
             raise InvalidInputError(
-                f"n_gradients must be at least one epoch, which counts {first_epoch}",
+                f"n_gradients must be at least one epoch, which counts {epoch.least_gradients}",
                 n_gradients,
                 "raise the budget, or make epochs smaller",
             )

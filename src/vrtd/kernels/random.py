@@ -8,12 +8,14 @@ G. L. Steele, D. Lea, C. H. Flood (2014), Fast splittable pseudorandom number ge
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.kernels.jit import kernel
 
-__all__ = ["ALGORITHM", "ENVIRONMENT", "make_streams", "next_uniform", "next_word", "uniform_index"]
+__all__ = ["ALGORITHM", "ENVIRONMENT", "geometric", "make_streams", "next_uniform", "next_word", "uniform_index"]
 
 ENVIRONMENT, ALGORITHM = 0, 1
 
@@ -50,6 +52,12 @@ def next_uniform(stream):
 def uniform_index(stream, n):
     """An index in {0, ..., n - 1}, uniform up to n / 2**32."""
     return ((next_word(stream) >> _32) * np.uint64(n)) >> _32
+
+
+@kernel
+def geometric(stream, mean):
+    """The number of trials up to the first success, 1, 2, ..., with this mean, above 1."""
+    return 1 + np.int64(math.log1p(-next_uniform(stream)) / math.log1p(-1.0 / mean))
 
 
 def make_streams(seed: int, runs: NDArray[np.int64], purpose: int) -> NDArray[np.uint64]:

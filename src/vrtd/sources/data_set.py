@@ -1,5 +1,5 @@
-"""The rows of a data set: batches walk through them in order, from a random one on and around; a fresh sample is any
-row."""
+"""The rows of a data set: a batch is the next rows, from a random one on and around, or a random subset; a fresh sample
+is any row."""
 
 from __future__ import annotations
 
@@ -45,6 +45,26 @@ def data_set_gather(data, slots, lane, slot, cursor, stream):
 
 
 @kernel
+def data_set_choose(data, slots, lane, slot, size, stream):
+    """Row `slot` of a random subset of `size` rows: the start of a shuffle (Fisher and Yates), undone after its end.
+
+    Places behind the subset that were swapped had the numbers that are now in it. All rows are taken in order.
+    """
+    n, order, row = data.reward.size, slots.order[lane], np.uint64(slot)
+    if size < n:
+        other = slot + np.int64(uniform_index(stream, n - slot))
+        row = np.uint64(order[other])
+        order[other] = order[slot]
+        order[slot] = row
+        if slot + 1 == size:
+            for i in range(size):
+                if order[i] >= size:
+                    order[order[i]] = order[i]
+                order[i] = i
+    return row
+
+
+@kernel
 def data_set_read(data, slots, lane, handle):
     return Transition(
         data.phi,
@@ -63,5 +83,5 @@ def data_set_source(data: DataSet) -> Source:
     rows = DataSetRows(phi, phi_next, data.reward.copy(), data.discount.copy(), data.weight.copy())
     return Source(
         "data_set", rows, data_set_reset, data_set_draw, data_set_read, data.n_features,
-        gather=data_set_gather, n_rows=data.n_rows,
+        gather=data_set_gather, choose=data_set_choose, n_rows=data.n_rows,
     )  # fmt: skip

@@ -13,12 +13,13 @@ __all__ = ["Slots", "Source", "make_slots"]
 
 
 class Slots(NamedTuple):
-    """Room for what a simulator computes, for each interleaved run; empty for sources that only point at tables."""
+    """Room for each interleaved run: for what a simulator computes, and for random subsets of rows; else empty."""
 
     phi: NDArray[np.float64]  # (n_lanes, 2 n_slots, d): the states before and after each transition
     reward: NDArray[np.float64]  # (n_lanes, n_slots)
     discount: NDArray[np.float64]  # (n_lanes, n_slots)
     carry: NDArray[np.float64]  # (n_lanes, n_slots)
+    order: NDArray[np.uint32]  # (n_lanes, n_rows): 0, 1, ..., n_rows - 1 between two batches
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Source:
     - ``reset(data, slots, lane, cursor, stream)`` puts the cursor at the start of a run;
     - ``draw(data, slots, lane, slot, cursor, stream) -> handle`` takes the next sample;
     - ``gather``, with the arguments of `draw`, takes the next one of a batch, where that is another thing;
+    - ``choose(data, slots, lane, slot, size, stream) -> handle`` takes the next one of a random subset of `size` rows;
     - ``read(data, slots, lane, handle) -> Transition`` looks it up.
     """
 
@@ -44,10 +46,12 @@ class Source:
     cursor_dtype: type[np.generic] = np.uint64
     uses_slots: bool = False
     gather: Callable[..., Any] | None = None
+    choose: Callable[..., Any] | None = None
     n_rows: int = 0  # of a data set; 0: samples never end
 
 
-def make_slots(source: Source, n_lanes: int, n_slots: int) -> Slots:
+def make_slots(source: Source, n_lanes: int, n_slots: int, subset: bool = False) -> Slots:
+    order = np.tile(np.arange(source.n_rows if subset else 0, dtype=np.uint32), (n_lanes, 1))
     if not source.uses_slots:
         n_lanes = n_slots = 0
     return Slots(
@@ -55,4 +59,5 @@ def make_slots(source: Source, n_lanes: int, n_slots: int) -> Slots:
         np.zeros((n_lanes, n_slots)),
         np.zeros((n_lanes, n_slots)),
         np.zeros((n_lanes, n_slots)),
+        order,
     )

@@ -1,0 +1,70 @@
+"""Stochastically controlled stochastic gradient (SCSG) for the saddle point of a data set. An epoch of M rows:
+
+    B <- a random subset of M rows, without replacement,   (g_theta, g_w) <- its mean gradients at the anchor
+    N <- 1, 2, ... with P(N = k) = p (1 - p)^(k - 1),  p = 1 / (M + 1)
+    N inner steps of SVRG from the anchor (`vrtd.algorithms.svrg`), each on any row of the data set
+
+Where it ends is the next anchor. An epoch computes M + N pseudo-gradients, 2 M + 1 in the mean.
+
+N is drawn before the epoch begins. The epoch is run if it ends within the budget, so that a value at a checkpoint is that
+of the last anchor with at most as many pseudo-gradients, exactly counted. Runs close their epochs at different counts.
+
+Subset and inner rows are independent, so the mean error of the anchor follows the full gradient and falls to zero. The
+mean squared error falls to a floor which is the smaller the larger M is, and which vanishes if M is all rows.
+
+Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations; the law of N
+is that of their program. L. Lei, M. I. Jordan (2017), Less than a single pass: stochastically controlled stochastic
+gradient, AISTATS, take the law of N - 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from vrtd.algorithms.algorithm import Epoch, Kernels
+from vrtd.algorithms.anchor import AnchoredMethod, svrg_begin, svrg_close, svrg_step, svrg_views
+from vrtd.algorithms.saddle import saddle_absorb
+from vrtd.checks import check_exact_count
+from vrtd.kernels.jit import kernel
+from vrtd.kernels.random import geometric
+
+__all__ = ["SCSG"]
+
+
+@kernel
+def scsg_length(params, options, state, stream, size, limit):
+    """N of the next epoch, whose end is counted; or 0, and nothing is drawn, if it would end after `limit`."""
+    before = stream[0]
+    n = geometric(stream, size + 1.0)
+    end = state.counts[2] + size + n
+    if end <= limit:
+        state.counts[2] = end
+    else:  # also in a run that has diverged, where the count is not a number
+        stream[0] = before
+        n = 0
+    return n
+
+
+@dataclass(frozen=True)
+class SCSG(AnchoredMethod):
+    """The gradient of a random subset of fixed size, and a geometric number of inner steps.
+
+    >>> SCSG(batch_size=100).epoch("dataset", n_rows=1000)[:3]
+    (100, 101, 'fresh')
+    """
+
+    batch_size: Annotated[int, "rows of each batch; all rows if there are fewer"] = 100
+
+    name: ClassVar[str] = "scsg"
+    kernels: ClassVar[Kernels] = Kernels(
+        svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close, length=scsg_length
+    )
+    stops: ClassVar[bool] = False
+
+    def check(self) -> None:
+        check_exact_count("batch_size", self.batch_size)
+
+    def epoch_of(self, n_rows: int) -> Epoch:
+        size = min(int(self.batch_size), n_rows)
+        return Epoch(n_absorb=size, n_steps=size + 1, inner="fresh", subset=True, random_length=True)
