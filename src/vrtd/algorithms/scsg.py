@@ -10,7 +10,7 @@ N is drawn before the epoch begins. The epoch is run if it ends within the budge
 of the last anchor with at most as many pseudo-gradients, exactly counted. Runs close their epochs at different counts.
 
 Subset and inner rows are independent, so the mean error of the anchor follows the full gradient and falls to zero. The
-mean squared error falls to a floor which is the smaller the larger M is, and which vanishes if M is all rows.
+mean squared error falls to a floor, which is lower for larger M, and zero if M is all rows.
 
 Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations; the law of N
 is that of their program. L. Lei, M. I. Jordan (2017), Less than a single pass: stochastically controlled stochastic
