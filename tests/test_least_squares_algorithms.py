@@ -32,15 +32,17 @@ def test_theta_solves_the_sums_of_the_trajectory(kind: Any, trace_decay: float) 
     samples = list(map(Sample, data.phi, data.phi_next, data.reward, data.discount))
     A, b = reference_least_squares.sums(samples, trace_decay)
     theta_0 = np.array([1.0, -2.0, 0.5, 3.0])
-    expected = np.linalg.solve(A + 0.5 * np.eye(4), b + 0.5 * theta_0)
+    ridge = 0.5 * reference_least_squares.scale(samples)
+    expected = np.linalg.solve(A + ridge * np.eye(4), b + ridge * theta_0)
     found = simulated(kind(trace_decay, 0.5), theta_0=theta_0).theta[1]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_the_closed_form_of_recorded_rows_is_missed_by_the_ridge_alone() -> None:
-    data = vrtd.record(MRP, PHI, 500, seed=5, run=2)
+    data = vrtd.record(MRP, PHI, 500, seed=5, run=2, shuffle=False)
+    scale = np.sum(data.phi[0] ** 2) + np.sum((data.discount[0] * data.phi_next[0]) ** 2)
     for ridge in (1e-6, 1.0):
-        theta = simulated(vrtd.LSTD(ridge=ridge)).theta[2]
+        theta = simulated(vrtd.LSTD(ridge=ridge / scale)).theta[2]
         missed = np.linalg.solve(ridge * np.eye(4) - 500 * data.A, ridge * data.theta_star)
         np.testing.assert_allclose(theta, data.theta_star - missed, rtol=1e-9)
 
@@ -105,9 +107,35 @@ def test_the_ridge_pulls_towards_the_start(kind: Any) -> None:
     np.testing.assert_allclose(first, form(theta_0), rtol=1e-14)
 
 
+@BOTH
+def test_features_in_other_units_give_the_same_values(kind: Any) -> None:
+    for theta_0 in (np.zeros(4), np.array([1.0, -2.0, 0.5, 3.0])):
+        values = []
+        for unit in (1e-6, 1.0, 1e6):
+            result = vrtd.simulate(
+                MRP, unit * PHI, kind(), n_runs=3, n_gradients=2000, seed=5, theta_0=theta_0 / unit, specialise=False
+            )
+            values.append(result.theta * unit)
+        np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
+        np.testing.assert_allclose(values[2], values[1], rtol=1e-9)
+    assert np.abs(values[1] - theta_0).max(axis=1).min() > 1.0  # it has learned
+
+
+@BOTH
+def test_samples_without_features_decide_nothing(kind: Any) -> None:
+    rng = np.random.default_rng(0)
+    phi = np.concatenate([np.zeros((3, 2)), 1e-6 * rng.normal(size=(30, 2))])
+    rows = from_arrays(phi[:-1], np.ones(32), phi[1:])
+    evaluator = vrtd.Evaluator(kind(), discount=0.5).partial_fit(from_arrays(phi[:2], np.ones(2), phi[:2]))
+    assert evaluator.theta_.tolist() == [0.0, 0.0]
+    samples = list(map(Sample, phi[:-1], phi[1:], np.ones(32), np.full(32, 0.5)))
+    expected = reference_least_squares.lstd(kind(), "markov", iter(samples).__next__, None, np.zeros(2), 32)[-1]
+    np.testing.assert_allclose(vrtd.Evaluator(kind(), discount=0.5).fit(rows).theta_, expected, rtol=1e-9)
+
+
 def test_a_system_without_a_solution_is_one_until_the_next_row() -> None:
-    evaluator = vrtd.Evaluator(vrtd.LSTD(ridge=1.0), discount=0.5)
-    evaluator.partial_fit(from_arrays([[1.0]], [1.0], [[4.0]]))  # A + ridge = 1 (1 - 0.5 4) + 1
+    evaluator = vrtd.Evaluator(vrtd.LSTD(ridge=0.2), discount=0.5)
+    evaluator.partial_fit(from_arrays([[1.0]], [1.0], [[4.0]]))  # A + ridge s = 1 (1 - 0.5 4) + 0.2 (1 + 4)
     assert np.isnan(evaluator.theta_).all()
     evaluator.partial_fit(from_arrays([[1.0]], [1.0], [[1.0]]))
     np.testing.assert_allclose(evaluator.theta_, 2.0 / 0.5)

@@ -144,7 +144,7 @@ class Algorithm(ABC):
 
     name: ClassVar[str]  # in the registry, on the command line and in the names of compiled loops
     #: The power of |phi| with which a hyperparameter must grow to do the same on scaled features; 0 if not named.
-    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "step_size_w": -2, "ridge": 2})
+    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "step_size_w": -2})
     kernels: ClassVar[Kernels]
 
     @property

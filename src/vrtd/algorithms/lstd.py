@@ -1,11 +1,12 @@
 """Least-squares TD(lambda): sums over the samples, and the linear system that they make, solved when it is asked for:
 
     z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   A += z_t (phi_t - gamma_t phi'_t)^T,   b += z_t r_t
-    (A + ridge I) theta = b + ridge theta_0
+    (A + ridge s I) theta = b + ridge s theta_0,   s = |phi_0|^2 + |gamma_0 phi'_0|^2
 
 c is the discount of the sample before, 0 where this one does not go on from it. The ridge pulls towards theta_0, so
-that there is an answer from the first sample on; without samples it is theta_0. A sample costs d^2 operations, an
-output d^3: with many features ask for few checkpoints.
+that there is an answer from the first sample on; without samples it is theta_0. Its scale s is taken from the first
+sample whose features are not all zero, so that features in other units give the same values. A sample costs d^2
+operations, an output d^3: with many features ask for few checkpoints.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
 J. A. Boyan (1999), Least-squares temporal difference learning, ICML. The sums are derived here for ratios and discounts
@@ -44,7 +45,7 @@ class LSTDState(NamedTuple):
     psi: NDArray[np.float64]  # phi - gamma phi'
     A: NDArray[np.float64]  # (d d,) row by row
     room: NDArray[np.float64]  # (d d,) to solve in
-    carry: NDArray[np.float64]  # one number, of the sample before
+    memory: NDArray[np.float64]  # two numbers: c of the sample before, and s
 
 
 @kernel
@@ -58,7 +59,7 @@ def lstd_views(workspace, d):
 def lstd_step(params, options, state, x, t, epoch):
     z, psi = state.z, state.psi
     d = z.size
-    follow(z, psi, state.carry, params.trace_decay, x)
+    follow(z, psi, state.memory, params.trace_decay, x)
     for i in range(d):
         z_i = z[i]
         state.b[i] += z_i * x.reward
@@ -68,14 +69,15 @@ def lstd_step(params, options, state, x, t, epoch):
 
 @kernel
 def lstd_output(params, options, state, epoch, out):
-    """theta_0 + u with (A + ridge I) u = b - A theta_0, which is exact where nothing was summed."""
+    """theta_0 + u with (A + ridge s I) u = b - A theta_0, which is exact where nothing was summed."""
     d = out.size
+    ridge = params.ridge * state.memory[1] if state.memory[1] > 0.0 else 1.0  # any, where all features were zero
     for i in range(d):
         out[i] = state.b[i]
         for j in range(d):
             out[i] -= state.A[i * d + j] * state.theta_0[j]
             state.room[i * d + j] = state.A[i * d + j]
-        state.room[i * d + i] += params.ridge
+        state.room[i * d + i] += ridge
     eliminate(state.room, out)
     for i in range(d):
         out[i] += state.theta_0[i]
@@ -90,7 +92,7 @@ class LSTD(Algorithm):
     """
 
     trace_decay: Annotated[float, "lambda"] = 0.0
-    ridge: Annotated[float, "added to the diagonal of the sum of A_x, pulls towards theta_0"] = 1e-3
+    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first sample's features"] = 1e-3
 
     name: ClassVar[str] = "lstd"
     kernels: ClassVar[Kernels] = Kernels(lstd_views, lstd_step, lstd_output)
@@ -111,7 +113,7 @@ class LSTD(Algorithm):
         return LSTDOptions()
 
     def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 4 * n_features + 2 * n_features**2 + 8  # the last one number, but a whole cache line
+        return 4 * n_features + 2 * n_features**2 + 8  # the last two numbers, but a whole cache line
 
     @property
     def largest_step_size(self) -> None:

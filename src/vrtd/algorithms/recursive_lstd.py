@@ -1,11 +1,12 @@
-"""Least-squares TD(lambda) with the inverse P of ridge I + A kept up to date (Sherman and Morrison), so that theta is
+"""Least-squares TD(lambda) with the inverse P of ridge s I + A kept up to date (Sherman and Morrison), so that theta is
 there after every sample for d^2 operations, what `LSTD` with the same ridge solves for:
 
     z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   psi_t = phi_t - gamma_t phi'_t
-    k = P z / (1 + psi.P z),   theta += k (r - psi.theta),   P -= k (P^T psi)^T,   P_0 = I / ridge
+    k = P z / (1 + psi.P z),   theta += k (r - psi.theta),   P -= k (P^T psi)^T,   P_0 = I / (ridge s)
 
-The denominator is positive at the first sample if ridge >= rho |phi| |phi'|. A ridge much below lets it come near 0,
-which costs digits for good: unlike a sum, an inverse keeps its errors.
+The scale s = |phi|^2 + |gamma phi'|^2 is that of the first sample whose features are not all zero. There the denominator
+is positive if ridge > rho / 2, as |phi.gamma phi'| <= s / 2. A ridge much below lets it come near 0, which costs digits
+for good: unlike a sum, an inverse keeps its errors.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
 The update is derived here from the sums of `LSTD`, with which it is tested.
@@ -44,7 +45,7 @@ class RecursiveLSTDState(NamedTuple):
     row: NDArray[np.float64]  # P^T psi of the sample before
     new_row: NDArray[np.float64]
     P: NDArray[np.float64]  # (d d,) row by row
-    carry: NDArray[np.float64]  # one number, of the sample before
+    memory: NDArray[np.float64]  # two numbers: c of the sample before, and s
 
 
 @kernel
@@ -59,10 +60,9 @@ def recursive_lstd_views(workspace, d):
 def recursive_lstd_step(params, options, state, x, t, epoch):
     theta, z, psi, gain, P = state.theta, state.z, state.psi, state.gain, state.P
     row, new_row, d = state.row, state.new_row, state.theta.size
-    if epoch == 0:
+    if follow(z, psi, state.memory, params.trace_decay, x):  # P was zero, and so were all features
         for i in range(d):
-            P[i * d + i] = 1.0 / params.ridge
-    follow(z, psi, state.carry, params.trace_decay, x)
+            P[i * d + i] = 1.0 / (params.ridge * state.memory[1])
     # One sweep over P, which is what it costs: the change that is due, P z and P^T psi.
     for i in range(d):
         new_row[i] = 0.0
@@ -93,7 +93,7 @@ class RecursiveLSTD(Algorithm):
     """
 
     trace_decay: Annotated[float, "lambda"] = 0.0
-    ridge: Annotated[float, "what the inverse starts from, pulls towards theta_0"] = 1.0
+    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first sample's features"] = 1.0
 
     name: ClassVar[str] = "recursive_lstd"
     kernels: ClassVar[Kernels] = Kernels(recursive_lstd_views, recursive_lstd_step)
@@ -114,7 +114,7 @@ class RecursiveLSTD(Algorithm):
         return RecursiveLSTDOptions()
 
     def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 6 * n_features + n_features**2 + 8  # the last one number, but a whole cache line
+        return 6 * n_features + n_features**2 + 8  # the last two numbers, but a whole cache line
 
     @property
     def largest_step_size(self) -> None:

@@ -1,4 +1,4 @@
-"""What least-squares methods share: the two vectors of a transition, and the solution of a dense system."""
+"""What least-squares methods share: the two vectors and the scale of a transition, and the solution of a dense system."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ __all__ = ["eliminate", "follow"]
 
 
 @kernel
-def follow(z, psi, carry, trace_decay, x):
-    """z <- rho (c lambda z + phi), psi <- phi - gamma phi'; `carry` holds c of the sample before, then of this one."""
-    decay = carry[0] * trace_decay
+def follow(z, psi, memory, trace_decay, x):
+    """z <- rho (c lambda z + phi), psi <- phi - gamma phi'; returns whether this sample decided the scale.
+
+    `memory` holds c of the sample before, then of this one, and the scale: |phi|^2 + |gamma phi'|^2 of the first sample
+    in which that is not 0.
+    """
+    decay, scale = memory[0] * trace_decay, 0.0
     for i in range(z.size):
-        phi = x.phi[x.row, i]
+        phi, following = x.phi[x.row, i], x.discount * x.phi_next[x.row_next, i]
         z[i] = x.weight * (decay * z[i] + phi)
-        psi[i] = phi - x.discount * x.phi_next[x.row_next, i]
-    carry[0] = x.carry
+        psi[i] = phi - following
+        scale += phi * phi + following * following
+    memory[0] = x.carry
+    decides = memory[1] == 0.0 and scale > 0.0
+    if decides:
+        memory[1] = scale
+    return decides
 
 
 @kernel
