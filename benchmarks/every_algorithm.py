@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "recursive_lstd": {"trace_decay": 0.5},
 }
 # Multiplications and additions of an update: (a, b) for a d^2 + b d; of methods with batches the mean over an epoch
-# with as many steps as rows (half of SCSG's do nothing).
+# with as many steps as rows (half of growing SCSG's do nothing).
 OPERATIONS: dict[str, tuple[float, float]] = {
     "td": (0, 6),
     "td_lambda": (0, 9),
@@ -41,7 +41,8 @@ OPERATIONS: dict[str, tuple[float, float]] = {
     "primal_dual": (0, 12),
     "svrg": (0, 13),
     "batching_svrg": (0, 13),
-    "scsg": (0, 9.5),
+    "scsg": (0, 13),
+    "growing_scsg": (0, 9.5),
     "saga": (0, 20),
 }
 ASKED = {

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
+from vrtd.errors import AccuracyError, AccuracyWarning, InvalidInputError, SingularSystemError
 from vrtd.linear_system import LinearSystem
+from vrtd.metrics import value_error
 from vrtd.problems import MDP, MarkovRewardProcess, baird, boyan_chain, garnet, random_mdp, random_walk
 
 TWO_STATES = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
@@ -202,6 +203,32 @@ def test_a_singular_system_is_refused():
     never_discounted = MarkovRewardProcess(P, [1.0, 0.0], np.ones((2, 2)))
     with pytest.raises(SingularSystemError, match=r"A must be invertible; got condition number (\d|inf)"):
         _ = LinearSystem(never_discounted, np.eye(2)).theta_star
+
+
+@pytest.mark.parametrize(("angle", "warns"), [(1e-5, False), (1e-6, True)])
+def test_an_ill_conditioned_system_says_so(angle, warns, recwarn):
+    mrp, phi = random_mdp()
+    phi[:, 3] = phi[:, 2] + angle * phi[:, 3]
+    system = LinearSystem(mrp, phi)
+    assert (system.condition_number > 1e12) == warns
+    _ = system.theta_star
+    _ = system.theta_star  # only once
+    messages = [str(each.message) for each in recwarn if each.category is AccuracyWarning]
+    assert len(messages) == warns
+    if warns:
+        assert messages[0].startswith("A has condition number 4.6e+12: the relative error of the fixed point may be as")
+        assert messages[0].endswith("Remove nearly dependent features, or bring their columns to the same scale.")
+        assert recwarn[0].filename == __file__
+
+
+def test_the_value_error_counts_visited_states_only():
+    """Of an absorbing chain it is 0 whatever theta is; over a distribution of one's own it is not."""
+    chain = MarkovRewardProcess([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]], [1.0, 1.0, 0.0], 0.9)
+    phi = np.eye(3)[:, :2]
+    stationary, own = (value_error(LinearSystem(chain, phi, mu)) for mu in (None, [0.5, 0.5, 0.0]))
+    theta = np.array([7.0, -3.0])
+    assert stationary(theta) == 0.0
+    assert own(theta) == pytest.approx(0.5 * np.sum((theta - chain.values[:2]) ** 2))
 
 
 def test_bad_arguments_are_refused():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -162,7 +162,7 @@ def test_larger_batches_have_a_lower_floor_and_all_rows_have_none() -> None:
         ((simulate(DATA, vrtd.SCSG(0.1, 0.1, batch_size=size), 200_000, 200) - DATA.theta_star) ** 2).sum(axis=1)
         for size in (6, 30, 50, 60)
     ]
-    for larger, smaller in zip(errors[:2], errors[1:3], strict=True):
+    for larger, smaller in pairwise(errors[:3]):
         assert z_scores(larger - smaller, 0.0) > z_limit(N_TESTS)
     assert errors[2].min() > 1e-8
     assert errors[3].max() < 1e-20

@@ -6,6 +6,7 @@ from typing import Any
 
 __all__ = [
     "AccuracyError",
+    "AccuracyWarning",
     "ConvergenceWarning",
     "DataError",
     "DivergenceError",
@@ -86,6 +87,10 @@ class MissingExtraError(VrtdError, ImportError):
 
 class StabilityWarning(UserWarning):
     """The step size lies beyond the mean-square stability limit: expect errors that grow without bound."""
+
+
+class AccuracyWarning(UserWarning):
+    """A result has fewer correct digits than usual, because the problem is ill-conditioned."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from typing import Any, final
 
@@ -11,13 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
 from vrtd.checks import check_fraction, check_positive
 from vrtd.cone_radius import cone_radius
-from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.errors import AccuracyWarning, InvalidInputError, SingularSystemError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
 
 __all__ = ["LinearSystem"]
 
 Floats = NDArray[np.float64]
+
+_ILL_CONDITIONED = 1e12  # the solution may then have no more than four correct digits
 
 
 @final
@@ -105,7 +108,7 @@ class LinearSystem:
 
     @cached_property
     def theta_star(self) -> Floats:
-        """(d,) the fixed point -A^{-1} b."""
+        """(d,) the fixed point -A^{-1} b; warns where the condition number of A is above 1e12."""
         return self._solution(self.A, self.b)
 
     def traced(self, trace_decay: float) -> tuple[Floats, Floats]:
@@ -274,6 +277,14 @@ class LinearSystem:
                 "A must be invertible",
                 f"condition number {condition:.3g}",
                 "change the features, the discount or the state distribution",
+            )
+        if condition > _ILL_CONDITIONED:
+            warnings.warn(
+                f"A has condition number {condition:.2g}: the relative error of the fixed point may be as large as "
+                f"{condition * np.finfo(np.float64).eps:.1g}. Remove nearly dependent features, or bring their columns "
+                "to the same scale.",
+                AccuracyWarning,
+                stacklevel=4,
             )
         return frozen(np.asarray(-np.linalg.solve(A, b), dtype=np.float64))
 

@@ -55,7 +55,12 @@ def squared_error(system: LinearSystem | DataSet) -> QuadraticForm:
 
 
 def value_error(system: LinearSystem | DataSet) -> QuadraticForm:
-    """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent."""
+    """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent.
+
+    States that the distribution does not visit do not count. The stationary distribution of a chain with an absorbing
+    state has no other state, so the error says nothing about the states before: make the chain restart, or pass
+    `value_error(LinearSystem(mrp, phi, state_distribution))` as the metric.
+    """
     if isinstance(system, DataSet):
         raise InvalidInputError(
             "the value error needs the values of a known chain", repr(system), "pass that chain's QuadraticForm"

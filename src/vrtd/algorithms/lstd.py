@@ -92,7 +92,7 @@ class LSTD(Algorithm):
     """
 
     trace_decay: Annotated[float, "lambda"] = 0.0
-    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first sample's features"] = 1e-3
+    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1e-3
 
     name: ClassVar[str] = "lstd"
     kernels: ClassVar[Kernels] = Kernels(lstd_views, lstd_step, lstd_output)

@@ -4,9 +4,9 @@ there after every sample for d^2 operations, what `LSTD` with the same ridge sol
     z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   psi_t = phi_t - gamma_t phi'_t
     k = P z / (1 + psi.P z),   theta += k (r - psi.theta),   P -= k (P^T psi)^T,   P_0 = I / (ridge s)
 
-The scale s = |phi|^2 + |gamma phi'|^2 is that of the first sample whose features are not all zero. There the denominator
-is positive if ridge > rho / 2, as |phi.gamma phi'| <= s / 2. A ridge much below lets it come near 0, which costs digits
-for good: unlike a sum, an inverse keeps its errors.
+The scale s = |phi|^2 + |gamma phi'|^2 is that of the first sample whose features are not all zero. There the
+denominator is positive if ridge > rho / 2, as |phi.gamma phi'| <= s / 2. A ridge much below lets it come near 0, which
+costs digits for good: unlike a sum, an inverse keeps its errors.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
 The update is derived here from the sums of `LSTD`, with which it is tested.
@@ -93,7 +93,7 @@ class RecursiveLSTD(Algorithm):
     """
 
     trace_decay: Annotated[float, "lambda"] = 0.0
-    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first sample's features"] = 1.0
+    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1.0
 
     name: ClassVar[str] = "recursive_lstd"
     kernels: ClassVar[Kernels] = Kernels(recursive_lstd_views, recursive_lstd_step)

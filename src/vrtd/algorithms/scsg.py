@@ -6,15 +6,16 @@
 
 Where it ends is the next anchor. An epoch computes M + N pseudo-gradients, 2 M + 1 in the mean.
 
-N is drawn before the epoch begins. The epoch is run if it ends within the budget, so that a value at a checkpoint is that
-of the last anchor with at most as many pseudo-gradients, exactly counted. Runs close their epochs at different counts.
+N is drawn before the epoch begins, and the epoch is run if it ends within the budget. So the value at a checkpoint is
+that of the last anchor with at most as many pseudo-gradients, exactly counted, and runs close epochs at different
+counts.
 
 Subset and inner rows are independent, so the mean error of the anchor follows the full gradient and falls to zero. The
 mean squared error falls to a floor, which is lower for larger M, and zero if M is all rows.
 
-Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations; the law of N
-is that of their program. L. Lei, M. I. Jordan (2017), Less than a single pass: stochastically controlled stochastic
-gradient, AISTATS, take the law of N - 1.
+Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations; the law of
+N is that of their program. L. Lei, M. I. Jordan (2017), Less than a single pass: stochastically controlled stochastic
+gradient, AISTATS, use the law of N - 1.
 """
 
 from __future__ import annotations

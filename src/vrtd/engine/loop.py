@@ -155,7 +155,8 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
 
     Not `specialised`, it is the same for any number of features.
     """
-    absorbs, resamples, ramps = epoch.n_absorb > 0 or len(epoch.ramp) > 0, epoch.inner == "resample", len(epoch.ramp) > 0
+    resamples, ramps = epoch.inner == "resample", len(epoch.ramp) > 0
+    absorbs = ramps or epoch.n_absorb > 0
     if not absorbs and (epoch.n_steps != 1 or epoch.inner != "fresh"):
         raise InvalidInputError(
             "an epoch that absorbs nothing must be one step on a fresh sample", epoch, "absorb a batch, or step once"

@@ -1,4 +1,4 @@
-"""What least-squares methods share: the two vectors and the scale of a transition, and the solution of a dense system."""
+"""What least-squares methods share: vectors and scale of a transition, and the solution of a dense system."""
 
 from __future__ import annotations
 

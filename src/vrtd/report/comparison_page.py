@@ -149,8 +149,8 @@ def _is_edge(cell: Mapping[str, Any], chosen: int) -> bool:
 def _method(plan: Plan) -> str:
     return f"""<p>Run i of every algorithm sees the same transitions of one trajectory; one that comes back to a data
 set gets these {count(plan.n_samples)} as one, and {count(plan.n_passes)} pseudo-gradients for each. Step sizes
-are tried on a grid from 2⁻¹⁰ to 2⁵, the ridge of least squares from 10⁻⁴ to 10³, in units of the power of
-max |φ| with which they must grow for the same effect on scaled features; further hyperparameters take three
+are tried on a grid from 2⁻¹⁰ to 2⁵, in units of the power of max |φ| with which they must grow for the same
+effect on scaled features, and the ridge of least squares from 10⁻⁴ to 10³; further hyperparameters take three
 values each, within the same number of settings, as long as that leaves four points of the grid. Settings
 are chosen for each aim by the error at the end, so a curve is tuned for its last point.</p>
 <p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car,

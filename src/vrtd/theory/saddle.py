@@ -52,7 +52,7 @@ class SaddleSteps(NamedTuple):
 
 
 def saddle_steps(data: DataSet) -> SaddleSteps:
-    """Proven steps for `PrimalDual`, `SVRG`, `BatchingSVRG`, `SCSG` and `SAGA`; larger ones are often stable too.
+    """Proven steps for `PrimalDual`, `SVRG`, `BatchingSVRG`, `GrowingSCSG` and `SAGA`; larger ones are often stable.
 
     >>> data = DataSet(phi=[[1.0], [0.5]], reward=[1.0, 2.0], phi_next=[[0.5], [1.0]], discount=0.9)
     >>> steps = saddle_steps(data)
