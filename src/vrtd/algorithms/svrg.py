@@ -13,8 +13,8 @@ distances to the solution and to the anchor, so the convergence is linear, to th
 - Growing SCSG, a variant of this library: the batch is the next rows of the data set, in order and around, and grows in
   the same way. Inner rows are drawn from the batch, and the number of inner steps is uniform on 1, ..., N, where N is
   the rows of the batch times `steps_per_row`. That is equal in law to N steps of which a random iterate is returned,
-  and all N are counted. Published SCSG has batches of fixed size, inner rows from all data and a geometric number of steps:
-  `vrtd.algorithms.scsg`.
+  and all N are counted. Published SCSG has batches of fixed size, inner rows from all data and a geometric number of
+  steps: `vrtd.algorithms.scsg`.
 
 The updates are derived here from the gradients in `vrtd.algorithms.saddle`.
 
