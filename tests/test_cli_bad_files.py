@@ -199,3 +199,10 @@ def test_random_damage_to_a_policy_file(tmp_path: Path, suffix: str, raised: set
         except InvalidInputError as error:  # any other is a failure
             problems.add(str(error.got).split(":")[0])
     assert raised <= problems
+
+
+def test_results_and_models_that_are_fifos_are_refused_unopened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.npz")
+    for load in ("vrtd.load", "vrtd.Evaluator.load"):
+        code = f"import vrtd\ntry: {load}('fifo.npz')\nexcept vrtd.errors.DataError as error: print(error)"
+        assert REFUSED in in_time(tmp_path, "-c", code).stdout

@@ -17,7 +17,7 @@ from scipy.stats import binom
 import vrtd
 from tests.some_logs import DISCOUNT, chunk, split
 from tests.statistics import FAMILY_RATE, z_limit
-from vrtd.errors import ConvergenceWarning, DivergenceError, NotFittedError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DivergenceError, NotFittedError
 from vrtd.estimator import pilot as pilot_module
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution
@@ -285,6 +285,20 @@ def test_the_closed_form_takes_columns_of_very_different_scales(scale: float) ->
     np.testing.assert_allclose(other.theta_ * sizes, plain.theta_, rtol=1e-8)
     half = [np.subtract(*found.theta_interval()[:0:-1]) for found in (plain, other)]
     np.testing.assert_allclose(half[1] * sizes, half[0], rtol=1e-6)
+
+
+def test_nearly_dependent_columns_are_warned_of() -> None:
+    rows = chunk(0, 20_000)
+    phi, phi_next = rows.observations.copy(), rows.next_observations.copy()
+    for table in (phi, phi_next):
+        table[:, 3] = table[:, 2] + 1e-6 * table[:, 3]
+    log = rows._replace(observations=phi, next_observations=phi_next)
+    evaluator = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(log)
+    with pytest.warns(AccuracyWarning, match="A has condition number"):
+        evaluator.predict(phi[:3])
+    data = vrtd.DataSet(phi, rows.rewards, phi_next, DISCOUNT)
+    with pytest.warns(AccuracyWarning, match="A has condition number"):
+        _ = data.theta_star
 
 
 def test_the_check_of_predict_costs_little_in_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import Any, final
 
@@ -10,17 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
-from vrtd.checks import check_fraction, check_positive
+from vrtd.checks import check_fraction, check_positive, warn_if_ill_conditioned
 from vrtd.cone_radius import cone_radius
-from vrtd.errors import AccuracyWarning, InvalidInputError, SingularSystemError
+from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
 
 __all__ = ["LinearSystem"]
 
 Floats = NDArray[np.float64]
-
-_ILL_CONDITIONED = 1e12  # the solution may then have no more than four correct digits
 
 
 @final
@@ -278,14 +275,7 @@ class LinearSystem:
                 f"condition number {condition:.3g}",
                 "change the features, the discount or the state distribution",
             )
-        if condition > _ILL_CONDITIONED:
-            warnings.warn(
-                f"A has condition number {condition:.2g}: the relative error of the fixed point may be as large as "
-                f"{condition * np.finfo(np.float64).eps:.1g}. Remove nearly dependent features, or bring their columns "
-                "to the same scale.",
-                AccuracyWarning,
-                stacklevel=4,
-            )
+        warn_if_ill_conditioned(condition, stacklevel=4)
         return frozen(np.asarray(-np.linalg.solve(A, b), dtype=np.float64))
 
 

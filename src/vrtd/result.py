@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError, ResultFileError
-from vrtd.files import read_arrays, write_arrays, write_at_once
+from vrtd.files import check_regular, read_arrays, write_arrays, write_at_once
 from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ class Result:
 
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a result that `Result.save` wrote."""
+    check_regular(path)
     content = Path(path).read_bytes()
     try:
         header, arrays = read_arrays(content, _FORMAT)

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.checks import warn_if_ill_conditioned
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.rows import Batches, Rows
 from vrtd.kernels.jit import compiled
@@ -144,6 +145,7 @@ class LeastSquares:
                 f"condition number {condition:.3g} of {len(A)} features from {self.n_rows} rows",
                 "remove dependent features, bring more rows, or scale what is huge",
             )
+        warn_if_ill_conditioned(condition, stacklevel=3)
         theta[seen] = -solve_scaled(A, b, size)
         sums = np.diff(np.array([np.zeros((2, d)), *self._marks]), axis=0)
         rare = (sums[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN

@@ -11,7 +11,7 @@ import numpy as np
 
 from vrtd.algorithms import REGISTRY, Algorithm
 from vrtd.errors import InvalidInputError, ModelFileError
-from vrtd.files import read_arrays, write_arrays
+from vrtd.files import check_regular, read_arrays, write_arrays
 
 __all__ = ["as_algorithm", "as_settings", "damaged", "read_model", "write_model"]
 
@@ -25,6 +25,7 @@ def write_model(path: str | os.PathLike[str], tree: Tree) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+    check_regular(path)
     content = Path(path).read_bytes()
     try:
         header, arrays = read_arrays(content, _FORMAT)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import frozen, real_array
+from vrtd.checks import warn_if_ill_conditioned
 from vrtd.errors import InvalidInputError, SingularSystemError
 
 __all__ = ["DataSet"]
@@ -97,6 +98,7 @@ class DataSet:
                 f"condition number {condition:.3g} from {self.n_rows} rows",
                 "give more rows, or remove dependent features",
             )
+        warn_if_ill_conditioned(condition, stacklevel=3)
         return frozen(np.asarray(-np.linalg.solve(self.A, self.b), np.float64))
 
     @cached_property
