@@ -23,8 +23,9 @@ from vrtd.result import EngineState, Result
 from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
-from vrtd.theory.moments import Output, epoch_maps, td_terms
+from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, td_terms
 from vrtd.theory.on_policy import check_chain
+from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import orbit, outer, triangle, unpack
 
 __all__ = ["APPROXIMATION", "EXACT", "Method", "exact_curve"]
@@ -98,6 +99,8 @@ def exact_curve(
                     f"inner={algorithm.inner!r} with {sampling} samples",
                     "drop inner, or simulate",
                 )
+            if sampling == "iid" or M > 1:
+                check_vrtd_features(system.n_features, output)
             start = outer(np.append(theta - system.theta_star, 1.0))
             if sampling == "iid":
                 Y = _vrtd(independent_increments(system), a, M, output, start, counts)
@@ -165,15 +168,18 @@ def _td(
     """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates."""
     d = system.n_features
     path = np.empty((len(counts), triangle((2 * d if average else d) + 1)))
+    segments = _segments(schedule, int(counts[-1]))
     run: Callable[[Any, float, NDArray[np.int64]], tuple[Floats, Any]]
     if sampling == "iid":
+        check_features(d, "averaged TD" if average else "TD")
         terms = td_terms(independent_increments(system), average)
         state: Any = outer(np.concatenate([np.zeros(d if average else 0), theta_0 - system.theta_star, [1.0]]))
         run = partial(_run_iid, terms)
     else:
         recursion = MarkovTD(system, average)
+        recursion.check_updates(len(segments))
         state, run = recursion.start(theta_0, initial), recursion.run
-    for a, begin, end in _segments(schedule, int(counts[-1])):
+    for a, begin, end in segments:
         inside = slice(*np.searchsorted(counts, [begin, end]))
         reached, state = run(state, a, np.append(counts[inside], end) - begin)
         path[inside], path[-1] = reached[:-1], reached[-1]

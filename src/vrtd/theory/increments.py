@@ -18,9 +18,11 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.on_policy import check_on_policy, check_system
+from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "correlated_increments",
     "independent_increments",
     "lag_operator",
+    "long_run_noise",
 ]
 
 Floats = NDArray[np.float64]
@@ -114,6 +117,7 @@ def independent_increments(system: LinearSystem) -> Increments:
     check_system(system)
     edges = system.mrp.edges
     d, n_edges = system.n_features, edges.origin.size
+    check_features(d, "TD")
     weight = system.state_distribution[edges.origin] * edges.probability
     square = np.zeros((triangle(d), triangle(d + 1)))
     piece = max(1, _PIECE // triangle(d + 1))
@@ -129,6 +133,32 @@ def correlated_increments(system: LinearSystem) -> Increments:
     check_on_policy(system)
     plain = independent_increments(system)
     return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(system, plain.mean))
+
+
+def long_run_noise(system: LinearSystem, sampling: ChainSampling) -> Floats:
+    """(d, d) limit of M Cov(mean of g_x(theta_star) over M transitions), for any number of features."""
+    check_system(system)
+    if sampling == "iid":
+        return system.noise_covariance
+    check_on_policy(system)
+    edges, mu = system.mrp.edges, system.mrp.stationary
+    _check_states(len(mu))
+    g = zeta(system)[:, -1:] * system.phi[edges.origin]
+    conditional, entering = np.zeros_like(system.phi), np.zeros_like(system.phi)
+    np.add.at(conditional, edges.origin, edges.probability[:, None] * g)
+    np.add.at(entering, edges.successor, (mu[edges.origin] * edges.probability)[:, None] * g)
+    P = system.mrp.matrix(edges.probability).toarray()
+    # Conditional means have mean 0 under mu, so that I - P + 1 mu^T inverts I - P on them.
+    lags = entering.T @ np.linalg.solve(np.eye(len(mu)) - P + mu, conditional)
+    total: Floats = system.noise_covariance + lags + lags.T
+    return total
+
+
+def _check_states(n: int) -> None:
+    if n > _MOST_STATES:
+        raise InvalidInputError(
+            f"covariances along a trajectory must be of at most {_MOST_STATES} states", n, "simulate instead"
+        )
 
 
 def zeta(system: LinearSystem, part: slice = slice(None)) -> Floats:
@@ -150,10 +180,7 @@ class _ChainCorrelation(Correlation):
     def __init__(self, system: LinearSystem, mean: Floats) -> None:
         mrp, phi = system.mrp, system.phi
         n, d = phi.shape
-        if n > _MOST_STATES:
-            raise InvalidInputError(
-                f"covariances along a trajectory must be of at most {_MOST_STATES} states", n, "simulate instead"
-            )
+        _check_states(n)
         edges = mrp.edges
         by_edge = zeta(system)
         mu = mrp.stationary

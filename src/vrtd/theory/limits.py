@@ -12,9 +12,9 @@ from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
-from vrtd.theory.increments import Increments, correlated_increments, independent_increments
+from vrtd.theory.increments import Increments, correlated_increments, independent_increments, long_run_noise
 from vrtd.theory.markov import MarkovTD
-from vrtd.theory.moments import Output, epoch_maps, fixed_point, td_terms
+from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, fixed_point, td_terms
 from vrtd.theory.on_policy import check_system
 
 __all__ = [
@@ -52,12 +52,18 @@ def instance_optimal(system: LinearSystem, sampling: ChainSampling = "markov") -
     >>> [round(instance_optimal(system, sampling)) for sampling in ("iid", "markov")]
     [342, 128]
     """
-    return optimal_error(increments_of(system, sampling))
+    check_choice("sampling", sampling, get_args(ChainSampling))
+    return _optimal(system.A, long_run_noise(system, sampling))
 
 
 def optimal_error(increments: Increments) -> float:
-    half = np.linalg.solve(increments.A, increments.long_run_covariance())
-    return float(np.trace(np.linalg.solve(increments.A, half.T)))
+    """The same from moments, which may be estimated."""
+    return _optimal(increments.A, increments.long_run_covariance())
+
+
+def _optimal(A: Floats, noise: Floats) -> float:
+    half = np.linalg.solve(A, noise)
+    return float(np.trace(np.linalg.solve(A, half.T)))
 
 
 def stability_limit(
@@ -79,6 +85,8 @@ def stability_limit(
     norm = float((system.phi**2).sum(axis=1).max())
     if M == 1 and sampling == "markov":
         return _crossing(MarkovTD(system).radius, norm)
+    if M > 1:
+        check_vrtd_features(system.n_features, output)
     increments = increments_of(system, sampling)
     if M == 1:
         return stable_below(increments, norm)

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import AccuracyError
+from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.increments import zeta
 from vrtd.theory.moments import fixed_point, fixed_point_vector
 from vrtd.theory.on_policy import check_on_policy
+from vrtd.theory.size import check_features, most_updates
 from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
 
 __all__ = ["MarkovTD", "stationary_by_state"]
@@ -34,6 +35,8 @@ Floats = NDArray[np.float64]
 _TOLERANCE = 1e-12
 # Numbers in the basis of the slow subspace, and unknowns of a dense solve.
 _MOST_NUMBERS, _MOST_UNKNOWNS = 1 << 25, 3000
+# Fewer products with the basis do not find the slow subspace.
+_LEAST_SWEEPS = 10
 # Updates between two looks at whether the state is slow.
 _STRIDE = 8
 
@@ -49,6 +52,8 @@ class MarkovTD:
     def __init__(self, system: LinearSystem, average: bool = False) -> None:
         check_on_policy(system)
         edges = system.mrp.edges
+        check_features(system.n_features, "averaged TD" if average else "TD")
+        self._most_updates = most_updates(edges.origin.size, (2 if average else 1) * system.n_features)
         self._edges = edges.origin, edges.successor, edges.probability, np.array(system.phi), zeta(system)
         self._stationary = system.mrp.stationary
         self._average = average
@@ -76,6 +81,8 @@ class MarkovTD:
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is not stable overflows
             totals = np.empty((len(counts), triangle(self.size)))
             slow = self._slow(step_size, int(counts[-1]) // triangle(self.size))
+            if slow is None:
+                self.check_updates(int(counts[-1]))
             done, i = 0, 0
             while i < len(counts):
                 if slow is not None and _is_slow(Y, slow):
@@ -89,6 +96,12 @@ class MarkovTD:
                     totals[i] = pack(Y.sum(axis=0))
                     i += 1
             return totals, Y
+
+    def check_updates(self, n_updates: int) -> None:
+        """Refuse more updates than can be made one by one."""
+        if n_updates > self._most_updates:
+            must = f"TD on a chain of this size must be followed for at most {self._most_updates} updates"
+            raise InvalidInputError(must, n_updates, "simulate instead, or lower n_gradients")
 
     def until_slow(self, Y: Floats, step_size: float, most: int) -> tuple[Floats, Floats] | None:
         """Packed totals after 0, 1, 2, ... updates until the slow subspace is reached, and the totals' map from there.
@@ -163,7 +176,8 @@ class MarkovTD:
     def _slow(self, step_size: float, most: int) -> _Slow | None:
         """The slow subspace, unless that takes more than `most` products with its basis."""
         size = triangle(self.size)
-        if len(self._stationary) * self.size**2 * size > _MOST_NUMBERS:
+        most = min(most, self._most_updates // size)
+        if most < _LEAST_SWEEPS or len(self._stationary) * self.size**2 * size > _MOST_NUMBERS:
             return None
         basis = self._stationary[:, None, None] * unpack(np.eye(size), self.size)[:, None]
         before = np.inf

@@ -24,6 +24,8 @@ from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.increments import Increments, independent_increments, lag_operator
+from vrtd.theory.on_policy import check_system
+from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Moments",
     "Output",
     "check_theta",
+    "check_vrtd_features",
     "checked_epoch_map",
     "epoch_maps",
     "fixed_point",
@@ -47,8 +50,6 @@ Floats = NDArray[np.float64]
 Output = Literal["random", "last", "average"]
 Anchor = Literal["batch", "mean"]
 
-# The maps are dense matrices of about (d^2 / 2)^2 numbers, 2 to 4 times that squared for an epoch of VRTD.
-MOST_FEATURES_TD, MOST_FEATURES_VRTD = 64, 32
 _MOST_NUMBERS = 200_000_000
 
 
@@ -84,8 +85,11 @@ def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, t
     if not (steps > 0.0).all():
         k = int(np.flatnonzero(~(steps > 0.0).ravel())[0])
         raise InvalidInputError("step_size must be positive", f"{steps.flat[k]} at update {k}", "pass numbers above 0")
+    check_system(system)
+    theta = check_theta(theta_0, system.n_features)
+    check_features(system.n_features, "TD")
     increments = independent_increments(system)
-    x = increments.start(check_theta(theta_0, system.n_features))
+    x = increments.start(theta)
     still, first, second = td_terms(increments)
     if steps.ndim == 0:
         path = moments_along(still + steps * first + steps**2 * second, x, n)
@@ -120,8 +124,11 @@ def vrtd_iid_moments(
     1.06
     """
     check_exact_count("n_epochs", n_epochs, least=0)
+    check_system(system)
+    theta = check_theta(theta_0, system.n_features)
+    check_vrtd_features(system.n_features, output)
     increments = independent_increments(system)
-    x = increments.start(check_theta(theta_0, system.n_features))
+    x = increments.start(theta)
     T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
     return read_moments(moments_along(T, x, int(n_epochs)), system.theta_star)
 
@@ -132,7 +139,7 @@ def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Flo
     With `average`, y = (r, u, 1) holds the running sum r of the iterates' errors, too.
     """
     d = increments.n_features
-    _check_size(d, MOST_FEATURES_TD // (2 if average else 1))
+    check_features(d, "averaged TD" if average else "TD")
     n = (2 * d if average else d) + 1
     u, y = slice(n - d - 1, n - 1), slice(n - d - 1, n)
 
@@ -180,7 +187,7 @@ def epoch_maps(
     transpose, Cov_j being that of a batch and of the j-th after it.
     """
     a, d = float(step_size), increments.n_features
-    _check_size(d, MOST_FEATURES_VRTD)
+    check_vrtd_features(d, output)
     n = d + 1
     maps = {}
     for M, (gain, spread) in _inner_moments(increments, a, batch_sizes, output).items():
@@ -313,8 +320,6 @@ def checked_epoch_map(
     return epoch_maps(increments, step_size, [int(batch_size)], output, anchor)[int(batch_size)].later
 
 
-def _check_size(d: int, most: int) -> None:
-    if d > most:
-        raise InvalidInputError(
-            f"exact moments are computed for at most {most} features", d, "simulate instead, or use fewer features"
-        )
+def check_vrtd_features(d: int, output: Output) -> None:
+    """Refuse more features than the map of an epoch is computed for."""
+    check_features(d, 'VRTD with output="average"' if output == "average" else "VRTD")

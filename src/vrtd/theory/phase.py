@@ -24,6 +24,7 @@ from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.search import least_error_td
+from vrtd.theory.size import check_search
 from vrtd.theory.statements import Bound
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def phase_diagram(
         raise InvalidInputError("budget must be at least 4, one epoch with a batch of two", budget, "raise it")
     system = LinearSystem(mrp, phi)
     theta = check_theta_0(theta_0, system.n_features)
+    check_search(system.n_features, mrp.edges.origin.size if sampling == "markov" else None)
     doubled = 2 ** np.arange(int(budget).bit_length(), dtype=np.int64)
     sizes = np.union1d(doubled, 3 * doubled)
     sizes = sizes[sizes <= budget // 2]

@@ -39,6 +39,7 @@ from vrtd.theory.search import (
     least_error_td,
     least_error_vrtd,
 )
+from vrtd.theory.size import check_search
 
 __all__ = ["plan"]
 
@@ -157,6 +158,7 @@ def _look(
 ) -> _View:
     if isinstance(problem, TransitionSample):
         theta = check_theta_0(theta_0, problem.n_features)
+        check_search(problem.n_features)
         increments = estimate_increments(problem, sampling)
         largest_norm = float((problem.phi**2).sum(axis=1).max())
         predictions = estimated_predictions(increments, theta, output, largest_norm)
@@ -166,6 +168,7 @@ def _look(
         system = LinearSystem(problem, phi)
         theta, theta_star = check_theta_0(theta_0, system.n_features), system.theta_star
         if mode == "exact":
+            check_search(system.n_features, problem.edges.origin.size if sampling == "markov" else None)
             predictions = exact_predictions(system, sampling, theta, output)
         else:
             if output == "last":

@@ -15,7 +15,7 @@ from vrtd.linear_system import LinearSystem
 from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD, stationary_by_state
-from vrtd.theory.moments import Anchor, Output, checked_epoch_map, fixed_point
+from vrtd.theory.moments import Anchor, Output, check_vrtd_features, checked_epoch_map, fixed_point
 from vrtd.theory.on_policy import check_system
 
 __all__ = ["stationary_second_moment"]
@@ -52,6 +52,7 @@ def stationary_second_moment(
         raise InvalidInputError(
             'anchor "mean" is for independent samples', f"sampling {sampling!r}", "drop one of them"
         )
+    check_vrtd_features(d, output)
     increments = independent_increments(system) if sampling == "iid" else correlated_increments(system)
     T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
     if sampling == "iid" or (method == "approximate" and batch_size > 1):

@@ -1,0 +1,52 @@
+"""How large a problem exact moments are computed for: checked before anything large is built.
+
+The maps of second moments are dense matrices with about d^4/4 numbers, several times that for VRTD, and powers of them
+take d^6 operations. The limits are the largest sizes that took 10 to 30 seconds and less than 1 GB on one core; a plan
+or a phase diagram computes hundreds of maps and takes one to several minutes at its limit. On a trajectory one update
+of TD is a sweep over the transitions, transitions x (features + 1)^2 operations, some 3e8 of which take a second.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from vrtd.errors import InvalidInputError
+
+__all__ = ["check_features", "check_search", "most_updates"]
+
+Computation = Literal["TD", "averaged TD", "VRTD", 'VRTD with output="average"']
+
+_MOST_FEATURES: dict[Computation, int] = {"TD": 64, "averaged TD": 32, "VRTD": 32, 'VRTD with output="average"': 24}
+_MOST_FEATURES_OF_A_SEARCH = 16
+# Operations of one sweep, of a sweep for each of the (d + 1)(d + 2)/2 basis matrices of a search, of a whole curve.
+_MOST_SWEEP, _MOST_BASIS_SWEEP, _MOST_WORK = 1e8, 5e8, 3e10
+_DO = "simulate instead, or use fewer features"
+_DO_INSTEAD_OF_A_SEARCH = 'use fewer features, mode="guaranteed", settings_for with a sample, or simulate'
+
+
+def check_features(d: int, what: Computation) -> None:
+    """Refuse more features than exact moments are computed for."""
+    if d > _MOST_FEATURES[what]:
+        must = f"exact moments of {what} are computed for at most {_MOST_FEATURES[what]} features"
+        raise InvalidInputError(must, d, _DO)
+
+
+def check_search(d: int, n_transitions: int | None = None) -> None:
+    """Refuse a plan or a phase diagram that takes too long; `n_transitions` of the chain for a trajectory."""
+    if d > _MOST_FEATURES_OF_A_SEARCH:
+        must = f"plans and phase diagrams by moments are made for at most {_MOST_FEATURES_OF_A_SEARCH} features"
+        raise InvalidInputError(must, d, _DO_INSTEAD_OF_A_SEARCH)
+    if n_transitions is not None:
+        _check_sweep(n_transitions, d, _MOST_BASIS_SWEEP / ((d + 1) * (d + 2) / 2), _DO_INSTEAD_OF_A_SEARCH)
+
+
+def most_updates(n_transitions: int, d: int) -> int:
+    """How many updates of TD on a trajectory may be made one by one; refuse a chain on which one takes too long."""
+    _check_sweep(n_transitions, d, _MOST_SWEEP, _DO)
+    return int(_MOST_WORK / (n_transitions * (d + 1) ** 2))
+
+
+def _check_sweep(n_transitions: int, d: int, most: float, do: str) -> None:
+    if n_transitions * (d + 1) ** 2 > most:
+        must = f"on a trajectory, transitions x (features + 1)^2 must be at most {most:.1e} here"
+        raise InvalidInputError(must, f"{n_transitions} x {d + 1}^2", do)
