@@ -27,6 +27,7 @@ from vrtd.theory.constants import (
     check_assumptions,
     instance_constants,
     largest_discount,
+    mixing,
     parameter,
     radius_of,
 )
@@ -162,10 +163,10 @@ def theorem2(
     (1 - C1) den M. The default radius is the least that holds theta_star and theta_0.
     """
     R = radius_of(system, radius, parameter(system, "theta_0", theta_0))
-    kappa, rho = system.mrp.mixing_constant, system.mrp.mixing_rate
+    kappa, rho = mixing(system)
     G = math.sqrt(_g2(system)) * R + system.mrp.r_max
-    C2 = 16.0 * (R**2 * _g2(system) + system.mrp.r_max**2) * (1.0 + (kappa - 1.0) * rho) / (1.0 - rho)
-    C4 = G**2 * (1.0 + 2.0 * rho * kappa / (1.0 - rho))
+    C2 = ratio(16.0 * (R**2 * _g2(system) + system.mrp.r_max**2) * (1.0 + (kappa - 1.0) * rho), 1.0 - rho)
+    C4 = G**2 + ratio(2.0 * rho * kappa * G**2, 1.0 - rho)
     return _theorem2("Theorem 2 as printed", ONE_STEP_LATE, system, step_size, batch_size, theta_0, R, C2, C4, G)
 
 
@@ -183,10 +184,11 @@ def theorem2_repaired(
     (True, True)
     """
     R = radius_of(system, radius, parameter(system, "theta_0", theta_0))
-    mixing = system.mrp.mixing_constant / (1.0 - system.mrp.mixing_rate)
+    kappa, rho = mixing(system)
     G = math.sqrt(_g2(system)) * R + system.mrp.r_max
-    C2 = 16.0 * (R**2 * _g2(system) + system.mrp.r_max**2) * (1.0 + 2.0 * mixing)
-    C4 = G**2 * (1.0 + 4.0 * mixing)
+    scale = 16.0 * (R**2 * _g2(system) + system.mrp.r_max**2)
+    C2 = scale + ratio(2.0 * kappa * scale, 1.0 - rho)
+    C4 = G**2 + ratio(4.0 * kappa * G**2, 1.0 - rho)
     return _theorem2("Theorem 2 repaired", "", system, step_size, batch_size, theta_0, R, C2, C4, G)
 
 
@@ -247,14 +249,15 @@ def td_markov_bound(
     a, u0 = _td_arguments(system, step_size, theta_0)
     start = parameter(system, "theta_0", theta_0)
     lam, R, mrp = system.lambda_A, radius_of(system, radius, start), system.mrp
-    G, speed = mrp.r_max + 2.0 * R, -math.log(mrp.mixing_rate)
-    C6 = G**2 * (21.0 + 12.0 * math.log(max(mrp.mixing_constant, 1.0)) / speed)
-    C7 = 12.0 * G**2 / speed
+    kappa, rho = mixing(system)
+    G, speed = mrp.r_max + 2.0 * R, -math.log(rho)
+    C6 = 21.0 * G**2 + ratio(12.0 * math.log(max(kappa, 1.0)) * G**2, speed)
+    C7 = ratio(12.0 * G**2, speed)
     conditions = (
         *_markov_conditions(system, start, R),
         at_most("step_size is", a, 1.0 / lam, "step_size <= 1/lambda_A", f"lower step_size to {1.0 / lam:.6g}"),
     )
-    bias = a * (C6 - G**2 + C7 * max(-math.log(a), 0.0)) / lam
+    bias = a * (C6 - G**2 + (C7 * -math.log(a) if a < 1.0 else 0.0)) / lam
     constants = TDMarkovConstants(G, C6, C7)
     return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.checks import check_positive
+from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.bounds import (
     td_iid_bound,
@@ -24,7 +25,7 @@ from vrtd.theory.bounds import (
     theorem2,
     theorem2_repaired,
 )
-from vrtd.theory.constants import Condition, largest_discount
+from vrtd.theory.constants import Condition, check_assumptions, largest_discount
 from vrtd.theory.on_policy import check_system
 from vrtd.theory.statements import Bound, at_most, failures
 
@@ -38,6 +39,7 @@ __all__ = [
     "td_markov_complexity",
 ]
 
+_LARGEST_BATCH = 2**53  # larger counts are no exact floats
 ORDER = "1/(eps lambda_A^2) log(1/eps)"
 
 
@@ -84,7 +86,7 @@ def corollary1(
         return bool(max(bound.constants.D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2) <= M)
 
     order = "max(1/eps, 1/lambda_A^2) log(1/eps)"
-    bound, M = _least_batch(lambda M: theorem1(system, a, M, theta_0, radius), enough)
+    bound, M = _least_batch(system, eps, lambda M: theorem1(system, a, M, theta_0, radius), enough)
     return _vrtd("Corollary 1 as printed", eps, a, M, bound, 2, order)
 
 
@@ -104,7 +106,7 @@ def corollary1_corrected(
     """
     eps, lam, g2 = _arguments(system, target_error)
     a = lam / (32.0 * g2)
-    bound, M = _least_batch(lambda M: theorem1_corrected(system, a, M, theta_0, radius), _halves(eps))
+    bound, M = _least_batch(system, eps, lambda M: theorem1_corrected(system, a, M, theta_0, radius), _halves(eps))
     return _vrtd("Corollary 1 corrected", eps, a, M, bound, 2, ORDER)
 
 
@@ -117,6 +119,7 @@ def corollary2(
     the theorem's 96 g2/lam^2 is certain only for eps <= 100/96.
     """
     eps, lam, g2 = _arguments(system, target_error)
+    _check_mixing(system)
     a = lam / (24.0 * g2)
 
     def enough(bound: Bound[Any], M: int) -> bool:
@@ -124,7 +127,7 @@ def corollary2(
         least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
         return bool(least * max(1.0, 1.0 / lam**2) / eps <= M)
 
-    bound, M = _least_batch(lambda M: theorem2(system, a, M, theta_0, radius), enough)
+    bound, M = _least_batch(system, eps, lambda M: theorem2(system, a, M, theta_0, radius), enough)
     order = "max(1/eps, 1/(eps lambda_A^2)) log(1/eps)"
     small = at_most("target_error is", eps, 100.0 / 96.0, "target_error <= 100/96", "lower target_error to 100/96")
     return _vrtd("Corollary 2 as printed", eps, a, M, bound, 1, order, (small,))
@@ -135,8 +138,9 @@ def corollary2_repaired(
 ) -> Complexity:
     """The repaired Theorem 2 with a = lam/(24 g2) and the least M for which C1 <= 1/2 and the floor is eps/2."""
     eps, lam, g2 = _arguments(system, target_error)
+    _check_mixing(system)
     a = lam / (24.0 * g2)
-    bound, M = _least_batch(lambda M: theorem2_repaired(system, a, M, theta_0, radius), _halves(eps))
+    bound, M = _least_batch(system, eps, lambda M: theorem2_repaired(system, a, M, theta_0, radius), _halves(eps))
     return _vrtd("Corollary 2 repaired", eps, a, M, bound, 1, ORDER)
 
 
@@ -161,6 +165,7 @@ def td_markov_complexity(
     three parts of the bound may add up to more than eps; they are a third each only if C8 eps <= 1/e.
     """
     eps, lam, _ = _arguments(system, target_error)
+    _check_mixing(system)
     _, C6, C7 = td_markov_bound(system, 1.0, theta_0, radius).constants
     # Without rewards and with theta_0 = 0 there is nothing to learn: C6 = C7 = 0.
     x = eps * lam * min(1.0 / (3.0 * C6), 1.0 / (6.0 * C7)) if C6 > 0.0 else 1.0 / math.e
@@ -178,12 +183,22 @@ def _arguments(system: LinearSystem, target_error: float) -> tuple[float, float,
     return float(target_error), system.lambda_A, (1.0 + largest_discount(system)) ** 2
 
 
+def _check_mixing(system: LinearSystem) -> None:
+    """On a periodic chain the bounds of a trajectory are infinite: no batch and no number of updates is enough."""
+    if system.mrp.period > 1:
+        ergodic = check_assumptions(system).ergodic
+        raise InvalidInputError(ergodic.statement, ergodic.detail, "or count for independent samples")
+
+
 def _halves(eps: float) -> Callable[[Bound[Any], int], bool]:
     return lambda bound, _: bound.rate <= 0.5 and bound.floor <= 0.5 * eps
 
 
 def _least_batch(
-    bound_of: Callable[[int], Bound[Any]], enough: Callable[[Bound[Any], int], bool]
+    system: LinearSystem,
+    eps: float,
+    bound_of: Callable[[int], Bound[Any]],
+    enough: Callable[[Bound[Any], int], bool],
 ) -> tuple[Bound[Any], int]:
     """The least M with a contraction that is `enough`; once enough, always enough."""
 
@@ -191,8 +206,14 @@ def _least_batch(
         bound = bound_of(M)
         return math.isfinite(bound.rate) and enough(bound, M)
 
-    high = 1
+    high, norm = 1, float(np.linalg.norm(system.theta_star))
     while not passes(high):
+        if high == _LARGEST_BATCH:
+            raise InvalidInputError(
+                "target_error must be within the reach of batches of at most 2**53 transitions",
+                f"{eps:.6g}, with lambda_A = {system.lambda_A:.3g} and |theta_star| = {norm:.3g}",
+                "raise target_error, or use features for which lambda_A is larger",
+            )
         high *= 2
     low = high // 2  # fails, or is 0
     while high - low > 1:

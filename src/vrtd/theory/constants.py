@@ -5,6 +5,7 @@ C1 and G mean different things in different statements, so the constants of each
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
@@ -242,6 +243,12 @@ def _instance_constants(system: LinearSystem) -> InstanceConstants:
 def largest_discount(system: LinearSystem) -> float:
     check_system(system)
     return float(system.mrp.edges.discount.max())
+
+
+def mixing(system: LinearSystem) -> tuple[float, float]:
+    """kappa and rho of the chain; inf and 1 for a periodic one, which does not mix."""
+    mrp = system.mrp
+    return (mrp.mixing_constant, mrp.mixing_rate) if mrp.period == 1 else (math.inf, 1.0)
 
 
 def parameter(system: LinearSystem, name: str, value: ArrayLike) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.checks import check_exact_count, check_flag, check_positive
 from vrtd.linear_system import LinearSystem
-from vrtd.theory.constants import SLACK, Condition, check_assumptions, largest_discount, parameter, radius_of
+from vrtd.theory.constants import SLACK, Condition, check_assumptions, largest_discount, mixing, parameter, radius_of
 from vrtd.theory.on_policy import check_system
 from vrtd.theory.statements import CROSS_TERM, EpochInequality, ball_holds, ratio, step_below
 
@@ -70,8 +70,8 @@ def lemma1(
     error = mrp.mean_reward + mrp.discounted_P @ v - v
     bias = (system.phi @ u) * error - u @ system.mean_update(point)  # u^T E[g_x - g | s]
     left = float(_mean_along_chain(_dense(system), bias, M).max())
-    kappa, rho = mrp.mixing_constant, mrp.mixing_rate
-    factor = 1.0 + kappa * rho / (1.0 - rho) if printed else 1.0 + 2.0 * kappa / (1.0 - rho)
+    kappa, rho = mixing(system)
+    factor = 1.0 + ratio(kappa * rho if printed else 2.0 * kappa, 1.0 - rho)
     scale = R**2 * (1.0 + largest_discount(system)) ** 2 + mrp.r_max**2
     right = 0.25 * system.lambda_A * float(u @ u) + 8.0 * factor * scale / (system.lambda_A * M)
     found = check_assumptions(system)
@@ -135,7 +135,8 @@ def lemma5(system: LinearSystem, lag: int, printed: bool = False) -> tuple[Inequ
     ahead = np.linalg.matrix_power(_dense(system), int(lag) - 1)
     mean_A = np.einsum("si,sj->sij", phi, mrp.discounted_P @ phi - phi).reshape(mrp.n_states, -1)
     mean_b = mrp.mean_reward[:, None] * phi
-    scale = mrp.mixing_constant * (mrp.mixing_rate**lag if printed else 2.0 * mrp.mixing_rate ** (lag - 1))
+    kappa, rho = mixing(system)
+    scale = kappa * (rho**lag if printed else 2.0 * rho ** (lag - 1))
     found = check_assumptions(system)
     conditions = (found.bounded_features, found.ergodic)
     return (

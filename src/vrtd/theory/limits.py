@@ -12,7 +12,14 @@ from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
-from vrtd.theory.increments import Increments, correlated_increments, independent_increments, long_run_noise
+from vrtd.theory.increments import (
+    Correlation,
+    Increments,
+    correlated_increments,
+    independent_increments,
+    long_run_noise,
+    zeta,
+)
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, fixed_point, td_terms
 from vrtd.theory.on_policy import check_system
@@ -31,6 +38,8 @@ Floats = NDArray[np.float64]
 _HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation
 _SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
+_DRIFT_CHANGE = 0.01  # relative change of the drift that may be neglected
+_NO_NOISE = 1e-20  # of |theta_star|^2: rounding
 
 
 def increments_of(system: LinearSystem, sampling: ChainSampling) -> Increments:
@@ -96,21 +105,44 @@ def stability_limit(
 def approximation_limit(system: LinearSystem) -> float:
     """The step size up to which the approximation of Algorithm 2 is trusted, to about 5 %.
 
-    Its error is of first order in the step, and largest for small batches. So it is measured where the truth is known:
-    on the stationary error of TD, the approximation with a batch of one, at a small step; 5 % of error are then
-    extrapolated, and never more than a tenth of the stability limit.
+    Its error is of first order in the step a. The limit is the least of three steps:
+
+    - a tenth of the stability limit;
+    - the step at which the error in the long run is 5 %. It is measured where the truth is known, on TD (a batch of
+      one) at a small step, and extrapolated;
+    - the step at which the neglected change of the drift A is 1 %. To first order the drift is A + a C between batches
+      and about A + (a/3) V inside them, with C = sum_{k>0} E[(A_k - A)(A_0 - A)] and V the same sum over all lags k,
+      so the change is a max(|A^-1 C|, |A^-1 V|/3). A change of 1 % moves the error by about 5 % by the time that the
+      initial error has fallen to 2 % of itself, and by 2 to 3 % more for each further factor of seven.
 
     >>> from vrtd.problems import random_mdp
     >>> round(approximation_limit(LinearSystem(*random_mdp())), 3)
-    0.068
+    0.014
     """
+    check_system(system)
+    check_vrtd_features(system.n_features, "last")
     increments, d = correlated_increments(system), system.n_features
     limit = stable_below(increments, float((system.phi**2).sum(axis=1).max()))
     step = _SMALL * limit
     approximation = fixed_point(epoch_maps(increments, step, [1], "last")[1].later, d, f"step_size {step}")
     true, near = float(np.trace(MarkovTD(system).stationary(step))), float(np.trace(approximation))
-    error = abs(true / near - 1.0) if near > 0.0 else 0.0  # without noise both are 0
-    return min(_LARGE * limit, step * _TRUSTED / max(error, 1e-12))
+    noisy = near > _NO_NOISE * float(system.theta_star @ system.theta_star)
+    assert increments.correlation is not None
+    drift = _drift_change(system, increments.correlation)
+    settled = abs(true / near - 1.0) / step if noisy else 0.0
+    return min(_LARGE * limit, _TRUSTED / max(settled, 1e-300), _DRIFT_CHANGE / max(drift, 1e-300))
+
+
+def _drift_change(system: LinearSystem, correlation: Correlation) -> float:
+    """The relative change of the drift that the approximation neglects, over the step."""
+    edges, A, d = system.mrp.edges, system.A, system.n_features
+    phi, psi = system.phi[edges.origin], zeta(system)[:, :d]
+    weight = system.state_distribution[edges.origin] * edges.probability * (phi * psi).sum(axis=1)
+    lags = correlation.within(np.inf).reshape(d, d + 1, d, d + 1)[:, :d, :, :d]
+    C = np.einsum("mpjm->jp", lags)
+    V = (weight[:, None] * phi).T @ psi - A @ A + C + np.einsum("jmmp->jp", lags)
+    between, inside = (float(np.linalg.norm(np.linalg.solve(A, X), 2)) for X in (C, V))
+    return max(between, inside / 3.0)
 
 
 def stable_below(increments: Increments, largest_norm: float) -> float:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.algorithms import TD, VRTD
 from vrtd.algorithms.algorithm import ChainSampling
 from vrtd.arrays import frozen
-from vrtd.checks import check_choice, check_count, check_positive, check_radius
+from vrtd.checks import check_choice, check_count, check_radius
 from vrtd.engine import simulate
 from vrtd.engine.arguments import check_theta_0
 from vrtd.errors import InvalidInputError
@@ -20,6 +20,7 @@ from vrtd.problems import MarkovRewardProcess
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
 from vrtd.theory.moments import Output
 from vrtd.theory.on_policy import check_chain
+from vrtd.theory.plan_arguments import check_goal, check_mode
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
 from vrtd.theory.predictions import (
     Predictions,
@@ -48,9 +49,13 @@ Floats = NDArray[np.float64]
 _POINTS = 120  # of a predicted curve
 _REPLICATES = 200  # of the bootstrap
 _LEAST_BATCH = 2  # of VRTD: a batch of one is TD
-# The check of an approximation by simulation: a second of work, and what difference it lets pass beside 3 s.e.
-_CHECK_GRADIENTS, _CHECK_RUNS, _MOST_CHECK_GRADIENTS = 2e8, (200, 4000), 4e9
-_CHECK_TOLERANCE = 0.04
+# The check of an approximation by simulation: about a second of work, four times the runs while it is undecided.
+_CHECK_GRADIENTS, _CHECK_RUNS, _MORE_RUNS, _MOST_CHECK_GRADIENTS = 1e8, (200, 4000), 4, 5e8
+_UNCHECKED_GRADIENTS = 4e9  # beyond this the least number of runs would take too long
+# By how much the simulated error, with so many standard errors on top, may exceed the target.
+_CHECK_TOLERANCE, _CHECK_Z = 0.03, 2.0
+# A plan that misses by at most this factor is mended by a lower aim, else by smaller steps or larger batches.
+_NEAR_MISS = 1.25
 _MOST_CHECKS = 16
 
 
@@ -73,11 +78,11 @@ def plan(
     a `budget`, for TD and for VRTD, and which of the two to use.
 
     - `objective`: what costs, "gradients" (pseudo-gradient evaluations as the paper counts them) or "samples".
-    - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`, which a
-      short simulation from `seed` must bear out); "guaranteed" by proven bounds, which are safe and far from tight, on
-      a trajectory above all; "estimated" from a `TransitionSample` in place of the chain, with an interval for the
-      error at this `confidence`, whose random part is drawn from `seed`. The default is "exact" for a chain and
-      "estimated" for a sample.
+    - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`; a
+      simulation from `seed` must confirm the target to 3 %, and its mean is the reported error); "guaranteed" by
+      proven bounds, which are safe and far from tight, on a trajectory above all; "estimated" from a
+      `TransitionSample` in place of the chain, with an interval for the error at this `confidence`, whose random part
+      is drawn from `seed`. The default is "exact" for a chain and "estimated" for a sample.
     - `radius`: R_theta of the projection, which must hold theta_star. The bounds on a trajectory need one (default: the
       least that holds theta_star and theta_0); other predictions take it as never reached.
     - `output`: what an epoch of VRTD returns.
@@ -88,7 +93,7 @@ def plan(
     >>> found.best.algorithm.name, found.td.n_gradients < found.vrtd.n_gradients
     ('td', True)
     """
-    mode = _check_mode(problem, phi, mode)
+    mode = check_mode(problem, phi, mode)
     check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("objective", objective, get_args(Objective))
     check_choice("output", output, get_args(Output))
@@ -96,7 +101,7 @@ def plan(
     check_confidence(confidence)
     check_count("seed", seed, least=0)
     sample_cost = 1 if objective == "samples" and sampling == "markov" else 2
-    _check_goal(target_error, budget, _LEAST_BATCH * sample_cost)
+    check_goal(target_error, budget, _LEAST_BATCH * sample_cost)
 
     view = _look(problem, phi, mode, sampling, theta_0, radius, output)
     if target_error is not None and target_error >= view.initial_error:
@@ -230,21 +235,24 @@ def _vrtd(p: Predictions, goal: _Goal, largest_step: float | None = None, least_
 def _confirmed(
     problem: Any, phi: ArrayLike, view: _View, goal: _Goal, output: Output, seed: int
 ) -> tuple[Found | None, Check | None]:
-    """The best plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation bears out.
+    """The best plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation confirms.
 
-    The approximation is worst for large steps with small batches. Where it fails, the search goes on among smaller
-    steps and among larger batches, whichever promises more.
+    For a target the simulated error and two standard errors must be within 3 % of the target. Within a budget, where
+    the reported error is the simulated one, the prediction must not be refuted: it only chose the settings. The
+    approximation is worst for large steps with small batches. So a plan that misses by a little is sought again with a
+    lower aim; after a larger miss the search goes on among smaller steps and among larger batches, the most promising
+    first.
     """
     p = view.predictions
     open_regions: list[tuple[float, Found, float, int]] = []
 
-    def search(largest_step: float, least_batch: int) -> None:
-        found = _vrtd(p, goal, largest_step, least_batch)
+    def search(largest_step: float, least_batch: int, aim: float | None) -> None:
+        found = _vrtd(p, goal._replace(target=aim), largest_step, least_batch)
         if found is not None:
-            score = found.error if goal.target is None else found.cost
+            score = found.error if aim is None else found.cost
             open_regions.append((score, found, largest_step, least_batch))
 
-    search(p.largest_vrtd_step, _LEAST_BATCH)
+    search(p.largest_vrtd_step, _LEAST_BATCH, goal.target)
     for _ in range(_MOST_CHECKS):
         if not open_regions:
             break
@@ -253,19 +261,37 @@ def _confirmed(
         _, found, largest_step, least_batch = region
         algorithm = VRTD(found.step_size, found.batch_size, view.radius, output)
         n_gradients = found.n_epochs * algorithm.epoch("markov").n_gradients
-        n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
-        if n_gradients * n_runs > _MOST_CHECK_GRADIENTS:
+        if n_gradients * _CHECK_RUNS[0] > _UNCHECKED_GRADIENTS:
             return found, None
+        limit = (1.0 + _CHECK_TOLERANCE) * (goal.target or found.error)
+        check = _simulated(problem, phi, algorithm, n_gradients, view.theta_0, limit, seed)
+        margin = _CHECK_Z * check.standard_error
+        if check.error + (margin if goal.target else -margin) <= limit:
+            return found._replace(error=check.error), check
+        miss = (check.error + margin) / limit
+        if goal.target is not None and miss <= _NEAR_MISS:
+            search(largest_step, least_batch, found.error / (miss * (1.0 + _CHECK_TOLERANCE)))
+        else:
+            search(found.step_size / 2.0, least_batch, goal.target)
+            search(largest_step, 2 * found.batch_size, goal.target)
+    return None, None
+
+
+def _simulated(
+    problem: Any, phi: ArrayLike, algorithm: VRTD, n_gradients: int, theta_0: Floats, limit: float, seed: int
+) -> Check:
+    """The error by simulation, with more runs until it is clearly on one side of the limit or that takes too long."""
+    n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
+    while True:
         summary = simulate(
             problem, phi, algorithm,
-            n_runs=n_runs, n_gradients=n_gradients, theta_0=view.theta_0, checkpoints=1, seed=seed,
+            n_runs=n_runs, n_gradients=n_gradients, theta_0=theta_0, checkpoints=1, seed=seed,
         ).summary()  # fmt: skip
         check = Check(float(summary.mean[-1]), float(summary.standard_error[-1]), n_runs)
-        if abs(check.error - found.error) <= _CHECK_TOLERANCE * found.error + 3.0 * check.standard_error:
-            return found, check
-        search(found.step_size / 2.0, least_batch)
-        search(largest_step, 2 * found.batch_size)
-    return None, None
+        decided = abs(check.error - limit) >= _CHECK_Z * check.standard_error
+        if decided or _MORE_RUNS * n_runs * n_gradients > _MOST_CHECK_GRADIENTS:
+            return check
+        n_runs *= _MORE_RUNS
 
 
 def _unreachable(p: Predictions, goal: _Goal, least: float | None = None) -> InvalidInputError:
@@ -355,47 +381,3 @@ def _choice(
         curve_epochs=frozen(curve_epochs),
         curve_error=frozen(np.array([predicted.error(k) for k in curve_epochs.tolist()])),
     )
-
-
-def _check_mode(problem: Any, phi: Any, mode: Mode | None) -> Mode:
-    if isinstance(problem, TransitionSample):
-        if phi is not None:
-            raise InvalidInputError("a sample of transitions brings its own features", "phi beside it", "drop phi")
-        if mode not in (None, "estimated"):
-            raise InvalidInputError(
-                'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
-                repr(mode),
-                "drop the mode, or pass the chain and its features",
-            )
-        return "estimated"
-    if not isinstance(problem, MarkovRewardProcess):
-        raise InvalidInputError(
-            "problem must be a MarkovRewardProcess or a TransitionSample", type(problem).__name__, "build one"
-        )
-    if phi is None:
-        raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
-    check_choice("mode", mode, (None, *get_args(Mode)))
-    if mode == "estimated":
-        raise InvalidInputError(
-            'mode="estimated" needs a sample in place of the chain',
-            "a MarkovRewardProcess",
-            "pass vrtd.theory.TransitionSample(...), or TransitionSample.draw(mrp, phi, n)",
-        )
-    return mode or "exact"
-
-
-def _check_goal(target_error: Any, budget: Any, least_budget: int) -> None:
-    if (target_error is None) == (budget is None):
-        raise InvalidInputError(
-            "either target_error or budget must be given", f"{target_error} and {budget}", "pass one of them"
-        )
-    if target_error is not None:
-        check_positive("target_error", target_error)
-    else:
-        check_count("budget", budget)
-        if budget < least_budget or budget > MOST_COST:
-            raise InvalidInputError(
-                f"budget must be at least one epoch of VRTD with a batch of two, {least_budget}, and at most 1e15",
-                budget,
-                "change the budget",
-            )

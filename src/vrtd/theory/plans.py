@@ -38,13 +38,13 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The best settings found for one algorithm, and the error they are predicted to end with."""
+    """The best settings found for one algorithm, and the error with which they end."""
 
     algorithm: TD | VRTD
     n_epochs: int
     n_gradients: int
     n_samples: int
-    error: float  # predicted, or bounded, E|theta - theta_star|^2 at the end
+    error: float  # E|theta - theta_star|^2 at the end: simulated where there is a check, else predicted or bounded
     method: str  # "exact", "approximation: ...", "bound: ..." or "estimate"
     interval: tuple[float, float] | None  # of the error, when it is estimated
     check: Check | None  # of the error, when it is an approximation

@@ -1,0 +1,58 @@
+"""Checks of what is asked of the planner."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from vrtd.checks import check_choice, check_count, check_positive
+from vrtd.errors import InvalidInputError
+from vrtd.problems import MarkovRewardProcess
+from vrtd.theory.plans import Mode
+from vrtd.theory.sample import TransitionSample
+from vrtd.theory.search import MOST_COST
+
+__all__ = ["check_goal", "check_mode"]
+
+
+def check_mode(problem: Any, phi: Any, mode: Mode | None) -> Mode:
+    if isinstance(problem, TransitionSample):
+        if phi is not None:
+            raise InvalidInputError("a sample of transitions brings its own features", "phi beside it", "drop phi")
+        if mode not in (None, "estimated"):
+            raise InvalidInputError(
+                'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
+                repr(mode),
+                "drop the mode, or pass the chain and its features",
+            )
+        return "estimated"
+    if not isinstance(problem, MarkovRewardProcess):
+        raise InvalidInputError(
+            "problem must be a MarkovRewardProcess or a TransitionSample", type(problem).__name__, "build one"
+        )
+    if phi is None:
+        raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
+    check_choice("mode", mode, (None, *get_args(Mode)))
+    if mode == "estimated":
+        raise InvalidInputError(
+            'mode="estimated" needs a sample in place of the chain',
+            "a MarkovRewardProcess",
+            "pass vrtd.theory.TransitionSample(...), or TransitionSample.draw(mrp, phi, n)",
+        )
+    return mode or "exact"
+
+
+def check_goal(target_error: Any, budget: Any, least_budget: int) -> None:
+    if (target_error is None) == (budget is None):
+        raise InvalidInputError(
+            "either target_error or budget must be given", f"{target_error} and {budget}", "pass one of them"
+        )
+    if target_error is not None:
+        check_positive("target_error", target_error)
+    else:
+        check_count("budget", budget)
+        if budget < least_budget or budget > MOST_COST:
+            raise InvalidInputError(
+                f"budget must be at least one epoch of VRTD with a batch of two, {least_budget}, and at most 1e15",
+                budget,
+                "change the budget",
+            )
