@@ -20,6 +20,7 @@ from vrtd.theory.bounds import (
     theorem2,
     theorem2_repaired,
 )
+from vrtd.theory.lemmas import lemma1, lemma5
 
 
 def test_the_curve_starts_above_the_initial_error_and_is_read_only():
@@ -155,3 +156,26 @@ def test_errors_of_the_system_pass_through():
         theorem1_sharp(off_policy, 0.1, 2, [0.0])
     with pytest.raises(InvalidInputError, match="aperiodic"):
         theorem2_repaired(PERIODIC, 0.1, 2, [0.0])
+
+
+PERIODIC = LinearSystem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
+
+
+@pytest.mark.parametrize("theta_0", [0.0, 1.0])
+def test_bounds_of_a_trajectory_are_not_valid_on_a_periodic_chain(theta_0):
+    for bound in (
+        theorem2(PERIODIC, 0.01, 10_000, [theta_0]),
+        theorem2_repaired(PERIODIC, 0.01, 10_000, [theta_0]),
+        td_markov_bound(PERIODIC, 0.01, [theta_0]),
+        td_markov_bound(PERIODIC, 1.5, [theta_0]),
+    ):
+        assert not bound.valid
+        assert any("aperiodic (Assumption 3): period 2" in reason for reason in bound.reasons)
+        assert bound.floor == math.inf
+    assert theorem1_corrected(PERIODIC, 0.001, 10**6, [theta_0]).valid  # independent samples do not mind
+
+
+def test_lemmas_of_a_trajectory_name_a_periodic_chain():
+    for inequality in (lemma1(PERIODIC, 10, [0.0]), *lemma5(PERIODIC, 3)):
+        assert inequality.right == math.inf
+        assert not all(condition.holds for condition in inequality.conditions)

@@ -191,3 +191,18 @@ def test_the_corrected_order_is_seen():
 def test_bad_targets_are_refused(plan_of, eps):
     with pytest.raises(InvalidInputError, match="target_error must be a positive, finite number"):
         plan_of(MIXING, eps, [0.0])
+
+
+@pytest.mark.parametrize("function", [corollary1, corollary1_corrected, corollary2, corollary2_repaired])
+def test_a_target_beyond_every_batch_is_named(function):
+    """Nearly collinear features: lambda_A is 1e-9, and no count of a batch would do."""
+    system = LinearSystem(MIXING.mrp, [[1.0, 0.0], [0.99, 1e-4]])
+    with pytest.raises(InvalidInputError, match=r"target_error must be within the reach.*got 1e-06, with lambda_A = "):
+        function(system, 1e-6, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("function", [corollary2, corollary2_repaired, td_markov_complexity])
+def test_a_periodic_chain_has_no_count_for_a_trajectory(function):
+    system = LinearSystem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
+    with pytest.raises(InvalidInputError, match=r"irreducible and aperiodic \(Assumption 3\); got period 2"):
+        function(system, 0.1, [0.0])

@@ -5,10 +5,12 @@ import pytest
 from scipy.optimize import brentq
 
 import vrtd
+from tests.statistics import z_limit
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.problems import MarkovRewardProcess, random_mdp
 from vrtd.theory import (
+    approximation_limit,
     exact_curve,
     instance_optimal,
     stability_limit,
@@ -258,3 +260,58 @@ def test_correlated_noise_moves_the_optimal_error():
     system = LinearSystem(lazy, RANDOM.phi)
     assert instance_optimal(system, "markov") > 2.0 * instance_optimal(system, "iid")
     assert optimal_error(correlated_increments(system)) == pytest.approx(instance_optimal(system), rel=1e-11)
+
+
+def slow_chain(kind):
+    """Tabular, so that nothing hides the correlation; sticky chains stay where they are with probability 1 - q."""
+    rng = np.random.default_rng(0)
+    P = rng.random((6, 6))
+    P /= P.sum(axis=1, keepdims=True)
+    if kind == "cyclic":
+        P = 0.9 * np.roll(np.eye(6), 1, axis=1) + 0.1 * P
+    elif kind != "dense":
+        P = (1.0 - kind) * np.eye(6) + kind * P
+    return MarkovRewardProcess(P, rng.normal(size=6), 0.9), np.eye(6)
+
+
+KINDS, BATCHES = ("dense", "cyclic", 0.1, 0.03), (2, 20)
+
+
+def misses(mrp, phi, step, M):
+    """The relative error of the approximation and its standard error, until the initial error has fallen to 2 %."""
+    system = LinearSystem(mrp, phi)
+    n = int(1.5 / (step * -np.linalg.eigvals(system.A).real.max()))
+    named = {"n_gradients": 2 * n, "checkpoints": n // 5 * np.arange(2, 11, 2)}
+    near = exact_curve(mrp, phi, vrtd.VRTD(step, M), method="approximate", **named).values("squared_error")[0]
+    summary = vrtd.simulate(mrp, phi, vrtd.VRTD(step, M), n_runs=2000, **named).summary()
+    seen = near > 0.02 * (system.theta_star**2).sum()
+    return (near / summary.mean - 1.0)[seen], (summary.standard_error / summary.mean)[seen]
+
+
+@pytest.mark.parametrize("M", BATCHES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_the_limit_the_approximation_is_good_to_five_percent(kind, M):
+    mrp, phi = slow_chain(kind)
+    error, noise = misses(mrp, phi, approximation_limit(LinearSystem(mrp, phi)), M)
+    assert (np.abs(error) <= 0.05 + z_limit(5 * len(KINDS) * len(BATCHES)) * noise).all()
+
+
+def test_that_test_finds_a_limit_that_ignores_correlation():
+    """With a step ten times as large the error is understated by a fifth and more."""
+    mrp, phi = slow_chain(0.03)
+    error, noise = misses(mrp, phi, 10.0 * approximation_limit(LinearSystem(mrp, phi)), 2)
+    assert (np.abs(error) > 0.05 + z_limit(5 * len(KINDS) * len(BATCHES)) * noise).any()
+
+
+def test_the_limit_of_the_approximation_scales_with_the_features_and_not_with_rewards():
+    mrp, phi = slow_chain(0.1)
+    limit = approximation_limit(LinearSystem(mrp, phi))
+    assert approximation_limit(LinearSystem(mrp, 10.0 * phi)) == pytest.approx(limit / 100.0, rel=1e-6)
+    louder = MarkovRewardProcess(mrp.P, 100.0 * mrp.mean_reward, 0.9)
+    assert approximation_limit(LinearSystem(louder, phi)) == pytest.approx(limit, rel=1e-6)
+
+
+def test_without_noise_only_drift_and_stability_limit_the_approximation():
+    """gamma 0 and rewards of states: theta_star fits every reward, and what is left of noise is rounding."""
+    mrp = MarkovRewardProcess(TWO.P, [1.0, 3.0], 0.0)
+    assert approximation_limit(LinearSystem(mrp, np.eye(2))) > 1e-3

@@ -59,15 +59,15 @@ def test_an_exact_plan_is_what_happens(seed: int) -> None:
     mrp, phi, _, target, sampling = problem(seed)
     found = exact_plan(seed)
     for choice in (found.td, found.vrtd):
-        assert choice.error <= target
+        assert choice.error <= (target if choice.check is None else 1.03 * target)
         n_runs = int(np.clip(1e7 / choice.n_gradients, 2000, 4000))
         summary = vrtd.simulate(
             mrp, phi, choice.algorithm,
             sampling=sampling, n_gradients=choice.n_gradients, n_runs=n_runs, checkpoints=1, seed=seed,
         ).summary()  # fmt: skip
-        slack = 0.0 if choice.method == "exact" else 0.08 * choice.error
-        limit = z_limit(2 * len(SEEDS)) * summary.standard_error[-1]
-        assert abs(summary.mean[-1] - choice.error) <= slack + limit
+        slack = 0.0 if choice.method == "exact" or choice.check is not None else 0.08 * choice.error
+        noise = np.hypot(summary.standard_error[-1], 0.0 if choice.check is None else choice.check.standard_error)
+        assert abs(summary.mean[-1] - choice.error) <= slack + z_limit(2 * len(SEEDS)) * noise
 
 
 def best_td(seed: int) -> float:
