@@ -154,11 +154,6 @@ def test_errors_of_the_system_pass_through():
     off_policy = LinearSystem(MarkovRewardProcess([[0, 1], [0, 1]], [0.0, 0.0], 0.9), [[1.0], [2.0]], [0.9, 0.1])
     with pytest.raises(InvalidInputError, match="negative definite"):
         theorem1_sharp(off_policy, 0.1, 2, [0.0])
-    with pytest.raises(InvalidInputError, match="aperiodic"):
-        theorem2_repaired(PERIODIC, 0.1, 2, [0.0])
-
-
-PERIODIC = LinearSystem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
 
 
 @pytest.mark.parametrize("theta_0", [0.0, 1.0])

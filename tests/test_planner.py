@@ -36,8 +36,9 @@ def test_the_predicted_curve_is_the_exact_one(sampling: Any) -> None:
         assert np.allclose(curve.values("squared_error")[0], choice.curve_error, rtol=1e-8)
         assert choice.curve_epochs[0] == 0
         assert choice.curve_epochs[-1] == choice.n_epochs
-        assert choice.curve_error[-1] == pytest.approx(choice.error)
-        assert choice.error <= 0.5
+        assert choice.curve_error[-1] <= 0.5
+        if choice.check is None:  # else the error is the simulated one
+            assert choice.curve_error[-1] == pytest.approx(choice.error)
 
 
 def test_fewer_epochs_do_not_reach_the_target() -> None:

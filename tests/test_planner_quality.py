@@ -111,14 +111,14 @@ def test_an_exact_plan_is_near_the_best_of_a_grid(seed: int) -> None:
     if sampling == "iid":
         assert not cells
     for cost, step, M, _ in cells[:: max(1, len(cells) // 10)]:
-        # Predictions on a trajectory are approximations: a cell counts if a simulation bears it out.
+        # Predictions on a trajectory are approximations: a cell counts if a simulation confirms it, as for a plan.
         n_runs = int(np.clip(1e7 / cost, 300, 4000))
         algorithm = vrtd.VRTD(step, M)
         summary = vrtd.simulate(mrp, phi, algorithm, n_gradients=int(cost), n_runs=n_runs, checkpoints=1).summary()
         predicted = exact_curve(mrp, phi, algorithm, n_gradients=int(cost), checkpoints=1, method="approximate")
         error = predicted.values("squared_error")[0, -1]
         assert error <= target
-        assert abs(summary.mean[-1] - error) > 0.04 * error + 2.0 * summary.standard_error[-1]
+        assert summary.mean[-1] + 2.0 * summary.standard_error[-1] > 1.03 * target
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -89,7 +89,7 @@ def test_what_is_too_large_is_refused_at_once(call, message):
 
 
 def test_the_command_refuses_at_once(capsys):
-    assert main("plan --states 150 --features 120 --budget 1000".split()) != 0
+    assert main(["plan", "--states", "150", "--features", "120", "--budget", "1000"]) != 0
     assert "at most 16 features; got 120" in capsys.readouterr().err
 
 
