@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, build_problem, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
 from vrtd.cli.plan_formats import Answer, as_json, as_text, draw
@@ -89,6 +90,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     panel = new_panels(1)[0] if "figure" in files else None
     options = {option: given[option] for option in _PLAN if option in given}
     sample = limit = diagram = None
+    raise_when_safe()
     with _note("planning ...", arguments.quiet):
         mrp, phi, problem = build_problem(given)
         if arguments.normalise:
