@@ -191,7 +191,7 @@ def test_intervals_of_chains_with_ten_regimes_are_warned_of(algorithm: str) -> N
 
 def test_warnings_rest_on_the_correlation_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: without it, intervals of these chains are not warned of."""
-    monkeypatch.setattr(Pilot, "effective_blocks", 128.0)
+    monkeypatch.setattr(Pilot, "effective_blocks", 256.0)
     monkeypatch.setattr(Solution, "doubt", None)
     assert n_warned(*ten_regimes(), 10_000, 10) == 0
 

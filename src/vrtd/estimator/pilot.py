@@ -23,7 +23,8 @@ _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 _LEAST_SIZE = 1e-60
 _OUTSIDE = 1e-6  # share of a row's square that may lie outside of what the sample spans
 _LEAST_ROWS = 10  # of the sample in which a feature is not 0, for intervals
-_MOST_BLOCKS, _LEAST_BLOCK = 128, 8  # blocks that show the correlation, and rows in each
+_MOST_BLOCKS, _LEAST_BLOCK = 256, 4  # blocks that show the correlation, and rows in each
+_MERGED = 4  # blocks that are taken together for a variance, so that adjacent ones are nearly independent
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
 
@@ -95,6 +96,11 @@ class Pilot:
         """(B, d) by how much each block of rows moves the closed form of the sample: block means of -A^-1 g_x."""
         return np.asarray(self._solution[1] @ self.basis.T)
 
+    @property
+    def merged_influence(self) -> Floats:
+        """(B / 4, d) the same of longer blocks."""
+        return block_means(self.influence, self._n_blocks // _MERGED)
+
     @cached_property
     def _solution(self) -> tuple[Floats, Floats]:
         """The closed form and its block influence in the coordinates of `basis`."""
@@ -112,11 +118,11 @@ class Pilot:
 
     @property
     def _n_blocks(self) -> int:
-        return 2 * max(1, min(_MOST_BLOCKS, len(self) // _LEAST_BLOCK) // 2)
+        return _MERGED * max(2, min(_MOST_BLOCKS, len(self) // _LEAST_BLOCK) // _MERGED)
 
     @cached_property
     def effective_blocks(self) -> float:
-        """How many independent blocks the slowest direction is worth, of at most 128.
+        """How many independent blocks the slowest direction is worth, of at most 256.
 
         Block means that follow an AR(1) process with correlation k are worth B (1 - k) / (1 + k) independent ones. The
         directions are those of the features, on which A rests, and those of the influence, on which the values rest.
@@ -144,7 +150,8 @@ class Pilot:
     @cached_property
     def value_error(self) -> float:
         """Root mean square over the sample of the standard error of phi.theta_star."""
-        B, centred = self._n_blocks, self.influence - self.influence.mean(axis=0)
+        influence = self.merged_influence
+        B, centred = len(influence), influence - influence.mean(axis=0)
         return float(np.sqrt(((centred @ self._second_moment) * centred).sum() / (B * (B - 1))))
 
     def __len__(self) -> int:

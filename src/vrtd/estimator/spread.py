@@ -28,8 +28,9 @@ _FOREVER = 1 << 40
 # A run further from the closed form of the sample than so many times what can be expected is not explained by it.
 _FAR = 5.0
 # Below this effective sample size an interval is in doubt. Chains that change their regime 10 to 40 times in a log are
-# below it, chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
-_LEAST_EFFECTIVE = 40.0
+# below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
+_LEAST_EFFECTIVE = 50.0
+_LEAST_ROWS = 32  # for a variance from block means
 
 
 class Intervals(NamedTuple):
@@ -167,6 +168,10 @@ def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct
     ]
     algorithm = learner.legs[-1].algorithm
     output = algorithm.output if isinstance(algorithm, VRTD) else "last"
+    if len(pilot) < _LEAST_ROWS:
+        raise InvalidInputError(
+            f"an interval of the recursion needs at least {_LEAST_ROWS} rows", len(pilot), "bring more rows"
+        )
     B = pilot.basis
     start = B.T @ theta_0
     moments = recursion_moments(pilot.sample, legs, start, output)
@@ -185,7 +190,7 @@ def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct
     # theta_star of the sample is itself an estimate, and the start that much nearer or further away.
     left = moments.left @ moments.optimal @ moments.left.T / len(pilot)
     optimal = B @ moments.optimal @ B.T
-    blocks = pilot.influence.reshape(-1, 2, len(B)).mean(axis=1)  # pairs: adjacent ones must be nearly independent
+    blocks = pilot.merged_influence
     # One standard error more, so that the noise of block means alone seldom widens an interval.
     reference = optimal / len(pilot) * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
@@ -201,7 +206,7 @@ def _slowness(pilot: Pilot, n_rows: int) -> str | None:
     size = pilot.effective_blocks * n_rows / len(pilot)
     if size >= _LEAST_EFFECTIVE:
         return None
-    return f"the {n_rows:,} rows change slowly: in some direction their effective sample size is only about {size:.0f}"
+    return f"the effective sample size of the {n_rows:,} rows is only about {size:.0f} in some direction"
 
 
 def _doubt(found: Spread, pilot: Pilot, moved: Floats) -> str | None:
