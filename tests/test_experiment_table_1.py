@@ -14,7 +14,7 @@ from vrtd.experiments.evidence import judge
 from vrtd.experiments.experiment import Runner
 from vrtd.experiments.table_1.analysis import CLAIMS, EXPERIMENT
 from vrtd.experiments.table_1.costs import Tuning
-from vrtd.experiments.table_1.floors import build, simulated, td_limit, variances
+from vrtd.experiments.table_1.floors import LONG_EPOCHS, THEOREM, build, simulated, td_limit, variances
 from vrtd.experiments.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET, fitted_slope, local_slopes
 from vrtd.experiments.table_1.sweep import GAMMAS, RANDOM, STICKY, settings
 from vrtd.experiments.tables import read_csv, rows, rows_where, write_csv
@@ -127,9 +127,16 @@ TAMPERED = [
     ("vrtd-markov-error-without-alpha", "slopes", "high", 1e4, {"against": "alpha"}, "observation"),
     ("vrtd-markov-error-without-alpha", "simulated", "mean", 4.0, {"sampling": "markov"}, "observation"),
     ("vrtd-markov-bias-1-over-m", "slopes", "high", 0.5, {"quantity": "E xi"}, "does not hold"),
+    ("td-iid-cost", "slopes", "high", 1.2, {"problem": GAMMAS}, "does not hold"),
+    ("td-markov-cost", "slopes", "high", 1.2, {"problem": GAMMAS}, "does not hold"),
     ("vrtd-iid-cost", "slopes", "high", 0.01, {"problem": GAMMAS}, "no exception found"),
     ("vrtd-markov-cost", "slopes", "high", 1.2, {"problem": GAMMAS}, "does not hold"),
-    ("vrtd-linear-convergence-iid", "rates", "radius", 2.0, {"batch_size": 50}, "does not hold"),
+    ("vrtd-markov-floor-1-over-m", "slopes", "high", 0.5, {"range": THEOREM, "against": "M"}, "does not hold"),
+    ("vrtd-markov-floor-1-over-m", "slopes", "high", 0.5, {"range": LONG_EPOCHS, "against": "M"}, "proved"),
+    ("vrtd-linear-convergence-iid", "rates", "radius", 2.0, {"batch_size": 50, "problem": RANDOM}, "proved"),
+    ("vrtd-linear-convergence-iid", "rates", "radius", 10.0, {"batch_size": 500}, "does not hold"),
+    ("vrtd-linear-convergence-markov", "rates", "radius", 2.0, {"batch_size": 50}, "proved"),
+    ("vrtd-linear-convergence-markov", "rates", "radius", 100.0, {"batch_size": 1_000_000}, "does not hold"),
     ("vrtd-linear-convergence-markov", "rates", "constant", 20.0, {"problem": STICKY}, "does not hold"),
     ("vrtd-iid-beats-td-small-lambda", "costs", "cost", 0.1, {"method": "VRTD"}, "holds"),
     ("vrtd-markov-beats-td", "costs", "cost", 2.0, {"method": "VRTD"}, "does not hold"),

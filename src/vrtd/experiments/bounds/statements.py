@@ -327,18 +327,35 @@ def _floors(case: Case) -> Iterator[Row]:
 
 
 def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
-    """The largest total variation distance to the stationary distribution over first states, after `lag` steps."""
+    """The largest total variation distance to the stationary distribution over first states, after `lag` steps.
+
+    The `bound` is (1 - S delta)^floor(lag/n): P^n, n = `power`, is the first power of P without a zero, delta its least
+    entry and S the number of states. Where no power is without a zero, `power` is 0 and the bound 1.
+    """
     for name, chain in chains.items():
         known = "problem" in chain
         mrp = LIBRARY[chain["problem"]](**chain["arguments"])[0] if known else MarkovRewardProcess(**chain)
         P = mrp.P if isinstance(mrp.P, np.ndarray) else mrp.P.toarray()
-        later = np.linalg.matrix_power(P, lag)
+        later, n = np.linalg.matrix_power(P, lag), _first_positive_power(P)
+        common = len(P) * float(np.linalg.matrix_power(P, n).min()) if n else 0.0
         yield {
             "chain": name,
             "ergodic": "yes" if mrp.period == 1 and (mrp.stationary > 0.0).all() else "no",  # aperiodic, irreducible
             "lag": lag,
             "distance": float(np.abs(later - mrp.stationary).sum(axis=1).max() / 2.0),
+            "power": n,
+            "bound": (1.0 - common) ** (lag // n) if n else 1.0,
         }
+
+
+def _first_positive_power(P: Floats) -> int:
+    """The least n for which P^n has no zero, or 0. By Wielandt's theorem it is at most S^2 - 2 S + 2."""
+    possible = later = P > 0.0
+    for n in range(1, len(P) ** 2 - 2 * len(P) + 3):
+        if later.all():
+            return n
+        later = later @ possible
+    return 0
 
 
 def _fixed_point(case: Case) -> Row:
