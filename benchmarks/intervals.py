@@ -24,7 +24,7 @@ import numba
 import numpy as np
 
 import vrtd
-from vrtd.errors import ConvergenceWarning, InvalidInputError
+from vrtd.errors import ConvergenceWarning, VrtdError
 from vrtd.logs import Chunk
 
 LEVELS = (0.95, 0.8)
@@ -168,7 +168,8 @@ def halves(switch: float, seed: int, scale: float | None = None, **settings: Any
         phi[:, 1:] = np.c_[half, normal[:, 0] * np.where(half, scale, 1.0)]
     reward = half + 0.1 * rng.standard_normal(2 * n)
     mrp = vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], 2 * n, axis=1), 0.9)
-    return chain(mrp, phi, 0.9, is_slow=True, **settings)
+    n_rows = settings.get("n_rows", 10_000)
+    return chain(mrp, phi, 0.9, is_slow=n_rows * switch < 150, **settings)
 
 
 def nearly_periodic(seed: int) -> Case:
@@ -245,7 +246,7 @@ def replicate(case: Case, algorithm: str, seed: int, is_planned: bool) -> Replic
                 n_samples=case.n_rows if is_planned else None,
             ).fit(rows)  # fmt: skip
             found = [evaluator.predict(case.observations, return_interval=level) for level in LEVELS]
-        except InvalidInputError:
+        except VrtdError:
             return None
     half = np.array([(one.high - one.low) / 2.0 for one in found])
     return Replication(found[0].value - case.truth, half, bool(caught))

@@ -16,7 +16,7 @@ from tests.statistics import FAMILY_RATE
 from tests.table import ROWS, Row, two_states
 from vrtd.algorithms import Epoch, Kernels
 from vrtd.algorithms.saga import saga_absorb, saga_step, saga_views
-from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
+from vrtd.errors import AccuracyError, AccuracyWarning, InvalidInputError, SingularSystemError
 from vrtd.kernels.jit import kernel
 from vrtd.theory import SaddleSteps, saddle_steps
 
@@ -368,5 +368,8 @@ def test_steps_that_promise_nothing_are_refused() -> None:
     rng = np.random.default_rng(0)
     phi = rng.normal(size=(50, 2)) @ np.array([[1.0, 1.0], [0.0, 1e-6]])
     data = vrtd.DataSet(phi, rng.normal(size=50), 0.1 * phi, 0.9)
-    with pytest.raises(AccuracyError, match="steps must be provable in double precision; got a rate of"):
+    with (
+        pytest.raises(AccuracyError, match="steps must be provable in double precision; got a rate of"),
+        pytest.warns(AccuracyWarning, match="condition number"),
+    ):
         saddle_steps(data)

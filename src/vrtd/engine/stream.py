@@ -6,6 +6,7 @@ is finite: a row that is not, or a step that diverges, leaves everything as it w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -84,13 +85,28 @@ def consume(
     return True
 
 
-def _epochs_within(phi, weight, first, n_epochs, size, limit):
-    """Count the epochs of `size` rows from `first` on with weight |phi|^2 <= limit on every row, and return the largest
-    value of the epoch after them as well. Numbers that are not finite are left to the loop."""
+@kernel
+def precise_squared_norm(vector):
+    """The squared norm of a vector of either precision, in double precision."""
+    total = 0.0
+    for i in range(vector.size):
+        total += np.float64(vector[i]) * np.float64(vector[i])
+    return total
+
+
+def _epochs_within(phi, phi_next, terminated, ends, weight, first, n_epochs, size, limit):
+    """Count the epochs of `size` rows from `first` on whose rows all have w |phi|^2 <= limit. Return the largest value
+    of the epoch after them, too.
+
+    The successor of a row is the next row, but for the last row of an epoch and for rows that end something: there
+    w |phi| |phi'| counts as well. Numbers that are not finite are left to the loop.
+    """
     for epoch in range(n_epochs):
         largest = 0.0
         for i in range(first, first + size):
-            norm = squared_norm(phi[i])
+            norm = precise_squared_norm(phi[i])
+            if (ends[i] or i == first + size - 1) and not terminated[i]:
+                norm = max(norm, math.sqrt(norm * precise_squared_norm(phi_next[i])))
             if weight.size:
                 norm *= weight[i]
             if largest < norm <= MOST:
@@ -98,7 +114,7 @@ def _epochs_within(phi, weight, first, n_epochs, size, limit):
         if largest > limit:
             return epoch, largest
         first += size
-    return n_epochs, limit
+    return n_epochs, largest
 
 
 @cache

@@ -30,9 +30,11 @@ __all__ = ["Evaluator"]
 Floats = NDArray[np.float64]
 Method = Literal["recursion", "closed form"]
 
-# Values may be this many standard errors of the sample's closed form away from it, plus this share of the start's
-# distance if "auto" chose the step. With fewer rows the closed form itself says little.
-_FAR, _LEFT, _LEAST_CHECKED = 10.0, 0.05, 256
+# How far values may be from the sample's closed form: so many of its standard errors and, if "auto" chose the step,
+# this share of the start's distance.
+_MOST_STANDARD_ERRORS, _MOST_LEFT = 10.0, 0.05
+_LEAST_CHECKED = 256  # rows: with fewer the closed form itself says little
+_ROUNDING = 1e-8  # of the values
 
 
 class Evaluator:
@@ -109,7 +111,7 @@ class Evaluator:
             self._run.decide()  # a log shorter than pilot_rows is all there is
         self._run.repeats = False
         self._run.check_ends()
-        self._warn_if_far(self._run.pilot())
+        self._warn_if_far()
         return self
 
     def partial_fit(self, log: Log | Chunk, *, progress: Callable[[int, int | None], None] | None = None) -> Self:
@@ -205,8 +207,7 @@ class Evaluator:
         """
         phi = np.asarray(self.features(np.asarray(observations)), dtype=np.float64)
         if return_interval is None:
-            if self._run.n_sampled:
-                self._warn_if_far(self._run.recent_pilot())
+            self._warn_if_far()
             return np.asarray(phi @ self.theta_)
         return self.spread(method).of(phi, check_level(return_interval))
 
@@ -238,18 +239,20 @@ class Evaluator:
             warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=3)
         return spread
 
-    def _warn_if_far(self, pilot: Pilot) -> None:
+    def _warn_if_far(self) -> None:
         """Warn if the values are further from the closed form of the sample than noise explains.
 
-        Settings of the user's own may leave as much of the start as they want, but must not add to it.
+        A step of the user's own may leave all of the start and make noise of its own, but must not diverge.
         """
-        learner = self._run.learner
-        if learner is None or self._trace_decay > 0.0 or len(pilot) < _LEAST_CHECKED:
+        learner, pilot = self._run.learner, None
+        if learner is not None and self._trace_decay == 0.0 and self._run.n_sampled >= _LEAST_CHECKED:
+            pilot = self._usable_pilot()
+        if learner is None or pilot is None or len(pilot) < 2 * pilot.rank:
             return
-        start = pilot.value_distance(self._run.start())
-        start *= _LEFT if self._schedule.given_step is None else 1.0
-        far = pilot.value_distance(learner.theta)
-        if far > start + _FAR * pilot.value_error:
+        far, start, size = map(pilot.value_distance, (learner.theta, self._run.start(), np.zeros_like(learner.theta)))
+        allowed = _MOST_LEFT * start if self._schedule.chooses_step else max(start, size)
+        allowed += _MOST_STANDARD_ERRORS * pilot.value_error + _ROUNDING * size
+        if far > allowed:
             warnings.warn(
                 f"not converged: values are {far:.3g} (root mean square) away from the closed form of the first "
                 f"{len(pilot):,} rows, whose standard error is {pilot.value_error:.3g}; bring more rows, or take the "
@@ -257,6 +260,13 @@ class Evaluator:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def _usable_pilot(self) -> Pilot | None:
+        """The sample, unless nothing can be computed from it."""
+        try:
+            return self._run.recent_pilot()
+        except InvalidInputError:
+            return None
 
     @property
     def _trace_decay(self) -> float:
@@ -279,10 +289,10 @@ class Evaluator:
                     'evaluate with algorithm="lstd" for its interval',
                 )
             if self._run.least_squares is not None:
-                return closed_form_spread(self._run.least_squares.solve(), self._run.pilot())
+                return closed_form_spread(self._run.least_squares.solve(), self._usable_pilot())
             sums = LeastSquares(self._discount, self._run.start())
             sums.feed(self._run.sample)
-            return closed_form_spread(sums.solve(), self._run.pilot())
+            return closed_form_spread(sums.solve(), self._usable_pilot())
         if self._schedule.is_closed_form:
             raise InvalidInputError("the closed form has no recursion", method, "drop the method")
         if self._run.learner is None:
@@ -320,10 +330,14 @@ class Evaluator:
         )
 
     def _lowered(self) -> list[str]:
-        """Remarks on steps that were lowered on the way."""
+        """A remark on steps that were lowered on the way."""
         legs = [] if self._run.learner is None else self._run.learner.legs
-        steps = [(leg.first_row, leg.algorithm.largest_step_size) for leg in legs if leg.is_lowered]
-        return [f"from row {row:,}: step {step:.3g}, because rows with larger features came" for row, step in steps]
+        steps = [leg.algorithm.largest_step_size or 0.0 for leg in legs if leg.is_lowered]
+        if not steps:
+            return []
+        return [
+            f"the step was lowered {len(steps)} times, to {min(steps):.3g} at the least, for rows with large features"
+        ]
 
     @property
     def discount(self) -> float:

@@ -17,6 +17,7 @@ from vrtd.estimator.rows import Batches, NotFiniteError, Rows
 from vrtd.kernels.jit import short_vectors
 from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
+from vrtd.theory.settings import SAFE_SHARE
 
 __all__ = ["Learner", "Path", "rows_per_epoch"]
 
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 _SAMPLING: Sampling = "markov"  # the rows of a log follow each other
 _MOST_POINTS = 128  # of the path; beyond, every second one is dropped
 _FIRST_STRIDE = 1024  # rows between two points at first
+_ROUNDING = 1e-6  # by which two sums of the same squares may differ
 
 
 class Path:
@@ -81,10 +83,17 @@ def rows_per_epoch(algorithm: Algorithm) -> int:
 class Learner:
     """State of the run: workspace, random stream, open batch, and the legs so far.
 
-    With `lowers_step`, a step that is too large for the rows of a batch is lowered before they are used. A step a is
-    safe if a w |phi|^2 <= 1 on every row. Rows of one trajectory satisfy E(psi.u)^2 <= -2 u^T A u with
-    psi = gamma phi' - phi, because phi and phi' have the same second moments up to the ends of the batch. Then
-    E|u + a phi psi.u|^2 <= |u|^2 + 2 a u^T A u (1 - a max |phi|^2), which does not exceed |u|^2.
+    With `lowers_step`, a step a that overshoots on some row of a batch, a L > 1 with L = max w |phi|^2, is lowered to
+    a = 1 / (4 L) before the batch is used. Long epochs then contract on consecutive rows of a policy,
+    whichever states they come from. Let D(v) = -v^T A v with A the mean of A_x over the batch, psi = gamma phi' - phi,
+    and u~ the error of the anchor. Because phi and phi' have the same second moments up to the ends of the batch,
+    E(psi.v)^2 <= 2 D(v). So an inner step of VRTD satisfies
+    E|u'|^2 <= |u|^2 - 2 a (1 - 2 a L) D(u) + 4 a^2 L D(u~).
+    Summed over an epoch, its average has D <= (|u~|^2 / (2 a M) + 2 a L D(u~)) / (1 - 2 a L), where the last term is at
+    most D(u~) if a L <= 1/4. Terminations only help. With importance weights or many truncated episodes the second
+    moments differ, and nothing is proved.
+
+    The planned step comes back after one batch, and after twice as many each time it had to be lowered again.
     """
 
     def __init__(
@@ -114,7 +123,8 @@ class Learner:
         epoch = algorithm.epoch(_SAMPLING)
         self.batches = Batches(rows_per_epoch(algorithm))
         self._params, self._sizes = algorithm.params(), (self.theta.size, epoch.n_absorb, epoch.n_steps)
-        self._limit = 1.0 / algorithm.largest_step_size if self._lowers_step and algorithm.largest_step_size else None
+        self._is_lowered_until: int | None = None  # an epoch
+        self._pause = 1  # epochs for which the step is lowered the next time
         self._loop = compile_stream(algorithm, epoch, self.theta.size, self._is_weighted)
         self._is_ready = False
 
@@ -131,31 +141,42 @@ class Learner:
         """Learn from whole batches; what is left waits. Nothing changes when it raises."""
         n, size = len(rows.reward), self.batches.size
         is_whole = not self.batches.n_waiting and not n % size and self.n_rows + n <= self.path.next
-        if is_whole and self._within(rows, 0, n // size)[0] == n // size:  # one call, or none
+        if (
+            is_whole and self._is_lowered_until is None and self._within(rows, 0, n // size)[0] == n // size
+        ):  # one call, or none
             if n:
                 self._call(rows, 0, n // size)
                 self._count(n // size)
             return
         before = self._state.copy(), self._stream.copy(), self.theta.copy(), self.n_epochs, self.n_rows
-        mark, settings = self.path.mark(), (len(self.legs), self._params, self._limit)
+        mark = self.path.mark()
+        settings = len(self.legs), self._params, self._is_lowered_until, self._pause
         try:
             for batch, count in self.batches.cut(rows):
                 self._run(batch, count)
         except BaseException:
             self._state[:], self._stream[:], self.theta[:], self.n_epochs, self.n_rows = before
-            n_legs, self._params, self._limit = settings
+            n_legs, self._params, self._is_lowered_until, self._pause = settings
             del self.legs[n_legs:]
             self.path.back_to(mark)
             raise
 
     def _run(self, rows: Rows, count: int) -> None:
-        """`count` whole epochs, with a stop at every point of the path and wherever the step must be lowered."""
+        """`count` whole epochs, with a stop at every point of the path and wherever the step changes."""
         size, first = self.batches.size, 0
         while count:
             n = min(count, max(1, -(-(self.path.next - self.n_rows) // size)))
+            if self._is_lowered_until is not None:
+                if self.n_epochs == self._is_lowered_until:
+                    self._use_step(self._planned, is_lowered=False)
+                    self._is_lowered_until = None
+                else:
+                    n = min(n, self._is_lowered_until - self.n_epochs)
             n, largest = self._within(rows, first, n)
             if n == 0:
-                self._lower_step(largest)
+                self._use_step(replace(self._planned, step_size=SAFE_SHARE / largest), is_lowered=True)
+                self._is_lowered_until = self.n_epochs + self._pause
+                self._pause *= 2
                 continue
             self._call(rows, first, n)
             self._count(n)
@@ -163,19 +184,27 @@ class Learner:
             first += n * size
 
     def _within(self, rows: Rows, first: int, n_epochs: int) -> tuple[int, float]:
-        """How many epochs the step is safe for, and the largest w |phi|^2 of the one after them."""
-        if self._limit is None:
+        """How many epochs have no row on which the step overshoots, and the largest w |phi|^2 of the one after them."""
+        step = self.legs[-1].algorithm.largest_step_size
+        if not self._lowers_step or step is None:
             return n_epochs, np.inf
-        n, largest = epochs_within()(rows.phi, rows.weight, first, n_epochs, self.batches.size, self._limit)
+        limit = 1.0 / step * (1.0 + _ROUNDING)
+        n, largest = epochs_within()(
+            rows.phi, rows.phi_next, rows.terminated, rows.ends, rows.weight, first, n_epochs, self.batches.size, limit
+        )
         return int(n), float(largest)
 
-    def _lower_step(self, largest: float) -> None:
-        """Go on in the same batches with a step that is safe for this w |phi|^2."""
+    @property
+    def _planned(self) -> Any:
+        """The algorithm with the step that was planned."""
+        return next(leg.algorithm for leg in reversed(self.legs) if not leg.is_lowered)
+
+    def _use_step(self, algorithm: Algorithm, is_lowered: bool) -> None:
+        """Go on in the same batches with another step."""
         leg = self.legs[-1]
-        algorithm: Any = replace(leg.algorithm, step_size=1.0 / largest)  # type: ignore[type-var]
-        left = None if leg.n_epochs is None else leg.n_epochs - (self.n_epochs - leg.first_epoch)
-        self.legs.append(Leg(algorithm, left, self.n_epochs, self.n_rows, is_lowered=True))
-        self._params, self._limit = algorithm.params(), largest
+        n_left = None if leg.n_epochs is None else leg.n_epochs - (self.n_epochs - leg.first_epoch)
+        self.legs.append(Leg(algorithm, n_left, self.n_epochs, self.n_rows, is_lowered))
+        self._params = algorithm.params()
 
     def _count(self, n_epochs: int) -> None:
         self.n_epochs += n_epochs
@@ -202,7 +231,9 @@ class Learner:
         waiting = self.batches.waiting
         return {
             "legs": legs,
-            "limit": self._limit,
+            "lowers_step": self._lowers_step,
+            "is_lowered_until": self._is_lowered_until,
+            "pause": self._pause,
             "n_epochs": self.n_epochs,
             "n_rows": self.n_rows,
             "state": self._state,
@@ -220,9 +251,10 @@ class Learner:
             Leg(as_algorithm(settings), n_epochs, int(epoch), int(row), bool(is_lowered))
             for settings, n_epochs, epoch, row, is_lowered in tree["legs"]
         ]
-        limit = None if tree["limit"] is None else float(tree["limit"])
-        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, is_weighted, limit is not None)
-        learner.legs, learner._limit = legs, limit
+        lowers_step, until = bool(tree["lowers_step"]), tree["is_lowered_until"]
+        learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, is_weighted, lowers_step)
+        learner.legs = legs
+        learner._is_lowered_until, learner._pause = None if until is None else int(until), int(tree["pause"])
         learner.n_epochs, learner.n_rows = int(tree["n_epochs"]), int(tree["n_rows"])
         for own, given in ((learner._state, "state"), (learner._stream, "stream"), (learner.theta, "theta")):
             if tree[given].shape != own.shape or tree[given].dtype != own.dtype:

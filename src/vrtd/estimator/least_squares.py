@@ -18,7 +18,7 @@ from vrtd.checks import warn_if_ill_conditioned
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.rows import Batches, Rows
 from vrtd.kernels.jit import compiled
-from vrtd.theory.rows import block_correlation
+from vrtd.theory.rows import block_correlation, block_covariances
 
 __all__ = ["LeastSquares", "Solution", "solve_scaled"]
 
@@ -65,8 +65,7 @@ class Solution:
                 f"{self.n_rows} rows and {self.theta.size} features",
                 "bring more rows, or fewer features",
             )
-        centred = self.influence - self.influence.mean(axis=0)
-        return np.asarray(centred.T @ centred / (self.degrees * (self.degrees + 1)))
+        return block_covariances(self.influence)[0]
 
 
 class LeastSquares:

@@ -15,7 +15,7 @@ from vrtd.files import check_regular, read_arrays, write_arrays
 
 __all__ = ["as_algorithm", "as_settings", "damaged", "read_model", "write_model"]
 
-_FORMAT = "vrtd model 1"
+_FORMAT = "vrtd model 2"
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
 

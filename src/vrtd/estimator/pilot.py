@@ -12,7 +12,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.estimator.least_squares import solve_scaled
 from vrtd.estimator.rows import Rows
 from vrtd.theory import TransitionSample
-from vrtd.theory.rows import TransitionRows, block_correlation, block_means
+from vrtd.theory.rows import TransitionRows, block_correlation, block_covariances, block_means
 
 __all__ = ["Pilot", "rows_that_fit"]
 
@@ -23,7 +23,7 @@ _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 _LEAST_SIZE = 1e-60
 _OUTSIDE = 1e-6  # share of a row's square that may lie outside of what the sample spans
 _LEAST_ROWS = 10  # of the sample in which a feature is not 0, for intervals
-_MOST_BLOCKS, _LEAST_BLOCK = 256, 4  # blocks that show the correlation, and rows in each
+_MOST_BLOCKS, _LEAST_BLOCKS, _LEAST_BLOCK = 256, 64, 4  # blocks that show the correlation, and rows in each
 _MERGED = 4  # blocks that are taken together for a variance, so that adjacent ones are nearly independent
 _RANK_TOLERANCE = 1e-5  # of the largest singular value: directions below it are not learned in any number of rows
 
@@ -40,7 +40,9 @@ class Pilot:
     basis of it: `basis` (d, r) turns dependent features, and states that were never seen, into r that are not.
     """
 
-    def __init__(self, rows: Rows, observations: tuple[NDArray[Any], NDArray[Any]], discount: float) -> None:
+    def __init__(
+        self, rows: Rows, observations: tuple[NDArray[Any], NDArray[Any]], discount: float, theta_0: Floats
+    ) -> None:
         self.observations = observations  # (n, ...) and those of the successors: they tell states apart
         for name, values in (("features", rows.phi), ("rewards", rows.reward)):
             largest = float(np.abs(values).max(initial=0.0))
@@ -72,6 +74,10 @@ class Pilot:
         self.basis = _complement(vectors[:, ~kept] / norms[used, None], used, len(norms))
         self.rare = (rows.phi != 0.0).sum(axis=0) < _LEAST_ROWS  # too seldom for their noise to be known
         self._discount = np.where(rows.terminated, 0.0, discount)
+        # What theta_0 has outside of the span never changes: it is a part of the reward.
+        self._outside = theta_0 - self.basis @ (self.basis.T @ theta_0)
+        if self.rank < len(norms):
+            reward = reward + (self._discount[:, None] * phi_next - phi) @ self._outside
         self._phi_next, self._reward, self._weighted, self._rows = phi_next, reward, phi, rows
 
     @cached_property
@@ -89,7 +95,7 @@ class Pilot:
     @cached_property
     def theta_star(self) -> Floats:
         """(d,) the closed form of the sample; nan where there is none."""
-        return np.asarray(self.basis @ self._solution[0])
+        return np.asarray(self.basis @ self._solution[0] + self._outside)
 
     @cached_property
     def influence(self) -> Floats:
@@ -122,16 +128,18 @@ class Pilot:
 
     @cached_property
     def effective_blocks(self) -> float:
-        """How many independent blocks the slowest direction is worth, of at most 256.
+        """How many independent blocks the slowest direction is worth, of at most 256; nan for fewer than 256 rows.
 
         Block means that follow an AR(1) process with correlation k are worth B (1 - k) / (1 + k) independent ones. The
         directions are those of the features, on which A rests, and those of the influence, on which the values rest.
         """
         B, scale = self._n_blocks, self.phi.std(axis=0)
+        if B < _LEAST_BLOCKS:
+            return float("nan")
         scaled = self.phi / np.where(scale > 0.0, scale, 1.0)
         centred = scaled - scaled.mean(axis=0)
         metric = np.linalg.pinv(centred.T @ centred / len(self), rcond=_RANK_TOLERANCE**2, hermitian=True)
-        k = block_correlation(block_means(centred, B), metric)
+        k = max(0.0, block_correlation(block_means(centred, B), metric))
         if np.isfinite(self.influence).all():
             k = max(k, block_correlation(self.influence, self._second_moment))
         return B * (1.0 - k) / (1.0 + k)
@@ -150,9 +158,8 @@ class Pilot:
     @cached_property
     def value_error(self) -> float:
         """Root mean square over the sample of the standard error of phi.theta_star."""
-        influence = self.merged_influence
-        B, centred = len(influence), influence - influence.mean(axis=0)
-        return float(np.sqrt(((centred @ self._second_moment) * centred).sum() / (B * (B - 1))))
+        own, _ = block_covariances(self.merged_influence)
+        return float(np.sqrt((own * self._second_moment).sum()))
 
     def __len__(self) -> int:
         return len(self._reward)

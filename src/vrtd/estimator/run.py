@@ -110,9 +110,14 @@ class Run:
 
     def decide(self) -> None:
         """Bind the features and decide on the settings with the rows that wait: no more will come."""
-        if self._waiting:
-            self.schedule.n_samples = self.schedule.n_samples or self.n_rows
+        if not self._waiting:
+            return
+        announced, self.schedule.n_samples = self.schedule.n_samples, self.n_rows
+        try:
             self._decide(self._waiting, self.n_rows)
+        except BaseException:
+            self.schedule.n_samples = announced
+            raise
 
     def _decide(self, chunks: list[Chunk], n_rows: int) -> None:
         """Bind the features, decide on the settings, and learn from rows that waited."""
@@ -194,6 +199,11 @@ class Run:
         place = first_not_finite(rows)
         if place is None:
             assert self.learner is not None
+            if self.schedule.chooses_step:
+                return DivergenceError(
+                    f"the parameters must stay finite; they did not after {self.n_rows:,} rows with the step that "
+                    "'auto' chose; scale features and rewards, or take the closed form: algorithm='lstd'"
+                )
             step = self.learner.legs[-1].algorithm.largest_step_size
             if step is None:
                 return DivergenceError(
@@ -326,7 +336,7 @@ class Run:
         self._seen = [tuple(np.concatenate(part) for part in zip(*self._seen, strict=True))]  # type: ignore[list-item]
         observations, next_observations = self._seen[0]
         seen = observations[:n_rows], next_observations[:n_rows]
-        return Pilot(self._room.part(0, n_rows), seen, self._discount)
+        return Pilot(self._room.part(0, n_rows), seen, self._discount, self.start())
 
     def pilot(self) -> Pilot:
         """The sample as it is now."""

@@ -74,6 +74,11 @@ class Schedule:
         return self.algorithm == CLOSED_FORM
 
     @property
+    def chooses_step(self) -> bool:
+        """Whether "auto" decides on the step."""
+        return self.algorithm in _KNOWN and self.step_size == "auto"
+
+    @property
     def needs_pilot(self) -> bool:
         """Whether "auto" has something to decide on."""
         if isinstance(self.algorithm, Algorithm) or self.is_closed_form:
@@ -90,8 +95,7 @@ class Schedule:
         else:
             assert pilot is not None
             algorithm, n_epochs = self._decide(pilot, theta_0, 0)
-        lowers_step = not isinstance(self.algorithm, Algorithm) and self.step_size == "auto"
-        return Learner(algorithm, n_epochs, discount, theta_0, seed, is_weighted, lowers_step)
+        return Learner(algorithm, n_epochs, discount, theta_0, seed, is_weighted, self.chooses_step)
 
     def go_on(self, learner: Learner, pilot: Pilot, theta_0: Floats) -> None:
         """The next leg, when the rows have come for which the settings were made."""

@@ -6,6 +6,7 @@ They are for phi(s).theta_star, which is the value V(s) only where the features 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution
 from vrtd.estimator.pilot import Pilot
 from vrtd.theory.recursion import recursion_moments
+from vrtd.theory.rows import block_covariances
 
 __all__ = ["Intervals", "Limit", "Spread", "closed_form_spread", "mean_interval", "recursion_spread"]
 
@@ -92,15 +94,17 @@ class Spread:
         """Variance of phi.theta for each row."""
         return _squares(phi, self.covariance) * self._inflation(phi)
 
+    @cached_property
+    def _block_covariances(self) -> tuple[Floats, Floats]:
+        return block_covariances(self.influence)
+
     def _inflation(self, phi: Floats) -> Floats:
         """By how much block means vary more than the reference says, at least 1: correlation over long times.
 
         Covariances of adjacent blocks are added where they are positive: blocks may be shorter than the correlation.
         """
-        centred = self.influence - self.influence.mean(axis=0)
-        count = len(centred) * (len(centred) - 1)
-        own, next_to = centred.T @ centred / count, centred[1:].T @ centred[:-1] / count
-        blocks = _squares(phi, own) + 2.0 * _squares(phi, next_to)
+        own, between = self._block_covariances
+        blocks = _squares(phi, own) + _squares(phi, between)
         known = _squares(phi, self.reference)
         return np.maximum(1.0, np.divide(blocks, known, out=np.ones_like(known), where=known > 0.0))
 
@@ -124,8 +128,8 @@ class Spread:
         }
 
 
-def closed_form_spread(solution: Solution, pilot: Pilot) -> Spread:
-    """Of the least-squares solution: batch means in a sandwich. The sample shows how slowly the rows change."""
+def closed_form_spread(solution: Solution, pilot: Pilot | None) -> Spread:
+    """Of the least-squares solution: batch means in a sandwich. The sample, if usable, shows how slowly rows change."""
     zero, covariance = np.zeros_like(solution.theta), solution.covariance()
     if not np.isfinite(covariance).all():
         raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
@@ -133,7 +137,7 @@ def closed_form_spread(solution: Solution, pilot: Pilot) -> Spread:
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
         "closed form, batch means", None, solution.seen & ~solution.rare, solution.influence, covariance,
-        doubt=solution.doubt or _slowness(pilot, solution.n_rows),
+        doubt=solution.doubt or (None if pilot is None else _slowness(pilot, solution.n_rows)),
     )  # fmt: skip
 
 
@@ -204,6 +208,8 @@ def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct
 def _slowness(pilot: Pilot, n_rows: int) -> str | None:
     """Why correlation makes the interval doubtful, if it does."""
     size = pilot.effective_blocks * n_rows / len(pilot)
+    if np.isnan(size):
+        return f"{len(pilot):,} rows are too few to show how strongly they are correlated"
     if size >= _LEAST_EFFECTIVE:
         return None
     return f"the effective sample size of the {n_rows:,} rows is only about {size:.0f} in some direction"

@@ -14,18 +14,20 @@ from vrtd.theory.moments import Output
 from vrtd.theory.rows import Statistics, TransitionRows, statistics_of
 from vrtd.theory.sample import TransitionSample
 
-__all__ = ["LimitedStep", "Settings", "limit_step", "settings_for"]
+__all__ = ["SAFE_SHARE", "LimitedStep", "Settings", "limit_step", "settings_for"]
 
 Floats = NDArray[np.float64]
 
 # Steps above this share of the limit of stability are not chosen: the limit is itself an estimate.
 _MOST_SHARE = 0.85
+# A step above 1 / (w |phi|^2) overshoots on that row. This share of it, for the largest row, contracts on every long
+# batch of consecutive rows (`vrtd.estimator.learner`).
+SAFE_SHARE = 0.25
 # Candidates: steps a factor apart, numbers of epochs a factor apart.
 _STEP_RATIO, _EPOCH_RATIO = 1.7, 1.5
 _LEAST_BATCH = 2
 _LEARNED = 0.5  # of the error at the start
-# Where the sample cannot tell: a share of 1 / max |phi|^2, and of the budget.
-_BLIND_SHARE, _BLIND_EPOCHS = 0.25, 8
+_BLIND_EPOCHS = 8  # where the sample cannot tell
 
 
 class Settings(NamedTuple):
@@ -95,7 +97,7 @@ def settings_for(
     errors = ModalErrors(statistics, modes, limit)
     # A step of less than limit / budget would not have moved the fastest mode at the end.
     count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
-    # The rows of a batch may be less varied than the sample: 1 / max |phi|^2 is safe for every choice of them.
+    # The rows of a batch may be less varied than the sample, so its limit of stability is not enough: none overshoots.
     largest = min(_MOST_SHARE * limit, 1.0 / _largest_square(sample))
     steps: NDArray[Any] = largest / _STEP_RATIO ** np.arange(count)
     if step_size is not None:
@@ -183,7 +185,7 @@ def _blind(
 ) -> Settings:
     """Nothing is predicted: a step that is safe for any data of this size, and a few epochs."""
     norm = float(max((statistics.left**2).sum(axis=1).max(), (statistics.psi**2).sum(axis=1).max()))
-    step = _BLIND_SHARE / norm if norm > 0.0 else 1.0
+    step = SAFE_SHARE / norm if norm > 0.0 else 1.0
     M = 1 if algorithm == "td" else max(1, min(most, budget // _BLIND_EPOCHS))
     return Settings(
         step, M, budget // M, float("nan"), 1.0 / norm if norm > 0.0 else np.inf, f"fallback: {reason}", remarks
