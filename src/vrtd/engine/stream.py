@@ -6,7 +6,6 @@ is finite: a row that is not, or a step that diverges, leaves everything as it w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -85,36 +84,30 @@ def consume(
     return True
 
 
-@kernel
-def precise_squared_norm(vector):
-    """The squared norm of a vector of either precision, in double precision."""
-    total = 0.0
-    for i in range(vector.size):
-        total += np.float64(vector[i]) * np.float64(vector[i])
-    return total
-
-
-def _epochs_within(phi, phi_next, terminated, ends, weight, first, n_epochs, size, limit):
-    """Count the epochs of `size` rows from `first` on whose rows all have w |phi|^2 <= limit. Return the largest value
-    of the epoch after them, too.
-
-    The successor of a row is the next row, but for the last row of an epoch and for rows that end something: there
-    w |phi| |phi'| counts as well. Numbers that are not finite are left to the loop.
-    """
+def _epochs_within(phi, phi_next, terminated, weight, gamma, first, n_epochs, size, limit):
+    """Count the epochs of `size` rows from `first` on whose growth ratio is at most `limit`, and return the ratio of
+    the one after them, too (`vrtd.theory.settings.growth_ratio`). Numbers that are not finite are left to the loop."""
     for epoch in range(n_epochs):
-        largest = 0.0
+        growth = decay = 0.0
         for i in range(first, first + size):
-            norm = precise_squared_norm(phi[i])
-            if (ends[i] or i == first + size - 1) and not terminated[i]:
-                norm = max(norm, math.sqrt(norm * precise_squared_norm(phi_next[i])))
-            if weight.size:
-                norm *= weight[i]
-            if largest < norm <= MOST:
-                largest = norm
-        if largest > limit:
-            return epoch, largest
+            now = then = both = 0.0
+            for j in range(phi.shape[1]):
+                x, y = np.float64(phi[i, j]), np.float64(phi_next[i, j])
+                now += x * x
+                then += y * y
+                both += x * y
+            discount = 0.0 if terminated[i] else gamma
+            w = weight[i] if weight.size else 1.0
+            if discount == 0.0:  # what follows need not be finite
+                growth += w * w * now * now
+                decay += w * now
+            else:
+                growth += w * w * now * (now - 2.0 * discount * both + discount * discount * then)
+                decay += w * ((1.0 - discount) * now + discount * (now - 2.0 * both + then) / 2.0)
+        if limit * decay < growth <= MOST:
+            return epoch, growth / decay
         first += size
-    return n_epochs, largest
+    return n_epochs, limit
 
 
 @cache

@@ -17,7 +17,6 @@ from vrtd.estimator.rows import Batches, NotFiniteError, Rows
 from vrtd.kernels.jit import short_vectors
 from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
-from vrtd.theory.settings import SAFE_SHARE
 
 __all__ = ["Learner", "Path", "rows_per_epoch"]
 
@@ -83,15 +82,11 @@ def rows_per_epoch(algorithm: Algorithm) -> int:
 class Learner:
     """State of the run: workspace, random stream, open batch, and the legs so far.
 
-    With `lowers_step`, a step a that overshoots on some row of a batch, a L > 1 with L = max w |phi|^2, is lowered to
-    a = 1 / (4 L) before the batch is used. Long epochs then contract on consecutive rows of a policy,
-    whichever states they come from. Let D(v) = -v^T A v with A the mean of A_x over the batch, psi = gamma phi' - phi,
-    and u~ the error of the anchor. Because phi and phi' have the same second moments up to the ends of the batch,
-    E(psi.v)^2 <= 2 D(v). So an inner step of VRTD satisfies
-    E|u'|^2 <= |u|^2 - 2 a (1 - 2 a L) D(u) + 4 a^2 L D(u~).
-    Summed over an epoch, its average has D <= (|u~|^2 / (2 a M) + 2 a L D(u~)) / (1 - 2 a L), where the last term is at
-    most D(u~) if a L <= 1/4. Terminations only help. With importance weights or many truncated episodes the second
-    moments differ, and nothing is proved.
+    With `lowers_step`, a step a with a R > 1 is lowered to 1 / R before the batch is used. R is the growth ratio of the
+    batch, tr E[A_x^T A_x] / -tr A over its rows. An update u + a A_x u satisfies
+    E|u + a A_x u|^2 = |u|^2 + 2 a u^T A u + a^2 E|A_x u|^2,
+    which on average over directions grows beyond a = 2 / R. The inner steps of VRTD add as much noise again, from the
+    anchor, which leaves half of it. This is a rule of thumb and no bound: a direction may be worse than the average.
 
     The planned step comes back after one batch, and after twice as many each time it had to be lowered again.
     """
@@ -172,9 +167,9 @@ class Learner:
                     self._is_lowered_until = None
                 else:
                     n = min(n, self._is_lowered_until - self.n_epochs)
-            n, largest = self._within(rows, first, n)
+            n, ratio = self._within(rows, first, n)
             if n == 0:
-                self._use_step(replace(self._planned, step_size=SAFE_SHARE / largest), is_lowered=True)
+                self._use_step(replace(self._planned, step_size=1.0 / ratio), is_lowered=True)
                 self._is_lowered_until = self.n_epochs + self._pause
                 self._pause *= 2
                 continue
@@ -184,15 +179,14 @@ class Learner:
             first += n * size
 
     def _within(self, rows: Rows, first: int, n_epochs: int) -> tuple[int, float]:
-        """How many epochs have no row on which the step overshoots, and the largest w |phi|^2 of the one after them."""
+        """How many epochs the step suits, and the growth ratio of the one after them."""
         step = self.legs[-1].algorithm.largest_step_size
         if not self._lowers_step or step is None:
             return n_epochs, np.inf
-        limit = 1.0 / step * (1.0 + _ROUNDING)
-        n, largest = epochs_within()(
-            rows.phi, rows.phi_next, rows.terminated, rows.ends, rows.weight, first, n_epochs, self.batches.size, limit
-        )
-        return int(n), float(largest)
+        rows_used = rows.phi, rows.phi_next, rows.terminated, rows.weight
+        limit = (1.0 + _ROUNDING) / step
+        n, ratio = epochs_within()(*rows_used, self._discount, first, n_epochs, self.batches.size, limit)
+        return int(n), float(ratio)
 
     @property
     def _planned(self) -> Any:

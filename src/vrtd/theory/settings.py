@@ -14,20 +14,18 @@ from vrtd.theory.moments import Output
 from vrtd.theory.rows import Statistics, TransitionRows, statistics_of
 from vrtd.theory.sample import TransitionSample
 
-__all__ = ["SAFE_SHARE", "LimitedStep", "Settings", "limit_step", "settings_for"]
+__all__ = ["LimitedStep", "Settings", "growth_ratio", "limit_step", "settings_for"]
 
 Floats = NDArray[np.float64]
 
 # Steps above this share of the limit of stability are not chosen: the limit is itself an estimate.
 _MOST_SHARE = 0.85
-# A step above 1 / (w |phi|^2) overshoots on that row. This share of it, for the largest row, contracts on every long
-# batch of consecutive rows (`vrtd.estimator.learner`).
-SAFE_SHARE = 0.25
 # Candidates: steps a factor apart, numbers of epochs a factor apart.
 _STEP_RATIO, _EPOCH_RATIO = 1.7, 1.5
 _LEAST_BATCH = 2
 _LEARNED = 0.5  # of the error at the start
-_BLIND_EPOCHS = 8  # where the sample cannot tell
+# Where the sample cannot tell: a share of 1 / max |phi|^2, and of the budget.
+_BLIND_SHARE, _BLIND_EPOCHS = 0.25, 8
 
 
 class Settings(NamedTuple):
@@ -97,8 +95,8 @@ def settings_for(
     errors = ModalErrors(statistics, modes, limit)
     # A step of less than limit / budget would not have moved the fastest mode at the end.
     count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
-    # The rows of a batch may be less varied than the sample, so its limit of stability is not enough: none overshoots.
-    largest = min(_MOST_SHARE * limit, 1.0 / _largest_square(sample))
+    # The rows of a batch may be less varied than the sample: a step for which they are unstable would be lowered there.
+    largest = min(_MOST_SHARE * limit, 1.0 / max(growth_ratio(sample), 1e-300))
     steps: NDArray[Any] = largest / _STEP_RATIO ** np.arange(count)
     if step_size is not None:
         steps = np.array([float(step_size)])
@@ -166,11 +164,18 @@ def _reason(statistics: Statistics) -> str | None:
     return None
 
 
-def _largest_square(sample: TransitionSample | TransitionRows) -> float:
-    """The largest weight |phi|^2 of a row."""
-    squares = np.einsum("ni,ni->n", sample.phi, sample.phi)
-    weight = sample.weight if isinstance(sample, TransitionRows) else None
-    return float((squares if weight is None else weight * squares).max())
+def growth_ratio(sample: TransitionSample | TransitionRows) -> float:
+    """tr E[A_x^T A_x] / -tr A: twice its inverse is about the step at which the second moment begins to grow.
+
+    With equal second moments of phi and phi', -tr A is E w ((1 - gamma) |phi|^2 + gamma |phi' - phi|^2 / 2), which is
+    positive for every choice of rows.
+    """
+    phi, phi_next, gamma = sample.phi, sample.phi_next, np.asarray(sample.discount)
+    weight = sample.weight if isinstance(sample, TransitionRows) and sample.weight is not None else 1.0
+    size, moved = np.square(phi).sum(axis=1), np.square(phi_next - phi).sum(axis=1)
+    psi = np.square(gamma[:, None] * phi_next - phi).sum(axis=1)
+    total = float((weight * ((1.0 - gamma) * size + gamma * moved / 2.0)).sum())
+    return float((weight**2 * size * psi).sum()) / total if total > 0.0 else 0.0
 
 
 def _norm_limit(statistics: Statistics) -> float:
@@ -185,7 +190,7 @@ def _blind(
 ) -> Settings:
     """Nothing is predicted: a step that is safe for any data of this size, and a few epochs."""
     norm = float(max((statistics.left**2).sum(axis=1).max(), (statistics.psi**2).sum(axis=1).max()))
-    step = SAFE_SHARE / norm if norm > 0.0 else 1.0
+    step = _BLIND_SHARE / norm if norm > 0.0 else 1.0
     M = 1 if algorithm == "td" else max(1, min(most, budget // _BLIND_EPOCHS))
     return Settings(
         step, M, budget // M, float("nan"), 1.0 / norm if norm > 0.0 else np.inf, f"fallback: {reason}", remarks
