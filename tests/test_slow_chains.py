@@ -137,7 +137,7 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
     assert legs[1].first_row == 12_000 // M * M
     used = slice(legs[1].first_row, legs[1].first_row + M)
     batch = TransitionRows(rows.observations[used], rows.rewards[used], rows.next_observations[used], DISCOUNT)
-    np.testing.assert_allclose(legs[1].algorithm.step_size, 1.0 / settings.growth_ratio(batch))
+    np.testing.assert_allclose(legs[1].algorithm.step_size, 1.25 / settings.growth_ratio(batch))
     assert any("the step was lowered" in remark for remark in whole.diagnostics_.remarks)
     parts = vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000)
     for k, (first, last) in enumerate(split(20_000, seed=3)):
@@ -151,7 +151,7 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["vrtd", "td"])
 def test_the_planned_step_comes_back_after_an_outlier(algorithm: str) -> None:
-    rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) == 6000, 30.0, 1.0))
+    rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) == 6000, 100.0, 1.0))
     evaluator = quiet(vrtd.Evaluator(algorithm, discount=DISCOUNT, n_samples=20_000), rows)
     steps = [leg.algorithm.step_size for leg in evaluator._run.learner.legs]
     assert len(steps) == 3
@@ -200,7 +200,7 @@ def test_a_batch_that_raises_leaves_the_step_as_it_was() -> None:
     assert [leg.algorithm.step_size for leg in learner.legs] == [0.5]
     learner.feed(large.part(0, 4))
     steps = [leg.algorithm.step_size for leg in learner.legs]
-    np.testing.assert_allclose(steps, [0.5, (0.5 * 9.0 + 0.5 * 4.0 / 2.0) / (9.0 * 2.5**2)])
+    np.testing.assert_allclose(steps, [0.5, 1.25 * (0.5 * 9.0 + 0.5 * 4.0 / 2.0) / (9.0 * 2.5**2)])
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

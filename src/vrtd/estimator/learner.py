@@ -17,6 +17,7 @@ from vrtd.estimator.rows import Batches, NotFiniteError, Rows
 from vrtd.kernels.jit import short_vectors
 from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
+from vrtd.theory.settings import MOST_GROWTH
 
 __all__ = ["Learner", "Path", "rows_per_epoch"]
 
@@ -82,11 +83,11 @@ def rows_per_epoch(algorithm: Algorithm) -> int:
 class Learner:
     """State of the run: workspace, random stream, open batch, and the legs so far.
 
-    With `lowers_step`, a step a with a R > 1 is lowered to 1 / R before the batch is used. R is the growth ratio of the
-    batch, tr E[A_x^T A_x] / -tr A over its rows. An update u + a A_x u satisfies
+    With `lowers_step`, a step a with a R > 5/4 is lowered to 5/4 / R before the batch is used. R is the growth ratio of
+    the batch, tr E[A_x^T A_x] / -tr A over its rows. An update u + a A_x u satisfies
     E|u + a A_x u|^2 = |u|^2 + 2 a u^T A u + a^2 E|A_x u|^2,
-    which on average over directions grows beyond a = 2 / R. The inner steps of VRTD add as much noise again, from the
-    anchor, which leaves half of it. This is a rule of thumb and no bound: a direction may be worse than the average.
+    which on average over directions grows beyond a = 2 / R, and the inner steps of VRTD add noise from the anchor. This
+    is a rule of thumb and no bound: a direction may be worse than the average.
 
     The planned step comes back after one batch, and after twice as many each time it had to be lowered again.
     """
@@ -169,7 +170,7 @@ class Learner:
                     n = min(n, self._is_lowered_until - self.n_epochs)
             n, ratio = self._within(rows, first, n)
             if n == 0:
-                self._use_step(replace(self._planned, step_size=1.0 / ratio), is_lowered=True)
+                self._use_step(replace(self._planned, step_size=MOST_GROWTH / ratio), is_lowered=True)
                 self._is_lowered_until = self.n_epochs + self._pause
                 self._pause *= 2
                 continue
@@ -184,7 +185,7 @@ class Learner:
         if not self._lowers_step or step is None:
             return n_epochs, np.inf
         rows_used = rows.phi, rows.phi_next, rows.terminated, rows.weight
-        limit = (1.0 + _ROUNDING) / step
+        limit = MOST_GROWTH * (1.0 + _ROUNDING) / step
         n, ratio = epochs_within()(*rows_used, self._discount, first, n_epochs, self.batches.size, limit)
         return int(n), float(ratio)
 

@@ -14,12 +14,14 @@ from vrtd.theory.moments import Output
 from vrtd.theory.rows import Statistics, TransitionRows, statistics_of
 from vrtd.theory.sample import TransitionSample
 
-__all__ = ["LimitedStep", "Settings", "growth_ratio", "limit_step", "settings_for"]
+__all__ = ["MOST_GROWTH", "LimitedStep", "Settings", "growth_ratio", "limit_step", "settings_for"]
 
 Floats = NDArray[np.float64]
 
 # Steps above this share of the limit of stability are not chosen: the limit is itself an estimate.
 _MOST_SHARE = 0.85
+# Steps times `growth_ratio` stay below this: epochs of VRTD were seen to diverge from 1.5 on.
+MOST_GROWTH = 1.25
 # Candidates: steps a factor apart, numbers of epochs a factor apart.
 _STEP_RATIO, _EPOCH_RATIO = 1.7, 1.5
 _LEAST_BATCH = 2
@@ -96,7 +98,7 @@ def settings_for(
     # A step of less than limit / budget would not have moved the fastest mode at the end.
     count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
     # The rows of a batch may be less varied than the sample: a step for which they are unstable would be lowered there.
-    largest = min(_MOST_SHARE * limit, 1.0 / max(growth_ratio(sample), 1e-300))
+    largest = min(_MOST_SHARE * limit, MOST_GROWTH / max(growth_ratio(sample), 1e-300))
     steps: NDArray[Any] = largest / _STEP_RATIO ** np.arange(count)
     if step_size is not None:
         steps = np.array([float(step_size)])
