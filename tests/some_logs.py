@@ -49,3 +49,9 @@ def boyan(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
     s = vrtd.theory.TransitionSample.draw(mrp, phi, n, seed=seed)
     rows = Chunk(s.phi, s.reward, s.phi_next, np.asarray(s.discount) == 0.0, np.zeros(n, bool))
     return rows, phi, vrtd.LinearSystem(mrp, phi).theta_star
+
+
+def scaled(rows: Chunk, scale: Any) -> Chunk:
+    """Rows with features multiplied by a factor for each row."""
+    each = np.asarray(scale)[:, None]
+    return rows._replace(observations=rows.observations * each, next_observations=rows.next_observations * each)

@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-__all__ = ["Curve", "Diagnostics", "diagnose"]
+__all__ = ["LEAST_CHECKED", "Curve", "Diagnostics", "diagnose", "distance_doubt"]
 
 Floats = NDArray[np.float64]
 
+# How far values may be from the sample's closed form: so many of its standard errors and, if "auto" chose the step,
+# this share of the start's distance.
+_MOST_STANDARD_ERRORS, _MOST_LEFT = 10.0, 0.05
+LEAST_CHECKED = 256  # rows: with fewer the closed form itself says little
+_ROUNDING = 1e-8  # of the values
 _WINDOWS = 10.0  # correlation times that a segment must hold to show the correlation
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and tell little
 _REMEDIES: dict[str, str] = {
@@ -194,6 +199,24 @@ def diagnose(
         remarks=tuple(notes),
         curve=None if path is None or spread is None else _curve(pilot, spread, path),
         **common,
+    )
+
+
+def distance_doubt(pilot: Pilot, theta: Floats, theta_0: Floats, is_auto: bool) -> str | None:
+    """Why values are too far from the closed form of the sample, or None.
+
+    With a step that "auto" chose, little of the start may be left. A step of the user's own may leave all of it and
+    make noise of its own, but must not diverge.
+    """
+    if len(pilot) < 2 * pilot.rank:
+        return None
+    far, start, size = map(pilot.value_distance, (theta, theta_0, np.zeros_like(theta)))
+    allowed = _MOST_LEFT * start if is_auto else max(start, size)
+    if not far > allowed + _MOST_STANDARD_ERRORS * pilot.value_error + _ROUNDING * size:
+        return None
+    return (
+        f"values are {far:.3g} (root mean square) away from the closed form of the first {len(pilot):,} rows, whose "
+        f"standard error is {pilot.value_error:.3g}"
     )
 
 

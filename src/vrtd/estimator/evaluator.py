@@ -15,7 +15,7 @@ from vrtd.arrays import real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_level
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.chunks import chunks_of, ended
-from vrtd.estimator.diagnostics import Diagnostics, diagnose
+from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, distance_doubt
 from vrtd.estimator.least_squares import LeastSquares
 from vrtd.estimator.model_file import as_algorithm, as_settings, damaged, read_model, write_model
 from vrtd.estimator.pilot import Pilot
@@ -29,12 +29,6 @@ __all__ = ["Evaluator"]
 
 Floats = NDArray[np.float64]
 Method = Literal["recursion", "closed form"]
-
-# How far values may be from the sample's closed form: so many of its standard errors and, if "auto" chose the step,
-# this share of the start's distance.
-_MOST_STANDARD_ERRORS, _MOST_LEFT = 10.0, 0.05
-_LEAST_CHECKED = 256  # rows: with fewer the closed form itself says little
-_ROUNDING = 1e-8  # of the values
 
 
 class Evaluator:
@@ -240,23 +234,19 @@ class Evaluator:
         return spread
 
     def _warn_if_far(self) -> None:
-        """Warn if the values are further from the closed form of the sample than noise explains.
-
-        A step of the user's own may leave all of the start and make noise of its own, but must not diverge.
-        """
-        learner, pilot = self._run.learner, None
-        if learner is not None and self._trace_decay == 0.0 and self._run.n_sampled >= _LEAST_CHECKED:
-            pilot = self._usable_pilot()
-        if learner is None or pilot is None or len(pilot) < 2 * pilot.rank:
+        """Warn if the values are further from the closed form of the sample than noise explains."""
+        learner = self._run.learner
+        if learner is None or self._trace_decay > 0.0 or self._run.n_sampled < LEAST_CHECKED:
             return
-        far, start, size = map(pilot.value_distance, (learner.theta, self._run.start(), np.zeros_like(learner.theta)))
-        allowed = _MOST_LEFT * start if self._schedule.chooses_step else max(start, size)
-        allowed += _MOST_STANDARD_ERRORS * pilot.value_error + _ROUNDING * size
-        if far > allowed:
+        pilot = self._usable_pilot()
+        reason = (
+            None
+            if pilot is None
+            else distance_doubt(pilot, learner.theta, self._run.start(), self._schedule.chooses_step)
+        )
+        if reason is not None:
             warnings.warn(
-                f"not converged: values are {far:.3g} (root mean square) away from the closed form of the first "
-                f"{len(pilot):,} rows, whose standard error is {pilot.value_error:.3g}; bring more rows, or take the "
-                "closed form: algorithm='lstd'",
+                f"not converged: {reason}; bring more rows, or take the closed form: algorithm='lstd'",
                 ConvergenceWarning,
                 stacklevel=3,
             )
