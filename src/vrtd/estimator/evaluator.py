@@ -201,7 +201,7 @@ class Evaluator:
         """
         phi = np.asarray(self.features(np.asarray(observations)), dtype=np.float64)
         if return_interval is None:
-            self._warn_if_far()
+            self._warn_if_far(is_frequent=True)
             return np.asarray(phi @ self.theta_)
         return self.spread(method).of(phi, check_level(return_interval))
 
@@ -233,17 +233,15 @@ class Evaluator:
             warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=3)
         return spread
 
-    def _warn_if_far(self) -> None:
+    def _warn_if_far(self, is_frequent: bool = False) -> None:
         """Warn if the values are further from the closed form of the sample than noise explains."""
         learner = self._run.learner
         if learner is None or self._trace_decay > 0.0 or self._run.n_sampled < LEAST_CHECKED:
             return
-        pilot = self._usable_pilot()
-        reason = (
-            None
-            if pilot is None
-            else distance_doubt(pilot, learner.theta, self._run.start(), self._schedule.chooses_step)
-        )
+        pilot = self._usable_pilot(is_frequent)
+        if pilot is None:
+            return
+        reason = distance_doubt(pilot, learner.theta, self._run.start(), self._schedule.chooses_step)
         if reason is not None:
             warnings.warn(
                 f"not converged: {reason}; bring more rows, or take the closed form: algorithm='lstd'",
@@ -251,10 +249,10 @@ class Evaluator:
                 stacklevel=3,
             )
 
-    def _usable_pilot(self) -> Pilot | None:
-        """The sample, unless nothing can be computed from it."""
+    def _usable_pilot(self, is_frequent: bool = False) -> Pilot | None:
+        """The sample, unless nothing can be computed from it; an older one will do for frequent checks."""
         try:
-            return self._run.recent_pilot()
+            return self._run.recent_pilot() if is_frequent else self._run.pilot()
         except InvalidInputError:
             return None
 
