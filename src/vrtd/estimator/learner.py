@@ -119,7 +119,7 @@ class Learner:
         epoch = algorithm.epoch(_SAMPLING)
         self.batches = Batches(rows_per_epoch(algorithm))
         self._params, self._sizes = algorithm.params(), (self.theta.size, epoch.n_absorb, epoch.n_steps)
-        self._is_lowered_until: int | None = None  # an epoch
+        self._lowered_until: int | None = None  # an epoch
         self._pause = 1  # epochs for which the step is lowered the next time
         self._loop = compile_stream(algorithm, epoch, self.theta.size, self._is_weighted)
         self._is_ready = False
@@ -137,22 +137,21 @@ class Learner:
         """Learn from whole batches; what is left waits. Nothing changes when it raises."""
         n, size = len(rows.reward), self.batches.size
         is_whole = not self.batches.n_waiting and not n % size and self.n_rows + n <= self.path.next
-        if (
-            is_whole and self._is_lowered_until is None and self._within(rows, 0, n // size)[0] == n // size
-        ):  # one call, or none
+        is_planned = self._lowered_until is None
+        if is_whole and is_planned and self._within(rows, 0, n // size)[0] == n // size:  # one call, or none
             if n:
                 self._call(rows, 0, n // size)
                 self._count(n // size)
             return
         before = self._state.copy(), self._stream.copy(), self.theta.copy(), self.n_epochs, self.n_rows
         mark = self.path.mark()
-        settings = len(self.legs), self._params, self._is_lowered_until, self._pause
+        settings = len(self.legs), self._params, self._lowered_until, self._pause
         try:
             for batch, count in self.batches.cut(rows):
                 self._run(batch, count)
         except BaseException:
             self._state[:], self._stream[:], self.theta[:], self.n_epochs, self.n_rows = before
-            n_legs, self._params, self._is_lowered_until, self._pause = settings
+            n_legs, self._params, self._lowered_until, self._pause = settings
             del self.legs[n_legs:]
             self.path.back_to(mark)
             raise
@@ -162,16 +161,16 @@ class Learner:
         size, first = self.batches.size, 0
         while count:
             n = min(count, max(1, -(-(self.path.next - self.n_rows) // size)))
-            if self._is_lowered_until is not None:
-                if self.n_epochs == self._is_lowered_until:
+            if self._lowered_until is not None:
+                if self.n_epochs == self._lowered_until:
                     self._use_step(self._planned, is_lowered=False)
-                    self._is_lowered_until = None
+                    self._lowered_until = None
                 else:
-                    n = min(n, self._is_lowered_until - self.n_epochs)
+                    n = min(n, self._lowered_until - self.n_epochs)
             n, ratio = self._within(rows, first, n)
             if n == 0:
                 self._use_step(replace(self._planned, step_size=MOST_GROWTH / ratio), is_lowered=True)
-                self._is_lowered_until = self.n_epochs + self._pause
+                self._lowered_until = self.n_epochs + self._pause
                 self._pause *= 2
                 continue
             self._call(rows, first, n)
@@ -227,7 +226,7 @@ class Learner:
         return {
             "legs": legs,
             "lowers_step": self._lowers_step,
-            "is_lowered_until": self._is_lowered_until,
+            "lowered_until": self._lowered_until,
             "pause": self._pause,
             "n_epochs": self.n_epochs,
             "n_rows": self.n_rows,
@@ -246,10 +245,10 @@ class Learner:
             Leg(as_algorithm(settings), n_epochs, int(epoch), int(row), bool(is_lowered))
             for settings, n_epochs, epoch, row, is_lowered in tree["legs"]
         ]
-        lowers_step, until = bool(tree["lowers_step"]), tree["is_lowered_until"]
+        lowers_step, until = bool(tree["lowers_step"]), tree["lowered_until"]
         learner = cls(legs[-1].algorithm, None, discount, np.zeros(n_features), 0, is_weighted, lowers_step)
         learner.legs = legs
-        learner._is_lowered_until, learner._pause = None if until is None else int(until), int(tree["pause"])
+        learner._lowered_until, learner._pause = None if until is None else int(until), int(tree["pause"])
         learner.n_epochs, learner.n_rows = int(tree["n_epochs"]), int(tree["n_rows"])
         for own, given in ((learner._state, "state"), (learner._stream, "stream"), (learner.theta, "theta")):
             if tree[given].shape != own.shape or tree[given].dtype != own.dtype:
