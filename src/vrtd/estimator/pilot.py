@@ -58,6 +58,7 @@ class Pilot:
         phi, phi_next, reward = rows.phi * scale[:, None], rows.phi_next * scale[:, None], rows.reward * scale
         self.phi = rows.phi.astype(np.float64)
         gram = phi.T @ phi
+        self._gram = gram
         norms = np.sqrt(np.diag(gram))
         used = np.flatnonzero(norms > 0.0)
         if not used.size:
@@ -147,7 +148,8 @@ class Pilot:
     @cached_property
     def _second_moment(self) -> Floats:
         """(d, d) the mean of phi phi^T."""
-        return np.asarray(self.phi.T @ self.phi / len(self))
+        gram = self.phi.T @ self.phi if self._rows.weight.size else self._gram
+        return np.asarray(gram / len(self))
 
     @np.errstate(over="ignore", invalid="ignore")  # a run that diverged is infinitely far away
     def value_distance(self, theta: Floats) -> float:
