@@ -10,9 +10,9 @@ import pytest
 
 import vrtd
 from tests.some_logs import DISCOUNT, chunk, scaled
-from vrtd.errors import AccuracyWarning, NotFittedError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, NotFittedError
 from vrtd.estimator import pilot as pilot_module
-from vrtd.logs import Chunk
+from vrtd.logs import Chunk, from_arrays
 
 
 def test_a_log_shorter_than_the_pilot_is_learned_from() -> None:
@@ -119,3 +119,17 @@ def test_the_check_of_predict_costs_little_in_a_stream(monkeypatch: pytest.Monke
         evaluator.partial_fit(chunk(first, first + 100))
         evaluator.predict(chunk(0, 1).observations)
     assert len(made) <= 9
+
+
+@pytest.mark.parametrize(("n_rows", "why"), [(100, "too few to show how strongly they are correlated"), (31, None)])
+def test_intervals_of_few_rows(n_rows: int, why: str | None) -> None:
+    rng = np.random.default_rng(0)
+    phi = np.c_[np.ones(n_rows + 1), rng.choice([-1.0, 1.0], n_rows + 1)]
+    log = from_arrays(phi[:-1], rng.normal(size=n_rows), phi[1:])
+    evaluator = vrtd.Evaluator(vrtd.TD(0.1), discount=0.0).fit(log)
+    if why is None:
+        with pytest.raises(InvalidInputError, match="an interval of the recursion needs at least 32 rows; got 31"):
+            evaluator.predict(phi[:2], return_interval=0.95)
+    else:
+        with pytest.warns(ConvergenceWarning, match=why):
+            evaluator.predict(phi[:2], return_interval=0.95)

@@ -46,6 +46,14 @@ def test_intervals_of_chains_with_ten_regimes_are_warned_of(algorithm: str) -> N
     assert n_warned(*ten_regimes(), 10_000, 40, algorithm) >= limit > 20
 
 
+def test_the_effective_sample_size_is_said() -> None:
+    P, phi, reward = two_halves(5)  # features show the regime, rewards are what they explain
+    rows = rows_of(phi, reward, walk(P, 10_000, np.random.default_rng(0)))
+    evaluator = vrtd.Evaluator("lstd", discount=0.9).fit(rows)
+    with pytest.warns(ConvergenceWarning, match=r"the effective sample size of the 10,000 rows is only about \d+ in"):
+        evaluator.predict(phi, return_interval=0.95)
+
+
 def test_warnings_rest_on_the_correlation_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: without it, intervals of these chains are not warned of."""
     monkeypatch.setattr(Pilot, "effective_blocks", 256.0)

@@ -194,3 +194,10 @@ def test_a_step_of_the_users_own_is_not_lowered() -> None:
     evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=DISCOUNT).fit(rows)
     evaluator.partial_fit(large)
     assert len(evaluator._run.learner.legs) == 1
+
+
+def test_an_automatic_step_that_diverges_names_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Learner, "_within", lambda self, rows, first, n_epochs: (n_epochs, np.inf))
+    rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) >= 6000, 1e6, 1.0))
+    with pytest.raises(DivergenceError, match=r"with the step that 'auto' chose; scale .* algorithm='lstd'"):
+        vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000).fit(rows)

@@ -94,4 +94,7 @@ class AccuracyWarning(UserWarning):
 
 
 class ConvergenceWarning(UserWarning):
-    """What is left of the start is not small beside the interval: the interval of the recursion cannot be trusted."""
+    """A result or an interval cannot be trusted.
+
+    The run diverged or has not converged, or the rows are too strongly correlated to show how uncertain the result is.
+    """

@@ -323,9 +323,8 @@ class Evaluator:
         steps = [leg.algorithm.largest_step_size or 0.0 for leg in legs if leg.is_lowered]
         if not steps:
             return []
-        return [
-            f"the step was lowered {len(steps)} times, to {min(steps):.3g} at the least, for rows with large features"
-        ]
+        often = "once" if len(steps) == 1 else f"{len(steps)} times"
+        return [f"the step was lowered {often}, to {min(steps):.3g} at the least, for rows with large features"]
 
     @property
     def discount(self) -> float:

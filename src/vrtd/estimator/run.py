@@ -201,7 +201,7 @@ class Run:
             assert self.learner is not None
             if self.schedule.chooses_step:
                 return DivergenceError(
-                    f"the parameters must stay finite; they did not after {self.n_rows:,} rows with the step that "
+                    f"the parameters must stay finite; got others after {self.n_rows:,} rows with the step that "
                     "'auto' chose; scale features and rewards, or take the closed form: algorithm='lstd'"
                 )
             step = self.learner.legs[-1].algorithm.largest_step_size
