@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms.schedules import as_schedule
+from vrtd.algorithms._base.schedules import as_schedule
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.sources import Source
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.reference import Sample, td_error
-from vrtd.algorithms.schedules import as_schedule
+from vrtd.algorithms._base.schedules import as_schedule
 
 
 def target_td_update(algorithm: Any, t: int, state: Any, x: Sample) -> Any:

@@ -15,7 +15,7 @@ from tests.reference import Sample
 from tests.statistics import t_limit
 from tests.table import two_states
 from vrtd.algorithms import Kernels
-from vrtd.algorithms.schedules import step_size_at
+from vrtd.algorithms._base.schedules import step_size_at
 from vrtd.algorithms.td_lambda import td_lambda_views
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.kernels.bellman import td_error

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vrtd
-from vrtd.algorithms.schedules import Schedule
+from vrtd.algorithms._base.schedules import Schedule
 from vrtd.errors import InvalidInputError, StabilityWarning, VrtdError
 
 MRP, PHI = vrtd.problems.random_mdp(seed=0)

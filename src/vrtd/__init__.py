@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vrtd import algorithms, errors, experiments, features, logs, metrics, problems, sources, theory
     from vrtd.algorithms import *  # noqa: F403 - every algorithm, without a list of them here
-    from vrtd.algorithms.schedules import Constant, Harmonic, Piecewise
+    from vrtd.algorithms import Constant, Harmonic, Piecewise
     from vrtd.engine import record, simulate
     from vrtd.estimator import Evaluator
     from vrtd.linear_system import LinearSystem
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Constant": "vrtd.algorithms.schedules",
-    "Harmonic": "vrtd.algorithms.schedules",
-    "Piecewise": "vrtd.algorithms.schedules",
+    "Constant": "vrtd.algorithms",
+    "Harmonic": "vrtd.algorithms",
+    "Piecewise": "vrtd.algorithms",
     "record": "vrtd.engine",
     "simulate": "vrtd.engine",
     "Evaluator": "vrtd.estimator",

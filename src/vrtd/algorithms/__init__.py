@@ -1,14 +1,18 @@
-"""One file per algorithm, and the registry that names them.
-
-`vrtd` has every name that this file imports.
-"""
+"""One file per algorithm or family of algorithms, and the registry that names them; shared parts are in `_base`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from vrtd.algorithms.algorithm import Algorithm as Algorithm
-from vrtd.algorithms.algorithm import Epoch as Epoch
-from vrtd.algorithms.algorithm import Kernels as Kernels
+from vrtd.algorithms._base.algorithm import Algorithm as Algorithm
+from vrtd.algorithms._base.algorithm import ChainSampling as ChainSampling
+from vrtd.algorithms._base.algorithm import Epoch as Epoch
+from vrtd.algorithms._base.algorithm import Kernels as Kernels
+from vrtd.algorithms._base.algorithm import Sampling as Sampling
+from vrtd.algorithms._base.schedules import Constant as Constant
+from vrtd.algorithms._base.schedules import Harmonic as Harmonic
+from vrtd.algorithms._base.schedules import Piecewise as Piecewise
+from vrtd.algorithms._base.schedules import Schedule as Schedule
+from vrtd.algorithms._base.schedules import as_schedule as as_schedule
 from vrtd.algorithms.gradient_td import GTD as GTD
 from vrtd.algorithms.gradient_td import GTD2 as GTD2
 from vrtd.algorithms.gradient_td import TDC as TDC

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
+from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
 from vrtd.checks import check_fraction, check_positive
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.least_squares import eliminate, follow

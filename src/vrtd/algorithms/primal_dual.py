@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Epoch, Kernels
-from vrtd.algorithms.saddle import SaddleMethod, saddle_absorb
+from vrtd.algorithms._base.algorithm import Epoch, Kernels
+from vrtd.algorithms._base.saddle import SaddleMethod, saddle_absorb
 from vrtd.kernels.jit import kernel
 
 __all__ = ["PrimalDual"]

@@ -24,8 +24,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Epoch, Kernels
-from vrtd.algorithms.saddle import SaddleMethod, move_along_row, value_of
+from vrtd.algorithms._base.algorithm import Epoch, Kernels
+from vrtd.algorithms._base.saddle import SaddleMethod, move_along_row, value_of
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 

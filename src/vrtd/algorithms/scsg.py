@@ -23,9 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from vrtd.algorithms.algorithm import Epoch, Kernels
-from vrtd.algorithms.anchor import AnchoredMethod, svrg_begin, svrg_close, svrg_step, svrg_views
-from vrtd.algorithms.saddle import saddle_absorb
+from vrtd.algorithms._base.algorithm import Epoch, Kernels
+from vrtd.algorithms._base.anchor import AnchoredMethod, svrg_begin, svrg_close, svrg_step, svrg_views
+from vrtd.algorithms._base.saddle import saddle_absorb
 from vrtd.checks import check_exact_count
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import geometric

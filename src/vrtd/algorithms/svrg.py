@@ -16,7 +16,7 @@ distances to the solution and to the anchor, so the convergence is linear, to th
   and all N are counted. Published SCSG has batches of fixed size, inner rows from all data and a geometric number of
   steps: `vrtd.algorithms.scsg`.
 
-The updates are derived here from the gradients in `vrtd.algorithms.saddle`.
+The updates are derived here from the gradients in `vrtd.algorithms._base.saddle`.
 
 S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
 Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation with fewer gradient evaluations.
@@ -27,8 +27,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from vrtd.algorithms.algorithm import Epoch
-from vrtd.algorithms.anchor import AnchoredMethod
+from vrtd.algorithms._base.algorithm import Epoch
+from vrtd.algorithms._base.anchor import AnchoredMethod
 from vrtd.checks import check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 

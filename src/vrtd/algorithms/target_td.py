@@ -19,8 +19,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling
-from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel

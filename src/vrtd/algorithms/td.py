@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Kernels, Sampling
-from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.checks import check_flag, check_radius
 from vrtd.kernels.bellman import add_pseudo_gradient
 from vrtd.kernels.jit import kernel

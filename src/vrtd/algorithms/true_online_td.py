@@ -22,9 +22,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Kernels
-from vrtd.algorithms.schedules import step_size_at
-from vrtd.algorithms.traces import TraceMethod
+from vrtd.algorithms._base.algorithm import Kernels
+from vrtd.algorithms._base.schedules import step_size_at
+from vrtd.algorithms._base.traces import TraceMethod
 from vrtd.kernels.jit import kernel
 
 __all__ = ["TrueOnlineTD"]

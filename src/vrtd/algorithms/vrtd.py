@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Inner, Kernels, Sampling
+from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Inner, Kernels, Sampling
 from vrtd.checks import check_choice, check_count, check_positive, check_radius
 from vrtd.kernels.bellman import add_pseudo_gradient, bootstrap_difference
 from vrtd.kernels.jit import kernel

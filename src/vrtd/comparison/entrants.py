@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm
-from vrtd.algorithms.schedules import Harmonic
+from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Harmonic
 from vrtd.errors import InvalidInputError
 
 __all__ = ["ENTRANTS", "Entrant", "Trial", "main_field", "trials"]

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import Algorithm
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms import Algorithm, Sampling
 from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.cone_radius import RADIUS_TOLERANCE

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms import Sampling
 from vrtd.checks import check_choice, check_count, check_flag
 from vrtd.engine.arguments import bind_problem
 from vrtd.errors import InvalidInputError

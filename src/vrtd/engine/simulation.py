@@ -11,8 +11,7 @@ from importlib.metadata import version
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import Algorithm
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms import Algorithm, Sampling
 from vrtd.checks import check_count, check_flag
 from vrtd.engine.arguments import (
     as_form,

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import Algorithm
-from vrtd.algorithms.algorithm import Sampling
+from vrtd.algorithms import Algorithm, Sampling
 from vrtd.engine.stream import compile_stream, epochs_within
 from vrtd.estimator.model_file import as_algorithm, as_settings
 from vrtd.estimator.rows import Batches, NotFiniteError, Rows

@@ -10,9 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import TD, VRTD, Algorithm
-from vrtd.algorithms.algorithm import ChainSampling
-from vrtd.algorithms.schedules import Constant, Piecewise, Schedule, as_schedule
+from vrtd.algorithms import TD, VRTD, Algorithm, ChainSampling, Constant, Piecewise, Schedule, as_schedule
 from vrtd.checks import check_choice, check_count
 from vrtd.engine.arguments import as_form, check_arguments, check_theta_0, checkpoint_axis, start_distribution
 from vrtd.errors import InvalidInputError

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import ChainSampling
 from vrtd.checks import check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.theory.increments import Correlation, Increments

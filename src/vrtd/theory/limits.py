@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import ChainSampling
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem

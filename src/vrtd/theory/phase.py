@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import ChainSampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.engine.arguments import check_theta_0

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import TD, VRTD
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice, check_count, check_radius
 from vrtd.engine import simulate

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import TD, VRTD
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.files import write_at_once
 from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
 

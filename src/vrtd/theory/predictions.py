@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import ChainSampling
 from vrtd.errors import InvalidInputError
 from vrtd.linear_system import LinearSystem
 from vrtd.theory.bounds import td_iid_sharp, td_markov_bound, theorem1_sharp, theorem2_repaired

@@ -8,7 +8,7 @@ from typing import Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import ChainSampling
 from vrtd.arrays import frozen, real_array
 from vrtd.checks import check_choice, check_count
 from vrtd.errors import InvalidInputError

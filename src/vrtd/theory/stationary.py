@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import ChainSampling
+from vrtd.algorithms import ChainSampling
 from vrtd.arrays import frozen
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import TD, VRTD, Algorithm
-from vrtd.algorithms.schedules import Piecewise
+from vrtd.algorithms import TD, VRTD, Algorithm, Piecewise
 from vrtd.experiments.changing_step.sweep import settings
 from vrtd.experiments.curves import curve_rows, draw_means, log_grid
 from vrtd.experiments.evidence import Claim, Comparison, agrees

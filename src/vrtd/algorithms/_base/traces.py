@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Sampling, need_trajectory
-from vrtd.algorithms.schedules import Schedule, as_schedule, schedule_kind, schedule_params
+from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Sampling, need_trajectory
+from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params
 from vrtd.checks import check_fraction
 
 __all__ = ["TraceMethod"]

@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms.algorithm import Kernels
-from vrtd.algorithms.saddle import SaddleMethod, move_along_row, saddle_absorb, value_of
+from vrtd.algorithms._base.algorithm import Kernels
+from vrtd.algorithms._base.saddle import SaddleMethod, move_along_row, saddle_absorb, value_of
 from vrtd.kernels.bellman import bootstrap_difference
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import uniform_index

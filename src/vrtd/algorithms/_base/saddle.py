@@ -22,7 +22,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated
 
-from vrtd.algorithms.algorithm import Algorithm, Epoch, Sampling, need_data_set
+from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Sampling, need_data_set
 from vrtd.checks import check_positive
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
