@@ -16,7 +16,6 @@ from scipy.linalg import blas
 
 import vrtd
 from vrtd.algorithms import REGISTRY
-from vrtd.errors import InvalidInputError
 
 N_ROWS, N_RUNS, WIDE = 1000, 16, 256
 DIMENSIONS = (4, 16, 64)
@@ -69,9 +68,7 @@ def update(name: str, d: int, budget: float, specialise: bool) -> Callable[[], f
     algorithm = REGISTRY[name](**SETTINGS.get(name, {}))
     problem, phi = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
     sampling, n_rows = "markov", 0
-    try:
-        algorithm.epoch("markov")
-    except InvalidInputError:  # it needs rows to come back to
+    if algorithm.needs_data_set:
         sampling, n_rows = "dataset", N_ROWS
         problem, phi = vrtd.record(problem, phi, N_ROWS), None
     epoch = algorithm.epoch(sampling, n_rows)

@@ -200,8 +200,8 @@ def test_growing_batches_reach_the_solution_with_the_theorys_steps(algorithm: An
 class NeverAll(vrtd.BatchingSVRG):
     """A planted bug: the last batch misses a row."""
 
-    def epoch_of(self, n_rows: int) -> Epoch:
-        return super().epoch_of(n_rows)._replace(n_absorb=n_rows - 1)
+    def epoch(self, sampling: Any, n_rows: int = 0) -> Epoch:
+        return super().epoch(sampling, n_rows)._replace(n_absorb=n_rows - 1)
 
 
 def test_a_batch_that_never_reaches_all_rows_stops_at_a_floor() -> None:

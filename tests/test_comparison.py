@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 import vrtd
-from vrtd.algorithms import REGISTRY, Algorithm, Epoch
+from vrtd.algorithms import REGISTRY, Algorithm, Tuned
 from vrtd.comparison import ENTRANTS, PROBLEMS, Plan, tournament
 from vrtd.comparison.cell import LOST, measure_cell
 from vrtd.comparison.cell import _run as run_cell
@@ -101,21 +101,38 @@ def test_an_algorithm_without_a_step_has_one_setting() -> None:
     class Still(Algorithm):
         trust: float = 0.5
 
-        def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
-            return Epoch(n_absorb=0, n_steps=1, inner="fresh")
-
         def params(self) -> Any: ...
 
-        def options(self) -> Any: ...
-
-        def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-            return n_features
-
-        @property
-        def largest_step_size(self) -> None:
-            return None
-
     assert [(trial.algorithm, trial.main) for trial in trials(Entrant("still", Still), 18, 4.0)] == [(Still(), 1.0)]
+
+
+@dataclass(frozen=True)
+class Declared(Algorithm):
+    """Hyperparameters with names that no other algorithm has."""
+
+    pace: float = 1.0
+    pace_w: float = 1.0
+    t0: float = 0.0
+    size: int = 7
+    untouched: float = 0.5
+
+    step_size_fields = ("pace", "pace_w")
+    tuned = {  # noqa: RUF012
+        "pace": Tuned((0.5, 8.0), power=-2),
+        "pace_w": Tuned((3.0,), power=-4),
+        "t0": Tuned((0.0, 1.0)),
+        "size": Tuned((1, 2, 3, 4, 5)),
+    }
+
+    def params(self) -> Any: ...
+
+
+def test_what_an_algorithm_declares_is_tuned() -> None:
+    entrant = Entrant("declared", Declared)
+    assert main_field(entrant) == "pace"
+    tried = [trial.algorithm for trial in trials(entrant, 8, 4.0)]
+    points = np.geomspace(0.5, 8.0, 4).tolist()
+    assert tried == [Declared(x / 4.0, 3.0 * x / 16.0, t0, 3) for t0 in (0.0, 1.0) for x in points]
 
 
 def test_kinds_are_told_apart() -> None:

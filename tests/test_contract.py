@@ -14,7 +14,7 @@ import vrtd
 from tests import reference
 from tests.reference_batch import Rows
 from tests.table import ROWS, Row, noiseless, noiseless_rows, two_states
-from vrtd.algorithms import REGISTRY, Epoch
+from vrtd.algorithms import REGISTRY, Algorithm, Epoch
 from vrtd.engine import blocks, simulation
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.random import ENVIRONMENT, make_streams
@@ -24,6 +24,7 @@ MRP, PHI = vrtd.problems.random_mdp(seed=0)
 N_ROWS = 40  # of data sets
 DATA = vrtd.record(MRP, PHI, N_ROWS, seed=3)
 each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
+each_algorithm = pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
 
 
 def rows(*names: str) -> Any:
@@ -81,6 +82,26 @@ def assert_same_bits(left: vrtd.Result, right: vrtd.Result, runs: slice = slice(
 def test_every_registered_algorithm_has_rows() -> None:
     assert {type(row.algorithm) for row in ROWS} == set(REGISTRY.values())
     assert all(REGISTRY[name].name == name for name in REGISTRY)
+
+
+@each_algorithm
+def test_declarations_name_fields(kind: type[Algorithm]) -> None:
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    assert set(kind.step_size_fields) <= set(kind.tuned) <= names
+    assert {name for name in names if name.startswith("step_size")} == set(kind.step_size_fields)
+    assert (kind.cost == "quadratic") == (kind.n_matrices > 0)
+
+
+@each_algorithm
+@pytest.mark.parametrize(("d", "n_rows"), [(1, 5), (3, 10), (8, 1)])
+def test_the_state_fills_the_workspace_without_overlaps(kind: type[Algorithm], d: int, n_rows: int) -> None:
+    """Kernels write without checks: a state larger than its declaration would write into the next run's."""
+    n_rows = n_rows if kind.needs_data_set else 0
+    places = np.arange(kind().workspace_size(d, n_rows), dtype=np.float64)
+    state = kind.kernels.views.py_func(places, d)
+    assert np.concatenate(state).tolist() == places.tolist()
+    sizes = [d] * kind.n_vectors + [d * d] * kind.n_matrices
+    assert [part.size for part in state[: len(sizes)]] == sizes
 
 
 @each_row

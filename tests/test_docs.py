@@ -53,3 +53,7 @@ def test_the_table_of_algorithms_has_every_one_with_its_file() -> None:
         file = algorithm.__module__.replace(".", "/")
         row = next(line for line in lines if f"`{algorithm.__name__}`](../src/{file}.py), `{name}`" in line)
         assert row.count("|") == 8, row
+        cost, needs = row.split("|")[4:6]
+        assert ("d²" in cost) == (algorithm.cost == "quadratic"), row
+        assert ("data set" in needs) == algorithm.needs_data_set, row
+        assert ("a trajectory" in needs) == algorithm().needs_trajectory, row

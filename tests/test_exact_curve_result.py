@@ -115,18 +115,13 @@ class Lazy(Algorithm):
 
     name = "lazy"
     kernels = vrtd.TD.kernels
-
-    def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
-        return vrtd.TD(0.1).epoch(sampling)
+    n_vectors = 2
 
     def params(self) -> Any:
         return vrtd.TD(0.1).params()
 
     def options(self) -> Any:
         return vrtd.TD(0.1).options()
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 2 * n_features
 
     @property
     def largest_step_size(self) -> float:

@@ -13,6 +13,7 @@ from tests.reference import Sample
 from tests.some_logs import DISCOUNT, chunk
 from tests.table import two_states
 from tests.test_stream import drawer, learner, some_rows
+from vrtd.algorithms import check_sampling
 from vrtd.errors import DivergenceError, InvalidInputError
 from vrtd.kernels.least_squares import eliminate
 from vrtd.logs import from_arrays
@@ -166,10 +167,17 @@ def test_what_cannot_be_is_refused(kind: Any) -> None:
             kind(trace_decay)
     with pytest.raises(InvalidInputError, match="ridge must be a positive, finite number"):
         kind(ridge=0.0)
+
+
+@BOTH
+def test_only_a_trace_needs_a_trajectory(kind: Any) -> None:
+    for sampling in ("iid", "markov", "dataset"):
+        check_sampling(kind(0.0), sampling)
+    check_sampling(kind(0.5), "markov")
     for sampling in ("iid", "dataset"):
-        assert kind(0.0).epoch(sampling).n_gradients == 1
-        with pytest.raises(InvalidInputError, match="with a trace must have samples that follow each other"):
-            kind(0.5).epoch(sampling)
+        message = rf"^{kind.__name__}\(trace_decay=0.5, .*\) must have samples that follow each other; got sampling="
+        with pytest.raises(InvalidInputError, match=message):
+            check_sampling(kind(0.5), sampling)
 
 
 def test_the_transcription_sees_a_trace_that_ends_nowhere() -> None:

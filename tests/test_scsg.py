@@ -146,8 +146,8 @@ class OwnRows(vrtd.SCSG):
 
     name: ClassVar[str] = "own_rows_scsg"
 
-    def epoch_of(self, n_rows: int) -> Epoch:
-        return super().epoch_of(n_rows)._replace(inner="resample")
+    def epoch(self, sampling: Any, n_rows: int = 0) -> Epoch:
+        return super().epoch(sampling, n_rows)._replace(inner="resample")
 
 
 def test_the_mean_converges_to_the_solution_of_the_data() -> None:

@@ -10,6 +10,7 @@ import pytest
 import vrtd
 from tests import reference
 from tests.table import ROWS
+from vrtd.algorithms import Epoch
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.learner import Learner, rows_per_epoch
 from vrtd.estimator.rows import NotFiniteError, Rows
@@ -38,10 +39,10 @@ def learner(algorithm: Any, d: int, weighted: bool = False, seed: int = 3) -> Le
     return Learner(algorithm, None, GAMMA, np.linspace(-1.0, 1.0, d), seed, weighted)
 
 
-# Each kind is compiled, in seconds: all algorithms as other tests have them, some in every kind.
+# Each kind is compiled, in seconds: all algorithms as other tests have them and off policy, some in every kind.
 KINDS = {"td-markov": [(1, "f8", False), (12, "f8", True)], "vrtd-algorithm-2": [(3, "f4", True), (40, "f4", False)]}
 ON_A_STREAM = [row for row in ROWS if row.sampling != "dataset"]
-CASES = [(row, kind) for row in ON_A_STREAM for kind in [(4, "f8", False), *KINDS.get(row.id, [])]]
+CASES = [(row, kind) for row in ON_A_STREAM for kind in [(4, "f8", False), (4, "f8", True), *KINDS.get(row.id, [])]]
 
 
 @pytest.mark.parametrize(("row", "kind"), CASES, ids=lambda case: getattr(case, "id", None))
@@ -63,10 +64,22 @@ IN_NEED_OF_A_DATA_SET = {type(row.algorithm) for row in ROWS} - {type(row.algori
 @pytest.mark.parametrize("algorithm", sorted(IN_NEED_OF_A_DATA_SET, key=lambda algorithm: algorithm.name))
 def test_what_needs_a_data_set_says_so(algorithm: Any) -> None:
     message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; simulate"
+    assert not algorithm().learns_from_log
     with pytest.raises(InvalidInputError, match=message):
         learner(algorithm(), 4)
     with pytest.raises(InvalidInputError, match=message):
         vrtd.simulate(*vrtd.problems.random_mdp(), algorithm())
+
+
+def test_epochs_of_other_lengths_are_refused() -> None:
+    class Ramped(vrtd.VRTD):
+        def epoch(self, sampling: Any, n_rows: int = 0) -> Epoch:
+            return super().epoch(sampling)._replace(ramp=(2,))
+
+    assert vrtd.VRTD(0.1, 7).learns_from_log
+    assert not Ramped(0.1, 7).learns_from_log
+    with pytest.raises(InvalidInputError, match=r"^epochs on a log must all have the same length; got Epoch"):
+        learner(Ramped(0.1, 7), 4)
 
 
 def test_the_transcriptions_see_a_planted_bug() -> None:

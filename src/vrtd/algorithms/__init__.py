@@ -8,6 +8,8 @@ from vrtd.algorithms._base.algorithm import ChainSampling as ChainSampling
 from vrtd.algorithms._base.algorithm import Epoch as Epoch
 from vrtd.algorithms._base.algorithm import Kernels as Kernels
 from vrtd.algorithms._base.algorithm import Sampling as Sampling
+from vrtd.algorithms._base.algorithm import Tuned as Tuned
+from vrtd.algorithms._base.algorithm import check_sampling as check_sampling
 from vrtd.algorithms._base.schedules import Constant as Constant
 from vrtd.algorithms._base.schedules import Harmonic as Harmonic
 from vrtd.algorithms._base.schedules import Piecewise as Piecewise

@@ -1,6 +1,6 @@
-"""Gradient TD: with a second vector w that has converged, the mean update of theta follows a gradient, so that small
-steps are stable off-policy, too; for TDC those of w must be large enough beside those of theta. With delta the TD
-error, rho the importance ratio, and theta and w on the right from before the update:
+"""Gradient TD, a family of three algorithms: with a second vector w that has converged, the mean update of theta
+follows a gradient, so that small steps are stable off-policy, too; for TDC those of w must be large enough beside those
+of theta. With delta the TD error, rho the importance ratio, and theta and w on the right from before the update:
 
     GTD:   theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta phi - w)
     GTD2:  theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta - phi.w) phi
@@ -13,22 +13,18 @@ three solve A theta + b = 0. The updates are derived here from these objectives,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.checks import check_positive
 from vrtd.kernels.jit import kernel
 
 __all__ = ["GTD", "GTD2", "TDC"]
-
-_GTD, _GTD2, _TDC = range(3)
 
 
 class GradientTDParams(NamedTuple):
@@ -37,7 +33,8 @@ class GradientTDParams(NamedTuple):
 
 
 class GradientTDOptions(NamedTuple):
-    kind: int
+    averages: int
+    corrects: int
     schedule: int
     schedule_w: int
 
@@ -61,10 +58,10 @@ def gradient_td_step(params, options, state, x, t, epoch):
         overlap += x.phi[x.row, i] * w[i]
     alpha = x.weight * step_size_at(params.schedule, options.schedule, epoch)
     beta = step_size_at(params.schedule_w, options.schedule_w, epoch)
-    here = alpha * (delta if options.kind == _TDC else overlap)
+    here = alpha * (delta if options.corrects else overlap)
     beyond = alpha * x.discount * overlap
-    kept = 1.0 - beta if options.kind == _GTD else 1.0
-    change = beta * (x.weight * delta - (0.0 if options.kind == _GTD else overlap))
+    kept = 1.0 - beta if options.averages else 1.0
+    change = beta * (x.weight * delta - (0.0 if options.averages else overlap))
     for i in range(theta.size):
         theta[i] += here * x.phi[x.row, i] - beyond * x.phi_next[x.row_next, i]
         w[i] = kept * w[i] + change * x.phi[x.row, i]
@@ -72,13 +69,20 @@ def gradient_td_step(params, options, state, x, t, epoch):
 
 @dataclass(frozen=True)
 class GradientTD(Algorithm):
-    """What the three have in common: all but the constant that tells them apart."""
+    """Base of the three, which differ in two constants."""
 
     step_size: Annotated[float | Schedule, "alpha"] = 0.1
     step_size_w: Annotated[float | Schedule, "beta, the step of w"] = 0.1
 
-    kernels: ClassVar[Kernels] = Kernels(gradient_td_views, gradient_td_step)
-    kind: ClassVar[int]
+    kernels = Kernels(gradient_td_views, gradient_td_step)
+    n_vectors = 2
+    step_size_fields = ("step_size", "step_size_w")
+    tuned = {
+        "step_size": STEP_SIZES,
+        "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2),
+    }
+    averages = False  # whether w is a moving average of rho delta phi, instead of its regression
+    corrects = False  # whether theta takes TD's step with a correction, instead of a gradient step
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
@@ -86,22 +90,12 @@ class GradientTD(Algorithm):
             check_positive("step_size_w", self.step_size_w)
         as_schedule(self.step_size_w)
 
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
-
     def params(self) -> GradientTDParams:
         return GradientTDParams(*(schedule_params(as_schedule(step)) for step in (self.step_size, self.step_size_w)))
 
     def options(self) -> GradientTDOptions:
         kinds = (schedule_kind(as_schedule(step)) for step in (self.step_size, self.step_size_w))
-        return GradientTDOptions(self.kind, *kinds)
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 2 * n_features
-
-    @property
-    def largest_step_size(self) -> None:
-        return None
+        return GradientTDOptions(int(self.averages), int(self.corrects), *kinds)
 
 
 @dataclass(frozen=True)
@@ -112,22 +106,24 @@ class GTD(GradientTD):
     1
     """
 
-    name: ClassVar[str] = "gtd"
-    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -4, "step_size_w": 0})
-    kind: ClassVar[int] = _GTD
+    name = "gtd"
+    tuned = {
+        "step_size": STEP_SIZES._replace(power=-4),
+        "step_size_w": Tuned((0.25, 1.0, 4.0)),
+    }
+    averages = True
 
 
 @dataclass(frozen=True)
 class GTD2(GradientTD):
     """Gradient TD, second version, 2009."""
 
-    name: ClassVar[str] = "gtd2"
-    kind: ClassVar[int] = _GTD2
+    name = "gtd2"
 
 
 @dataclass(frozen=True)
 class TDC(GradientTD):
     """TD with gradient correction, 2009."""
 
-    name: ClassVar[str] = "tdc"
-    kind: ClassVar[int] = _TDC
+    name = "tdc"
+    corrects = True

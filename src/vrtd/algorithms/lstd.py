@@ -16,12 +16,12 @@ of each sample, and their solution is tested.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
+from vrtd.algorithms._base.algorithm import Algorithm, Kernels, Tuned
 from vrtd.checks import check_fraction, check_positive
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.least_squares import eliminate, follow
@@ -32,10 +32,6 @@ __all__ = ["LSTD"]
 class LSTDParams(NamedTuple):
     trace_decay: float
     ridge: float
-
-
-class LSTDOptions(NamedTuple):
-    pass
 
 
 class LSTDState(NamedTuple):
@@ -94,27 +90,21 @@ class LSTD(Algorithm):
     trace_decay: Annotated[float, "lambda"] = 0.0
     ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1e-3
 
-    name: ClassVar[str] = "lstd"
-    kernels: ClassVar[Kernels] = Kernels(lstd_views, lstd_step, lstd_output)
+    name = "lstd"
+    kernels = Kernels(lstd_views, lstd_step, lstd_output)
+    n_vectors = 4
+    n_matrices = 2
+    n_scalars = 2
+    cost = "quadratic"
+    tuned = {"ridge": Tuned((1e-4, 1e3)), "trace_decay": Tuned((0.0, 0.5, 0.9))}
 
     def __post_init__(self) -> None:
         check_fraction("trace_decay", self.trace_decay)
         check_positive("ridge", self.ridge)
 
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        if self.trace_decay > 0:
-            need_trajectory("LSTD with a trace", sampling)
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+    @property
+    def needs_trajectory(self) -> bool:
+        return self.trace_decay > 0
 
     def params(self) -> LSTDParams:
         return LSTDParams(float(self.trace_decay), float(self.ridge))
-
-    def options(self) -> LSTDOptions:
-        return LSTDOptions()
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 4 * n_features + 2 * n_features**2 + 8  # the last two numbers, but a whole cache line
-
-    @property
-    def largest_step_size(self) -> None:
-        return None

@@ -10,25 +10,16 @@ S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Epoch, Kernels
+from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling
 from vrtd.algorithms._base.saddle import SaddleMethod, saddle_absorb
 from vrtd.kernels.jit import kernel
 
 __all__ = ["PrimalDual"]
-
-
-class PrimalDualParams(NamedTuple):
-    step_size: float
-    step_size_w: float
-
-
-class PrimalDualOptions(NamedTuple):
-    pass
 
 
 class PrimalDualState(NamedTuple):
@@ -69,22 +60,10 @@ class PrimalDual(SaddleMethod):
     1000
     """
 
-    name: ClassVar[str] = "primal_dual"
-    kernels: ClassVar[Kernels] = Kernels(
-        primal_dual_views, primal_dual_step, absorb=saddle_absorb, close=primal_dual_close
-    )
+    name = "primal_dual"
+    kernels = Kernels(primal_dual_views, primal_dual_step, absorb=saddle_absorb, close=primal_dual_close)
+    n_vectors = 4
+    n_scalars = 1
 
-    def check(self) -> None:
-        pass
-
-    def epoch_of(self, n_rows: int) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         return Epoch(n_absorb=n_rows, n_steps=0, inner="fresh")
-
-    def params(self) -> PrimalDualParams:
-        return PrimalDualParams(float(self.step_size), float(self.step_size_w))
-
-    def options(self) -> PrimalDualOptions:
-        return PrimalDualOptions()
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 4 * n_features + 8  # one number, but a whole cache line: the next run's vectors stay aligned

@@ -15,12 +15,12 @@ The update is derived here from the sums of `LSTD`, with which it is tested.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling, need_trajectory
+from vrtd.algorithms._base.algorithm import Algorithm, Kernels, Tuned
 from vrtd.checks import check_fraction, check_positive
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.least_squares import follow
@@ -31,10 +31,6 @@ __all__ = ["RecursiveLSTD"]
 class RecursiveLSTDParams(NamedTuple):
     trace_decay: float
     ridge: float
-
-
-class RecursiveLSTDOptions(NamedTuple):
-    pass
 
 
 class RecursiveLSTDState(NamedTuple):
@@ -95,27 +91,21 @@ class RecursiveLSTD(Algorithm):
     trace_decay: Annotated[float, "lambda"] = 0.0
     ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1.0
 
-    name: ClassVar[str] = "recursive_lstd"
-    kernels: ClassVar[Kernels] = Kernels(recursive_lstd_views, recursive_lstd_step)
+    name = "recursive_lstd"
+    kernels = Kernels(recursive_lstd_views, recursive_lstd_step)
+    n_vectors = 6
+    n_matrices = 1
+    n_scalars = 2
+    cost = "quadratic"
+    tuned = {"ridge": Tuned((1e-4, 1e3)), "trace_decay": Tuned((0.0, 0.5, 0.9))}
 
     def __post_init__(self) -> None:
         check_fraction("trace_decay", self.trace_decay)
         check_positive("ridge", self.ridge)
 
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        if self.trace_decay > 0:
-            need_trajectory("RecursiveLSTD with a trace", sampling)
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+    @property
+    def needs_trajectory(self) -> bool:
+        return self.trace_decay > 0
 
     def params(self) -> RecursiveLSTDParams:
         return RecursiveLSTDParams(float(self.trace_decay), float(self.ridge))
-
-    def options(self) -> RecursiveLSTDOptions:
-        return RecursiveLSTDOptions()
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 6 * n_features + n_features**2 + 8  # the last two numbers, but a whole cache line
-
-    @property
-    def largest_step_size(self) -> None:
-        return None

@@ -19,26 +19,17 @@ L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Epoch, Kernels
+from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling
 from vrtd.algorithms._base.saddle import SaddleMethod, move_along_row, value_of
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
 __all__ = ["SAGA"]
-
-
-class SAGAParams(NamedTuple):
-    step_size: float
-    step_size_w: float
-
-
-class SAGAOptions(NamedTuple):
-    pass
 
 
 class SAGAState(NamedTuple):
@@ -95,20 +86,10 @@ class SAGA(SaddleMethod):
     (array(1002), 2016)
     """
 
-    name: ClassVar[str] = "saga"
-    kernels: ClassVar[Kernels] = Kernels(saga_views, saga_step, absorb=saga_absorb)
+    name = "saga"
+    kernels = Kernels(saga_views, saga_step, absorb=saga_absorb)
+    n_vectors = 4
+    n_per_row = 2
 
-    def check(self) -> None:
-        pass
-
-    def epoch_of(self, n_rows: int) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         return Epoch(n_absorb=0, n_steps=1, inner="fresh", ramp=(n_rows,))
-
-    def params(self) -> SAGAParams:
-        return SAGAParams(float(self.step_size), float(self.step_size_w))
-
-    def options(self) -> SAGAOptions:
-        return SAGAOptions()
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 4 * n_features + 2 * n_rows

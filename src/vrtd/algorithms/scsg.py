@@ -21,9 +21,9 @@ gradient, AISTATS, use the law of N - 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from vrtd.algorithms._base.algorithm import Epoch, Kernels
+from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling, Tuned
 from vrtd.algorithms._base.anchor import AnchoredMethod, svrg_begin, svrg_close, svrg_step, svrg_views
 from vrtd.algorithms._base.saddle import saddle_absorb
 from vrtd.checks import check_exact_count
@@ -57,15 +57,16 @@ class SCSG(AnchoredMethod):
 
     batch_size: Annotated[int, "rows of each batch; all rows if there are fewer"] = 100
 
-    name: ClassVar[str] = "scsg"
-    kernels: ClassVar[Kernels] = Kernels(
+    name = "scsg"
+    kernels = Kernels(
         svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close, length=scsg_length
     )
-    stops: ClassVar[bool] = False
+    tuned = {**AnchoredMethod.tuned, "batch_size": Tuned((16, 64, 256))}
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_exact_count("batch_size", self.batch_size)
 
-    def epoch_of(self, n_rows: int) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         size = min(int(self.batch_size), n_rows)
         return Epoch(n_absorb=size, n_steps=size + 1, inner="fresh", subset=True, random_length=True)

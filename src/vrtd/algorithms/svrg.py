@@ -1,5 +1,6 @@
-"""Variance-reduced gradients for the saddle point of a data set, and two variants with growing batches. An epoch takes
-the mean gradients (g_theta, g_w) of a batch of rows at an anchor, and from there inner steps, each on one row i:
+"""A family of three algorithms: variance-reduced gradients for the saddle point of a data set (SVRG), and two variants
+with growing batches. Their kernels are in `vrtd.algorithms._base.anchor`. An epoch takes the mean gradients
+(g_theta, g_w) of a batch of rows at an anchor, and from there inner steps, each on one row i:
 
     theta <- theta - alpha (g_theta,i(w) - g_theta,i(w_anchor) + g_theta)
     w     <- w     + beta  (g_w,i(theta, w) - g_w,i(theta_anchor, w_anchor) + g_w).
@@ -25,10 +26,10 @@ Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
-from vrtd.algorithms._base.algorithm import Epoch
-from vrtd.algorithms._base.anchor import AnchoredMethod
+from vrtd.algorithms._base.algorithm import Epoch, Sampling, Tuned
+from vrtd.algorithms._base.anchor import AnchoredMethod, SVRGParams
 from vrtd.checks import check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 
@@ -45,13 +46,13 @@ class SVRG(AnchoredMethod):
 
     n_steps: Annotated[int | None, "inner steps an epoch; as many as rows if left out"] = None
 
-    name: ClassVar[str] = "svrg"
-    stops: ClassVar[bool] = False
+    name = "svrg"
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
 
-    def epoch_of(self, n_rows: int) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner="fresh")
 
 
@@ -67,14 +68,15 @@ class BatchingSVRG(AnchoredMethod):
     batch_size: Annotated[int, "rows of the first batch"] = 100
     growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
 
-    name: ClassVar[str] = "batching_svrg"
-    stops: ClassVar[bool] = False
+    name = "batching_svrg"
+    tuned = {**AnchoredMethod.tuned, "batch_size": Tuned((16, 64, 256))}
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
         check_batches(self.batch_size, self.growth)
 
-    def epoch_of(self, n_rows: int) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         ramp = growing(self.batch_size, self.growth, n_rows)
         n_steps = int(self.n_steps or n_rows)
         return Epoch(n_absorb=n_rows, n_steps=n_steps, inner="fresh", ramp=ramp, subset=True)
@@ -92,16 +94,21 @@ class GrowingSCSG(AnchoredMethod):
     growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
     steps_per_row: Annotated[int, "inner steps for each row of the batch at most: their number is random"] = 1
 
-    name: ClassVar[str] = "growing_scsg"
-    stops: ClassVar[bool] = True
+    name = "growing_scsg"
+    tuned = {**AnchoredMethod.tuned, "batch_size": Tuned((16, 64, 256))}
+    stops = True
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_batches(self.batch_size, self.growth)
         check_exact_count("steps_per_row", self.steps_per_row)
 
-    def epoch_of(self, n_rows: int) -> Epoch:
+    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         ramp, n_steps = growing(self.batch_size, self.growth, n_rows), n_rows * int(self.steps_per_row)
         return Epoch(n_absorb=n_rows, n_steps=n_steps, inner="resample", ramp=ramp, follows=True)
+
+    def params(self) -> SVRGParams:
+        return super().params()._replace(steps_per_row=int(self.steps_per_row))
 
 
 def check_batches(batch_size: int, growth: float) -> None:

@@ -11,15 +11,13 @@ which updates the two alike and pulls them together, is not here: from one start
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
@@ -84,9 +82,11 @@ class TargetTD(Algorithm):
     mix: Annotated[float | None, "average: how fast the target follows, in steps alpha; 1 unless given"] = None
     period: Annotated[int | None, "periodic: updates from copy to copy; 100 unless given"] = None
 
-    name: ClassVar[str] = "target_td"
-    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "mix": 2})
-    kernels: ClassVar[Kernels] = Kernels(target_td_views, target_td_step)
+    name = "target_td"
+    kernels = Kernels(target_td_views, target_td_step)
+    n_vectors = 2
+    step_size_fields = ("step_size",)
+    tuned = {"step_size": STEP_SIZES, "mix": Tuned((0.3, 1.0, 3.0), power=2)}
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
@@ -102,9 +102,6 @@ class TargetTD(Algorithm):
         else:
             check_count("period", self.period)
 
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
-
     def params(self) -> TargetTDParams:
         return TargetTDParams(
             schedule_params(as_schedule(self.step_size)), float(self.mix or 0.0), int(self.period or 1)
@@ -112,10 +109,3 @@ class TargetTD(Algorithm):
 
     def options(self) -> TargetTDOptions:
         return TargetTDOptions(schedule_kind(as_schedule(self.step_size)), _UPDATES[self.update])
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 2 * n_features
-
-    @property
-    def largest_step_size(self) -> None:
-        return None

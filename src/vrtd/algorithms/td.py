@@ -11,12 +11,12 @@ trajectory, where successive A_x are correlated, to a point at a distance in pro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.checks import check_flag, check_radius
 from vrtd.kernels.bellman import add_pseudo_gradient
@@ -80,25 +80,22 @@ class TD(Algorithm):
     radius: Annotated[float | None, "project onto the ball of this radius"] = None
     average: Annotated[bool, "return the mean of all iterates"] = False
 
-    name: ClassVar[str] = "td"
-    kernels: ClassVar[Kernels] = Kernels(td_views, td_step, td_output)
+    name = "td"
+    kernels = Kernels(td_views, td_step, td_output)
+    n_vectors = 2
+    step_size_fields = ("step_size",)
+    tuned = {"step_size": STEP_SIZES}
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
         check_radius(self.radius)
         check_flag("average", self.average)
 
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
-
     def params(self) -> TDParams:
         return TDParams(schedule_params(as_schedule(self.step_size)), float(self.radius or 0.0))
 
     def options(self) -> TDOptions:
         return TDOptions(schedule_kind(as_schedule(self.step_size)), int(self.radius is not None), int(self.average))
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 2 * n_features
 
     @property
     def largest_step_size(self) -> float:

@@ -13,7 +13,7 @@ the forward view, with ratios and discounts of each sample; its fixed point is t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,5 +59,7 @@ class TDLambda(TraceMethod):
     1
     """
 
-    name: ClassVar[str] = "td_lambda"
-    kernels: ClassVar[Kernels] = Kernels(td_lambda_views, td_lambda_step)
+    name = "td_lambda"
+    kernels = Kernels(td_lambda_views, td_lambda_step)
+    n_vectors = 2
+    n_scalars = 1

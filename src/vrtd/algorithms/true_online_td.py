@@ -17,7 +17,7 @@ to which the updates are equal off-policy, too. The limit of small steps is TD(l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,5 +67,7 @@ class TrueOnlineTD(TraceMethod):
     1
     """
 
-    name: ClassVar[str] = "true_online_td"
-    kernels: ClassVar[Kernels] = Kernels(true_online_td_views, true_online_td_step)
+    name = "true_online_td"
+    kernels = Kernels(true_online_td_views, true_online_td_step)
+    n_vectors = 2
+    n_scalars = 2

@@ -13,12 +13,12 @@ is CTD of N. Korda and L. A. Prashanth (2015), ICML, who average the iterates: o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Inner, Kernels, Sampling
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Epoch, Inner, Kernels, Sampling, Tuned
 from vrtd.checks import check_choice, check_count, check_positive, check_radius
 from vrtd.kernels.bellman import add_pseudo_gradient, bootstrap_difference
 from vrtd.kernels.jit import kernel
@@ -119,8 +119,11 @@ class VRTD(Algorithm):
     output: Annotated[Literal["random", "last", "average"], "which iterate an epoch returns"] = "random"
     inner: Annotated[Inner | None, "where inner steps take their samples"] = None
 
-    name: ClassVar[str] = "vrtd"
-    kernels: ClassVar[Kernels] = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
+    name = "vrtd"
+    kernels = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
+    n_vectors, n_scalars = 4, 1
+    step_size_fields = ("step_size",)
+    tuned = {"step_size": STEP_SIZES, "batch_size": Tuned((16, 64, 256))}
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
@@ -140,9 +143,6 @@ class VRTD(Algorithm):
 
     def options(self) -> VRTDOptions:
         return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.output])
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 4 * n_features + 8  # one number, but a whole cache line: the next run's vectors stay aligned
 
     @property
     def largest_step_size(self) -> float:

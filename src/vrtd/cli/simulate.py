@@ -113,9 +113,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     deliver(files, writers, shown, announce=not arguments.json)
     n_diverged = int((result.diverged_at >= 0).sum())
     if n_diverged:
-        tell(
-            f"{n_diverged} of {result.n_runs} runs diverged and are left out of the statistics from there on; "
-            f"lower --step-size{' or give a --radius' if 'radius' in algorithm.settings else ''}",
-            "warning",
-        )
+        remedies = [f"lower --{name.replace('_', '-')}" for name in algorithm.step_size_fields]
+        remedies += ["give a --radius"] if "radius" in algorithm.settings else []
+        told = f"{n_diverged} of {result.n_runs} runs diverged and are left out of the statistics from there on"
+        tell(f"{told}; {' or '.join(remedies)}" if remedies else told, "warning")
     return DIVERGED if n_diverged else OK

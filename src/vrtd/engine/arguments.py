@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import Algorithm, Sampling
+from vrtd.algorithms import Algorithm, Sampling, check_sampling
 from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.cone_radius import RADIUS_TOLERANCE
@@ -39,6 +39,7 @@ def check_arguments(
             "algorithm must be an Algorithm", repr(algorithm), "pass vrtd.TD(...) or vrtd.VRTD(...)"
         )
     check_choice("sampling", sampling, ("iid", "markov", "dataset"))
+    check_sampling(algorithm, sampling)
     check_count("n_runs", n_runs)
     check_exact_count("n_gradients", n_gradients)
     check_count("seed", seed, least=0)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from vrtd.algorithms import Algorithm, Epoch
+from vrtd.algorithms import Algorithm, Epoch, check_sampling
 from vrtd.engine.loop import known
+from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import borrow, carray, kernel, specialise, stack_words
 from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
@@ -123,6 +124,11 @@ def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., 
 
 def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool) -> Callable[..., Any]:
     """The loop of one algorithm over a log; compiled at its first call for each dtype of rows, then cached on disk."""
+    check_sampling(algorithm, "markov")
+    if not algorithm.learns_from_log:
+        raise InvalidInputError(
+            "epochs on a log must all have the same length", epoch, "use an algorithm whose epochs are all alike"
+        )
     kernels, options, small = algorithm.kernels, algorithm.options(), n_features <= SMALL
     absorbs, resamples = epoch.n_absorb > 0, epoch.inner == "resample"
     inner = epoch.inner if absorbs else "online"

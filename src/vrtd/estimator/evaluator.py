@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, get_args, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import Algorithm
+from vrtd.algorithms import Algorithm, check_sampling
 from vrtd.arrays import real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_level
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError
@@ -72,7 +72,7 @@ class Evaluator:
     ) -> None:
         self._schedule = Schedule(algorithm, step_size, batch_size, n_samples, pilot_rows)
         if isinstance(algorithm, Algorithm):
-            algorithm.epoch("markov")  # refuses at once what cannot learn from a log
+            check_sampling(algorithm, "markov")  # refuses at once what cannot learn from a log
         self._given = as_features(features)
         self._discount = _check_discount(discount)
         check_flag("closed_form", closed_form)

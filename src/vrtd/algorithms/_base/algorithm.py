@@ -17,6 +17,9 @@ run if it ends within the budget, and otherwise left for a later call.
 `params` are numbers that may change from call to call; `options` are constants of the compiled loop, so that what an
 option turns off costs nothing. `state` is a NamedTuple of views into a flat workspace of float64 that starts with
 theta_0 and is otherwise zero.
+
+An algorithm declares the rest in class attributes: the layout of its workspace, what kind of samples it needs, which
+hyperparameters are step sizes, and which ones a comparison tunes.
 """
 
 from __future__ import annotations
@@ -24,8 +27,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +35,15 @@ from numpy.typing import NDArray
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel
 
-__all__ = ["Algorithm", "ChainSampling", "Epoch", "Inner", "Kernels", "Sampling", "need_data_set", "need_trajectory"]
+__all__ = [
+    "STEP_SIZES", "Algorithm", "ChainSampling", "Epoch", "Inner", "Kernels", "Sampling", "Tuned", "check_sampling"
+]  # fmt: skip
 
 ChainSampling = Literal["iid", "markov"]
 Sampling = Literal["iid", "markov", "dataset"]
 Inner = Literal["fresh", "resample"]
+
+_CACHE_LINE = 8  # float64
 
 
 class Epoch(NamedTuple):
@@ -139,13 +145,39 @@ class Kernels:
     length: Callable[..., Any] | None = None  # (params, options, state, stream, size, limit): see `Epoch.random_length`
 
 
+class Tuned(NamedTuple):
+    """How a comparison tunes a hyperparameter.
+
+    The first field of `Algorithm.tuned` takes the points of a geometric grid, the others each of their values. Step
+    sizes that are not the first field are relative to it, if that is a step size, too.
+    """
+
+    values: tuple[float, ...]  # of the first field the two ends of the grid
+    power: int = 0  # of max |phi|, by which values are multiplied, so that they do the same on scaled features
+
+
+STEP_SIZES = Tuned((2.0**-10, 2.0**5), power=-2)  # of an update like TD's, alpha phi (...)
+
+
 class Algorithm(ABC):
-    """Base of the frozen dataclasses that hold an algorithm's hyperparameters."""
+    """Base of the frozen dataclasses that hold an algorithm's hyperparameters.
+
+    What has a value here is a default.
+    """
 
     name: ClassVar[str]  # in the registry, on the command line and in the names of compiled loops
-    #: The power of |phi| with which a hyperparameter must grow to do the same on scaled features; 0 if not named.
-    units: ClassVar[Mapping[str, int]] = MappingProxyType({"step_size": -2, "step_size_w": -2})
     kernels: ClassVar[Kernels]
+
+    # The workspace holds these numbers in this order.
+    n_vectors: ClassVar[int]  # of d numbers each, theta first
+    n_matrices: ClassVar[int] = 0  # of d^2 numbers each
+    n_scalars: ClassVar[int] = 0
+    n_per_row: ClassVar[int] = 0  # numbers for each row of a data set
+
+    needs_data_set: ClassVar[bool] = False  # whether it must come back to the same samples
+    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"  # of one update, in the number of features
+    step_size_fields: ClassVar[tuple[str, ...]] = ()
+    tuned: ClassVar[Mapping[str, Tuned]] = {}  # other fields keep their defaults
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -153,43 +185,54 @@ class Algorithm(ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"name": self.name} | {key: _plain(value) for key, value in values.items()}
 
-    @abstractmethod
+    @property
+    def needs_trajectory(self) -> bool:
+        """Whether samples must follow each other."""
+        return False
+
+    @property
+    def learns_from_log(self) -> bool:
+        """Whether it can learn from the rows of a log, each read once and in order."""
+        if self.needs_data_set:
+            return False
+        epoch = self.epoch("markov")
+        return not epoch.ramp and not epoch.random_length
+
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        """The shape of an epoch under this kind of sampling, of a data set of so many rows; refuses what cannot be."""
+        """Return the shape of an epoch under this kind of sampling; `n_rows` is the size of a data set."""
+        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
 
     @abstractmethod
     def params(self) -> Any:
-        """The hyperparameters that the compiled loop takes as arguments: a NamedTuple of numbers and arrays."""
+        """Return the hyperparameters that the compiled loop takes as arguments: a NamedTuple of numbers and arrays."""
 
-    @abstractmethod
-    def options(self) -> Any:
-        """Those that are compiled into the loop: a NamedTuple of whole numbers."""
+    def options(self) -> tuple[int, ...]:
+        """Return the hyperparameters that are compiled into the loop: a NamedTuple of whole numbers."""
+        return ()
 
-    @abstractmethod
+    @final
     def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        """How many float64 the state takes."""
+        """Return how many float64 the state takes."""
+        scalars = -(-self.n_scalars // _CACHE_LINE) * _CACHE_LINE  # so that the next run's vectors stay aligned
+        return self.n_vectors * n_features + self.n_matrices * n_features**2 + scalars + self.n_per_row * n_rows
 
     @property
-    @abstractmethod
     def largest_step_size(self) -> float | None:
-        """What the check for mean-square stability looks at; None where the update is not TD's."""
+        """The step size whose mean-square stability is checked; None where the update is not TD's."""
+        return None
 
 
-def need_trajectory(name: str, sampling: Sampling) -> None:
-    """For algorithms that remember the samples before: they must follow each other."""
-    if sampling != "markov":
+def check_sampling(algorithm: Algorithm, sampling: Sampling) -> None:
+    """Refuse samples that the algorithm cannot use."""
+    if algorithm.needs_data_set and sampling != "dataset":
         raise InvalidInputError(
-            f"{name} must have samples that follow each other", f"sampling={sampling!r}", 'use sampling="markov"'
-        )
-
-
-def need_data_set(name: str, sampling: Sampling) -> None:
-    """For algorithms that come back to the same samples."""
-    if sampling != "dataset":
-        raise InvalidInputError(
-            f"{name} must have a data set, to come back to its rows",
+            f"{algorithm.name} must have a data set, to come back to its rows",
             f"sampling={sampling!r}",
             'simulate it on a vrtd.DataSet with sampling="dataset"',
+        )
+    if algorithm.needs_trajectory and sampling != "markov":
+        raise InvalidInputError(
+            f"{algorithm!r} must have samples that follow each other", f"sampling={sampling!r}", 'use sampling="markov"'
         )
 
 

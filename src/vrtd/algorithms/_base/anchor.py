@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from vrtd.kernels.bellman import bootstrap_difference
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import uniform_index
 
-__all__ = ["AnchoredMethod", "svrg_begin", "svrg_close", "svrg_step", "svrg_views"]
+__all__ = ["AnchoredMethod", "SVRGParams", "svrg_begin", "svrg_close", "svrg_step", "svrg_views"]
 
 
 class SVRGParams(NamedTuple):
@@ -79,17 +79,13 @@ def svrg_close(params, options, state):
 class AnchoredMethod(SaddleMethod):
     """Base of SVRG and its variants, which say how long an epoch is and whether it stops at random."""
 
-    kernels: ClassVar[Kernels] = Kernels(
-        svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close
-    )
-    stops: ClassVar[bool]
-    steps_per_row: int = 1
+    kernels = Kernels(svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close)
+    n_vectors = 6
+    n_scalars = 3
+    stops = False
 
     def params(self) -> SVRGParams:
-        return SVRGParams(float(self.step_size), float(self.step_size_w), int(self.steps_per_row))
+        return SVRGParams(float(self.step_size), float(self.step_size_w), 1)
 
     def options(self) -> SVRGOptions:
         return SVRGOptions(int(self.stops))
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 6 * n_features + 8  # three numbers, but a whole cache line: the next run's vectors stay aligned

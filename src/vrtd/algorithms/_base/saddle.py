@@ -18,16 +18,20 @@ The gradients, and the updates of all methods, are derived here from the saddle 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Sampling, need_data_set
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Tuned
 from vrtd.checks import check_positive
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
 __all__ = ["SaddleMethod", "move_along_row", "saddle_absorb", "value_of"]
+
+
+class SaddleParams(NamedTuple):
+    step_size: float
+    step_size_w: float
 
 
 @kernel
@@ -64,23 +68,16 @@ class SaddleMethod(Algorithm):
     step_size: Annotated[float, "alpha"] = 0.1
     step_size_w: Annotated[float, "beta, the step of w"] = 0.1
 
+    needs_data_set = True
+    step_size_fields = ("step_size", "step_size_w")
+    tuned = {
+        "step_size": STEP_SIZES,
+        "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2),
+    }
+
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_positive("step_size_w", self.step_size_w)
-        self.check()
 
-    @abstractmethod
-    def check(self) -> None:
-        """Refuse what else cannot be."""
-
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        need_data_set(self.name, sampling)
-        return self.epoch_of(n_rows)
-
-    @abstractmethod
-    def epoch_of(self, n_rows: int) -> Epoch:
-        """The shape of an epoch on a data set of so many rows."""
-
-    @property
-    def largest_step_size(self) -> None:
-        return None
+    def params(self) -> Any:
+        return SaddleParams(float(self.step_size), float(self.step_size_w))

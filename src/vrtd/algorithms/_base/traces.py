@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from vrtd.algorithms._base.algorithm import Algorithm, Epoch, Sampling, need_trajectory
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params
 from vrtd.checks import check_fraction
 
@@ -28,23 +28,19 @@ class TraceMethod(Algorithm):
     step_size: Annotated[float | Schedule, "alpha"] = 0.1
     trace_decay: Annotated[float, "lambda: 0 is TD, 1 counts on rewards alone"] = 0.8
 
+    step_size_fields = ("step_size",)
+    tuned = {"step_size": STEP_SIZES, "trace_decay": Tuned((0.0, 0.5, 0.9))}
+
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
         check_fraction("trace_decay", self.trace_decay)
 
-    def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        need_trajectory(self.name, sampling)
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+    @property
+    def needs_trajectory(self) -> bool:
+        return True
 
     def params(self) -> TraceParams:
         return TraceParams(schedule_params(as_schedule(self.step_size)), float(self.trace_decay))
 
     def options(self) -> TraceOptions:
         return TraceOptions(schedule_kind(as_schedule(self.step_size)))
-
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        return 2 * n_features + 8  # theta, the trace, and a whole cache line: the next run's vectors stay aligned
-
-    @property
-    def largest_step_size(self) -> None:
-        return None
