@@ -148,12 +148,12 @@ class Kernels:
 class Tuned(NamedTuple):
     """How a comparison tunes a hyperparameter.
 
-    The first field of `Algorithm.tuned` takes the points of a geometric grid, the others each of their values. Step
-    sizes that are not the first field are relative to it, if that is a step size, too.
+    The first field in `Algorithm.tuned` takes the points of a geometric grid between its two values; every other field
+    takes each of its values. If the first field is a step size, other step sizes are given as multiples of it.
     """
 
-    values: tuple[float, ...]  # of the first field the two ends of the grid
-    power: int = 0  # of max |phi|, by which values are multiplied, so that they do the same on scaled features
+    values: tuple[float, ...]
+    power: int = 0  # values are multiplied by this power of max |phi|, so that they do the same on scaled features
 
 
 STEP_SIZES = Tuned((2.0**-10, 2.0**5), power=-2)  # of an update like TD's, alpha phi (...)
@@ -162,13 +162,13 @@ STEP_SIZES = Tuned((2.0**-10, 2.0**5), power=-2)  # of an update like TD's, alph
 class Algorithm(ABC):
     """Base of the frozen dataclasses that hold an algorithm's hyperparameters.
 
-    What has a value here is a default.
+    A subclass sets the class attributes that have no value here, and overrides a default where it is wrong.
     """
 
     name: ClassVar[str]  # in the registry, on the command line and in the names of compiled loops
     kernels: ClassVar[Kernels]
 
-    # The workspace holds these numbers in this order.
+    # The layout of the workspace, in this order.
     n_vectors: ClassVar[int]  # of d numbers each, theta first
     n_matrices: ClassVar[int] = 0  # of d^2 numbers each
     n_scalars: ClassVar[int] = 0
