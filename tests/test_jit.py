@@ -113,13 +113,13 @@ def test_a_digest_is_the_same_in_every_process() -> None:
 def test_an_algorithm_of_ones_own_is_never_stale(tmp_path: Path) -> None:
     """The skeleton of CONTRIBUTING.md in a file of its own, run, edited, and run again with the same cache."""
     page = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text()
-    skeleton = page.split("```python\n")[1].split("import vrtd\n")[0]
+    skeleton = page.split("```python\n")[1].split("```")[0]
     run = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import vrtd, mine\n"
-        "result = vrtd.simulate(*vrtd.problems.random_mdp(), mine.SignTD(0.01), n_runs=2, n_gradients=50)\n"
+        "result = vrtd.simulate(*vrtd.problems.random_mdp(), mine.ClippedTD(0.01), n_runs=2, n_gradients=50)\n"
         "print(result.theta.any())"
     )
     (tmp_path / "mine.py").write_text(skeleton)
     assert python(run, NUMBA_CACHE_DIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1").strip() == "True"
-    (tmp_path / "mine.py").write_text(skeleton.replace("+= change", "+= 0.0 * change"))
+    (tmp_path / "mine.py").write_text(skeleton.replace("+= params.step_size", "+= 0.0 * params.step_size"))
     assert python(run, NUMBA_CACHE_DIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1").strip() == "False"

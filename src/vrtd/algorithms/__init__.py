@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from vrtd.algorithms._base.algorithm import STEP_SIZES as STEP_SIZES
 from vrtd.algorithms._base.algorithm import Algorithm as Algorithm
 from vrtd.algorithms._base.algorithm import ChainSampling as ChainSampling
 from vrtd.algorithms._base.algorithm import Epoch as Epoch
