@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ import pytest
 from scipy import stats
 
 import vrtd
-from vrtd.algorithms import REGISTRY, Algorithm, Tuned
+from vrtd.algorithms import REGISTRY
 from vrtd.comparison import ENTRANTS, PROBLEMS, Plan, tournament
 from vrtd.comparison.cell import LOST, measure_cell
 from vrtd.comparison.cell import _run as run_cell
-from vrtd.comparison.entrants import Entrant, main_field, trials
+from vrtd.comparison.entrants import main_field, trials
 from vrtd.comparison.standings import Advice, advise, standings, tuned, untuned
 from vrtd.comparison.tables import curve_table, run_table, tuning_table
 from vrtd.comparison.worker import cell_path, work
@@ -60,7 +60,7 @@ def test_every_algorithm_takes_part() -> None:
     assert set(REGISTRY) <= set(ENTRANTS)
 
 
-@pytest.mark.parametrize("name", ENTRANTS)
+@pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if each.algorithm.tuned])
 @pytest.mark.parametrize("n_trials", [6, 18, 36])
 def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
     entrant = ENTRANTS[name]
@@ -94,45 +94,6 @@ def test_settings_beyond_the_main_one_are_tried_while_they_leave_a_grid() -> Non
     assert sizes == {(64, 0.25), (64, 1.0), (64, 4.0)}
     assert len({t.algorithm.trace_decay for t in trials(ENTRANTS["td_lambda"], 12, 1.0)}) == 3
     assert {t.algorithm.trace_decay for t in trials(ENTRANTS["td_lambda"], 6, 1.0)} == {0.5}
-
-
-def test_an_algorithm_without_a_step_has_one_setting() -> None:
-    @dataclass(frozen=True)
-    class Still(Algorithm):
-        trust: float = 0.5
-
-        def params(self) -> Any: ...
-
-    assert [(trial.algorithm, trial.main) for trial in trials(Entrant("still", Still), 18, 4.0)] == [(Still(), 1.0)]
-
-
-@dataclass(frozen=True)
-class Declared(Algorithm):
-    """Hyperparameters with names that no other algorithm has."""
-
-    pace: float = 1.0
-    pace_w: float = 1.0
-    t0: float = 0.0
-    size: int = 7
-    untouched: float = 0.5
-
-    step_size_fields = ("pace", "pace_w")
-    tuned = {  # noqa: RUF012
-        "pace": Tuned((0.5, 8.0), power=-2),
-        "pace_w": Tuned((3.0,), power=-4),
-        "t0": Tuned((0.0, 1.0)),
-        "size": Tuned((1, 2, 3, 4, 5)),
-    }
-
-    def params(self) -> Any: ...
-
-
-def test_what_an_algorithm_declares_is_tuned() -> None:
-    entrant = Entrant("declared", Declared)
-    assert main_field(entrant) == "pace"
-    tried = [trial.algorithm for trial in trials(entrant, 8, 4.0)]
-    points = np.geomspace(0.5, 8.0, 4).tolist()
-    assert tried == [Declared(x / 4.0, 3.0 * x / 16.0, t0, 3) for t0 in (0.0, 1.0) for x in points]
 
 
 def test_kinds_are_told_apart() -> None:
