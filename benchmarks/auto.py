@@ -44,16 +44,16 @@ def problems(n_rows: int) -> dict[str, Problem]:
         found[f"random_mdp d={d}"] = library.random_mdp(seed=SEED + i, n_states=60, n_features=d, normalize=True)
         found[f"lazy d={d}"] = library.random_mdp(seed=SEED + 10 + i, n_states=60, n_features=d, laziness=0.7)
         found[f"garnet d={d}"] = library.garnet(seed=SEED + 20 + i, n_states=80, branching=3, n_features=d)
-        mrp, _ = library.garnet(seed=SEED + 30 + i, n_states=100, branching=4, gamma=0.97)
-        found[f"garnet, normal features d={d}"] = mrp, random_features(mrp, d, SEED + i)
+        mrp = library.garnet(seed=SEED + 30 + i, n_states=100, branching=4, gamma=0.97).mrp
+        found[f"garnet, normal features d={d}"] = vrtd.LinearProblem(mrp, random_features(mrp, d, SEED + i))
     found["boyan_chain"] = library.boyan_chain()
     found["random_walk"] = library.random_walk(n_states=9)
     found["frozen_lake"] = library.frozen_lake(seed=SEED)
-    found["frozen_lake, tabular"] = library.frozen_lake(seed=SEED + 1)[0], np.eye(16)
-    discount = {name: float(mrp.edges.discount.max()) for name, (mrp, _) in found.items()}
+    found["frozen_lake, tabular"] = vrtd.LinearProblem(library.frozen_lake(seed=SEED + 1).mrp, np.eye(16))
+    discount = {name: float(each.mrp.edges.discount.max()) for name, each in found.items()}
     return {
-        name: Problem(mrp, vrtd.features.Table(phi), np.asarray(phi), discount[name], n_rows)
-        for name, (mrp, phi) in found.items()
+        name: Problem(each.mrp, vrtd.features.Table(each.phi), each.phi, discount[name], n_rows)
+        for name, each in found.items()
     }
 
 
@@ -84,7 +84,7 @@ def evaluator_error(problem: Problem, chunk: Any, algorithm: str, seed: int, sta
 
 
 def study(problem: Problem, n_replications: int) -> dict[str, Any]:
-    system = vrtd.LinearSystem(problem.mrp, problem.phi)
+    system = vrtd.LinearProblem(problem.mrp, problem.phi)
     star, limit = system.theta_star, stability_limit(system)
     cells = [
         (step, 1 << k)

@@ -140,8 +140,8 @@ def gradients(algorithm: Any, n: int) -> int:
 
 def simulated(algorithm: Any, d: int, budget: int) -> float:
     """Seconds a pseudo-gradient of the simulation's compiled loop."""
-    mrp, _ = vrtd.problems.random_mdp(seed=0, n_states=300)
-    phi = np.random.default_rng(0).random((300, d)) / np.sqrt(d)
+    mrp = vrtd.problems.random_mdp(seed=0, n_states=300).mrp
+    problem = vrtd.LinearProblem(mrp, np.random.default_rng(0).random((300, d)) / np.sqrt(d))
     n_runs, each, spent = 8, max(budget // 8 // (2 * BATCH), 1) * 2 * BATCH, 0.0
 
     def timed(*arguments: Any) -> Any:
@@ -153,7 +153,7 @@ def simulated(algorithm: Any, d: int, budget: int) -> float:
 
     simulation.run_blocks = timed  # without the tables of the chain and the compilation
     vrtd.simulate(
-        mrp, phi, algorithm, sampling="markov", n_runs=n_runs, n_gradients=each, threads=1, checkpoints=1, metrics=()
+        problem, algorithm, sampling="markov", n_runs=n_runs, n_gradients=each, threads=1, checkpoints=1, metrics=()
     )
     simulation.run_blocks = run_blocks
     return spent / (n_runs * each)
@@ -292,14 +292,15 @@ def fqe(phi: Any, reward: Any, states: Any, n_steps: int, seed: int) -> tuple[An
 
 def side_by_side(quick: bool) -> dict[str, Any]:
     """One log, and the error of the values: root mean square over states, as a share of their standard deviation."""
-    mrp, phi = vrtd.problems.random_mdp(seed=0, n_states=100, n_features=16, gamma=GAMMA, laziness=0.8)
-    phi = phi.copy()
+    problem = vrtd.problems.random_mdp(seed=0, n_states=100, n_features=16, gamma=GAMMA, laziness=0.8)
+    phi = problem.phi.copy()
     phi[:, 0] = 1.0  # a network has a constant anyway
     phi /= np.linalg.norm(phi, axis=1).max()
+    problem = vrtd.LinearProblem(problem.mrp, phi)
     n = 20_000 if quick else 200_000
-    sample = vrtd.theory.TransitionSample.draw(mrp, phi, n, sampling="markov", seed=1)
+    sample = vrtd.theory.TransitionSample.draw(problem, n, sampling="markov", seed=1)
     log = vrtd.logs.from_arrays(sample.phi, sample.reward, sample.phi_next)
-    exact, mu = phi @ vrtd.LinearSystem(mrp, phi).theta_star, mrp.stationary
+    exact, mu = phi @ problem.theta_star, problem.mrp.stationary
     spread = np.sqrt(mu @ (exact - mu @ exact) ** 2)
 
     def error(values: Any) -> float:

@@ -66,18 +66,18 @@ def formula(name: str) -> str:
 def update(name: str, d: int, budget: float, specialise: bool) -> Callable[[], float]:
     """A call that returns the seconds of one update, of `budget` operations in all; called once already, to compile."""
     algorithm = REGISTRY[name](**SETTINGS.get(name, {}))
-    problem, phi = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
+    problem: Any = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
     sampling, n_rows = "markov", 0
     if algorithm.needs_data_set:
         sampling, n_rows = "dataset", N_ROWS
-        problem, phi = vrtd.record(problem, phi, N_ROWS), None
+        problem = vrtd.record(problem, N_ROWS)
     epoch = algorithm.epoch(sampling, n_rows)
     n_epochs = max(1, int(budget / (N_RUNS * (operations(name, d) or 20 * d) * epoch.n_gradients)))
     n = int(epoch.gradients_until(n_epochs))
 
     def call() -> float:
         result = vrtd.simulate(
-            problem, phi, algorithm, sampling=sampling, n_runs=N_RUNS, n_gradients=n, checkpoints=1, metrics=(),
+            problem, algorithm, sampling=sampling, n_runs=N_RUNS, n_gradients=n, checkpoints=1, metrics=(),
             threads=1, specialise=specialise,
         )  # fmt: skip
         return float(result.provenance["seconds"]) / (N_RUNS * n)
@@ -154,8 +154,8 @@ def every_algorithm(quick: bool) -> dict[str, Any]:
             rate["operations to TD's"] = "-" if count is None else count / (6 * d)
         found[f"d = {d}"] = rates
     for d in DIMENSIONS:
-        mrp, phi = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
-        data = vrtd.record(mrp, phi, N_ROWS)
+        problem = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
+        data = vrtd.record(problem, N_ROWS)
         rivals = {"svrg": numpy_svrg, "saga": numpy_saga}
         ours = {name: update(name, d, budget, not quick) for name in rivals}
         theirs = {f"{name} in NumPy": partial(run, data, 1 if quick else 10) for name, run in rivals.items()}

@@ -84,15 +84,14 @@ def trajectory(problem: Problem, seed: int) -> Chunk:
 
 
 def chain(
-    mrp: vrtd.MarkovRewardProcess,
-    phi: Any,
+    problem: vrtd.LinearProblem,
     discount: float,
     noise: Callable[[Any, int], Any] | None = None,
     truncate: int | None = None,
     **settings: Any,
 ) -> Case:
     """Logs of a finite chain, with noise on the rewards, or cut into truncated episodes of some length."""
-    phi, edges = np.asarray(phi, dtype=float), mrp.edges
+    mrp, phi, edges = problem.mrp, problem.phi, problem.mrp.edges
 
     def draw(n: int, seed: int) -> Chunk:
         rng = np.random.default_rng(seed)
@@ -105,8 +104,8 @@ def chain(
             truncated &= ~terminated
         return Chunk(edges.origin[taken], reward, edges.successor[taken], terminated, truncated, weight)
 
-    theta_star = vrtd.LinearSystem(mrp, phi).theta_star
-    return Case(draw, vrtd.features.Table(phi), discount, np.arange(mrp.n_states), phi @ theta_star, **settings)
+    values = phi @ problem.theta_star
+    return Case(draw, vrtd.features.Table(phi), discount, np.arange(mrp.n_states), values, **settings)
 
 
 @numba.njit(cache=True)
@@ -147,7 +146,7 @@ def sticky(stay: float, n_states: int, d: int | None, seed: int, discount: float
     phi = np.eye(n_states) if d is None else np.c_[np.ones(n_states), rng.standard_normal((n_states, d - 1))]
     reward = rng.standard_normal(n_states)
     mrp = vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], n_states, axis=1), discount)
-    return chain(mrp, phi, discount, lambda rng, n: 0.5 * rng.standard_normal(n), **settings)
+    return chain(vrtd.LinearProblem(mrp, phi), discount, lambda rng, n: 0.5 * rng.standard_normal(n), **settings)
 
 
 def halves(switch: float, seed: int, scale: float | None = None, **settings: Any) -> Case:
@@ -169,22 +168,23 @@ def halves(switch: float, seed: int, scale: float | None = None, **settings: Any
     reward = half + 0.1 * rng.standard_normal(2 * n)
     mrp = vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], 2 * n, axis=1), 0.9)
     n_rows = settings.get("n_rows", 10_000)
-    return chain(mrp, phi, 0.9, is_slow=n_rows * switch < 150, **settings)
+    return chain(vrtd.LinearProblem(mrp, phi), 0.9, is_slow=n_rows * switch < 150, **settings)
 
 
 def nearly_periodic(seed: int) -> Case:
     rng, n = np.random.default_rng(seed), 6
     P = 0.98 * np.roll(np.eye(n), 1, axis=1) + 0.02 / n
     phi = np.c_[np.ones(n), rng.standard_normal((n, 2))]
-    return chain(vrtd.MarkovRewardProcess(P, rng.random((n, n)), 0.9), phi, 0.9)
+    mrp = vrtd.MarkovRewardProcess(P, rng.random((n, n)), 0.9)
+    return chain(vrtd.LinearProblem(mrp, phi), 0.9)
 
 
 def rare_reward(seed: int) -> Case:
-    mrp, phi = vrtd.problems.random_mdp(seed=seed, n_states=40, n_features=4, gamma=0.9)
+    problem = vrtd.problems.random_mdp(seed=seed, n_states=40, n_features=4, gamma=0.9)
     R = np.zeros((40, 40))
     R[:, 0] = np.random.default_rng(seed).random(40) * 10.0
-    P = np.asarray(mrp.P)
-    return chain(vrtd.MarkovRewardProcess(P, R, 0.9), phi, 0.9)
+    mrp = vrtd.MarkovRewardProcess(np.asarray(problem.mrp.P), R, 0.9)
+    return chain(vrtd.LinearProblem(mrp, problem.phi), 0.9)
 
 
 def newest(name: str) -> str:
@@ -197,26 +197,26 @@ def cases() -> dict[str, Case]:
     """Ordinary problems, then slow ones; none was used to choose a constant of the estimator."""
     lake = vrtd.problems.restart_chain(newest("FrozenLake"), "random", 0.95)
     found = {
-        "random chain, d = 6": chain(*vrtd.problems.random_mdp(seed=41, n_features=6), 0.95),
-        "Garnet, d = 4": chain(*vrtd.problems.garnet(seed=42, n_states=60, branching=3, n_features=4), 0.95),
+        "random chain, d = 6": chain(vrtd.problems.random_mdp(seed=41, n_features=6), 0.95),
+        "Garnet, d = 4": chain(vrtd.problems.garnet(seed=42, n_states=60, branching=3, n_features=4), 0.95),
         "sticky 0.98, tabular, d = 8": sticky(0.98, 8, None, 43),
         "sticky 0.9, d = 4": sticky(0.9, 30, 4, 44),
         "rare reward": rare_reward(45),
-        "misfit, d = 2": chain(*vrtd.problems.random_mdp(seed=46, n_features=2, gamma=0.9, laziness=0.5), 0.9),
+        "misfit, d = 2": chain(vrtd.problems.random_mdp(seed=46, n_features=2, gamma=0.9, laziness=0.5), 0.9),
         "random chain, 2,000 rows": chain(
-            *vrtd.problems.random_mdp(seed=47, n_features=4, gamma=0.9), 0.9, n_rows=2000, pilot_rows=500
+            vrtd.problems.random_mdp(seed=47, n_features=4, gamma=0.9), 0.9, n_rows=2000, pilot_rows=500
         ),
         "AR(1) 0.97, cubic reward": autoregression(0.97, 0.9),
-        "Boyan's chain": chain(*vrtd.problems.boyan_chain(), 1.0),
-        "FrozenLake-v1, 50,000 rows": chain(lake.mrp, np.eye(lake.states.size), 0.95, n_rows=50_000),
+        "Boyan's chain": chain(vrtd.problems.boyan_chain(), 1.0),
+        "FrozenLake-v1, 50,000 rows": chain(
+            vrtd.LinearProblem(lake.mrp, np.eye(lake.states.size)), 0.95, n_rows=50_000
+        ),
         "truncated after 50 rows": chain(
-            *vrtd.problems.random_mdp(seed=48, n_features=4, gamma=0.9, laziness=0.3), 0.9, truncate=50
+            vrtd.problems.random_mdp(seed=48, n_features=4, gamma=0.9, laziness=0.3), 0.9, truncate=50
         ),
-        "off-policy": chain(*vrtd.problems.off_policy_garnet(seed=49, n_features=4), 0.95),
-        "discount 0.999, 20,000 rows": chain(*vrtd.problems.random_mdp(seed=50, gamma=0.999), 0.999, n_rows=20_000),
-        "t(2.2) noise": chain(
-            *vrtd.problems.random_mdp(seed=51, gamma=0.9), 0.9, lambda rng, n: rng.standard_t(2.2, n)
-        ),
+        "off-policy": chain(vrtd.problems.off_policy_garnet(seed=49, n_features=4), 0.95),
+        "discount 0.999, 20,000 rows": chain(vrtd.problems.random_mdp(seed=50, gamma=0.999), 0.999, n_rows=20_000),
+        "t(2.2) noise": chain(vrtd.problems.random_mdp(seed=51, gamma=0.9), 0.9, lambda rng, n: rng.standard_t(2.2, n)),
         "nearly periodic": nearly_periodic(52),
         "sticky 0.995, tabular, d = 8": sticky(0.995, 8, None, 53, is_slow=True),
         "AR(1) 0.995, cubic reward": autoregression(0.995, 0.9, is_slow=True),

@@ -31,7 +31,7 @@ TARGET_MS = {"td_iid": 50, "vrtd_iid": 50, "vrtd_markov": 50, "td_markov_d4": 10
 PLAN_TARGET_MS = {"iid": 2000, "markov": 10_000}
 
 
-def problem(n_states: int = 50, d: int = 4) -> tuple[Any, Any]:
+def problem(n_states: int = 50, d: int = 4) -> vrtd.LinearProblem:
     """The paper's random MDP; features are normalised where there are more, so that the step stays stable."""
     return vrtd.problems.random_mdp(seed=0, n_states=n_states, n_features=d, normalize=d > 4)
 
@@ -50,8 +50,8 @@ def best_ms(call: Callable[[], Any], repeats: int) -> float:
 def curve_ms(
     algorithm: Any, sampling: str, repeats: int, n_states: int = 50, d: int = 4, n_gradients: int = BUDGET
 ) -> float:
-    mrp, phi = problem(n_states, d)
-    return best_ms(lambda: exact_curve(mrp, phi, algorithm, sampling=sampling, n_gradients=n_gradients), repeats)
+    chain = problem(n_states, d)
+    return best_ms(lambda: exact_curve(chain, algorithm, sampling=sampling, n_gradients=n_gradients), repeats)
 
 
 def against_target(ms: dict[str, float], target: float) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def ratios(ms: dict[int, float]) -> dict[str, Any]:
 
 def simulation(repeats: int, n_runs: int) -> dict[str, Any]:
     """How many times longer `simulate` takes for the same curve, on all cores, with errors of 1 / sqrt(n_runs)."""
-    mrp, phi = problem()
+    chain = problem()
     report: dict[str, Any] = {"n_runs": n_runs, "n_gradients": BUDGET}
     for name, algorithm, sampling in (
         ("td_iid", vrtd.TD(0.1), "iid"),
@@ -107,21 +107,21 @@ def simulation(repeats: int, n_runs: int) -> dict[str, Any]:
         ("vrtd_markov_M500", vrtd.VRTD(0.1, 500), "markov"),
     ):
         arguments = {"sampling": sampling, "n_gradients": BUDGET}
-        exact = best_ms(lambda: exact_curve(mrp, phi, algorithm, **arguments), repeats)  # noqa: B023
-        runs = best_ms(lambda: vrtd.simulate(mrp, phi, algorithm, n_runs=n_runs, **arguments), 2)  # noqa: B023
+        exact = best_ms(lambda: exact_curve(chain, algorithm, **arguments), repeats)  # noqa: B023
+        runs = best_ms(lambda: vrtd.simulate(chain, algorithm, n_runs=n_runs, **arguments), 2)  # noqa: B023
         report[name] = {"simulate_ms": runs, "exact_ms": exact, "ratio": runs / exact}
     return report
 
 
 def planner(repeats: int) -> dict[str, Any]:
     """The cheapest settings for an error of a thousandth of the first one; targets 2 s and 10 s."""
-    mrp, phi = problem()
-    target_error = 1e-3 * float(vrtd.LinearSystem(mrp, phi).theta_star @ vrtd.LinearSystem(mrp, phi).theta_star)
+    chain = problem()
+    target_error = 1e-3 * float(chain.theta_star @ chain.theta_star)
     report: dict[str, Any] = {"target_error": target_error}
     for sampling, target in PLAN_TARGET_MS.items():
 
         def call(sampling: Any = sampling) -> Any:
-            return vrtd.plan(mrp, phi, target_error=target_error, sampling=sampling, mode="exact")
+            return vrtd.plan(chain, target_error=target_error, sampling=sampling, mode="exact")
 
         report[sampling] = against_target({"plan": best_ms(call, min(repeats, 2))}, target)
     return report

@@ -34,27 +34,28 @@ ALGORITHMS: dict[str, tuple[Any, str]] = {
 }
 
 
-def problem(d: int) -> tuple[Any, Any]:
+def problem(d: int) -> vrtd.LinearProblem:
     """50 dense states and d = 4 as in the paper; more features need as many states, and are normalised."""
     return vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=d > 4)
 
 
 def rate(name: str, d: int, n_gradients: int, repeats: int, threads: int = 1, checkpoints: int = 1) -> float:
     """Million pseudo-gradients a second, the best of several calls after one that compiles."""
-    (algorithm, sampling), (mrp, phi), n_runs = ALGORITHMS[name], problem(d), 64
+    (algorithm, sampling), chain, n_runs = ALGORITHMS[name], problem(d), 64
     arguments = {"sampling": sampling, "n_runs": n_runs, "checkpoints": checkpoints, "threads": threads}
-    vrtd.simulate(mrp, phi, algorithm, n_gradients=1000, **arguments)
+    vrtd.simulate(chain, algorithm, n_gradients=1000, **arguments)
     best = np.inf
     for _ in range(repeats):
         clock = time.perf_counter()
-        vrtd.simulate(mrp, phi, algorithm, n_gradients=n_gradients, **arguments)
+        vrtd.simulate(chain, algorithm, n_gradients=n_gradients, **arguments)
         best = min(best, time.perf_counter() - clock)
     return n_runs * n_gradients / best / 1e6
 
 
 def numpy_rate(name: str, d: int = 4) -> float:
     """The same methods as a researcher would write them, one run at a time in NumPy."""
-    (algorithm, sampling), (mrp, phi) = ALGORITHMS[name], problem(d)
+    (algorithm, sampling), chain = ALGORITHMS[name], problem(d)
+    mrp, phi = chain.mrp, chain.phi
     rng, cumulative = np.random.default_rng(0), mrp.P.cumsum(axis=1)
     start, rewards = mrp.stationary.cumsum(), mrp.edges.reward.reshape(mrp.n_states, -1)
     state = 0
@@ -90,9 +91,9 @@ def numpy_rate(name: str, d: int = 4) -> float:
 FIRST_RESULT = """
 import time; clock = time.perf_counter()
 import vrtd
-mrp, phi = vrtd.problems.random_mdp(seed=0)
+problem = vrtd.problems.random_mdp(seed=0)
 call = time.perf_counter()
-vrtd.simulate(mrp, phi, vrtd.VRTD(0.1, 500), n_runs=10, n_gradients=10_000)
+vrtd.simulate(problem, vrtd.VRTD(0.1, 500), n_runs=10, n_gradients=10_000)
 print(time.perf_counter() - clock, time.perf_counter() - call)
 """
 
@@ -102,13 +103,13 @@ import vrtd
 def mebibytes(key):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(key)) / 1024
-mrp, phi = vrtd.problems.random_mdp(seed=0)
-vrtd.simulate(mrp, phi, vrtd.VRTD(0.1, 5), n_runs=2, n_gradients=100)
+problem = vrtd.problems.random_mdp(seed=0)
+vrtd.simulate(problem, vrtd.VRTD(0.1, 5), n_runs=2, n_gradients=100)
 for n_gradients in (40_000, 400_000):
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     idle = mebibytes("VmRSS")
-    vrtd.simulate(mrp, phi, vrtd.VRTD(0.1, 2000), n_runs=1000, n_gradients=n_gradients)
+    vrtd.simulate(problem, vrtd.VRTD(0.1, 2000), n_runs=1000, n_gradients=n_gradients)
     print(mebibytes("VmHWM") - idle)
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from vrtd.experiments.evidence import Comparison, Judged, Kind
+from vrtd.experiments.evidence import Judged, Kind, NumberCheck
 from vrtd.report.numbers import condition, measured, totals
 
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end of verdicts -->"
@@ -40,7 +40,7 @@ def shown(kind: Kind, statistic: dict[str, Any]) -> str:
         name: math.nan if statistic[name] is None else float(statistic[name])
         for name in ("estimate", "standard_error", "low", "high")
     }
-    comparison = Comparison(
+    comparison = NumberCheck(
         statistic["condition"], statistic["quantity"], numbers["estimate"], numbers["standard_error"],
         statistic["n_runs"], basis=statistic["basis"],
         above=-math.inf if statistic["above"] is None else statistic["above"],

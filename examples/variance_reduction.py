@@ -13,11 +13,11 @@ from vrtd.plots import new_panels
 
 
 def main(folder: Path) -> None:
-    mrp, phi = vrtd.problems.random_mdp(seed=0)
+    problem = vrtd.problems.random_mdp(seed=0)
     (axes,) = new_panels(1)
     for batch_size in (1, 50, 500, 2000):
         algorithm = vrtd.TD(0.1) if batch_size == 1 else vrtd.VRTD(0.1, batch_size)
-        result = vrtd.simulate(mrp, phi, algorithm, sampling="markov", n_runs=1000, n_gradients=80_000)
+        result = vrtd.simulate(problem, algorithm, sampling="markov", n_runs=1000, n_gradients=80_000)
         label = "TD" if batch_size == 1 else f"VRTD, batches of {batch_size}"
         result.plot(axes, label=label)
         result.to_csv(folder / f"variance_reduction_{batch_size}.csv")

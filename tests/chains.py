@@ -3,15 +3,14 @@
 import numpy as np
 import scipy.sparse as sp
 
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import LinearProblem, MarkovRewardProcess
 
 TWO = np.array([[0.7, 0.3], [0.4, 0.6]])
 # A_x = -1/2 on every transition and b_x = +-1: lambda_A = 1, theta_star = 0, sigma2 = 1.
-COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+COIN = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
 # A_x = 0.5 s s' - 1 is -1/2 or -3/2, each with probability 1/2; b_x = 1, so theta_star = 1.
-SIGNS = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
-TWO_STATES = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9), [[1.0], [0.5]])
+SIGNS = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
+TWO_STATES = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9), [[1.0], [0.5]])
 
 
 def chain(P, gamma=0.9):

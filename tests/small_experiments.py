@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import vrtd
-from vrtd.experiments.evidence import Claim, Comparison
+from vrtd.experiments.evidence import Claim, NumberCheck
 from vrtd.experiments.experiment import Experiment, Figure, Runner
 
 measured: list[str] = []  # names, in the order in which they were measured
@@ -16,9 +16,9 @@ measured: list[str] = []  # names, in the order in which they were measured
 def _experiment(name: str) -> Experiment:
     def measure(settings: Any, runner: Runner) -> Any:
         runner.expect(settings["n_runs"] * 100)
-        mrp, phi = vrtd.problems.random_mdp(seed=0)
+        problem = vrtd.problems.random_mdp(seed=0)
         result = runner.simulate(
-            mrp, phi, vrtd.TD(0.1), n_runs=settings["n_runs"], n_gradients=100, seed=settings["seed"], checkpoints=5
+            problem, vrtd.TD(0.1), n_runs=settings["n_runs"], n_gradients=100, seed=settings["seed"], checkpoints=5
         )
         measured.append(name)
         return {"curve": {"n_gradients": result.n_gradients, "mean": result.summary().mean}}
@@ -36,9 +36,9 @@ EXPERIMENTS = {name: _experiment(name) for name in ("first", "second")}
 
 
 def _claim(*needs: str) -> Claim:
-    def evidence(tables: Any) -> list[Comparison]:
+    def evidence(tables: Any) -> list[NumberCheck]:
         fall = [float(tables[name]["curve"]["mean"][-1] / tables[name]["curve"]["mean"][0]) for name in needs]
-        return [Comparison("100 updates", "last / first error", max(fall), below=1.0)]
+        return [NumberCheck("100 updates", "last / first error", max(fall), below=1.0)]
 
     return Claim("-and-".join(needs), "a place", "errors fall", "ends", needs, evidence)
 

@@ -15,16 +15,13 @@ DISCOUNT = 0.95
 
 
 @cache
-def chain() -> tuple[Any, Any, Any]:
-    """The chain, its features, and theta_star."""
-    mrp, phi = vrtd.problems.random_mdp(seed=0)
-    return mrp, phi, vrtd.LinearSystem(mrp, phi).theta_star
+def chain() -> vrtd.LinearProblem:
+    return vrtd.problems.random_mdp(seed=0)
 
 
 @cache
 def sample(n: int, seed: int = 1) -> Any:
-    mrp, phi, _ = chain()
-    return vrtd.theory.TransitionSample.draw(mrp, phi, n, seed=seed)
+    return vrtd.theory.TransitionSample.draw(chain(), n, seed=seed)
 
 
 def chunk(first: int, last: int, n: int = 20_000, seed: int = 1, dtype: str = "f8") -> Chunk:
@@ -45,10 +42,10 @@ def split(n: int, seed: int, most: int = 3000) -> list[tuple[int, int]]:
 @cache
 def boyan(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
     """Rows of Boyan's chain, whose values its features represent; with the features and theta_star. Discount 1."""
-    mrp, phi = vrtd.problems.boyan_chain()
-    s = vrtd.theory.TransitionSample.draw(mrp, phi, n, seed=seed)
+    problem = vrtd.problems.boyan_chain()
+    s = vrtd.theory.TransitionSample.draw(problem, n, seed=seed)
     rows = Chunk(s.phi, s.reward, s.phi_next, np.asarray(s.discount) == 0.0, np.zeros(n, bool))
-    return rows, phi, vrtd.LinearSystem(mrp, phi).theta_star
+    return rows, problem.phi, problem.theta_star
 
 
 def scaled(rows: Chunk, scale: Any) -> Chunk:

@@ -71,19 +71,20 @@ ROWS = [
 ]
 
 
-def two_states() -> tuple[Any, Any]:
+def two_states() -> vrtd.LinearProblem:
     """A chain with two states, small enough to enumerate."""
     P, R = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[1.0, 0.0], [0.0, 2.0]])
-    return vrtd.MarkovRewardProcess(P, R, 0.9), np.array([[1.0], [0.5]])
+    return vrtd.LinearProblem(vrtd.MarkovRewardProcess(P, R, 0.9), [[1.0], [0.5]])
 
 
-def noiseless() -> tuple[Any, Any, Any]:
+def noiseless() -> tuple[vrtd.LinearProblem, Any]:
     """A chain whose every single transition is already in balance at theta_star: g_x(theta_star) = 0 for all x."""
     rng = np.random.default_rng(1)
-    mrp, phi = vrtd.problems.random_mdp(seed=3, n_states=8, n_features=1, normalize=True)
+    problem = vrtd.problems.random_mdp(seed=3, n_states=8, n_features=1, normalize=True)
     theta = rng.normal(size=1)
-    values = phi @ theta
-    return vrtd.MarkovRewardProcess(mrp.P, values[:, None] - 0.9 * values[None, :], 0.9), phi, theta
+    values = problem.phi @ theta
+    mrp = vrtd.MarkovRewardProcess(problem.mrp.P, values[:, None] - 0.9 * values[None, :], 0.9)
+    return vrtd.LinearProblem(mrp, problem.phi), theta
 
 
 def noiseless_rows(n: int) -> tuple[Any, Any]:

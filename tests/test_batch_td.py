@@ -21,9 +21,9 @@ from vrtd.kernels.jit import kernel
 from vrtd.theory import SaddleSteps, saddle_steps
 
 RANDOM, BOYAN = (
-    vrtd.record(*problem, n_rows=300) for problem in (vrtd.problems.random_mdp(), vrtd.problems.boyan_chain())
+    vrtd.record(problem, n_rows=300) for problem in (vrtd.problems.random_mdp(), vrtd.problems.boyan_chain())
 )
-TWO = vrtd.record(*two_states(), n_rows=40)
+TWO = vrtd.record(two_states(), n_rows=40)
 STEPS = saddle_steps(TWO)
 SADDLE_ROWS = [row for row in ROWS if row.reference.__module__ == reference_batch.__name__ and row.id != "vrtd-dataset"]
 each_row = pytest.mark.parametrize("row", SADDLE_ROWS, ids=lambda row: row.id)
@@ -39,7 +39,7 @@ def weighted_data(n: int = 40, d: int = 4) -> vrtd.DataSet:
 
 def simulate(data: vrtd.DataSet, algorithm: Any, n_gradients: int, **arguments: Any) -> vrtd.Result:
     defaults: dict[str, Any] = {"n_runs": 4, "seed": 5, "checkpoints": 11}
-    return vrtd.simulate(data, None, algorithm, sampling="dataset", n_gradients=n_gradients, **(defaults | arguments))
+    return vrtd.simulate(data, algorithm, sampling="dataset", n_gradients=n_gradients, **(defaults | arguments))
 
 
 # The solution
@@ -351,7 +351,10 @@ def test_batches_grow_to_all_rows(batch_size: int, growth: float, ramp: tuple[in
             "growth must be above 1, or batches never reach all rows; got 1.0; pass e.g. 2",
         ),
         (lambda: vrtd.GrowingSCSG(growth=np.nan), "growth must be a positive, finite number; got nan"),
-        (lambda: saddle_steps(two_states()), "data must be a DataSet; got tuple; build one, or draw it: vrtd.record"),
+        (
+            lambda: saddle_steps(two_states()),
+            "data must be a DataSet; got LinearProblem; build one, or draw it: vrtd.record",
+        ),
     ],
 )
 def test_bad_settings_are_refused(make: Any, message: str) -> None:
@@ -361,7 +364,7 @@ def test_bad_settings_are_refused(make: Any, message: str) -> None:
 
 def test_steps_need_a_single_solution() -> None:
     with pytest.raises(SingularSystemError, match="A of the data set must be invertible"):
-        saddle_steps(vrtd.record(*vrtd.problems.random_mdp(), n_rows=2))
+        saddle_steps(vrtd.record(vrtd.problems.random_mdp(), n_rows=2))
 
 
 def test_steps_that_promise_nothing_are_refused() -> None:

@@ -6,36 +6,19 @@ from math import log
 import numpy as np
 import pytest
 
-import vrtd
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess
-from vrtd.theory import (
-    corollary1,
-    corollary2,
-    instance_constants,
-    td_markov_complexity,
-)
-from vrtd.theory.bounds import (
-    td_iid_bound,
-    td_iid_sharp,
-    td_markov_bound,
-    theorem1,
-    theorem1_corrected,
-    theorem1_sharp,
-    theorem2,
-    theorem2_repaired,
-)
-from vrtd.theory.lemmas import epoch_inequality_iid, epoch_inequality_markov, lemma1, lemma5
+from vrtd.problems import LinearProblem, MarkovRewardProcess
+from vrtd.theory import instance_constants, td_markov_complexity, vrtd_iid_complexity, vrtd_markov_complexity
+from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
+from vrtd.theory.lemmas import batch_bias_inequality, epoch_inequality_iid, epoch_inequality_markov, mixing_inequalities
 from vrtd.theory.statements import batch_above
 
-MRP, PHI = vrtd.problems.random_mdp()
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
-COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-SIGNS = LinearSystem(MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
+COIN = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+SIGNS = LinearProblem(MarkovRewardProcess([[0.6, 0.4], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [-1.0]])
 
 
 def test_a_slow_chain_takes_its_step_from_c7():
-    slow = LinearSystem(MarkovRewardProcess([[0.9, 0.1], [0.2, 0.8]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
+    slow = LinearProblem(MarkovRewardProcess([[0.9, 0.1], [0.2, 0.8]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
     found = td_markov_complexity(slow, 0.01, [3.0])
     _, C6, C7 = found.bound.constants
     assert 6 * C7 > 3 * C6
@@ -44,11 +27,11 @@ def test_a_slow_chain_takes_its_step_from_c7():
 
 
 def test_transient_states_are_reported_by_the_lemmas_that_mix():
-    transient = LinearSystem(
+    transient = LinearProblem(
         MarkovRewardProcess([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.0, 0.3, 0.7]], np.ones(3), 0.5),
         [[1.0], [0.5], [-0.5]],
     )
-    for found in (lemma1(transient, 2, [0.0]), *lemma5(transient, 1)):
+    for found in (batch_bias_inequality(transient, 2, [0.0]), *mixing_inequalities(transient, 1)):
         assert any("transient states" in c.detail and not c.holds for c in found.conditions)
 
 
@@ -56,7 +39,7 @@ def test_transient_states_are_reported_by_the_lemmas_that_mix():
     ("inequality", "share"),
     [
         (lambda a: epoch_inequality_iid(COIN, a, 10), 8.0),
-        (lambda a: epoch_inequality_iid(COIN, a, 10, printed=True), 4.0),
+        (lambda a: epoch_inequality_iid(COIN, a, 10, form="printed"), 4.0),
         (lambda a: epoch_inequality_markov(COIN, a, 10), 3.0),
     ],
 )
@@ -69,12 +52,12 @@ def test_the_epoch_inequalities_hold_up_to_their_step(inequality, share):
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
 def test_a_bound_of_theorem2_is_valid_exactly_where_it_contracts(share):
-    system = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
-    a = share * system.lambda_A / (12 * 1.5**2)
-    detail = theorem2_repaired(system, a, 1, [0.0]).conditions[-1].detail
+    problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
+    a = share * problem.lambda_A / (12 * 1.5**2)
+    detail = vrtd_markov_bound(problem, a, 1, [0.0], form="corrected").conditions[-1].detail
     least = int(detail.split("raise batch_size to ")[1])
     for M, valid in ((least, True), (least - 1, False)):
-        bound = theorem2_repaired(system, a, M, [0.0])
+        bound = vrtd_markov_bound(problem, a, M, [0.0], form="corrected")
         assert bound.valid is valid
         assert math.isfinite(bound.rate) is valid
 
@@ -86,35 +69,38 @@ def test_a_batch_at_the_limit_does_not_contract():
 
 
 def test_samples_of_the_printed_corollaries():
-    system = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
-    for plan_of, per_update in ((corollary1, 2), (corollary2, 1)):
-        found = plan_of(system, 0.1, [3.0])
+    problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
+    for plan_of, per_update in ((vrtd_iid_complexity, 2), (vrtd_markov_complexity, 1)):
+        found = plan_of(problem, 0.1, [3.0], form="printed")
         assert found.n_epochs > 0
         assert found.n_samples == per_update * found.batch_size * found.n_epochs
         assert found.n_gradients == 2 * found.batch_size * found.n_epochs
 
 
 def test_instance_constants_weigh_states_as_told():
-    system = LinearSystem(TWO, [[1.0, 0.2], [0.5, -1.0]], [0.5, 0.5])
-    e, phi = TWO.edges, system.phi
+    problem = LinearProblem(TWO, [[1.0, 0.2], [0.5, -1.0]], [0.5, 0.5])
+    e, phi = TWO.edges, problem.phi
     p = 0.5 * e.probability
     A = np.einsum("ei,ej->eij", phi[e.origin], e.discount[:, None] * phi[e.successor] - phi[e.origin])
     square = np.einsum("e,eji,ejk->ik", p, A, A)
-    found = instance_constants(system)
+    found = instance_constants(problem)
     assert found.q == pytest.approx(np.linalg.eigvalsh(square)[-1])
-    assert found.nu == pytest.approx(np.linalg.eigvalsh(square - system.A.T @ system.A)[-1])
+    assert found.nu == pytest.approx(np.linalg.eigvalsh(square - problem.A.T @ problem.A)[-1])
 
 
 @pytest.mark.parametrize(
     ("bound_of", "limit"),
     [
-        (lambda a: theorem1(SIGNS, a, 10**9, [0.0]), lambda lam, _: lam / (8 * 2.25)),
-        (lambda a: theorem1_corrected(SIGNS, a, 10**9, [0.0]), lambda lam, _: lam / (16 * 2.25)),
-        (lambda a: theorem2(SIGNS, a, 10**9, [0.0]), lambda lam, _: lam / (12 * 2.25)),
-        (lambda a: theorem2_repaired(SIGNS, a, 10**9, [0.0]), lambda lam, _: lam / (12 * 2.25)),
-        (lambda a: theorem1_sharp(SIGNS, a, 10**9, [0.0]), lambda lam, found: lam / (found.eta + found.nu)),
-        (lambda a: td_iid_bound(SIGNS, a, [0.0]), lambda lam, _: lam / (4 * 2.25)),
-        (lambda a: td_iid_sharp(SIGNS, a, [0.0]), lambda lam, found: lam / found.q),
+        (lambda a: vrtd_iid_bound(SIGNS, a, 10**9, [0.0], form="printed"), lambda lam, _: lam / (8 * 2.25)),
+        (lambda a: vrtd_iid_bound(SIGNS, a, 10**9, [0.0], form="corrected"), lambda lam, _: lam / (16 * 2.25)),
+        (lambda a: vrtd_markov_bound(SIGNS, a, 10**9, [0.0], form="printed"), lambda lam, _: lam / (12 * 2.25)),
+        (lambda a: vrtd_markov_bound(SIGNS, a, 10**9, [0.0], form="corrected"), lambda lam, _: lam / (12 * 2.25)),
+        (
+            lambda a: vrtd_iid_bound(SIGNS, a, 10**9, [0.0], form="sharp"),
+            lambda lam, found: lam / (found.eta + found.nu),
+        ),
+        (lambda a: td_iid_bound(SIGNS, a, [0.0], form="printed"), lambda lam, _: lam / (4 * 2.25)),
+        (lambda a: td_iid_bound(SIGNS, a, [0.0], form="sharp"), lambda lam, found: lam / found.q),
         (lambda a: td_markov_bound(SIGNS, a, [0.0]), lambda lam, _: 1.0 / lam),
     ],
 )
@@ -127,7 +113,7 @@ def test_every_step_limit(bound_of, limit):
 
 def test_the_left_of_lemma1_is_the_largest_value_not_the_largest_size():
     for sign in (-1.0, 1.0):
-        system = LinearSystem(MarkovRewardProcess([[0.9, 0.1], [0.3, 0.7]], [sign, -3.0 * sign], 0.0), [[1.0], [1.0]])
-        theta = system.theta_star[0] + 1.0  # u = 1 and g - mean = r - mean r
-        deviations = np.array([sign, -3.0 * sign]) - system.mrp.stationary @ [sign, -3.0 * sign]
-        assert lemma1(system, 1, [theta]).left == pytest.approx(deviations.max())
+        problem = LinearProblem(MarkovRewardProcess([[0.9, 0.1], [0.3, 0.7]], [sign, -3.0 * sign], 0.0), [[1.0], [1.0]])
+        theta = problem.theta_star[0] + 1.0  # u = 1 and g - mean = r - mean r
+        deviations = np.array([sign, -3.0 * sign]) - problem.mrp.stationary @ [sign, -3.0 * sign]
+        assert batch_bias_inequality(problem, 1, [theta]).left == pytest.approx(deviations.max())

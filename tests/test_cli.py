@@ -26,9 +26,8 @@ DIVERGING = [*SMALL, "--problem", "boyan_chain", "--step-size", "50", "--checkpo
 
 
 def library(**options):
-    mrp, phi = vrtd.problems.random_mdp()
     algorithm = vrtd.VRTD(batch_size=50)
-    return vrtd.simulate(mrp, phi, algorithm, n_runs=4, n_gradients=2000, checkpoints=5, **options)
+    return vrtd.simulate(vrtd.problems.random_mdp(), algorithm, n_runs=4, n_gradients=2000, checkpoints=5, **options)
 
 
 def never(monkeypatch):
@@ -140,8 +139,8 @@ def test_json_equals_the_library(capsys):
 def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
     seen = []
 
-    def stop(mrp, phi, algorithm, **options):
-        seen.append((mrp, phi, algorithm, options))
+    def stop(problem, algorithm, **options):
+        seen.append((problem, algorithm, options))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(vrtd.engine, "simulate", stop)
@@ -151,13 +150,12 @@ def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
         )
     )
     main(shlex.split("simulate --output last --inner fresh --step-size 0.5 --sampling iid --quiet"))
-    (mrp, phi, algorithm, options), other = seen
-    assert mrp.digest == vrtd.problems.garnet(seed=7, n_states=30, n_features=3)[0].digest
-    assert phi.shape == (30, 3)
+    (problem, algorithm, options), other = seen
+    assert problem.digest == vrtd.problems.garnet(seed=7, n_states=30, n_features=3).digest
     assert algorithm == vrtd.TD(average=True, radius=9.0)
     assert set(options) == {"progress"}
-    assert other[2] == vrtd.VRTD(output="last", inner="fresh", step_size=0.5)
-    assert other[3] == {"sampling": "iid", "progress": None}
+    assert other[1] == vrtd.VRTD(output="last", inner="fresh", step_size=0.5)
+    assert other[2] == {"sampling": "iid", "progress": None}
 
 
 @pytest.mark.parametrize(
@@ -280,10 +278,10 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
         ),
         (
             "simulate --problem random_walk --gamma 0.5",
-            "--gamma belongs to random_mdp or garnet or off_policy_garnet or frozen_lake; got",
+            "--gamma belongs to random_mdp or garnet or off_policy_garnet or frozen_lake or mountain_car; got",
         ),
         ("simulate --theta-0 1,b", "argument --theta-0: '1,b' must be numbers, separated by commas; see: vrtd"),
-        ("simulate --theta-0 1,2", "theta_0 must have the shape (4,); got (2,); match it to the columns of phi"),
+        ("simulate --theta-0 1,2", "theta_0 must have the shape (4,); got (2,); pass one number per feature"),
         ("simulate --theta-0 inf", "theta_0 must be finite; got inf at index (0,)"),
         ("simulate --step-size -1", "step_size must be a positive, finite number; got -1.0; pass a number above 0"),
         ("simulate --states 3", "n_features must be at most n_states; got 4 for 3 states; lower n_features"),

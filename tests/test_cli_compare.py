@@ -14,10 +14,10 @@ import pytest
 import vrtd
 from vrtd.cli import main
 from vrtd.cli.terminal import BAD_USAGE, OK
-from vrtd.comparison import ENTRANTS, PROBLEMS, Plan
+from vrtd.comparison import ENTRANTS, PROBLEMS, TournamentSize
 from vrtd.errors import InvalidInputError
 from vrtd.experiments.tables import read_csv
-from vrtd.report import QUICK_PLAN, QUICK_PROBLEMS
+from vrtd.report import QUICK_PROBLEMS, QUICK_SIZE
 
 SMALL = ["--samples", "200", "--runs", "3", "--trials", "4", "--tuning-runs", "2", "--passes", "2", "--quiet"]
 ASKED = ["--problems", "random-mdp", "baird", "--algorithms", "td", "recursive_lstd", "svrg", *SMALL]
@@ -46,7 +46,7 @@ def test_text_says_what_to_use(out: Path, capsys: Any) -> None:
 def test_json_is_one_object_with_all_that_was_found(out: Path, capsys: Any) -> None:
     assert main(["compare", *ASKED, "--out", str(out), "--json"]) == OK
     found = json.loads(capsys.readouterr().out)
-    assert found["manifest"]["plan"] == vars(Plan(200, 3, 4, 2, 2))
+    assert found["manifest"]["size"] == vars(TournamentSize(200, 3, 4, 2, 2))
     assert found["manifest"]["problems"] == ["random-mdp", "baird"]
     assert found["standings"]["values"][0]["algorithm"] == "recursive_lstd"
     assert {"situation", "why", "n_problems", "standings"} == set(found["advice"][0])
@@ -128,7 +128,7 @@ def test_what_is_missing_is_told_before_the_work(tmp_path: Path, monkeypatch: An
     assert not (tmp_path / "c").exists()
 
 
-def test_a_quick_look_is_a_small_plan(monkeypatch: Any, capsys: Any) -> None:
+def test_a_quick_look_is_a_small_size(monkeypatch: Any, capsys: Any) -> None:
     asked: dict[str, Any] = {}
 
     def remember(problems: Any, algorithms: Any, **rest: Any) -> Any:
@@ -137,7 +137,7 @@ def test_a_quick_look_is_a_small_plan(monkeypatch: Any, capsys: Any) -> None:
 
     monkeypatch.setattr("vrtd.report.compare", remember)
     main(["compare", "--quick", "--runs", "5", "--seed", "3"])
-    assert vars(asked["plan"]) == vars(QUICK_PLAN) | {"n_runs": 5, "seed": 3}
+    assert vars(asked["size"]) == vars(QUICK_SIZE) | {"n_runs": 5, "seed": 3}
     assert asked["problems"] == QUICK_PROBLEMS
     assert set(QUICK_PROBLEMS) < set(PROBLEMS)
     capsys.readouterr()

@@ -14,9 +14,9 @@ SMALL = shlex.split("simulate --algorithm saga --sampling dataset --runs 4 --gra
 def test_json_equals_the_library(capsys):
     assert main([*SMALL, "--rows", "300", "--seed", "3", "--initial", "2", "--step-size-w", "0.2", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    data = vrtd.record(*vrtd.problems.random_mdp(), 300, seed=3, initial=2)
+    data = vrtd.record(vrtd.problems.random_mdp(), 300, seed=3, initial=2)
     result = vrtd.simulate(
-        data, None, vrtd.SAGA(step_size_w=0.2), sampling="dataset", n_runs=4, n_gradients=2000, checkpoints=5, seed=3
+        data, vrtd.SAGA(step_size_w=0.2), sampling="dataset", n_runs=4, n_gradients=2000, checkpoints=5, seed=3
     )
     assert shown["metrics"]["squared_error"]["mean"] == result.summary().mean.tolist()
     assert shown["problem"]["n_rows"] == 300

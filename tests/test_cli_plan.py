@@ -77,7 +77,7 @@ def test_help_names_options_and_defaults(capsys):
 
 def test_exact_text_for_a_target(capsys, walk):
     shown = run(capsys, WALK, "--target-error", "0.01")
-    plan = vrtd.plan(*walk, target_error=0.01, sampling="iid")
+    plan = vrtd.plan(walk, target_error=0.01, sampling="iid")
     for line in (
         "problem    random_walk, seed 0, n_states 5, n_features 5",
         "asked      squared error 0.01 with the fewest pseudo-gradients; iid sampling, exact mode",
@@ -88,7 +88,7 @@ def test_exact_text_for_a_target(capsys, walk):
     ):
         assert line in shown.splitlines()
     assert table(shown) == [cells("TD", plan.td), cells("VRTD", plan.vrtd)]
-    optimal = instance_optimal(vrtd.LinearSystem(*walk), "iid")
+    optimal = instance_optimal(walk, "iid")
     need = int(np.ceil(optimal / 0.01))
     last = f"The closed form (LSTD) has {optimal:.4g} / samples in the long run: {need:,} samples for this target."
     assert shown.splitlines()[-1] == last
@@ -96,20 +96,20 @@ def test_exact_text_for_a_target(capsys, walk):
 
 def test_exact_text_for_a_budget_on_a_trajectory_names_the_simulated_check(capsys, walk):
     shown = run(capsys, "plan --problem random_walk --budget 2_000 --seed 3")
-    plan = vrtd.plan(*walk, budget=2000, seed=3)
+    plan = vrtd.plan(walk, budget=2000, seed=3)
     assert "the least squared error with 2,000 pseudo-gradients; markov sampling, exact mode" in shown
     assert table(shown) == [cells("TD", plan.td), cells("VRTD", plan.vrtd)]
     check = plan.vrtd.check
     simulated = f"{check.n_runs:,} simulated runs gave {check.error:.4g} +- {check.standard_error:.2g}"
     assert f"VRTD   {plan.vrtd.method}; {simulated}" in shown.splitlines()
-    optimal = instance_optimal(vrtd.LinearSystem(*walk))
+    optimal = instance_optimal(walk)
     assert f"{optimal:.4g} / samples in the long run: {optimal / 2000:.4g} after 2,000." in shown
 
 
 def test_guaranteed_text(capsys, walk):
     shown = run(capsys, SMALL, *shlex.split("--mode guaranteed --objective samples --output average"))
     options = {"mode": "guaranteed", "objective": "samples", "output": "average"}
-    plan = vrtd.plan(*walk, budget=2000, sampling="iid", **options)
+    plan = vrtd.plan(walk, budget=2000, sampling="iid", **options)
     assert "with 2,000 samples; iid sampling, guaranteed mode, output average" in shown
     assert f"TD     {plan.td.method}" in shown.splitlines()
     assert plan.td.method.startswith("bound: ")
@@ -119,7 +119,7 @@ def test_guaranteed_text(capsys, walk):
 
 def test_estimated_text_says_that_nothing_but_the_sample_is_known(capsys, walk):
     shown = run(capsys, SMALL, *shlex.split("--mode estimated --transitions 3_000 --seed 5 --confidence 0.9"))
-    sample = TransitionSample.draw(*walk, 3000, sampling="iid", seed=5)
+    sample = TransitionSample.draw(walk, 3000, sampling="iid", seed=5)
     plan = vrtd.plan(sample, budget=2000, sampling="iid", confidence=0.9, seed=5)
     line = "sample     3,000 transitions drawn independently, seed 5; the plan knows nothing else of the problem"
     assert line in shown.splitlines()
@@ -130,9 +130,9 @@ def test_estimated_text_says_that_nothing_but_the_sample_is_known(capsys, walk):
 
 
 def test_what_cannot_be_done_or_was_not_checked_is_said(walk):
-    plan = vrtd.plan(*walk, budget=2000, sampling="iid")
+    plan = vrtd.plan(walk, budget=2000, sampling="iid")
     unchecked = replace(plan.td, method="approximation: some")
-    answer = plan_formats.Answer({"name": "a chain"}, replace(plan, td=unchecked, vrtd=None), None, None, None, 0)
+    answer = plan_formats.PlanAnswer({"name": "a chain"}, replace(plan, td=unchecked, vrtd=None), None, None, None, 0)
     shown = plan_formats.as_text(answer)
     assert table(shown)[1] == ["VRTD", *"------"]
     assert "VRTD   cannot do it" in shown.splitlines()
@@ -144,12 +144,12 @@ def test_what_cannot_be_done_or_was_not_checked_is_said(walk):
 
 def test_json_equals_the_library(capsys, walk):
     shown = json.loads(run(capsys, SMALL, "--json", "--output", "average", "--radius", "9"))
-    plan = vrtd.plan(*walk, budget=2000, sampling="iid", output="average", radius=9.0)
+    plan = vrtd.plan(walk, budget=2000, sampling="iid", output="average", radius=9.0)
     assert shown == plan.as_dict() | {
         "problem": {"name": "random_walk", "seed": 0, "left_reward": None, "n_states": 5, "n_features": 5},
         "seed": 0,
         "n_transitions": None,
-        "instance_optimal": instance_optimal(vrtd.LinearSystem(*walk), "iid"),
+        "instance_optimal": instance_optimal(walk, "iid"),
         "map": None,
         "files": {},
     }
@@ -158,7 +158,7 @@ def test_json_equals_the_library(capsys, walk):
 
 def test_json_of_a_sample(capsys, walk):
     shown = json.loads(run(capsys, "plan --problem random_walk --target-error 0.1 --mode estimated --seed 2 --json"))
-    sample = TransitionSample.draw(*walk, 20_000, seed=2)
+    sample = TransitionSample.draw(walk, 20_000, seed=2)
     assert {key: shown[key] for key in ("mode", "td", "vrtd", "advice")} == {
         key: value
         for key, value in vrtd.plan(sample, target_error=0.1, seed=2).as_dict().items()
@@ -171,15 +171,16 @@ def test_json_of_a_sample(capsys, walk):
 
 @pytest.mark.parametrize("flag", ["--normalise", "--normalize"])
 def test_normalised_features(capsys, flag):
-    mrp, phi = vrtd.problems.random_mdp(seed=1, n_states=10)
-    factor = float(np.linalg.norm(phi, axis=1).max())
+    problem = vrtd.problems.random_mdp(seed=1, n_states=10)
+    factor = float(np.linalg.norm(problem.phi, axis=1).max())
     command = f"plan --problem-seed 1 --states 10 --budget 1_000_000_000 --mode guaranteed {flag}"
     shown = json.loads(run(capsys, f"{command} --json"))
     assert shown["problem"] == {
         "name": "random_mdp", "seed": 1, "n_states": 10, "n_features": 4, "gamma": 0.95, "laziness": 0.0,
         "features_divided_by": factor,
     }  # fmt: skip
-    plan = vrtd.plan(mrp, phi / factor, budget=10**9, mode="guaranteed")
+    scaled = vrtd.LinearProblem(problem.mrp, problem.phi / factor)
+    plan = vrtd.plan(scaled, budget=10**9, mode="guaranteed")
     assert shown["vrtd"] == plan.vrtd.as_dict()
     assert f"gamma 0.95, laziness 0.0, features divided by {factor:.6g}\n" in run(capsys, command)
 
@@ -187,7 +188,7 @@ def test_normalised_features(capsys, flag):
 def test_options_arrive(monkeypatch):
     seen = []
 
-    def stop(*problem, **options):
+    def stop(problem, **options):
         seen.append((problem, options))
         raise KeyboardInterrupt
 
@@ -199,9 +200,8 @@ def test_options_arrive(monkeypatch):
         )
     )
     main(shlex.split("plan --budget 9 --mode estimated --confidence 0.5 --transitions 50"))
-    ((mrp, phi), options), (_, second), ((sample,), third) = seen
-    assert mrp.digest == vrtd.problems.garnet(seed=7, n_states=30, n_features=3)[0].digest
-    assert phi.shape == (30, 3)
+    (problem, options), (_, second), (sample, third) = seen
+    assert problem.digest == vrtd.problems.garnet(seed=7, n_states=30, n_features=3).digest
     assert options == {"target_error": 0.5, "sampling": "markov", "mode": "exact", "seed": 0}
     assert second == {
         "budget": 9, "sampling": "iid", "objective": "samples", "mode": "guaranteed", "radius": 4.0, "output": "last",
@@ -217,8 +217,8 @@ def test_options_arrive(monkeypatch):
 def test_map(capsys, tmp_path, walk):
     figure = tmp_path / "map.png"
     shown = run(capsys, SMALL, "--map", "--figure", str(figure))
-    diagram = phase_diagram(*walk, budget=2000, sampling="iid")
-    plan = vrtd.plan(*walk, budget=2000, sampling="iid")
+    diagram = phase_diagram(walk, budget=2000, sampling="iid")
+    plan = vrtd.plan(walk, budget=2000, sampling="iid")
     step, batch, error = diagram.best
     assert batch == 1
     assert f"best cell  TD with step {step:.4g}: squared error {error:.4g}" in shown.splitlines()
@@ -241,7 +241,7 @@ def test_map(capsys, tmp_path, walk):
 
 
 def test_map_on_a_trajectory_as_json(capsys, walk, monkeypatch):
-    small = phase_diagram(*walk, budget=500, output="last", n_steps=4)
+    small = phase_diagram(walk, budget=500, output="last", n_steps=4)
     seen = []
     monkeypatch.setattr(vrtd.theory, "phase_diagram", lambda *_, **options: seen.append(options) or small)
     command = "plan --problem random_walk --budget 500 --output last --map"
@@ -254,10 +254,10 @@ def test_map_on_a_trajectory_as_json(capsys, walk, monkeypatch):
 
 
 def test_best_cell_of_vrtd(walk):
-    diagram = phase_diagram(*walk, budget=2000, sampling="iid", n_steps=4)
+    diagram = phase_diagram(walk, budget=2000, sampling="iid", n_steps=4)
     error = np.ones_like(diagram.error)
     error[1, 2] = 0.5
-    plan = vrtd.plan(*walk, budget=2000, sampling="iid")
-    answer = plan_formats.Answer({"name": "a chain"}, plan, replace(diagram, error=error), None, None, 0)
+    plan = vrtd.plan(walk, budget=2000, sampling="iid")
+    answer = plan_formats.PlanAnswer({"name": "a chain"}, plan, replace(diagram, error=error), None, None, 0)
     best = f"VRTD with step {diagram.step_sizes[1]:.4g} and batch {diagram.batch_sizes[2]:,}: squared error 0.5"
     assert f"best cell  {best}" in plan_formats.as_text(answer).splitlines()

@@ -42,15 +42,15 @@ def test_figure_and_named_data(capsys, tmp_path, walk, suffix, start):
 
 
 def test_titles(walk):
-    plan = vrtd.plan(*walk, budget=2000, sampling="iid")
-    diagram = phase_diagram(*walk, budget=2000, sampling="iid", n_steps=4)
+    plan = vrtd.plan(walk, budget=2000, sampling="iid")
+    diagram = phase_diagram(walk, budget=2000, sampling="iid", n_steps=4)
     problem = {"name": "random_walk", "seed": 0, "features_divided_by": 2.0}
     for shown, expected in (
         (None, "the least squared error with 2,000 pseudo-gradients; iid sampling, exact mode"),
         (diagram, "iid sampling, exact"),
         (replace(diagram, method="approximation: some"), "iid sampling, VRTD by approximation: some"),
     ):
-        figure = plan_formats.draw(new_panels(1)[0], plan_formats.Answer(problem, plan, shown, None, None, 0))
+        figure = plan_formats.draw(new_panels(1)[0], plan_formats.PlanAnswer(problem, plan, shown, None, None, 0))
         assert figure.get_suptitle() == f"random_walk, seed 0, features divided by 2\n{expected}"
 
 

@@ -14,7 +14,7 @@ from tests import small_experiments
 from tests.small_experiments import EXPERIMENTS, is_whole, measured
 from vrtd.cli import main
 from vrtd.cli.terminal import BAD_USAGE, INTERRUPTED, OK, Progress
-from vrtd.experiments.evidence import Comparison
+from vrtd.experiments.evidence import NumberCheck
 
 AT_MOST = 1.0 + 1e-8
 
@@ -38,7 +38,7 @@ def test_text_names_verdicts_and_the_report(tmp_path: Any, capsys: Any) -> None:
 
 
 def test_text_is_for_every_terminal(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
-    large = Comparison("a", "q", -2e8, below=AT_MOST, above=-1.0)
+    large = NumberCheck("a", "q", -2e8, below=AT_MOST, above=-1.0)
     claim = replace(small_experiments.CLAIMS[0], evidence=lambda _: [large])
     monkeypatch.setattr("vrtd.experiments.all_claims", lambda: (claim,))
     assert main(["reproduce", "first", "--runs", "4", "--out", str(tmp_path), "--quiet"]) == OK

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import asdict, replace
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,17 +13,17 @@ from scipy import stats
 
 import vrtd
 from vrtd.algorithms import REGISTRY
-from vrtd.comparison import ENTRANTS, PROBLEMS, Plan, tournament
+from vrtd.comparison import ENTRANTS, PROBLEMS, TournamentProblem, TournamentSize
 from vrtd.comparison.cell import LOST, measure_cell
 from vrtd.comparison.cell import _run as run_cell
-from vrtd.comparison.entrants import main_field, trials
+from vrtd.comparison.entrants import Entrant, main_field, trials
+from vrtd.comparison.problems import _chain
 from vrtd.comparison.standings import Advice, advise, standings, tuned, untuned
 from vrtd.comparison.tables import curve_table, run_table, tuning_table
-from vrtd.comparison.worker import cell_path, work
-from vrtd.errors import InvalidInputError, VrtdError
+from vrtd.errors import InvalidInputError
 from vrtd.experiments.tables import rows, rows_where
 
-PLAN = Plan(n_samples=300, n_runs=4, n_trials=6, n_tuning_runs=2, n_passes=3)
+SIZE = TournamentSize(n_samples=300, n_runs=4, n_trials=6, n_tuning_runs=2, n_passes=3)
 CELLS = [(problem, entrant) for problem in ("random-mdp", "baird") for entrant in ("td", "recursive_lstd", "svrg")]
 
 
@@ -40,12 +34,24 @@ def loaded(problem: str) -> Any:
 
 @cache
 def cell(problem: str, entrant: str, seed: int = 0) -> Any:
-    return measure_cell(loaded(problem), ENTRANTS[entrant], replace(PLAN, seed=seed), lambda share: None)
+    return measure_cell(loaded(problem), ENTRANTS[entrant], replace(SIZE, seed=seed), lambda share: None)
 
 
 @cache
 def some_cells() -> dict[tuple[str, str], Any]:
     return {pair: cell(*pair) for pair in CELLS}
+
+
+def standard(*pairs: tuple[str, str]) -> list[tuple[TournamentProblem, Entrant]]:
+    return [(PROBLEMS[problem], ENTRANTS[entrant]) for problem, entrant in pairs]
+
+
+def some(table: Any, *names: str) -> dict[str, Any]:
+    return {name: table[name] for name in names}
+
+
+# Nowhere is not in the library.
+NOWHERE = TournamentProblem("nowhere", "Nowhere", False, ("equation",), partial(_chain, "nowhere"))
 
 
 def without_seconds(found: Any) -> str:
@@ -77,11 +83,12 @@ def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
 @pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if not each.uses_data_set])
 def test_a_setting_does_the_same_on_scaled_features(name: str) -> None:
     """The values that come out are the same: settings are in units that scale with the features."""
-    entrant, (mrp, phi) = ENTRANTS[name], vrtd.problems.boyan_chain()
+    entrant, problem = ENTRANTS[name], vrtd.problems.boyan_chain()
     values = []
     for scale in (1.0, 8.0):
-        trial = list(trials(entrant, 18, float((phi**2).sum(axis=1).max() * scale**2)))[9]
-        result = vrtd.simulate(mrp, scale * phi, trial.algorithm, n_runs=2, n_gradients=1024, specialise=False)
+        trial = list(trials(entrant, 18, float((problem.phi**2).sum(axis=1).max() * scale**2)))[9]
+        scaled = vrtd.LinearProblem(problem.mrp, scale * problem.phi)
+        result = vrtd.simulate(scaled, trial.algorithm, n_runs=2, n_gradients=1024, specialise=False)
         values.append(result.theta * scale)
     np.testing.assert_allclose(values[1], values[0], rtol=1e-9)
 
@@ -111,8 +118,8 @@ def test_problems_start_with_an_error_and_know_their_units(name: str) -> None:
     problem, found = PROBLEMS[name], loaded(name)
     assert tuple(found.forms) == problem.aims
     assert all(form(found.theta_0) > 2 * form.offset for form in found.forms.values())
-    assert found.squared_norm == (found.phi**2).sum(axis=1).max()
-    assert found.problem.is_weighted == problem.is_off_policy
+    assert found.squared_norm == (found.problem.phi**2).sum(axis=1).max()
+    assert found.problem.mrp.is_weighted == problem.is_off_policy
 
 
 def test_mountain_car_is_judged_on_transitions_of_its_own() -> None:
@@ -132,7 +139,7 @@ def test_a_cell_is_what_simulate_says() -> None:
         settings = dict(found["trials"][mine["chosen"]]["settings"])
         settings.pop("name")
         result = vrtd.simulate(
-            here.problem, here.phi, vrtd.TD(**settings), n_runs=4, n_gradients=300, seed=0, metrics=(form,),
+            here.problem, vrtd.TD(**settings), n_runs=4, n_gradients=300, seed=0, metrics=(form,),
             specialise=False, checkpoints=mine["n_gradients"],
         )  # fmt: skip
         assert mine["finals"] == result.values(form.name)[:, -1].tolist()
@@ -143,25 +150,25 @@ def test_a_cell_is_what_simulate_says() -> None:
 
 def test_a_data_set_has_the_transitions_that_the_others_see() -> None:
     """Many passes come to the solution of the data set."""
-    here, plan = loaded("random-mdp"), replace(PLAN, n_passes=4000)
+    here, size = loaded("random-mdp"), replace(SIZE, n_passes=4000)
     step = 0.5 / here.squared_norm
-    found = run_cell(here, ENTRANTS["svrg"], vrtd.SVRG(step, step), plan, 4, 0, 2)
+    found = run_cell(here, ENTRANTS["svrg"], vrtd.SVRG(step, step), size, 4, 0, 2)
     form = here.forms["equation"]
-    exact = [form(vrtd.record(here.problem, here.phi, 300, seed=0, run=run).theta_star) for run in range(4)]
+    exact = [form(vrtd.record(here.problem, 300, seed=0, run=run).theta_star) for run in range(4)]
     np.testing.assert_allclose(found.errors["equation"][:, -1], exact, rtol=1e-6)
     assert set(found.n_samples) == {300}
 
 
 def test_tuning_never_sees_the_reported_runs() -> None:
-    seeds = [(plan.tuning_seed, plan.report_seed) for plan in (replace(PLAN, seed=seed) for seed in range(100))]
+    seeds = [(size.tuning_seed, size.report_seed) for size in (replace(SIZE, seed=seed) for seed in range(100))]
     assert {tuning for tuning, _ in seeds}.isdisjoint(report for _, report in seeds)
     assert len(set(seeds)) == 100
 
 
 def test_td_loses_its_way_on_the_star_and_least_squares_does_not() -> None:
-    plan = replace(PLAN, n_samples=3000)
+    size = replace(SIZE, n_samples=3000)
     td, least_squares = (
-        measure_cell(loaded("baird"), ENTRANTS[name], plan, lambda share: None)["aims"]["values"]
+        measure_cell(loaded("baird"), ENTRANTS[name], size, lambda share: None)["aims"]["values"]
         for name in ("td", "recursive_lstd")
     )
     assert any(trial["n_diverged"] == 2 for trial in td["trials"])
@@ -169,10 +176,10 @@ def test_td_loses_its_way_on_the_star_and_least_squares_does_not() -> None:
     assert least_squares["mean"][-1] < 1e-2 * td["mean"][-1]
 
 
-@pytest.mark.parametrize("field", list(asdict(PLAN)))
-def test_a_plan_is_checked(field: str) -> None:
+@pytest.mark.parametrize("field", list(asdict(SIZE)))
+def test_a_size_is_checked(field: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{field} must be a whole number"):
-        replace(PLAN, **{field: -1})
+        replace(SIZE, **{field: -1})
 
 
 # Ranks
@@ -257,7 +264,7 @@ def test_an_error_that_grows_is_a_loss_and_no_rival() -> None:
 
 
 def test_advice_keeps_to_what_there_is() -> None:
-    found = advise(some_cells(), ["random-mdp", "baird"], ["td", "recursive_lstd", "svrg"])
+    found = advise(some_cells(), some(PROBLEMS, "random-mdp", "baird"), some(ENTRANTS, "td", "recursive_lstd", "svrg"))
     assert [each.situation for each in found] == [
         "d² work a sample", "Another policy's data, d² work", "No tuning, d² work"
     ]  # fmt: skip
@@ -269,7 +276,8 @@ def test_advice_keeps_to_what_there_is() -> None:
 
 def test_a_data_set_is_for_those_that_come_back_to_it() -> None:
     cells = {("random-mdp", entrant): cell("random-mdp", entrant) for entrant in ("td", "svrg", "saga")}
-    advice = {each.situation: each for each in advise(cells, ["random-mdp"], ["td", "svrg", "saga"])}
+    found_advice = advise(cells, some(PROBLEMS, "random-mdp"), some(ENTRANTS, "td", "svrg", "saga"))
+    advice = {each.situation: each for each in found_advice}
     found = advice["A data set to go through often"].standings
     assert list(found) == ["equation"]
     assert {each.entrant for each in found["equation"]} == {"svrg", "saga"}
@@ -284,7 +292,7 @@ def test_a_data_set_is_for_those_that_come_back_to_it() -> None:
 def test_tables_are_tidy() -> None:
     cells = some_cells()
     curves, tuning, runs = curve_table(cells), tuning_table(cells), run_table(cells)
-    assert len(runs["error"]) == (len(CELLS) * 2 + 2) * PLAN.n_runs  # and the own equation of the data sets
+    assert len(runs["error"]) == (len(CELLS) * 2 + 2) * SIZE.n_runs  # and the own equation of the data sets
     for (problem, entrant), found in cells.items():
         for aim, mine in found["aims"].items():
             where = {"problem": problem, "aim": aim, "algorithm": entrant}
@@ -296,72 +304,3 @@ def test_tables_are_tidy() -> None:
     shown = rows(rows_where(tuning_table({("p", "svrg"): cell("random-mdp", "svrg")}), is_shown=1, aim="values"))
     ratios = {json.loads(row["settings"])["step_size_w"] / row["main"] for row in shown}
     assert max(ratios) == pytest.approx(min(ratios))
-
-
-# All cells
-
-
-def measure(folder: Path, plan: Plan = PLAN, processes: int = 2, cells: Any = CELLS) -> Any:
-    folder.mkdir(exist_ok=True)
-    return tournament.measure(plan, cells, folder, processes, None)
-
-
-def test_processes_do_not_change_a_bit_and_what_is_there_is_kept(tmp_path: Path) -> None:
-    shares: list[float] = []
-    folder = tmp_path / "two"
-    folder.mkdir()
-    found = tournament.measure(PLAN, CELLS, folder, 2, lambda share, what: shares.append(share))
-    assert shares[-1] == 1.0
-    assert shares == sorted(shares)
-    for pair, expected in some_cells().items():
-        assert without_seconds(found[pair]) == without_seconds(expected)
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    cell_path(folder, "baird", "td").write_text("damaged")
-    again = measure(folder, processes=1)
-    after = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert [path.name for path in before if before[path] != after[path]] == ["baird-td.json"]
-    assert {pair: without_seconds(each) for pair, each in again.items()} == {
-        pair: without_seconds(each) for pair, each in found.items()
-    }
-    assert tournament.cells_in(replace(PLAN, seed=1), CELLS, folder) == {}
-
-
-def test_a_process_that_fails_is_an_error(tmp_path: Path, capfd: Any) -> None:
-    with pytest.raises(VrtdError, match="every process of the comparison must end well; got exit code 1"):
-        measure(tmp_path, cells=[("nowhere", "td")])
-    assert "KeyError: 'nowhere'" in capfd.readouterr().err
-
-
-def test_work_is_told_and_kept_cell_by_cell(tmp_path: Path) -> None:
-    told: list[Any] = []
-
-    def stop(*what: Any) -> None:
-        told.append(what)
-        if what[:2] == ("random-mdp", "vrtd"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        work(PLAN, [("random-mdp", "td", "x"), ("random-mdp", "vrtd", "x")], tmp_path, stop)
-    assert told[-2:] == [("random-mdp", "td", 1.0), ("random-mdp", "vrtd", pytest.approx(0.8 / 6))]
-    assert [path.name for path in tmp_path.iterdir()] == ["random-mdp-td.json"]
-
-
-def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
-    command = [
-        sys.executable, "-m", "vrtd", "compare", "--problems", "random-mdp", "--algorithms", "td", "recursive_lstd",
-        "--samples", "300", "--runs", "4", "--trials", "6", "--tuning-runs", "2", "--threads", "1", "--quiet",
-        "--out", str(tmp_path / "c"),
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not (cells := tmp_path / "c" / "cells").exists() or not list(cells.glob("*.json")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGINT)
-    _, told = process.communicate()
-    if process.returncode:  # unless it was finished first
-        assert process.returncode == 130
-        assert "the same command goes on from there" in told
-    kept = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
-    assert subprocess.run(command, check=True, capture_output=True).returncode == 0
-    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
-    assert (tmp_path / "c" / "report.html").exists()

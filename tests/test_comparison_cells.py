@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import vrtd
-from tests.test_comparison import PLAN, cell, invented, loaded, some_cells
+from tests.test_comparison import SIZE, cell, invented, loaded, some, some_cells
 from vrtd.cli.compare import _as_text
-from vrtd.comparison import ENTRANTS, Plan, tournament
+from vrtd.comparison import ENTRANTS, PROBLEMS
 from vrtd.comparison import cell as cell_module
 from vrtd.comparison.cell import LOST
 from vrtd.comparison.cell import _run as run_cell
@@ -24,7 +23,7 @@ from vrtd.comparison.standings import Advice, Standing, advise, tuned, untuned
 from vrtd.comparison.tables import curve_table, tuning_table
 from vrtd.comparison.worker import cell_settings
 from vrtd.engine.loop import LANES
-from vrtd.errors import InvalidInputError, VrtdError
+from vrtd.errors import InvalidInputError
 from vrtd.experiments.tables import rows_where
 from vrtd.report.comparison import Comparison
 from vrtd.report.comparison_figures import _draw_sensitivity
@@ -40,7 +39,7 @@ def test_trials_are_judged_on_the_tuning_seed_alone() -> None:
         settings = dict(found["trials"][mine["chosen"]]["settings"])
         settings.pop("name")
         finals = vrtd.simulate(
-            here.problem, here.phi, vrtd.TD(**settings), n_runs=2, n_gradients=300, seed=PLAN.tuning_seed,
+            here.problem, vrtd.TD(**settings), n_runs=2, n_gradients=300, seed=SIZE.tuning_seed,
             metrics=(form,), specialise=False, checkpoints=[1],
         ).values(form.name)[:, -1]  # fmt: skip
         assert mine["trials"][mine["chosen"]]["error"] == finals.mean()
@@ -57,19 +56,19 @@ def test_a_cell_has_the_spread_of_its_runs_and_nothing_lost_at_the_start() -> No
 
 @pytest.mark.parametrize("entrant", ["td", "vrtd", "ctd", "lstd"])
 def test_a_stream_is_used_up_but_for_an_epoch(entrant: str) -> None:
-    here, plan = loaded("random-mdp"), dataclasses.replace(PLAN, n_samples=1000)
+    here, size = loaded("random-mdp"), dataclasses.replace(SIZE, n_samples=1000)
     algorithm = ENTRANTS[entrant].algorithm(**ENTRANTS[entrant].fixed)
     if entrant in ("vrtd", "ctd"):
         algorithm = dataclasses.replace(algorithm, batch_size=16)
-    found = run_cell(here, ENTRANTS[entrant], algorithm, plan, 2, 0, 3)
+    found = run_cell(here, ENTRANTS[entrant], algorithm, size, 2, 0, 3)
     assert 1000 - 16 < found.n_samples[-1] <= 1000
 
 
 def test_runs_on_one_data_set_draw_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     here = loaded("random-mdp")
-    data, own = cell_module._data_set(here, PLAN.n_samples, 0, 0)
+    data, own = cell_module._data_set(here, SIZE.n_samples, 0, 0)
     monkeypatch.setattr(cell_module, "_data_set", lambda *_: (data, own))
-    found = run_cell(here, ENTRANTS["saga"], vrtd.SAGA(0.1, 0.1), PLAN, 3, 0, 2)
+    found = run_cell(here, ENTRANTS["saga"], vrtd.SAGA(0.1, 0.1), SIZE, 3, 0, 2)
     assert len(set(found.errors["equation"][:, -1])) == 3
 
 
@@ -82,7 +81,7 @@ def test_seconds_are_those_of_one_run_in_full_lanes(
         return dataclasses.replace(result, provenance={**result.provenance, "seconds": 6.0})
 
     monkeypatch.setattr(cell_module, "simulate", timed)
-    found = run_cell(loaded("random-mdp"), ENTRANTS[entrant], ENTRANTS[entrant].algorithm(), PLAN, 4, 0, 2)
+    found = run_cell(loaded("random-mdp"), ENTRANTS[entrant], ENTRANTS[entrant].algorithm(), SIZE, 4, 0, 2)
     assert found.seconds_per_gradient * found.n_gradients[-1] == pytest.approx(seconds)
 
 
@@ -98,9 +97,10 @@ def test_aims_are_what_they_say_and_the_star_starts_where_it_is_usual() -> None:
     assert loaded("baird").theta_0.tolist() == [1, 1, 1, 1, 1, 1, 10, 1]
 
 
-def test_the_digest_of_a_cell_knows_plan_problem_and_algorithm() -> None:
-    ours = cell_settings(PLAN, "baird", "td")
-    assert ours == {**dataclasses.asdict(PLAN), "problem": "baird", "entrant": "td"}
+def test_the_digest_of_a_cell_knows_size_problem_and_algorithm() -> None:
+    ours = cell_settings(SIZE, (PROBLEMS["baird"], ENTRANTS["td"]))
+    assert ours == {**dataclasses.asdict(SIZE), "problem": "baird", "entrant": "TD()"}
+    assert len({entrant.identity for entrant in ENTRANTS.values()}) == len(ENTRANTS)
 
 
 # Advice
@@ -114,7 +114,8 @@ def test_no_tuning_does_not_look_at_the_problem_itself() -> None:
 
 def test_every_situation_has_its_problems_and_its_algorithms() -> None:
     names, cells = ["td", "recursive_lstd", "svrg"], some_cells()
-    found = {each.situation: each.standings for each in advise(cells, ["random-mdp", "baird"], names)}
+    advice = advise(cells, some(PROBLEMS, "random-mdp", "baird"), some(ENTRANTS, *names))
+    found = {each.situation: each.standings for each in advice}
     for situation, where in (("d² work a sample", "random-mdp"), ("Another policy's data, d² work", "baird")):
         for aim in ("equation", "values"):
             assert found[situation][aim] == tuned(cells, aim, [where], names[:2])
@@ -163,7 +164,7 @@ def cells_of(text: str, start: str) -> tuple[list[str], list[list[str]]]:
 def test_the_page_has_its_numbers_under_their_heads() -> None:
     names, cells = ["td", "recursive_lstd", "svrg"], some_cells()
     overall = {"values": tuned(cells, "values", ["baird"], names)}
-    text = page([], overall, cells, {}, PLAN, {"problems": ["baird"], "algorithms": names})
+    text = page([], overall, cells, {}, some(PROBLEMS, "baird"), some(ENTRANTS, *names), SIZE, {})
     heads, lines = cells_of(text, "<h3>To know the values</h3>")
     assert heads == ["Algorithm", "Needs", "Mean rank", "Baird&#x27;s star"]
     shown = {line[0].split("<")[0]: line[1:] for line in lines}
@@ -196,7 +197,7 @@ def test_losses_are_told_on_the_page_and_in_the_text() -> None:
     names = ["td", "recursive_lstd"]
     overall = {"values": [each._replace(n_lost=7) for each in tuned(cells, "values", ["baird"], names)]}
     advice = [Advice("Some", "reason", {"values": 1}, overall)]
-    text = page(advice, overall, cells, {}, PLAN, {"problems": ["baird"], "algorithms": names})
+    text = page(advice, overall, cells, {}, some(PROBLEMS, "baird"), some(ENTRANTS, *names), SIZE, {})
     assert "✗ 3 of 4" in text
     assert text.count(" ✗7") == 2
     assert _as_text(Comparison(Path("c"), tuple(advice), overall, {}, {})).count("lost on 7") == 2
@@ -216,40 +217,13 @@ def test_the_answer_says_whom_it_is_ahead_of(lost: Any, told: Any, words: str) -
         for name, n_lost, is_best in zip(("td", "vrtd"), lost, told, strict=True)
     ]
     advice = [Advice("Some", "reason", {"values": 3}, {"values": made})]
-    manifest = {"problems": [], "algorithms": ["td", "vrtd"]}
-    assert words in page(advice, {"values": made}, {}, {}, PLAN, manifest)
+    assert words in page(advice, {"values": made}, {}, {}, {}, some(ENTRANTS, "td", "vrtd"), SIZE, {})
     assert words in _as_text(Comparison(Path("c"), tuple(advice), {"values": made}, {}, {}))
 
 
-# Processes
+# Size
 
 
-def test_an_interruption_ends_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started, start = [], tournament._start
-
-    def remember(*arguments: Any) -> Any:
-        started.append(start(*arguments))
-        return started[-1]
-
-    def stop(share: float, what: str) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tournament, "_start", remember)
-    cells = [("garnet", "td"), ("garnet", "recursive_lstd")]
-    with pytest.raises(KeyboardInterrupt):  # or whatever else comes out of the progress
-        tournament.measure(Plan(n_samples=300), cells, tmp_path, 2, stop)
-    assert [worker.returncode for worker in started] == [-15, -15]
-    assert not list(tmp_path.iterdir())
-
-
-def test_one_that_fails_ends_the_others(tmp_path: Path, capfd: Any) -> None:
-    began = time.monotonic()
-    with pytest.raises(VrtdError, match="got exit code 1"):
-        tournament.measure(Plan(n_samples=10**9), [("garnet", "td"), ("nowhere", "recursive_lstd")], tmp_path, 2, None)
-    assert time.monotonic() - began < 120.0  # the other one would take days
-    assert "KeyError: 'nowhere'" in capfd.readouterr().err
-
-
-def test_a_plan_is_a_plan() -> None:
-    with pytest.raises(InvalidInputError, match=r"plan must be a vrtd.comparison.Plan; got \{'n_runs': 3\}"):
-        vrtd.compare(plan={"n_runs": 3})  # type: ignore[arg-type]
+def test_a_size_is_a_size() -> None:
+    with pytest.raises(InvalidInputError, match=r"size must be a vrtd.comparison.TournamentSize; got \{'n_runs': 3\}"):
+        vrtd.compare(size={"n_runs": 3})  # type: ignore[arg-type]

@@ -1,62 +1,60 @@
 """What the corollaries promise: self-consistent batch sizes, targets that are met, and the ones that are missed."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess, garnet, random_mdp
-from vrtd.theory.bounds import td_iid_bound, td_markov_bound, theorem1, theorem1_corrected, theorem2, theorem2_repaired
-from vrtd.theory.complexity import (
-    corollary1,
-    corollary1_corrected,
-    corollary2,
-    corollary2_repaired,
-    td_iid_complexity,
-    td_markov_complexity,
-)
+from vrtd.problems import LinearProblem, MarkovRewardProcess, garnet, random_mdp
+from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
+from vrtd.theory.complexity import td_iid_complexity, td_markov_complexity, vrtd_iid_complexity, vrtd_markov_complexity
 from vrtd.theory.moments import td_iid_moments, vrtd_iid_moments
 
-COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-MIXING = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
-ALL = (corollary1, corollary1_corrected, corollary2, corollary2_repaired, td_iid_complexity, td_markov_complexity)
+COIN = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+MIXING = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
+VRTD = tuple(
+    partial(function, form=form)
+    for function in (vrtd_iid_complexity, vrtd_markov_complexity)
+    for form in ("printed", "corrected")
+)
+ALL = (*VRTD, td_iid_complexity, td_markov_complexity)
 
 
-def normalised(mrp, phi):
-    return LinearSystem(mrp, phi / np.linalg.norm(phi, axis=1).max())
+def normalised(problem):
+    return LinearProblem(problem.mrp, problem.phi / np.linalg.norm(problem.phi, axis=1).max())
 
 
-SYSTEMS = [COIN, MIXING, normalised(*random_mdp()), normalised(*garnet(n_states=20, n_features=2))]
+PROBLEMS = [COIN, MIXING, normalised(random_mdp()), normalised(garnet(n_states=20, n_features=2))]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("eps", [1e-1, 1e-3])
-def test_the_corrected_plans_reach_their_target(system, eps):
-    theta_0 = np.zeros(system.n_features)
-    plan = corollary1_corrected(system, eps, theta_0)
+def test_the_corrected_plans_reach_their_target(problem, eps):
+    theta_0 = np.zeros(problem.n_features)
+    plan = vrtd_iid_complexity(problem, eps, theta_0, form="corrected")
     assert plan.valid, plan.reasons
     assert plan.bound.curve(plan.n_epochs)[-1] <= eps * (1 + 1e-12)
-    exact = vrtd_iid_moments(system, plan.step_size, plan.batch_size, plan.n_epochs, theta_0).squared_error
+    exact = vrtd_iid_moments(problem, plan.step_size, plan.batch_size, plan.n_epochs, theta_0).squared_error
     assert exact[-1] <= eps
     assert plan.n_gradients == plan.n_samples == 2 * plan.batch_size * plan.n_epochs
 
 
 @pytest.mark.parametrize("eps", [1e-1, 1e-3])
 def test_td_reaches_its_target(eps):
-    for system in SYSTEMS[:2]:
-        plan = td_iid_complexity(system, eps, np.ones(1))
+    for problem in PROBLEMS[:2]:
+        plan = td_iid_complexity(problem, eps, np.ones(1))
         assert plan.valid, plan.reasons
-        exact = td_iid_moments(system, plan.step_size, plan.n_epochs, np.ones(1)).squared_error
+        exact = td_iid_moments(problem, plan.step_size, plan.n_epochs, np.ones(1)).squared_error
         assert exact[-1] <= plan.bound.curve(plan.n_epochs)[-1] <= eps
 
 
-@pytest.mark.parametrize("plan_of", [corollary2_repaired, td_markov_complexity])
+@pytest.mark.parametrize("plan_of", [vrtd_markov_complexity, td_markov_complexity])
 @pytest.mark.parametrize("eps", [1e-1, 1e-4])
 def test_the_bounds_of_a_trajectory_reach_their_target(plan_of, eps):
-    for system in SYSTEMS[:3]:
-        plan = plan_of(system, eps, np.ones(system.n_features))
+    for problem in PROBLEMS[:3]:
+        plan = plan_of(problem, eps, np.ones(problem.n_features))
         assert plan.valid, plan.reasons
         k = plan.n_epochs
         assert plan.bound.initial * plan.bound.rate**k + plan.bound.floor <= eps * (1 + 1e-12)
@@ -64,7 +62,7 @@ def test_the_bounds_of_a_trajectory_reach_their_target(plan_of, eps):
 
 def test_corollary1_misses_its_target_on_two_states():
     """M = 2/eps, but the error is 4/M."""
-    plan = corollary1(COIN, 1e-3, [1.0])
+    plan = vrtd_iid_complexity(COIN, 1e-3, [1.0], form="printed")
     assert plan.batch_size == pytest.approx(2_000, rel=0.05)
     exact = vrtd_iid_moments(COIN, plan.step_size, plan.batch_size, plan.n_epochs, [1.0]).squared_error
     assert exact[-1] > 1.8e-3
@@ -73,47 +71,46 @@ def test_corollary1_misses_its_target_on_two_states():
 
 
 def test_corollary1_misses_its_target_on_the_paper_s_random_mdp():
-    system = normalised(*random_mdp())
+    problem = normalised(random_mdp())
     for eps, missed in ((1e-2, False), (1e-3, True), (1e-4, True)):
-        plan = corollary1(system, eps, np.zeros(4))
-        exact = vrtd_iid_moments(system, plan.step_size, plan.batch_size, plan.n_epochs, np.zeros(4)).squared_error
+        plan = vrtd_iid_complexity(problem, eps, np.zeros(4), form="printed")
+        exact = vrtd_iid_moments(problem, plan.step_size, plan.batch_size, plan.n_epochs, np.zeros(4)).squared_error
         assert (exact[-1] > eps) == missed
 
 
 @pytest.mark.parametrize("eps", [10.0, 0.1, 1e-3])
 def test_batch_sizes_agree_with_themselves_and_are_the_least(eps):
-    for system in SYSTEMS:
-        lam, g2 = system.lambda_A, (1 + system.mrp.edges.discount.max()) ** 2
-        theta_0 = np.ones(system.n_features)
+    for problem in PROBLEMS:
+        lam, g2 = problem.lambda_A, (1 + problem.mrp.edges.discount.max()) ** 2
+        theta_0 = np.ones(problem.n_features)
 
-        def first(M):
-            bound = theorem1(system, lam / (16 * g2), M, theta_0)  # noqa: B023
+        def printed_iid(M):
+            bound = vrtd_iid_bound(problem, lam / (16 * g2), M, theta_0, form="printed")  # noqa: B023
             C1, D2 = bound.rate, bound.constants.D2
             return max(D2 / (3 * (1 - C1) * eps), 33 * g2 / lam**2) <= M if math.isfinite(C1) else False  # noqa: B023
 
-        def second(M):
-            bound = theorem2(system, lam / (24 * g2), M, theta_0)  # noqa: B023
+        def printed_markov(M):
+            bound = vrtd_markov_bound(problem, lam / (24 * g2), M, theta_0, form="printed")  # noqa: B023
             C1, C2, _, C4, _ = bound.constants
             least = ((32 * C2 + 4 * C4) / (3 * (1 - C1)) + 100 * g2) * max(1 / eps, 1 / (eps * lam**2))  # noqa: B023
             return C1 < 1 and least <= M
 
-        def corrected(M):
-            bound = theorem1_corrected(system, lam / (32 * g2), M, theta_0)  # noqa: B023
+        def corrected_iid(M):
+            bound = vrtd_iid_bound(problem, lam / (32 * g2), M, theta_0, form="corrected")  # noqa: B023
             return bound.rate <= 0.5 and bound.floor <= eps / 2
 
-        def repaired(M):
-            bound = theorem2_repaired(system, lam / (24 * g2), M, theta_0)  # noqa: B023
+        def corrected_markov(M):
+            bound = vrtd_markov_bound(problem, lam / (24 * g2), M, theta_0, form="corrected")  # noqa: B023
             return bound.rate <= 0.5 and bound.floor <= eps / 2
 
-        pairs = ((corollary1, first), (corollary2, second), (corollary1_corrected, corrected))
-        for plan_of, enough in (*pairs, (corollary2_repaired, repaired)):
-            M = plan_of(system, eps, theta_0).batch_size
+        for plan_of, enough in zip(VRTD, (printed_iid, corrected_iid, printed_markov, corrected_markov), strict=True):
+            M = plan_of(problem, eps, theta_0).batch_size
             assert enough(M)
             assert M == 1 or not enough(M - 1)
 
 
 def test_counts_by_hand():
-    plan = corollary2_repaired(MIXING, 0.1, [0.0])
+    plan = vrtd_markov_complexity(MIXING, 0.1, [0.0], form="corrected")
     excess = 2 * plan.bound.initial / 0.1
     assert plan.n_epochs == math.ceil(math.log(excess) / math.log(1 / plan.bound.rate))
     assert plan.n_gradients == 2 * plan.n_samples == 2 * plan.batch_size * plan.n_epochs
@@ -121,7 +118,7 @@ def test_counts_by_hand():
     assert plan.step_size == pytest.approx(0.01 / 8)  # eps lam/(4 C5), C5 = 2
     assert plan.n_epochs == plan.n_gradients == plan.n_samples == math.ceil(2 / plan.step_size * math.log(200))
     assert plan.batch_size == 1
-    assert plan.bound == td_iid_bound(COIN, plan.step_size, [1.0])
+    assert plan.bound == td_iid_bound(COIN, plan.step_size, [1.0], form="printed")
     assert td_iid_complexity(COIN, 100.0, [10.0]).step_size == pytest.approx(1 / 9)  # lam/(4 g2)
     plan = td_markov_complexity(MIXING, 0.01, [3.0])
     _, C6, C7 = plan.bound.constants
@@ -150,14 +147,14 @@ def test_no_epochs_are_needed_near_theta_star(plan_of):
 
 
 def test_a_chain_without_noise():
-    still = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, 1.0], 0.5), [[1.0], [1.0]])
+    still = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, 1.0], 0.5), [[1.0], [1.0]])
     plan = td_iid_complexity(still, 0.1, [0.0])
     assert plan.step_size == pytest.approx(1 / 9)
     assert plan.bound.floor == pytest.approx(0.0, abs=1e-15)
 
 
 def test_conditions_on_the_target():
-    plan = corollary2(MIXING, 2.0, [0.0])
+    plan = vrtd_markov_complexity(MIXING, 2.0, [0.0], form="printed")
     assert plan.reasons[-1] == "target_error <= 100/96: target_error is 2 against 1.04167; lower target_error to 100/96"
     plan = td_markov_complexity(MIXING, 1e6, [0.0])
     assert "C8 target_error <= 1/e" in plan.reasons[-1]
@@ -179,10 +176,10 @@ def test_orders_are_stated():
 
 def test_the_corrected_order_is_seen():
     """Halving eps doubles the batch; the batch grows with 1/lambda_A^2."""
-    plans = [corollary1_corrected(COIN, eps, [1.0]) for eps in (1e-3, 5e-4)]
+    plans = [vrtd_iid_complexity(COIN, eps, [1.0], form="corrected") for eps in (1e-3, 5e-4)]
     assert plans[1].batch_size / plans[0].batch_size == pytest.approx(2.0, rel=1e-2)
-    weak = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[0.1], [0.1]])
-    ratio = corollary1_corrected(weak, 1e-3, [1.0]).batch_size / plans[0].batch_size
+    weak = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[0.1], [0.1]])
+    ratio = vrtd_iid_complexity(weak, 1e-3, [1.0], form="corrected").batch_size / plans[0].batch_size
     assert ratio == pytest.approx((COIN.lambda_A / weak.lambda_A) ** 2, rel=0.1)
 
 
@@ -193,16 +190,16 @@ def test_bad_targets_are_refused(plan_of, eps):
         plan_of(MIXING, eps, [0.0])
 
 
-@pytest.mark.parametrize("function", [corollary1, corollary1_corrected, corollary2, corollary2_repaired])
+@pytest.mark.parametrize("function", VRTD)
 def test_a_target_beyond_every_batch_is_named(function):
     """Nearly collinear features: lambda_A is 1e-9, and no count of a batch would do."""
-    system = LinearSystem(MIXING.mrp, [[1.0, 0.0], [0.99, 1e-4]])
+    problem = LinearProblem(MIXING.mrp, [[1.0, 0.0], [0.99, 1e-4]])
     with pytest.raises(InvalidInputError, match=r"target_error must be within the reach.*got 1e-06, with lambda_A = "):
-        function(system, 1e-6, [0.0, 0.0])
+        function(problem, 1e-6, [0.0, 0.0])
 
 
-@pytest.mark.parametrize("function", [corollary2, corollary2_repaired, td_markov_complexity])
+@pytest.mark.parametrize("function", [*VRTD[2:], td_markov_complexity])
 def test_a_periodic_chain_has_no_count_for_a_trajectory(function):
-    system = LinearSystem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
+    problem = LinearProblem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
     with pytest.raises(InvalidInputError, match=r"irreducible and aperiodic \(Assumption 3\); got period 2"):
-        function(system, 0.1, [0.0])
+        function(problem, 0.1, [0.0])

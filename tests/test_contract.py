@@ -20,9 +20,9 @@ from vrtd.errors import InvalidInputError
 from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.sources import chain_source
 
-MRP, PHI = vrtd.problems.random_mdp(seed=0)
+PROBLEM = vrtd.problems.random_mdp(seed=0)
 N_ROWS = 40  # of data sets
-DATA = vrtd.record(MRP, PHI, N_ROWS, seed=3)
+DATA = vrtd.record(PROBLEM, N_ROWS, seed=3)
 each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 each_algorithm = pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
 
@@ -52,7 +52,7 @@ def transcribed(row: Row, n_epochs: int, run: int, seed: int = 5) -> list[Any]:
     if is_on_rows(row):
         draw: Any = Rows(DATA, seed, run)
     else:
-        source = chain_source(MRP, PHI, row.sampling, MRP.stationary)
+        source = chain_source(PROBLEM.mrp, PROBLEM.phi, row.sampling, PROBLEM.mrp.stationary)
         draw = reference.chain_draw(source, row.sampling, seed, run)
     index = reference.AlgorithmIndex(seed, run)
     outputs: list[Any] = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), n_epochs)
@@ -68,8 +68,8 @@ def run(row: Row, n_epochs: int | None = None, **changes: Any) -> vrtd.Result:
         "metrics": ("squared_error", "mspbe"),
         "checkpoints": 7,
     }
-    problem = (DATA, None) if is_on_rows(row) else (MRP, PHI)
-    return vrtd.simulate(*problem, row.algorithm, **(arguments | changes))
+    problem = DATA if is_on_rows(row) else PROBLEM
+    return vrtd.simulate(problem, row.algorithm, **(arguments | changes))
 
 
 def assert_same_bits(left: vrtd.Result, right: vrtd.Result, runs: slice = slice(None)) -> None:
@@ -115,9 +115,9 @@ def test_agrees_with_the_transcription(row: Row) -> None:
 def test_values_at_checkpoints_are_those_of_the_output(row: Row) -> None:
     result = run(row, n_epochs=5, checkpoints=[gradients(row, k) for k in range(6)], n_runs=2)
     outputs = transcribed(row, 5, 0)
-    system = DATA if is_on_rows(row) else vrtd.LinearSystem(MRP, PHI)
+    problem = DATA if is_on_rows(row) else PROBLEM
     for name in ("squared_error", "mspbe"):
-        form = vrtd.metrics.METRICS[name](system)
+        form = vrtd.metrics.METRICS[name](problem)
         np.testing.assert_allclose(result.values(name)[0], [form(theta) for theta in outputs], rtol=1e-10)
 
 
@@ -230,17 +230,17 @@ def without_noise(row: Row) -> tuple[Any, Any]:
     if is_on_rows(row):
         data, theta = noiseless_rows(N_ROWS)
         np.testing.assert_allclose(data.theta_star, theta, atol=1e-9)
-        return (data, None), theta
-    mrp, phi, theta = noiseless()
-    np.testing.assert_allclose(vrtd.LinearSystem(mrp, phi).theta_star, theta, atol=1e-9)
-    return (mrp, phi), theta
+        return data, theta
+    problem, theta = noiseless()
+    np.testing.assert_allclose(problem.theta_star, theta, atol=1e-9)
+    return problem, theta
 
 
 @each_row
 def test_theta_star_is_kept_when_no_transition_contradicts_it(row: Row) -> None:
     problem, theta = without_noise(row)
     result = vrtd.simulate(
-        *problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=gradients(row, 20), theta_0=theta
+        problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=gradients(row, 20), theta_0=theta
     )
     np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=1e-12)
 
@@ -249,7 +249,7 @@ def test_theta_star_is_kept_when_no_transition_contradicts_it(row: Row) -> None:
 def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
     problem, theta = without_noise(row)
     n_gradients = int(epoch_of(row).gradients_until(epoch_of(row).epochs_at(20_000)))
-    result = vrtd.simulate(*problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
+    result = vrtd.simulate(problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients)
     np.testing.assert_allclose(result.theta, np.tile(theta, (3, 1)), atol=row.tolerance, rtol=0)
 
 
@@ -260,8 +260,8 @@ def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
 )
 def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:
     """The mean over every possible epoch, by enumeration of its samples and of the algorithm's own draws."""
-    mrp, phi = two_states()
-    theta_star = vrtd.LinearSystem(mrp, phi).theta_star
+    problem = two_states()
+    mrp, phi, theta_star = problem.mrp, problem.phi, problem.theta_star
     batches = "batch_size" in {field.name for field in dataclasses.fields(row.algorithm)}
     algorithm = (
         dataclasses.replace(row.algorithm, batch_size=2) if batches else row.algorithm
@@ -293,12 +293,12 @@ def test_a_second_call_compiles_nothing(row: Row) -> None:
     assert not recorder.buffer
 
 
-def assert_own_discounts_are_used(row: Row, mrp: Any, phi: Any, kind: str) -> None:
-    source = chain_source(mrp, phi, row.sampling, mrp.stationary)
+def assert_own_discounts_are_used(row: Row, problem: vrtd.LinearProblem, kind: str) -> None:
+    source = chain_source(problem.mrp, problem.phi, row.sampling, problem.mrp.stationary)
     assert source.name == kind
     assert np.ndim(source.data.discount) == 1
     n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
-    result = vrtd.simulate(mrp, phi, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
+    result = vrtd.simulate(problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
     draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.AlgorithmIndex(5, 2)
     outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
     np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
@@ -306,16 +306,15 @@ def assert_own_discounts_are_used(row: Row, mrp: Any, phi: Any, kind: str) -> No
 
 @rows("td-iid", "vrtd-algorithm-2")
 def test_sparse_chains_with_their_own_discounts(row: Row) -> None:
-    mrp, phi = vrtd.problems.boyan_chain()
-    assert_own_discounts_are_used(row, mrp, phi, f"sparse_{row.sampling}")
+    assert_own_discounts_are_used(row, vrtd.problems.boyan_chain(), f"sparse_{row.sampling}")
 
 
 @rows("td-markov", "vrtd-algorithm-1")
 def test_dense_chains_with_their_own_discounts(row: Row) -> None:
     gamma = np.random.default_rng(0).random((50, 50))
     gamma[3] = 0.0
-    mrp = vrtd.MarkovRewardProcess(MRP.P, MRP.edges.reward.reshape(50, 50), gamma)
-    assert_own_discounts_are_used(row, mrp, PHI, f"dense_{row.sampling}")
+    mrp = vrtd.MarkovRewardProcess(PROBLEM.mrp.P, PROBLEM.mrp.edges.reward.reshape(50, 50), gamma)
+    assert_own_discounts_are_used(row, vrtd.LinearProblem(mrp, PROBLEM.phi), f"dense_{row.sampling}")
 
 
 def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:
@@ -324,7 +323,7 @@ def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:
             return Epoch(n_absorb=0, n_steps=5, inner="fresh")
 
     with pytest.raises(InvalidInputError, match="an epoch that absorbs nothing must be one step on a fresh sample"):
-        vrtd.simulate(MRP, PHI, Stepper(0.1), n_runs=2, n_gradients=50)
+        vrtd.simulate(PROBLEM, Stepper(0.1), n_runs=2, n_gradients=50)
 
 
 def test_an_epoch_counts_what_it_declares() -> None:
@@ -337,17 +336,18 @@ def test_several_rewards_of_one_transition_are_drawn_apart() -> None:
     P = np.full((2, 2, 2), 0.5)
     mdp = vrtd.MDP(P, np.array([[1.0, 1.0], [-1.0, -1.0]]), 0.5)
     phi = np.ones((2, 1))
-    noisy, mean = (mdp.chain(np.full((2, 2), 0.5), average_rewards=average) for average in (False, True))
-    assert vrtd.LinearSystem(noisy, phi).noise_covariance == pytest.approx(1.0)
-    for mrp, expected in ((noisy, True), (mean, False)):
-        theta = vrtd.simulate(mrp, phi, vrtd.TD(0.1), n_runs=4, n_gradients=50).theta
+    policy = np.full((2, 2), 0.5)
+    noisy, mean = (vrtd.LinearProblem(mdp.chain(policy, average), phi) for average in (False, True))
+    assert noisy.noise_covariance == pytest.approx(1.0)
+    for problem, expected in ((noisy, True), (mean, False)):
+        theta = vrtd.simulate(problem, vrtd.TD(0.1), n_runs=4, n_gradients=50).theta
         assert np.any(theta != 0) == expected
 
 
 def test_a_batch_of_one_is_td() -> None:
     for sampling in ("iid", "markov"):
-        td = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), sampling=sampling, n_runs=5, n_gradients=300)
-        one = vrtd.simulate(MRP, PHI, vrtd.VRTD(0.1, 1), sampling=sampling, n_runs=5, n_gradients=300)
+        td = vrtd.simulate(PROBLEM, vrtd.TD(0.1), sampling=sampling, n_runs=5, n_gradients=300)
+        one = vrtd.simulate(PROBLEM, vrtd.VRTD(0.1, 1), sampling=sampling, n_runs=5, n_gradients=300)
         np.testing.assert_allclose(one.theta, td.theta, rtol=1e-12)
         np.testing.assert_allclose(one.curves, td.curves, rtol=1e-12)
         np.testing.assert_array_equal(one.n_samples, td.n_samples)
@@ -358,8 +358,8 @@ def test_a_batch_of_one_is_td() -> None:
 def test_every_algorithm_sees_the_same_transitions() -> None:
     """The k-th transition of run i depends on seed, run and sampling alone."""
     for sampling in ("iid", "markov"):
-        td = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), sampling=sampling, n_runs=3, n_gradients=28)
-        other = vrtd.simulate(MRP, PHI, vrtd.VRTD(0.1, 7, inner="fresh"), sampling=sampling, n_runs=3, n_gradients=28)
+        td = vrtd.simulate(PROBLEM, vrtd.TD(0.1), sampling=sampling, n_runs=3, n_gradients=28)
+        other = vrtd.simulate(PROBLEM, vrtd.VRTD(0.1, 7, inner="fresh"), sampling=sampling, n_runs=3, n_gradients=28)
         np.testing.assert_array_equal(td.state.environment, other.state.environment)
         np.testing.assert_array_equal(td.state.cursors, other.state.cursors)
 
@@ -367,10 +367,12 @@ def test_every_algorithm_sees_the_same_transitions() -> None:
 @pytest.mark.parametrize("d", [2, 7, 16, 17, 33])
 def test_any_number_of_features(d: int) -> None:
     """Up to 16 features the loop is unrolled, beyond it is not: both agree with the transcription."""
-    mrp, phi = vrtd.problems.random_mdp(seed=1, n_states=40, n_features=d, normalize=True)
+    problem = vrtd.problems.random_mdp(seed=1, n_states=40, n_features=d, normalize=True)
     for algorithm, transcription in ((vrtd.TD(0.3), reference.td), (vrtd.VRTD(0.3, 6), reference.vrtd)):
         n = 10 * algorithm.epoch("markov").n_gradients
-        result = vrtd.simulate(mrp, phi, algorithm, n_runs=3, n_gradients=n, checkpoints=1)
-        draw = reference.chain_draw(chain_source(mrp, phi, "markov", mrp.stationary), "markov", 0, 2)
+        result = vrtd.simulate(problem, algorithm, n_runs=3, n_gradients=n, checkpoints=1)
+        draw = reference.chain_draw(
+            chain_source(problem.mrp, problem.phi, "markov", problem.mrp.stationary), "markov", 0, 2
+        )
         outputs = transcription(algorithm, "markov", draw, reference.AlgorithmIndex(0, 2), np.zeros(d), 10)
         np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)

@@ -16,7 +16,7 @@ from vrtd.algorithms import Epoch
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.sources import chain_source
 
-MRP, PHI = vrtd.problems.random_mdp(seed=0)
+PROBLEM = vrtd.problems.random_mdp(seed=0)
 BOYAN = vrtd.problems.boyan_chain()
 
 
@@ -101,49 +101,30 @@ def test_rows_without_a_single_solution_are_refused() -> None:
         some_data(2).theta_star  # noqa: B018
 
 
-ITS_OWN = "a data set brings its own features and rows"
-
-
 @pytest.mark.parametrize(
-    ("problem", "phi", "arguments", "message"),
+    ("problem", "arguments", "message"),
     [
-        (
-            some_data(),
-            np.ones((20, 3)),
-            {"sampling": "dataset"},
-            ITS_OWN,
-        ),
-        (
-            some_data(),
-            None,
-            {"sampling": "iid"},
-            f"{ITS_OWN}; .*'iid'.* pass phi=None",
-        ),
-        (some_data(), None, {"sampling": "dataset", "initial": 1}, ITS_OWN),
-        (MRP, PHI, {"sampling": "dataset"}, 'sampling="dataset" must come with a DataSet; .* draw one: vrtd.record'),
-        (
-            some_data(),
-            None,
-            {"sampling": "dataset", "metrics": ("value_error",)},
-            "the value error needs the",
-        ),
+        (some_data(), {"sampling": "iid"}, "sampling of a DataSet must be 'dataset'; got 'iid'; drop it, or pass that"),
+        (some_data(), {"initial": 1}, "a DataSet has its own start; got initial 1; drop initial"),
+        (PROBLEM, {"sampling": "dataset"}, r"got 'dataset'; draw rows first: vrtd.record\(problem, n_rows\)"),
+        (some_data(), {"metrics": ("value_error",)}, "the value error needs the"),
     ],
 )
-def test_what_does_not_go_together_is_refused(problem: Any, phi: Any, arguments: dict[str, Any], message: str) -> None:
+def test_what_does_not_go_together_is_refused(problem: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        vrtd.simulate(problem, phi, vrtd.TD(0.1), n_runs=2, n_gradients=10, **arguments)
+        vrtd.simulate(problem, vrtd.TD(0.1), n_runs=2, n_gradients=10, **arguments)
 
 
 def test_a_start_of_other_rows_is_refused() -> None:
-    data = vrtd.record(MRP, PHI, 40, seed=3)
+    data = vrtd.record(PROBLEM, 40, seed=3)
     arguments: dict[str, Any] = {"sampling": "dataset", "n_runs": 2, "n_gradients": 10}
-    start = vrtd.simulate(data, None, vrtd.TD(0.1), **arguments)
+    start = vrtd.simulate(data, vrtd.TD(0.1), **arguments)
     beyond = dataclasses.replace(start, state=start.state._replace(cursors=start.state.cursors + np.uint64(40)))
     with pytest.raises(InvalidInputError, match=r"cursors of the start must be below n_rows, 40; .* run it again"):
-        vrtd.simulate(data, None, vrtd.TD(0.1), **arguments, start=beyond)
-    other = vrtd.record(MRP, PHI, 40, seed=4)
+        vrtd.simulate(data, vrtd.TD(0.1), **arguments, start=beyond)
+    other = vrtd.record(PROBLEM, 40, seed=4)
     with pytest.raises(InvalidInputError, match="start must come from the same problem"):
-        vrtd.simulate(other, None, vrtd.TD(0.1), **arguments, start=start)
+        vrtd.simulate(other, vrtd.TD(0.1), **arguments, start=start)
 
 
 # Where it comes from
@@ -160,30 +141,30 @@ def drawn(draw: Any, n: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
-@pytest.mark.parametrize(("mrp", "phi"), [(MRP, PHI), BOYAN], ids=["dense", "sparse"])
-def test_the_rows_are_those_that_simulate_sees(mrp: Any, phi: Any, sampling: Any) -> None:
-    source = chain_source(mrp, phi, sampling, mrp.stationary)
+@pytest.mark.parametrize("problem", [PROBLEM, vrtd.problems.boyan_chain()], ids=["dense", "sparse"])
+def test_the_rows_are_those_that_simulate_sees(problem: vrtd.LinearProblem, sampling: Any) -> None:
+    source = chain_source(problem.mrp, problem.phi, sampling, problem.mrp.stationary)
     for run in (0, 5):
-        data = vrtd.record(mrp, phi, 50, sampling=sampling, seed=7, run=run, shuffle=False)
+        data = vrtd.record(problem, 50, sampling=sampling, seed=7, run=run, shuffle=False)
         assert rows_of(data) == drawn(reference.chain_draw(source, sampling, 7, run), 50)
         assert data.weight.tolist() == [1.0] * 50
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_td_has_learned_from_these_very_rows(sampling: Any) -> None:
-    result = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), sampling=sampling, n_runs=3, n_gradients=60, seed=5)
-    data = vrtd.record(MRP, PHI, 60, sampling=sampling, seed=5, run=2, shuffle=False)
+    result = vrtd.simulate(PROBLEM, vrtd.TD(0.1), sampling=sampling, n_runs=3, n_gradients=60, seed=5)
+    data = vrtd.record(PROBLEM, 60, sampling=sampling, seed=5, run=2, shuffle=False)
     theta = np.zeros(4)
     for sample in map(reference.Sample, data.phi, data.phi_next, data.reward, data.discount):
         theta = theta + 0.1 * reference.pseudo_gradient(sample, theta)
     np.testing.assert_allclose(result.theta[2], theta, rtol=1e-12, atol=1e-12)
-    other = vrtd.record(MRP, PHI, 60, sampling=sampling, seed=5, run=1, shuffle=False)
+    other = vrtd.record(PROBLEM, 60, sampling=sampling, seed=5, run=1, shuffle=False)
     assert rows_of(other) != rows_of(data)
 
 
 def test_the_rows_of_a_simulator() -> None:
     simulator = ring(np.random.default_rng(4).random((5, 3)))
-    data = vrtd.record(simulator, None, 60, seed=2, run=3, shuffle=False)
+    data = vrtd.record(simulator, 60, seed=2, run=3, shuffle=False)
     assert rows_of(data) == drawn(ring_draw(simulator, reference.uniforms(2, 3)), 60)
     assert 0.0 in data.discount
 
@@ -193,24 +174,24 @@ def test_importance_ratios_are_kept() -> None:
     P = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.1, 0.9], [0.7, 0.3]]])
     mdp = vrtd.MDP(P, np.array([[1.0, 0.0], [0.0, 2.0]]), 0.9)
     chain = mdp.chain(np.array([[0.8, 0.2], [0.3, 0.7]]), behaviour=np.full((2, 2), 0.5))
-    phi = np.array([[1.0], [0.5]])
-    data = vrtd.record(chain, phi, 50, seed=1, shuffle=False)
-    draw = reference.chain_draw(chain_source(chain, phi, "markov", chain.stationary), "markov", 1, 0)
+    problem = vrtd.LinearProblem(chain, [[1.0], [0.5]])
+    data = vrtd.record(problem, 50, seed=1, shuffle=False)
+    draw = reference.chain_draw(chain_source(chain, problem.phi, "markov", chain.stationary), "markov", 1, 0)
     assert data.weight.tolist() == [float(draw().weight) for _ in range(50)]
     assert len(set(data.weight.tolist())) > 1
 
 
 def test_where_the_trajectory_starts() -> None:
-    data = vrtd.record(MRP, PHI, 5, initial=7, shuffle=False)
-    assert data.phi[0].tolist() == PHI[7].tolist()
+    data = vrtd.record(PROBLEM, 5, initial=7, shuffle=False)
+    assert data.phi[0].tolist() == PROBLEM.phi[7].tolist()
 
 
 def test_rows_are_shuffled_and_none_is_lost() -> None:
-    plain, mixed = (vrtd.record(MRP, PHI, 200, seed=1, shuffle=shuffle) for shuffle in (False, True))
+    plain, mixed = (vrtd.record(PROBLEM, 200, seed=1, shuffle=shuffle) for shuffle in (False, True))
     assert rows_of(plain) != rows_of(mixed)
     assert sorted(rows_of(plain)) == sorted(rows_of(mixed))
-    assert mixed.digest == vrtd.record(MRP, PHI, 200, seed=1).digest
-    assert mixed.digest != vrtd.record(MRP, PHI, 200, seed=1, run=1).digest
+    assert mixed.digest == vrtd.record(PROBLEM, 200, seed=1).digest
+    assert mixed.digest != vrtd.record(PROBLEM, 200, seed=1, run=1).digest
 
 
 @pytest.mark.parametrize(
@@ -224,7 +205,7 @@ def test_rows_are_shuffled_and_none_is_lost() -> None:
 )
 def test_what_cannot_be_recorded(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        vrtd.record(MRP, PHI, **({"n_rows": 5} | changes))
+        vrtd.record(PROBLEM, **({"n_rows": 5} | changes))
 
 
 # Batches that grow
@@ -271,16 +252,16 @@ def test_counts_of_growing_batches(epoch: Epoch) -> None:
 
 def test_growing_batches_are_cut_and_continued_anywhere() -> None:
     """Same bits and counts, wherever a run over a ramp is taken up again."""
-    data, algorithm = vrtd.record(MRP, PHI, 40, seed=3), vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2)
+    data, algorithm = vrtd.record(PROBLEM, 40, seed=3), vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2)
     epoch = algorithm.epoch("dataset", 40)
     assert epoch.ramp == (6, 12, 24)
     total = int(epoch.gradients_until(6)) + 5
     arguments: dict[str, Any] = {"sampling": "dataset", "n_runs": 3, "seed": 5}
-    long = vrtd.simulate(data, None, algorithm, n_gradients=total, checkpoints=np.arange(total), **arguments)
+    long = vrtd.simulate(data, algorithm, n_gradients=total, checkpoints=np.arange(total), **arguments)
     assert long.n_samples.tolist() == [samples for _, samples in counted(epoch, 7)[: total + 1]]
     for first in range(int(epoch.gradients_until(1)), total, 11):
-        start = vrtd.simulate(data, None, algorithm, n_gradients=first, **arguments)
-        rest = vrtd.simulate(data, None, algorithm, n_gradients=total - first, start=start, **arguments)
+        start = vrtd.simulate(data, algorithm, n_gradients=first, **arguments)
+        rest = vrtd.simulate(data, algorithm, n_gradients=total - first, start=start, **arguments)
         assert rest.theta.tobytes() == long.theta.tobytes()
         assert rest.n_samples[-1] == long.n_samples[-1]
 
@@ -288,7 +269,7 @@ def test_growing_batches_are_cut_and_continued_anywhere() -> None:
 def test_progress_of_growing_batches_goes_to_1() -> None:
     shares: list[float] = []
     vrtd.simulate(
-        vrtd.record(MRP, PHI, 40), None, vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), sampling="dataset", n_runs=9,
+        vrtd.record(PROBLEM, 40), vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), sampling="dataset", n_runs=9,
         n_gradients=300, progress=shares.append,
     )  # fmt: skip
     assert shares == sorted(shares)

@@ -14,8 +14,7 @@ from vrtd.theory.estimation import _LagSums, bootstrap_increments, estimate_incr
 from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.limits import optimal_error
 
-MRP, PHI = vrtd.problems.random_mdp()
-SYSTEM = vrtd.LinearSystem(MRP, PHI)
+PROBLEM = vrtd.problems.random_mdp()
 # Transition probabilities in quarters and a stationary distribution in sevenths: a sample can hold all of it exactly.
 QUARTERS = vrtd.MarkovRewardProcess([[0.25, 0.75], [1.0, 0.0]], [[1.0, -2.0], [3.0, 0.0]], 0.9)
 PLANE = np.array([[1.0, 0.3], [-0.5, 1.0]])
@@ -32,7 +31,7 @@ def whole_population() -> TransitionSample:
 
 
 def test_a_sample_that_is_the_population_gives_its_moments() -> None:
-    exact = independent_increments(vrtd.LinearSystem(QUARTERS, PLANE))
+    exact = independent_increments(vrtd.LinearProblem(QUARTERS, PLANE))
     estimate = estimate_increments(whole_population(), "iid")
     assert np.allclose(estimate.theta_star, exact.theta_star, atol=1e-12)
     assert np.allclose(estimate.mean, exact.mean, atol=1e-12)
@@ -41,7 +40,7 @@ def test_a_sample_that_is_the_population_gives_its_moments() -> None:
 
 
 def test_lag_covariances_are_those_of_the_rows() -> None:
-    sample = TransitionSample.draw(MRP, PHI[:, :2], 4000, seed=3)
+    sample = TransitionSample.draw(vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi[:, :2]), 4000, seed=3)
     estimate = estimate_increments(sample, "markov")
     psi = sample.discount[:, None] * sample.phi_next - sample.phi
     zeta = np.column_stack([psi, sample.reward + psi @ estimate.theta_star])
@@ -72,8 +71,8 @@ def test_sums_over_lags(M: int) -> None:
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_a_long_sample_comes_close(sampling: Any) -> None:
-    exact = independent_increments(SYSTEM) if sampling == "iid" else correlated_increments(SYSTEM)
-    sample = TransitionSample.draw(MRP, PHI, 200_000, sampling=sampling, seed=5)
+    exact = independent_increments(PROBLEM) if sampling == "iid" else correlated_increments(PROBLEM)
+    sample = TransitionSample.draw(PROBLEM, 200_000, sampling=sampling, seed=5)
     estimate = estimate_increments(sample, sampling)
     replicates = np.array([optimal_error(again) for again in bootstrap_increments(sample, sampling, 100, seed=0)])
     spread = replicates.std()
@@ -83,20 +82,20 @@ def test_a_long_sample_comes_close(sampling: Any) -> None:
 
 
 def test_the_bootstrap_repeats_itself() -> None:
-    sample = TransitionSample.draw(MRP, PHI, 2000, seed=5)
+    sample = TransitionSample.draw(PROBLEM, 2000, seed=5)
     one, two, other = (next(bootstrap_increments(sample, "markov", 1, seed)).theta_star.tolist() for seed in (3, 3, 4))
     assert one == two != other
 
 
 def test_the_autocorrelation_time_covers() -> None:
     """At 90 %, over 60 samples: so few misses are expected that fewer covered would be a false alarm of the suite."""
-    lazy = vrtd.MarkovRewardProcess(0.8 * np.eye(50) + 0.2 * MRP.P, MRP.mean_reward, 0.95)
-    for mrp in (MRP, lazy):
-        system = vrtd.LinearSystem(mrp, PHI)
-        truth = instance_optimal(system, "markov") / instance_optimal(system, "iid")
+    mrp = PROBLEM.mrp
+    lazy = vrtd.MarkovRewardProcess(0.8 * np.eye(50) + 0.2 * mrp.P, mrp.mean_reward, 0.95)
+    for problem in (PROBLEM, vrtd.LinearProblem(lazy, PROBLEM.phi)):
+        truth = instance_optimal(problem, "markov") / instance_optimal(problem, "iid")
         covered = 0
         for seed in range(30):
-            found = autocorrelation_time(TransitionSample.draw(mrp, PHI, 10_000, seed=seed), confidence=0.9)
+            found = autocorrelation_time(TransitionSample.draw(problem, 10_000, seed=seed), confidence=0.9)
             assert found.low < found.tau < found.high < 3.0 * found.low
             covered += found.low <= truth <= found.high
         assert stats.binom.cdf(covered, 30, 0.9) > FAMILY_RATE / 2
@@ -104,8 +103,9 @@ def test_the_autocorrelation_time_covers() -> None:
 
 
 def test_a_drawn_sample_is_of_the_chain() -> None:
+    problem = vrtd.LinearProblem(QUARTERS, np.eye(2))
     for sampling in ("iid", "markov"):
-        sample = TransitionSample.draw(QUARTERS, np.eye(2), 40_000, sampling=sampling, seed=2)  # type: ignore[arg-type]
+        sample = TransitionSample.draw(problem, 40_000, sampling=sampling, seed=2)  # type: ignore[arg-type]
         s, t = sample.phi.argmax(axis=1), sample.phi_next.argmax(axis=1)
         assert not ((s == 1) & (t == 1)).any()
         assert (sample.reward == np.array([[1.0, -2.0], [3.0, 0.0]])[s, t]).all()
@@ -119,7 +119,7 @@ def test_a_drawn_sample_is_of_the_chain() -> None:
 
 
 def test_samples_are_frozen_and_repeat() -> None:
-    one, two = (TransitionSample.draw(MRP, PHI, 100, seed=7) for _ in range(2))
+    one, two = (TransitionSample.draw(PROBLEM, 100, seed=7) for _ in range(2))
     assert (one.phi == two.phi).all()
     assert len(one) == 100
     for array in (one.phi, one.reward, one.phi_next, one.discount):
@@ -135,11 +135,11 @@ def test_samples_are_frozen_and_repeat() -> None:
         (lambda: TransitionSample(np.eye(2), [1.0, 2.0], np.eye(2), 1.5), r"discounts must lie in \[0, 1\]; got 1.5"),
         (lambda: TransitionSample(np.eye(2), [1.0, np.nan], np.eye(2), 0.5), "reward must be finite; got nan"),
         (lambda: TransitionSample(np.ones((3, 2)), np.ones(3), np.ones((3, 2)), 0.5), "full column rank 2.*got rank 1"),
-        (lambda: TransitionSample.draw(MRP, PHI, 0), "n_transitions must be a whole number of at least 1; got 0"),
-        (lambda: TransitionSample.draw(MRP, PHI, 9, sampling="both"), "sampling must be one of"),
-        (lambda: autocorrelation_time(TransitionSample.draw(MRP, PHI, 50)), "must hold 20 stretches.*got 50 trans"),
-        (lambda: autocorrelation_time(TransitionSample.draw(MRP, PHI, 5000), 1.0), "confidence must be below 1"),
-        (lambda: autocorrelation_time(TransitionSample.draw(MRP, PHI, 5000), -1), "confidence must be a positive"),
+        (lambda: TransitionSample.draw(PROBLEM, 0), "n_transitions must be a whole number of at least 1; got 0"),
+        (lambda: TransitionSample.draw(PROBLEM, 9, sampling="both"), "sampling must be one of"),
+        (lambda: autocorrelation_time(TransitionSample.draw(PROBLEM, 50)), "must hold 20 stretches.*got 50 trans"),
+        (lambda: autocorrelation_time(TransitionSample.draw(PROBLEM, 5000), 1.0), "confidence must be below 1"),
+        (lambda: autocorrelation_time(TransitionSample.draw(PROBLEM, 5000), -1), "confidence must be a positive"),
         (
             lambda: autocorrelation_time(TransitionSample(np.ones((9, 1)), np.ones(9), 2 * np.ones((9, 1)), 0.9)),
             "A must be stable.*got 0.8 as the largest; bring more transitions",

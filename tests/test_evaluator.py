@@ -64,7 +64,7 @@ def test_before_the_pilot_is_whole_nothing_is_learned_and_it_is_said() -> None:
     assert (diagnostics.status, diagnostics.limit) == ("waiting", "rows")
     assert "4,999 rows wait" in diagnostics.text
     with pytest.raises(NotFittedError):
-        evaluator.predict(chain()[1], return_interval=0.9)
+        evaluator.predict(chain().phi, return_interval=0.9)
     assert np.array_equal(evaluator.theta_, [1.0, 2.0, 3.0, 4.0])
     evaluator.partial_fit(chunk(4999, 5000))
     assert evaluator.algorithm_ is not None
@@ -243,7 +243,7 @@ def test_dependent_features_are_no_obstacle_to_vrtd() -> None:
     )
     evaluator = vrtd.Evaluator(discount=DISCOUNT, n_samples=N).fit(twice)
     assert evaluator.diagnostics_.rank == 4
-    phi, theta_star = chain()[1], chain()[2]
+    phi, theta_star = chain().phi, chain().theta_star
     found = evaluator.predict(np.repeat(phi, 2, axis=1), return_interval=0.95)
     assert np.abs(found.value - phi @ theta_star).max() < 0.4
     assert np.isfinite(found.low).all()
@@ -251,7 +251,7 @@ def test_dependent_features_are_no_obstacle_to_vrtd() -> None:
 
 def test_intervals_have_the_estimate_inside_and_grow_with_the_level() -> None:
     evaluator = fitted(n_samples=N, closed_form=True)
-    phi, theta_star = chain()[1], chain()[2]
+    phi, theta_star = chain().phi, chain().theta_star
     for method in ("recursion", "closed form"):
         wide, narrow = (evaluator.predict(phi, return_interval=level, method=method) for level in (0.99, 0.5))
         assert np.all((wide.low < narrow.low) & (narrow.high < wide.high))
@@ -304,8 +304,9 @@ def test_what_limits_a_run() -> None:
     # Four features cannot represent the values of fifty states, and the rows are enough to see it.
     closed = fitted(algorithm="lstd").diagnostics_
     assert closed.limit == "features"
-    mrp, phi, theta_star = chain()
-    exact = np.sqrt(mrp.stationary @ (phi @ theta_star - mrp.values) ** 2)
+    problem = chain()
+    missed = problem.phi @ problem.theta_star - problem.mrp.values
+    exact = np.sqrt(problem.mrp.stationary @ missed**2)
     assert abs(closed.errors["features"] - exact) < 0.1 * exact
 
 
@@ -334,7 +335,7 @@ def test_neu_and_its_floor() -> None:
     b = rows.observations.T @ rows.rewards / N
     np.testing.assert_allclose(curve.neu[0], b @ b, rtol=1e-10)
     A = rows.observations.T @ (DISCOUNT * rows.next_observations - rows.observations) / N
-    update = A @ chain()[2] + b
+    update = A @ chain().theta_star + b
     assert update @ update < 10 * curve.neu_floor
     assert curve.neu_floor < 10 * (update @ update)
 

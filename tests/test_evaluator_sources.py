@@ -137,7 +137,7 @@ def test_the_closed_form_of_a_live_lake_tends_to_its_values() -> None:
 
 
 def test_remarks_of_the_log_reach_the_diagnostics() -> None:
-    phi = chain()[1][np.random.default_rng(0).integers(0, 50, 400)]
+    phi = chain().phi[np.random.default_rng(0).integers(0, 50, 400)]
     log = from_arrays(phi, np.ones(400), truncated=np.arange(400) % 100 == 50)
     evaluator = vrtd.Evaluator("lstd", discount=0.5).fit(log)
     assert "dropped" in " ".join(evaluator.diagnostics_.remarks)

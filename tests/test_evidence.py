@@ -10,7 +10,7 @@ from scipy import stats
 
 from tests.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, Verdict, agrees, count_verdicts, judge, ratio
+from vrtd.experiments.evidence import CONFIDENCE, Claim, NumberCheck, Verdict, agrees, count_verdicts, judge, ratio
 
 CLAIM = Claim("name", "place", "statement", "test", ("x",), lambda tables: tables["x"]["comparisons"])
 
@@ -24,7 +24,7 @@ def verdict(*comparisons, claim=CLAIM, n_claims=1):
 
 
 def below(condition, estimate, se=0.0, n_runs=0, **rest):
-    return Comparison(condition, "q", estimate, se, n_runs, below=1.0, **rest)
+    return NumberCheck(condition, "q", estimate, se, n_runs, below=1.0, **rest)
 
 
 def test_exact_numbers_decide():
@@ -122,13 +122,13 @@ def test_the_confidence_is_shared_among_claims_and_comparisons():
 
 
 def test_two_sided_limits_and_infinities():
-    inside = Comparison("a", "q", 1.0, above=0.9, below=1.1)
+    inside = NumberCheck("a", "q", 1.0, above=0.9, below=1.1)
     assert verdict(inside).verdict == "holds"
     assert verdict(replace(inside, estimate=0.8)).verdict == "does not hold"
     assert verdict(replace(inside, estimate=np.inf)).verdict == "does not hold"
     assert verdict(replace(inside, estimate=np.nan)).verdict == "undecided"
     for basis in ("exact", "approximation"):
-        never = Comparison("a", "q", np.inf, above=2.0, basis=basis)
+        never = NumberCheck("a", "q", np.inf, above=2.0, basis=basis)
         assert verdict(never).verdict == "holds"
         assert verdict(replace(never, above=-np.inf, below=2.0)).verdict == "does not hold"
 
@@ -164,7 +164,7 @@ def test_intervals_cover_at_their_rate():
 
 
 def test_an_approximation_has_an_interval_of_its_own():
-    near = Comparison("a", "q", 0.95, below=1.0, basis="approximation")
+    near = NumberCheck("a", "q", 0.95, below=1.0, basis="approximation")
     assert verdict(near).verdict == "undecided"
     assert verdict(replace(near, estimate=0.9)).verdict == "holds"
     assert verdict(replace(near, uncertainty=0.04)).verdict == "holds"
@@ -188,7 +188,7 @@ def test_what_is_open_says_so_and_how_many_runs_it_needs():
 
 
 def test_a_quantity_that_is_not_positive_has_a_plain_interval():
-    found = verdict(Comparison("a", "q", -0.5, 0.1, 50, below=0.0))
+    found = verdict(NumberCheck("a", "q", -0.5, 0.1, 50, below=0.0))
     half = stats.t.isf((1 - CONFIDENCE) / 2, 49) * 0.1
     assert (found.judged[0].low, found.judged[0].high) == pytest.approx((-0.5 - half, -0.5 + half))
 

@@ -16,15 +16,14 @@ from vrtd.errors import InvalidInputError
 from vrtd.theory import exact_curve, td_iid_moments
 
 RANDOM, TINY = vrtd.problems.random_mdp(seed=0), two_states()
-SYSTEM = vrtd.LinearSystem(*RANDOM)
 THETA_0 = [1.0, -1.0, 0.5, 2.0]
-CURVE = exact_curve(*RANDOM, vrtd.VRTD(0.1, 5), n_gradients=500, checkpoints=6, metrics=("squared_error", "neu"))
+CURVE = exact_curve(RANDOM, vrtd.VRTD(0.1, 5), n_gradients=500, checkpoints=6, metrics=("squared_error", "neu"))
 
 
 def test_a_curve_is_drawn_beside_a_simulation() -> None:
     named = {"n_gradients": 500, "checkpoints": 6}
-    axes = vrtd.simulate(*RANDOM, vrtd.TD(0.1), n_runs=20, **named).plot()
-    exact_curve(*RANDOM, vrtd.TD(0.1), **named).plot(axes)
+    axes = vrtd.simulate(RANDOM, vrtd.TD(0.1), n_runs=20, **named).plot()
+    exact_curve(RANDOM, vrtd.TD(0.1), **named).plot(axes)
     CURVE.plot(axes, label="M = 5")
     CURVE.plot(axes, metric="neu", x="n_samples")
     assert axes.get_legend_handles_labels()[1] == [
@@ -44,7 +43,7 @@ def test_a_curve_survives_its_file(tmp_path: Path) -> None:
     for name in ("n_gradients", "n_samples", "curves", "theta", "diverged_at"):
         assert getattr(loaded, name).tobytes() == getattr(CURVE, name).tobytes()
     with pytest.raises(InvalidInputError, match="start must come from the same"):
-        vrtd.simulate(*RANDOM, vrtd.VRTD(0.1, 5), n_runs=1, n_gradients=500, start=loaded)
+        vrtd.simulate(RANDOM, vrtd.VRTD(0.1, 5), n_runs=1, n_gradients=500, start=loaded)
 
 
 def test_a_curve_is_a_table_without_standard_errors(tmp_path: Path) -> None:
@@ -59,7 +58,7 @@ def test_a_curve_is_a_table_without_standard_errors(tmp_path: Path) -> None:
 
 def test_arrays_are_read_only_and_theta_0_is_left_alone() -> None:
     theta_0 = np.ones(4)
-    curve = exact_curve(*RANDOM, vrtd.TD(0.1), n_gradients=10, theta_0=theta_0)
+    curve = exact_curve(RANDOM, vrtd.TD(0.1), n_gradients=10, theta_0=theta_0)
     assert (theta_0 == 1.0).all()
     assert theta_0.flags.writeable
     for array in (curve.curves, curve.theta, curve.n_gradients, curve.n_samples, curve.diverged_at):
@@ -79,7 +78,7 @@ def test_arrays_are_read_only_and_theta_0_is_left_alone() -> None:
     ],
 )
 def test_an_unstable_step_is_seen_when_numbers_overflow(problem: Any, algorithm: Any, sampling: Any) -> None:
-    curve = exact_curve(*problem, algorithm, sampling=sampling, n_gradients=20_000, checkpoints=401)
+    curve = exact_curve(problem, algorithm, sampling=sampling, n_gradients=20_000, checkpoints=401)
     values = curve.values("squared_error")[0]
     gone = int(np.flatnonzero(curve.n_gradients == curve.diverged_at[0])[0])
     assert gone > 1
@@ -92,15 +91,15 @@ def test_an_unstable_step_is_seen_when_numbers_overflow(problem: Any, algorithm:
 
 
 def test_an_unstable_step_is_seen_without_metrics() -> None:
-    curve = exact_curve(*RANDOM, vrtd.TD(5.0), sampling="iid", n_gradients=20_000, metrics=())
+    curve = exact_curve(RANDOM, vrtd.TD(5.0), sampling="iid", n_gradients=20_000, metrics=())
     assert np.isnan(curve.theta).all()
     assert curve.status.tolist() == ["diverged"]
 
 
 def test_without_metrics_there_is_a_theta() -> None:
-    curve = exact_curve(*RANDOM, vrtd.TD(0.1), sampling="iid", n_gradients=30, metrics=(), theta_0=THETA_0)
+    curve = exact_curve(RANDOM, vrtd.TD(0.1), sampling="iid", n_gradients=30, metrics=(), theta_0=THETA_0)
     assert curve.curves.shape == (1, 31, 0)
-    np.testing.assert_allclose(curve.theta[0], td_iid_moments(SYSTEM, 0.1, 30, THETA_0).mean[-1])
+    np.testing.assert_allclose(curve.theta[0], td_iid_moments(RANDOM, 0.1, 30, THETA_0).mean[-1])
 
 
 def test_a_stable_step_has_not_diverged() -> None:
@@ -136,54 +135,54 @@ def wide(d: int) -> Any:
     ("call", "message"),
     [
         (
-            lambda: exact_curve(*RANDOM, vrtd.TD(0.1, radius=3.0)),
+            lambda: exact_curve(RANDOM, vrtd.TD(0.1, radius=3.0)),
             r"without projection, which is not linear; got radius 3\.0; drop the radius, or simulate",
         ),
-        (lambda: exact_curve(*RANDOM, vrtd.VRTD(0.1, 5, radius=3.0)), "without projection"),
+        (lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5, radius=3.0)), "without projection"),
         (
-            lambda: exact_curve(*RANDOM, vrtd.VRTD(0.1, 5, inner="resample"), sampling="iid"),
+            lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5, inner="resample"), sampling="iid"),
             "Algorithm 1 on independent.*got inner='resample' with iid samples; drop inner",
         ),
         (
-            lambda: exact_curve(*RANDOM, vrtd.VRTD(0.1, 5, inner="fresh")),
+            lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5, inner="fresh")),
             "Algorithm 2 on a trajectory; got inner='fresh' with markov samples",
         ),
         (
-            lambda: exact_curve(*RANDOM, vrtd.VRTD(0.1, 5), method="exact"),
+            lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5), method="exact"),
             'got more, for 50 states and batch_size 5; use the approximation, method="approximate", or simulate',
         ),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), method="guess"), "method must be one of .*got 'guess'"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), method="guess"), "method must be one of .*got 'guess'"),
         (
-            lambda: exact_curve(*RANDOM, vrtd.VRTD(0.1, 500), n_gradients=999),
+            lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 500), n_gradients=999),
             "n_gradients must be at least one epoch, which counts 1000; got 999",
         ),
         (
-            lambda: exact_curve(*wide(65), vrtd.TD(0.1), sampling="iid", n_gradients=10),
+            lambda: exact_curve(wide(65), vrtd.TD(0.1), sampling="iid", n_gradients=10),
             "at most 64 features; got 65; simulate instead, or use fewer",
         ),
         (
-            lambda: exact_curve(*wide(33), vrtd.TD(0.1, average=True), sampling="iid", n_gradients=10),
+            lambda: exact_curve(wide(33), vrtd.TD(0.1, average=True), sampling="iid", n_gradients=10),
             "at most 32 features; got 33",
         ),
         (
-            lambda: exact_curve(*wide(33), vrtd.VRTD(0.1, 2), sampling="iid", n_gradients=10),
+            lambda: exact_curve(wide(33), vrtd.VRTD(0.1, 2), sampling="iid", n_gradients=10),
             "at most 32 features; got 33",
         ),
-        (lambda: exact_curve(*wide(33), vrtd.VRTD(0.1, 2), n_gradients=10), "at most 32 features; got 33"),
-        (lambda: exact_curve(*RANDOM, Lazy()), "known for TD and VRTD; got lazy; simulate instead"),
-        (lambda: exact_curve(*RANDOM, "td"), "algorithm must be an Algorithm; got 'td'"),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), sampling="online"), "sampling must be one of"),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), n_gradients=0), "n_gradients must be a whole number"),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), checkpoints=0), "checkpoints must be a whole number"),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), n_gradients=9, checkpoints=[10]), r"checkpoints .* in 0 \.\. 9"),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), theta_0=[1.0]), r"theta_0 must have the shape \(4,\); got \(1,\)"),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), initial=50), r"initial must be a state in 0 \.\. 49; got 50"),
+        (lambda: exact_curve(wide(33), vrtd.VRTD(0.1, 2), n_gradients=10), "at most 32 features; got 33"),
+        (lambda: exact_curve(RANDOM, Lazy()), "known for TD and VRTD; got lazy; simulate instead"),
+        (lambda: exact_curve(RANDOM, "td"), "algorithm must be an Algorithm; got 'td'"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), sampling="online"), "sampling must be one of"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), n_gradients=0), "n_gradients must be a whole number"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), checkpoints=0), "checkpoints must be a whole number"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), n_gradients=9, checkpoints=[10]), r"checkpoints .* in 0 \.\. 9"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), theta_0=[1.0]), r"theta_0 must have the shape \(4,\); got \(1,\)"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), initial=50), r"initial must be a state in 0 \.\. 49; got 50"),
         (
-            lambda: exact_curve(*RANDOM, vrtd.TD(0.1), sampling="iid", initial=3),
+            lambda: exact_curve(RANDOM, vrtd.TD(0.1), sampling="iid", initial=3),
             'initial must be "stationary" when samples are independent; got 3',
         ),
-        (lambda: exact_curve(*RANDOM, vrtd.TD(0.1), metrics=("error",)), "metrics must be one of"),
-        (lambda: exact_curve("chain", RANDOM[1], vrtd.TD(0.1)), "mrp must be a MarkovRewardProcess; got str"),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), metrics=("error",)), "metrics must be one of"),
+        (lambda: exact_curve("chain", vrtd.TD(0.1)), "problem must be a LinearProblem; got str"),
     ],
 )
 def test_bad_arguments_are_refused(call: Any, message: str) -> None:

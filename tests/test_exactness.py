@@ -21,7 +21,7 @@ LIMIT = z_limit(6 * 14)
 
 def final_theta(problem: Any, algorithm: Any, n_gradients: int, seed: int = 11) -> Any:
     return vrtd.simulate(
-        *problem,
+        problem,
         algorithm,
         sampling="iid",
         n_runs=N_RUNS,
@@ -33,9 +33,13 @@ def final_theta(problem: Any, algorithm: Any, n_gradients: int, seed: int = 11) 
 
 
 def worst_td_score(problem: Any, theta: Any, n_updates: int, step_size: float = 0.1) -> float:
-    system = vrtd.LinearSystem(*problem)
-    exact = td_iid_moments(system, step_size, n_updates, np.zeros(system.n_features))
-    return float(abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max())
+    exact = td_iid_moments(problem, step_size, n_updates, np.zeros(problem.n_features))
+    return float(abs(moment_scores(theta, problem.theta_star, exact.mean[-1], exact.second[-1])).max())
+
+
+def with_wrong_discount(problem: vrtd.LinearProblem) -> vrtd.LinearProblem:
+    reward = problem.mrp.edges.reward.reshape(50, 50)
+    return vrtd.LinearProblem(vrtd.MarkovRewardProcess(problem.mrp.P, reward, 0.95 * 0.99), problem.phi)
 
 
 def test_td_has_its_exact_moments() -> None:
@@ -48,32 +52,29 @@ def test_td_has_its_exact_moments() -> None:
 @pytest.mark.parametrize("batch_size", [3, 10])
 def test_vrtd_algorithm_1_has_its_exact_moments(output: Any, batch_size: int) -> None:
     problem = vrtd.problems.random_mdp(seed=0)
-    system = vrtd.LinearSystem(*problem)
     n_epochs = 60 // (2 * batch_size)
     theta = final_theta(problem, vrtd.VRTD(0.1, batch_size, output=output), 60)
-    exact = vrtd_iid_moments(system, 0.1, batch_size, n_epochs, np.zeros(4), output=output)
-    assert abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max() < LIMIT
+    exact = vrtd_iid_moments(problem, 0.1, batch_size, n_epochs, np.zeros(4), output=output)
+    assert abs(moment_scores(theta, problem.theta_star, exact.mean[-1], exact.second[-1])).max() < LIMIT
 
 
 def test_vrtd_with_a_step_size_or_a_discount_off_by_one_percent_is_caught() -> None:
-    mrp, phi = vrtd.problems.random_mdp(seed=0)
-    system = vrtd.LinearSystem(mrp, phi)
-    wrong = vrtd.MarkovRewardProcess(mrp.P, mrp.edges.reward.reshape(50, 50), 0.95 * 0.99)
+    right = vrtd.problems.random_mdp(seed=0)
+    wrong = with_wrong_discount(right)
     for batch_size in (3, 10):
-        exact = vrtd_iid_moments(system, 0.1, batch_size, 60 // (2 * batch_size), np.zeros(4))
-        for problem, step_size in (((mrp, phi), 0.101), ((wrong, phi), 0.1)):
+        exact = vrtd_iid_moments(right, 0.1, batch_size, 60 // (2 * batch_size), np.zeros(4))
+        for problem, step_size in ((right, 0.101), (wrong, 0.1)):
             theta = final_theta(problem, vrtd.VRTD(step_size, batch_size), 60)
-            assert abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max() > LIMIT
+            assert abs(moment_scores(theta, right.theta_star, exact.mean[-1], exact.second[-1])).max() > LIMIT
 
 
 def test_schedules_have_their_exact_moments() -> None:
     problem = vrtd.problems.random_mdp(seed=0)
-    system = vrtd.LinearSystem(*problem)
 
     def worst(schedule: Any, simulated: Any) -> float:
-        exact = td_iid_moments(system, [schedule(t) for t in range(40)], 40, np.zeros(4))
+        exact = td_iid_moments(problem, [schedule(t) for t in range(40)], 40, np.zeros(4))
         theta = final_theta(problem, vrtd.TD(simulated), 40)
-        return float(abs(moment_scores(theta, system.theta_star, exact.mean[-1], exact.second[-1])).max())
+        return float(abs(moment_scores(theta, problem.theta_star, exact.mean[-1], exact.second[-1])).max())
 
     harmonic, piecewise = vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
     assert worst(harmonic, harmonic) < LIMIT
@@ -89,10 +90,10 @@ def test_a_step_size_off_by_one_percent_is_caught() -> None:
 
 
 def test_a_discount_off_by_one_percent_is_caught() -> None:
-    mrp, phi = vrtd.problems.random_mdp(seed=0)
-    wrong = vrtd.MarkovRewardProcess(mrp.P, mrp.edges.reward.reshape(50, 50), 0.95 * 0.99)
+    problem = vrtd.problems.random_mdp(seed=0)
+    wrong = with_wrong_discount(problem)
     for n_updates in (20, 60):
-        assert worst_td_score((mrp, phi), final_theta((wrong, phi), vrtd.TD(0.1), n_updates), n_updates) > LIMIT
+        assert worst_td_score(problem, final_theta(wrong, vrtd.TD(0.1), n_updates), n_updates) > LIMIT
 
 
 def test_the_two_state_chain_has_its_exact_moments() -> None:
@@ -102,8 +103,9 @@ def test_the_two_state_chain_has_its_exact_moments() -> None:
 
 
 def test_one_percent_of_next_states_from_another_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    mrp, phi = two_states()
+    problem = two_states()
+    mrp = problem.mrp
     wrong = vrtd.MarkovRewardProcess(0.99 * mrp.P + 0.01 * mrp.P[::-1], mrp.edges.reward.reshape(2, 2), 0.9)
     monkeypatch.setattr(arguments, "chain_source", lambda _, *rest: chain_source(wrong, *rest))
-    scores = [worst_td_score((mrp, phi), final_theta((mrp, phi), vrtd.TD(0.1), n), n) for n in (20, 60)]
+    scores = [worst_td_score(problem, final_theta(problem, vrtd.TD(0.1), n), n) for n in (20, 60)]
     assert max(scores) > LIMIT

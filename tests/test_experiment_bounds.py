@@ -216,9 +216,9 @@ def test_the_printed_c8_is_enough_for_targets_up_to_the_first_error(tables: Any)
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_are_in_the_setting_of_the_theorems(name: str) -> None:
-    system = statements.Case(CHAINS[name], SETTINGS).system
-    assert check_assumptions(system).hold
-    discounts = np.unique(system.mrp.edges.discount)
+    problem = statements.Case(CHAINS[name], SETTINGS).problem
+    assert check_assumptions(problem).hold
+    discounts = np.unique(problem.mrp.edges.discount)
     assert discounts.size == 1
     assert 0 < discounts[0] < 1
 
@@ -241,11 +241,11 @@ def test_algorithm_2_is_exact_on_two_chains_and_labelled_elsewhere(tables: Any) 
 @pytest.mark.parametrize(("name", "M"), [("two features", 2), ("two features", 3), ("hop", 4)])
 def test_one_epoch_on_a_trajectory_against_all_batches_and_inner_samples(name: str, M: int) -> None:
     case = statements.Case(CHAINS[name], SETTINGS)
-    system, a, theta_0 = case.system, 0.3, case.theta_0
-    e, phi, star = system.mrp.edges, system.phi, system.theta_star
+    problem, a, theta_0 = case.problem, 0.3, case.theta_0
+    e, phi, star = problem.mrp.edges, problem.phi, problem.theta_star
     A = np.einsum("ei,ej->eij", phi[e.origin], e.discount[:, None] * phi[e.successor] - phi[e.origin])
     b = e.reward[:, None] * phi[e.origin]
-    for start, types in enumerate(batch_types(system, M) or []):
+    for start, types in enumerate(batch_types(problem, M) or []):
         totals = np.zeros(3)
         for batch in itertools.product(range(len(A)), repeat=M):
             path = [start, *(int(e.successor[x]) for x in batch)]
@@ -257,24 +257,24 @@ def test_one_epoch_on_a_trajectory_against_all_batches_and_inner_samples(name: s
             for inner in itertools.product(batch, repeat=M):
                 theta, weight = theta_0, p / M ** (M + 1)
                 for x in inner:
-                    totals[2] += weight * (theta - star) @ (A_m @ theta + b_m - system.mean_update(theta))
+                    totals[2] += weight * (theta - star) @ (A_m @ theta + b_m - problem.mean_update(theta))
                     theta = theta + a * (A[x] @ (theta - theta_0) + A_m @ theta_0 + b_m)
                     totals[0] += weight * ((theta - star) ** 2).sum()
-        found = statements._epoch_from(system, a, M, theta_0 - star, types)
+        found = statements._epoch_from(problem, a, M, theta_0 - star, types)
         np.testing.assert_allclose(found, totals, rtol=1e-11, atol=1e-14)
 
 
 def test_the_error_of_a_batch_gradient(tables: Any) -> None:
     """The right side of Section 4.1 by a sum over all transitions."""
     case = statements.Case(CHAINS["random MDP 3"], SETTINGS)
-    system, e = case.system, case.system.mrp.edges
+    problem, e = case.problem, case.problem.mrp.edges
     share, units = SETTINGS["epoch_settings"][0]
     a, M = share * case.lam / (8 * case.g2), case.batch(units)
-    p = system.mrp.stationary[e.origin] * e.probability
-    v = system.phi @ case.theta_0
+    p = problem.mrp.stationary[e.origin] * e.probability
+    v = problem.phi @ case.theta_0
     delta = e.reward + e.discount * v[e.successor] - v[e.origin]
-    noise = delta[:, None] * system.phi[e.origin] - system.mean_update(case.theta_0)
-    expected = epoch_inequality_iid(system, a, M, printed=True).right(1.0, float(p @ (noise**2).sum(axis=1)) / M)
+    noise = delta[:, None] * problem.phi[e.origin] - problem.mean_update(case.theta_0)
+    expected = epoch_inequality_iid(problem, a, M, form="printed").right(1.0, float(p @ (noise**2).sum(axis=1)) / M)
     found = [
         row["right"]
         for row in rows(rows_where(tables["statements"], statement="Section 4.1, one epoch", variant="printed"))

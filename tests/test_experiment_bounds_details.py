@@ -39,10 +39,10 @@ def test_steps_and_batches_are_those_of_the_corollaries(tables):
 
 
 def test_the_experiments_limits(tables):
-    system = vrtd.LinearSystem(*vrtd.problems.random_mdp(seed=0))
+    problem = vrtd.problems.random_mdp(seed=0)
     (row,) = rows(rows_where(tables["experiments"], problem="random MDP 0", features="raw"))
     assert (row["theorem1_limit"], row["theorem2_limit"]) == pytest.approx(
-        (system.lambda_A / 8 / 1.95**2, system.lambda_A / 12 / 1.95**2)
+        (problem.lambda_A / 8 / 1.95**2, problem.lambda_A / 12 / 1.95**2)
     )
     found = [each.quantity for each in analysis._out_of_range({"bounds": tables}) if "lake 0" in each.quantity]
     assert found == ["largest |phi| (lake 0)", "step / limit of Theorem 2 (lake 0)"]
@@ -51,8 +51,12 @@ def test_the_experiments_limits(tables):
 def test_lemma_1_is_tried_on_both_sides_of_theta_star(tables):
     case = statements.Case(CHAINS["two features"], SETTINGS)
     part = rows_where(tables["statements"], statement="Lemma 1", variant="printed", chain="two features")
-    star, u = case.system.theta_star, case.theta_0 - case.system.theta_star
-    expected = [theory.lemma1(case.system, M, star + s * u, case.wide).left for M in (1, 10, 1000) for s in (1, -1)]
+    star, u = case.problem.theta_star, case.theta_0 - case.problem.theta_star
+    expected = [
+        theory.batch_bias_inequality(case.problem, M, star + s * u, case.wide).left
+        for M in (1, 10, 1000)
+        for s in (1, -1)
+    ]
     assert part["left"] == pytest.approx(expected)
     assert part["parameters"].tolist() == [f"M = {M:,}, theta_star {s} u_0" for M in (1, 10, 1000) for s in "+-"]
 
@@ -60,8 +64,7 @@ def test_lemma_1_is_tried_on_both_sides_of_theta_star(tables):
 def test_td_on_a_trajectory_is_exact(tables):
     case = statements.Case(CHAINS["small MDP 1"], SETTINGS)
     curve = exact_curve(
-        case.system.mrp,
-        case.system.phi,
+        case.problem,
         vrtd.TD(0.1),
         n_gradients=50,
         checkpoints=[10, 20, 30, 40, 50],
@@ -98,17 +101,16 @@ def test_half_is_still_there(tables, share, expected):
 
 def test_the_coin_s_standard_error_and_the_seed_of_the_batches():
     tables = tce.measured(6, seed=5)
-    system = tce.measurement.coin(0.5)
+    problem = tce.measurement.coin(0.5)
     per_run = (
         vrtd.simulate(
-            system.mrp,
-            system.phi,
+            problem,
             vrtd.VRTD(0.02, 2000),
             sampling="iid",
             n_runs=6,
             n_gradients=40_000,
             seed=5,
-            theta_0=system.theta_star,
+            theta_0=problem.theta_star,
             checkpoints=4000 * np.arange(1, 11),
         )
         .values("squared_error")
@@ -170,4 +172,4 @@ def test_the_manifest_has_the_digest_of_the_record(tmp_path, monkeypatch):
 
 
 def test_the_lake_s_discount_is_the_one_given():
-    assert set(frozen_lake(gamma=0.8)[0].edges.discount.tolist()) == {0.8}
+    assert set(frozen_lake(gamma=0.8).mrp.edges.discount.tolist()) == {0.8}

@@ -64,8 +64,8 @@ def test_simulated_errors_are_the_exact_ones_in_every_cell(short: dict[str, Any]
 
 
 def test_a_step_that_is_a_tenth_too_large_would_be_seen(monkeypatch: Any) -> None:
-    monkeypatch.setattr(batch_sizes, "exact_curve", lambda mrp, phi, method, **rest: exact_curve(
-        mrp, phi, type(method)(1.1 * 0.1, *([method.batch_size] if method.name == "vrtd" else [])), **rest
+    monkeypatch.setattr(batch_sizes, "exact_curve", lambda problem, method, **rest: exact_curve(
+        problem, type(method)(1.1 * 0.1, *([method.batch_size] if method.name == "vrtd" else [])), **rest
     ))  # fmt: skip
     settings = experiments.find("random-mdp-iid").settings(N_RUNS, 0)
     tables = measured("random-mdp-iid", N_RUNS, n_gradients=4000, last_updates=2000, cells=settings["cells"][:1])
@@ -144,14 +144,14 @@ def test_halving_follows_the_rule_step_by_step() -> None:
     experiment = experiments.find("changing-step")
     tables = measured("changing-step", 2)
     settings = experiment.settings(2, 0)
-    mrp, phi = vrtd.problems.frozen_lake(seed=0)
+    lake = vrtd.problems.frozen_lake(seed=0)
     for start, W in (("ones", 2000), ("zeros", 5000)):
         part = rows_where(tables["schedules"], start=start, method=f"TD, W = {W}")
         times = part["halved_at"].tolist()
         values = tuple(0.1 / 2**k for k in range(len(times) + 1))
         stride = changing_step.STRIDE
         curve = exact_curve(
-            mrp, phi, vrtd.TD(vrtd.Piecewise(tuple(times), values)), n_gradients=120_000,
+            lake, vrtd.TD(vrtd.Piecewise(tuple(times), values)), n_gradients=120_000,
             theta_0=np.full(4, settings["starts"][start]), initial=0, checkpoints=np.arange(0, 120_001, stride),
         )  # fmt: skip
         errors = curve.values("squared_error")[0, 1:].reshape(-1, W // stride).mean(axis=1)
@@ -184,9 +184,9 @@ def test_no_run_is_projected_and_a_batch_of_one_is_td(monkeypatch: Any) -> None:
 
 
 def test_a_curve_names_the_runs_that_diverged() -> None:
-    mrp, phi = vrtd.problems.random_mdp(seed=0)
+    problem = vrtd.problems.random_mdp(seed=0)
     with pytest.warns(vrtd.errors.StabilityWarning):
-        result = vrtd.simulate(mrp, phi, vrtd.TD(30.0), n_runs=3, n_gradients=2000, checkpoints=[0, 2000])
+        result = vrtd.simulate(problem, vrtd.TD(30.0), n_runs=3, n_gradients=2000, checkpoints=[0, 2000])
     part = table(curve_rows({"basis": "exact"}, result, np.ones(2, bool), np.ones(2)))
     assert part["n_diverged"].tolist() == [0, 3]
     axes = new_panels(1)[0]
@@ -273,20 +273,19 @@ def test_the_columns_of_a_cell():
     mean = found["mean"]
     assert found["to_td"] == pytest.approx(mean / mean[0])
     assert found["to_smaller"] == pytest.approx(np.r_[1.0, mean[1:] / mean[:-1]])
-    mrp, phi = vrtd.problems.frozen_lake(seed=0)
+    lake = vrtd.problems.frozen_lake(seed=0)
     curve = exact_curve(
-        mrp, phi, vrtd.TD(0.1), n_gradients=20_000, theta_0=np.ones(4), initial=0, checkpoints=np.arange(4001)
+        lake, vrtd.TD(0.1), n_gradients=20_000, theta_0=np.ones(4), initial=0, checkpoints=np.arange(4001)
     )
     errors = curve.values("squared_error")[0]
     assert found["reach"][0] == curve.n_gradients[np.flatnonzero(errors <= 2 * found["exact"][0])[0]]
     vr = exact_curve(
-        mrp, phi, vrtd.VRTD(0.1, 500), n_gradients=20_000, theta_0=np.ones(4), checkpoints=np.arange(0, 20_001, 1000)
+        lake, vrtd.VRTD(0.1, 500), n_gradients=20_000, theta_0=np.ones(4), checkpoints=np.arange(0, 20_001, 1000)
     )
     errors = vr.values("squared_error")[0]
     assert found["reach"][2] == vr.n_gradients[np.flatnonzero(errors <= 2 * found["exact"][0])[0]]
     end = exact_curve(
-        mrp,
-        phi,
+        lake,
         vrtd.TD(0.1),
         n_gradients=20_000,
         theta_0=np.ones(4),

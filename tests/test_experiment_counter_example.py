@@ -179,7 +179,7 @@ def test_a_simulation_that_contradicts_the_moments_leaves_nothing_decided(tables
 def test_the_simulated_coin_has_the_exact_error(monkeypatch: Any) -> None:
     assert score(measured(N_RUNS)) < LIMIT
     monkeypatch.setattr(
-        measurement, "exact_curve", lambda mrp, phi, method, **rest: EXACT(mrp, phi, VRTD(0.02, 1800), **rest)
+        measurement, "exact_curve", lambda problem, method, **rest: EXACT(problem, VRTD(0.02, 1800), **rest)
     )
     assert score(measured(N_RUNS)) > LIMIT  # batches a tenth smaller would be seen
 

@@ -23,7 +23,7 @@ from vrtd.experiments.mountain_car.analysis import (
 from vrtd.experiments.mountain_car.sweep import MAIN, settings
 from vrtd.experiments.tables import rows_where
 from vrtd.plots import new_panels
-from vrtd.sources.mountain_car import features_at
+from vrtd.problems.mountain_car import features_at
 
 FULL = settings(1000, 0)
 
@@ -94,7 +94,7 @@ def test_the_tables_are_what_the_runs_say(small: dict[str, Any], tables: dict[st
     form = neu_on(car, *drawn_states(small, car))
     td, vr = (
         vrtd.simulate(
-            car, None, method, n_runs=4, n_gradients=20_000, seed=3, metrics=(form,),
+            car, method, n_runs=4, n_gradients=20_000, seed=3, metrics=(form,),
             checkpoints=np.arange(20_000, 10_000, -499)[::-1],
         ).values("neu").mean(axis=1)
         for method in (vrtd.TD(0.2), vrtd.VRTD(0.2, 1000))

@@ -10,16 +10,16 @@ from vrtd.experiments.table_1.claims import CLAIMS
 from vrtd.experiments.table_1.floors import LONG_EPOCHS, THEOREM, build, epoch, rates
 from vrtd.experiments.table_1.sweep import RANDOM, STICKY, settings
 from vrtd.experiments.tables import table
-from vrtd.theory import instance_constants, theorem1_corrected, theorem1_sharp, theorem2_repaired
+from vrtd.theory import instance_constants, vrtd_iid_bound, vrtd_markov_bound
 
 SETTINGS = settings(2, 0)
 GRID = SETTINGS["floors"]
-SYSTEMS = {name: build(SETTINGS["problems"][name]) for name in GRID["problems"]}
+PROBLEMS = {name: build(SETTINGS["problems"][name]) for name in GRID["problems"]}
 CLAIM = {claim.name: claim for claim in CLAIMS}
 
 
-def valid(theorem, system, step, M):
-    return theorem(system, step, M, np.zeros(system.n_features)).valid
+def valid(bound_of, form, problem, step, M):
+    return bound_of(problem, step, M, np.zeros(problem.n_features), form=form).valid
 
 
 def conditions(claim, tables, stated):
@@ -28,23 +28,24 @@ def conditions(claim, tables, stated):
 
 def test_the_sharp_theorem_covers_every_stated_floor_of_algorithm_1():
     """Over batch sizes at the theorems' step, and at the step of the figures where epochs are long."""
-    for system in SYSTEMS.values():
+    for problem in PROBLEMS.values():
         cells = [(GRID["theorem_step_sizes"][-1], M) for M in GRID["theorem_batch_sizes"]]
         step = GRID["fixed_step_size"]
-        long = [(step, M) for M in GRID["all_batch_sizes"] if epoch(step * system.lambda_A * M) == LONG_EPOCHS]
+        long = [(step, M) for M in GRID["all_batch_sizes"] if epoch(step * problem.lambda_A * M) == LONG_EPOCHS]
         assert len(long) > 5
-        assert all(valid(theorem1_sharp, system, *cell) for cell in cells + long)
-        lam, eta, nu, _, _ = instance_constants(system)
+        assert all(valid(vrtd_iid_bound, "sharp", problem, *cell) for cell in cells + long)
+        lam, eta, nu, _, _ = instance_constants(problem)
         assert step < lam / (eta + 2 * nu)  # for which the floor is proved to be of order 1/M
 
 
 def test_the_repaired_theorem_covers_the_theorems_steps_and_no_long_epochs_of_algorithm_2():
     steps, sizes = GRID["theorem_step_sizes"], GRID["theorem_batch_sizes"]
     cells = [(steps[-1], M) for M in sizes] + [(step, GRID["theorem_batch_size"]) for step in steps]
-    for system in SYSTEMS.values():
-        assert all(valid(theorem2_repaired, system, *cell) for cell in cells)
-        assert not any(valid(theorem2_repaired, system, GRID["fixed_step_size"], M) for M in GRID["all_batch_sizes"])
-    assert not valid(theorem1_corrected, SYSTEMS[RANDOM], steps[-1], sizes[-1])  # above its largest step
+    for problem in PROBLEMS.values():
+        assert all(valid(vrtd_markov_bound, "corrected", problem, *cell) for cell in cells)
+        long = [(GRID["fixed_step_size"], M) for M in GRID["all_batch_sizes"]]
+        assert not any(valid(vrtd_markov_bound, "corrected", problem, *cell) for cell in long)
+    assert not valid(vrtd_iid_bound, "corrected", PROBLEMS[RANDOM], steps[-1], sizes[-1])  # above its largest step
 
 
 def test_long_epochs_of_algorithm_2_are_beyond_what_is_stated():
@@ -58,7 +59,7 @@ def test_long_epochs_of_algorithm_2_are_beyond_what_is_stated():
 
 @pytest.fixture(scope="module")
 def found():
-    return table(rates(SETTINGS, SYSTEMS))
+    return table(rates(SETTINGS, PROBLEMS))
 
 
 def test_rates_say_whether_a_proof_covers_them(found):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chains import TWO_STATES
 from tests.statistics import z_limit
-from vrtd import TD, VRTD, LinearSystem
+from vrtd import TD, VRTD
 from vrtd.experiments.evidence import judge
 from vrtd.experiments.experiment import Runner
 from vrtd.experiments.table_1.analysis import CLAIMS, EXPERIMENT
@@ -20,7 +20,7 @@ from vrtd.experiments.table_1.sweep import GAMMAS, RANDOM, STICKY, settings
 from vrtd.experiments.tables import read_csv, rows, rows_where, write_csv
 from vrtd.plots import new_panels
 from vrtd.problems import random_mdp
-from vrtd.theory import exact_curve, stationary_second_moment, theorem1, theorem2, theorem2_repaired
+from vrtd.theory import exact_curve, stationary_second_moment, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.search import least_cost_td, least_cost_vrtd
 
@@ -47,7 +47,7 @@ VERDICTS = {
     "vrtd-markov-log-factor": "no exception found",
 }
 CLAIM = {claim.name: claim for claim in CLAIMS}
-NORMALISED = LinearSystem(*random_mdp(seed=0, normalize=True))
+NORMALISED = random_mdp(seed=0, normalize=True)
 
 
 @pytest.fixture(scope="module")
@@ -181,30 +181,31 @@ def test_every_criterion_of_ours_is_said_to_be_ours():
 
 def test_the_variance_term_against_all_batches():
     """E|g_m(theta_star)|^2 over all paths from a stationary state, and the factor of the inequality of one epoch."""
-    system, a = build(settings(2, 0)["problems"]["two states"]), 0.01
+    problem, a = build(settings(2, 0)["problems"]["two states"]), 0.01
     grid = {"problems": ["x"], "theorem_step_sizes": [a], "theorem_batch_size": 3}
-    found = variances({"floors": grid, "lemma_batch_sizes": [1, 2, 5]}, {"x": system})
-    e, phi = system.mrp.edges, system.phi[:, 0]
+    found = variances({"floors": grid, "lemma_batch_sizes": [1, 2, 5]}, {"x": problem})
+    e, phi = problem.mrp.edges, problem.phi[:, 0]
     psi = e.discount * phi[e.successor] - phi[e.origin]
-    h = phi[e.origin] * (psi * system.theta_star[0] + e.reward)
+    h = phi[e.origin] * (psi * problem.theta_star[0] + e.reward)
     assert [row["batch_size"] for row in found] == [3, 1, 2, 5]
     for row in found:
         square = 0.0
         for path in itertools.product(range(len(h)), repeat=row["batch_size"]):
             if all(e.successor[x] == e.origin[y] for x, y in itertools.pairwise(path)):
-                p = system.mrp.stationary[e.origin[path[0]]] * np.prod(e.probability[list(path)])
+                p = problem.mrp.stationary[e.origin[path[0]]] * np.prod(e.probability[list(path)])
                 square += p * h[list(path)].mean() ** 2
         assert row["square"] == pytest.approx(square, rel=1e-12)
-        assert row["value"] == pytest.approx(3 * a / (system.lambda_A - 3 * a * 1.5**2) * square, rel=1e-12)
+        assert row["value"] == pytest.approx(3 * a / (problem.lambda_A - 3 * a * 1.5**2) * square, rel=1e-12)
 
 
 def test_the_variance_term_is_below_its_proven_bound(tables):
-    """C4/M of the repaired Theorem 2, and 4a/lambda_A for the factor at the theorems' steps."""
+    """C4/M of the corrected Theorem 2, and 4a/lambda_A for the factor at the theorems' steps."""
     for row in rows(tables["variances"]):
-        system = build(settings(2, 0)["problems"][row["problem"]])
-        C4 = theorem2_repaired(system, row["step_size"], 10**6, np.zeros(system.n_features)).constants.C4
+        problem = build(settings(2, 0)["problems"][row["problem"]])
+        theta_0 = np.zeros(problem.n_features)
+        C4 = vrtd_markov_bound(problem, row["step_size"], 10**6, theta_0, form="corrected").constants.C4
         assert row["square"] <= C4 / row["batch_size"]
-        assert row["value"] <= 4 * row["step_size"] / system.lambda_A * row["square"]
+        assert row["value"] <= 4 * row["step_size"] / problem.lambda_A * row["square"]
 
 
 # The parts
@@ -239,13 +240,13 @@ def test_the_bias_of_td_against_plain_sums():
 
 
 def test_other_norms_of_features_only_change_units():
-    raw = LinearSystem(*random_mdp(seed=0))
+    raw = random_mdp(seed=0)
     scale = float((raw.phi**2).sum(axis=1).max())
     for M, sampling in ((1, "iid"), (50, "iid"), (1, "markov"), (50, "markov")):
         options = {"sampling": sampling, "method": "exact" if sampling == "iid" or M == 1 else "approximate"}
         plain, normalised = (
-            np.trace(stationary_second_moment(system, step, M, **options))
-            for system, step in ((raw, 0.1), (NORMALISED, 0.1 * scale))
+            np.trace(stationary_second_moment(problem, step, M, **options))
+            for problem, step in ((raw, 0.1), (NORMALISED, 0.1 * scale))
         )
         assert normalised == pytest.approx(scale * plain, rel=1e-8)
 
@@ -261,10 +262,10 @@ def test_the_theorems_conditions_hold_at_their_steps():
     cells = [(step, grid["theorem_batch_size"]) for step in grid["theorem_step_sizes"]]
     cells += [(grid["theorem_step_sizes"][-1], M) for M in grid["theorem_batch_sizes"]]
     for name in grid["problems"]:
-        system = build(problems[name])
+        problem = build(problems[name])
         for step, M in cells:
-            for theorem in (theorem1, theorem2):
-                bound = theorem(system, step, M, np.zeros(system.n_features))
+            for bound_of in (vrtd_iid_bound, vrtd_markov_bound):
+                bound = bound_of(problem, step, M, np.zeros(problem.n_features), form="printed")
                 assert all(condition.holds for condition in bound.conditions)
 
 
@@ -282,10 +283,10 @@ def test_slopes_of_power_laws():
 )
 def test_the_lean_search_finds_what_the_planner_finds(member, share):
     spec = settings(2, 0)["costs"][member]
-    system = build(spec["problem"])
-    theta_0 = np.full(system.n_features, spec["theta_0"])
-    predictions = exact_predictions(system, spec["sampling"], theta_0, "random")
-    target = share * float(np.sum((theta_0 - system.theta_star) ** 2))
+    problem = build(spec["problem"])
+    theta_0 = np.full(problem.n_features, spec["theta_0"])
+    predictions = exact_predictions(problem, spec["sampling"], theta_0, "random")
+    target = share * float(np.sum((theta_0 - problem.theta_star) ** 2))
     tuning = Tuning(predictions, [target])
     td, vrtd = tuning.td(target), tuning.vrtd(target)
     least = least_cost_td(predictions.td, predictions.td_polish, predictions.largest_step, target)
@@ -295,14 +296,13 @@ def test_the_lean_search_finds_what_the_planner_finds(member, share):
     assert 0.95 * least.cost < vrtd.cost < 1.03 * least.cost
     for method, cost in ((TD(td.step_size), td.cost), (VRTD(vrtd.step_size, vrtd.batch_size), vrtd.cost)):
         options = {"sampling": spec["sampling"], "theta_0": theta_0, "checkpoints": 1, "method": "auto"}
-        curve = exact_curve(system.mrp, system.phi, method, n_gradients=int(cost), **options)
+        curve = exact_curve(problem, method, n_gradients=int(cost), **options)
         assert 0.9 * target < curve.values("squared_error")[0, -1] <= 1.0001 * target
 
 
 def test_simulated_floors_are_the_exact_ones():
     """Fifteen statistics. A step that is wrong by a fifth would be seen."""
-    systems = {RANDOM: NORMALISED}
-    rows = [row for row in simulated(settings(400, 1), systems, [], Runner()) if row["basis"] == "exact"]
+    rows = [row for row in simulated(settings(400, 1), {RANDOM: NORMALISED}, [], Runner()) if row["basis"] == "exact"]
     limit = z_limit(len(rows))
     assert len(rows) == 15
     for row in rows:
@@ -373,9 +373,7 @@ def test_logarithms_are_taken_off_as_the_table_has_them(tables):
 def test_updates_to_twice_the_floor(tables):
     for row in rows(rows_where(tables["arrivals"], problem=RANDOM))[-2:]:
         n = row["n_gradients"]
-        curve = exact_curve(
-            NORMALISED.mrp, NORMALISED.phi, TD(row["step_size"]), sampling="iid", n_gradients=n, checkpoints=[n - 1, n]
-        )
+        curve = exact_curve(NORMALISED, TD(row["step_size"]), sampling="iid", n_gradients=n, checkpoints=[n - 1, n])
         before, at = curve.values("squared_error")[0, -2:]
         assert at <= 2 * row["floor"] < before
 

@@ -13,74 +13,76 @@ from vrtd.theory.explained import value_explained
 from vrtd.theory.rows import TransitionRows
 
 
-def truth(mrp: Any, phi: Any) -> tuple[float, float]:
+def truth(problem: vrtd.LinearProblem) -> tuple[float, float]:
     """Exact share, and rms misfit of phi.theta_star."""
-    mu, values = mrp.stationary, mrp.values
-    square = float(mu @ (phi @ vrtd.LinearSystem(mrp, phi).theta_star - values) ** 2)
+    mu, values = problem.mrp.stationary, problem.mrp.values
+    square = float(mu @ (problem.phi @ problem.theta_star - values) ** 2)
     return 1.0 - square / float(mu @ values**2 - (mu @ values) ** 2), square**0.5
 
 
-def steps(mrp: Any, phi: Any, n: int, seed: int) -> tuple[TransitionRows, Any, Any]:
+def steps(problem: vrtd.LinearProblem, n: int, seed: int) -> tuple[TransitionRows, Any, Any]:
     """TransitionRows of a trajectory, and its states before and after."""
-    drawn = TransitionSample.draw(mrp, np.arange(1.0, mrp.n_states + 1.0)[:, None], n, seed=seed)
+    mrp, phi = problem.mrp, problem.phi
+    index = np.arange(1.0, mrp.n_states + 1.0)[:, None]
+    drawn = TransitionSample.draw(vrtd.LinearProblem(mrp, index), n, seed=seed)
     now, then = (rows[:, 0].astype(int) - 1 for rows in (drawn.phi, drawn.phi_next))
     return TransitionRows(phi[now], drawn.reward, phi[then], drawn.discount), now, then
 
 
-def waves(n_features: int) -> tuple[Any, Any]:
+def waves(n_features: int) -> vrtd.LinearProblem:
     """A random chain whose values vary, with a constant and some random features."""
     rng = np.random.default_rng(3)
     P = rng.dirichlet(np.full(20, 0.3), size=20)
     mrp = vrtd.MarkovRewardProcess(P, 3.0 * rng.normal(size=20), 0.8)
-    return mrp, np.column_stack([np.ones(20), rng.normal(size=(20, n_features - 1))])
+    return vrtd.LinearProblem(mrp, np.column_stack([np.ones(20), rng.normal(size=(20, n_features - 1))]))
 
 
 @pytest.mark.parametrize("n_features", [2, 6, 12])
 def test_the_share_of_a_chain(n_features: int) -> None:
-    mrp, phi = waves(n_features)
-    share, misfit = truth(mrp, phi)
+    problem = waves(n_features)
+    share, misfit = truth(problem)
     assert 0.05 < share < 0.95
-    star = vrtd.LinearSystem(mrp, phi).theta_star
-    found = value_explained(steps(mrp, phi, 20_000, seed=1)[0], star)
+    star = problem.theta_star
+    found = value_explained(steps(problem, 20_000, seed=1)[0], star)
     assert found.exact
     assert found.n_cells == 20
     assert abs(found.share - share) < z_limit(12) * found.share_error < 0.5
     assert abs(found.misfit - misfit) < z_limit(12) * found.misfit_error
-    own = value_explained(steps(mrp, phi, 20_000, seed=2)[0])
+    own = value_explained(steps(problem, 20_000, seed=2)[0])
     assert abs(own.share - share) < z_limit(12) * own.share_error
 
 
 def test_standard_errors_are_those_of_repetitions() -> None:
-    mrp, phi = waves(6)
-    star = vrtd.LinearSystem(mrp, phi).theta_star
-    found = [value_explained(steps(mrp, phi, 4000, seed=i)[0], star) for i in range(60)]
+    problem = waves(6)
+    star = problem.theta_star
+    found = [value_explained(steps(problem, 4000, seed=i)[0], star) for i in range(60)]
     for value, error in ((0, 1), (2, 3)):
         spread = np.std([f[value] for f in found], ddof=1)
         typical = np.median([f[error] for f in found])
         assert 0.6 < typical / spread < 1.6
     assert (
-        abs(np.mean([f.share for f in found]) - truth(mrp, phi)[0])
+        abs(np.mean([f.share for f in found]) - truth(problem)[0])
         < z_limit(1) * np.std([f.share for f in found]) / 60**0.5
     )
 
 
 @pytest.mark.parametrize("name", ["boyan_chain", "random_walk"])
 def test_features_that_hold_the_values_explain_all(name: str) -> None:
-    mrp, phi = vrtd.problems.LIBRARY[name]()
-    star = vrtd.LinearSystem(mrp, phi).theta_star
-    found = value_explained(TransitionSample.draw(mrp, phi, 5000, seed=1), star)
+    problem = vrtd.problems.LIBRARY[name]()
+    star = problem.theta_star
+    found = value_explained(TransitionSample.draw(problem, 5000, seed=1), star)
     assert found.share + z_limit(2) * found.share_error >= 1.0
     assert found.share > 0.9
-    assert value_explained(TransitionSample.draw(mrp, phi, 5000, seed=1)).share > 0.99
+    assert value_explained(TransitionSample.draw(problem, 5000, seed=1)).share > 0.99
 
 
 def test_observations_tell_apart_what_features_do_not() -> None:
     """19 states in five groups: from the features alone nothing is missing; with the states it shows."""
-    mrp, _ = vrtd.problems.random_walk(n_states=19)
     groups = np.repeat(np.eye(5), 4, axis=0)[:19]
-    star = vrtd.LinearSystem(mrp, groups).theta_star
-    rows, now, then = steps(mrp, groups, 20_000, seed=1)
-    share, misfit = truth(mrp, groups)
+    problem = vrtd.LinearProblem(vrtd.problems.random_walk(n_states=19).mrp, groups)
+    star = problem.theta_star
+    rows, now, then = steps(problem, 20_000, seed=1)
+    share, misfit = truth(problem)
     blind, seeing = value_explained(rows), value_explained(rows, star, observations=now, next_observations=then)
     assert "same features count as one" in blind.remark
     assert blind.share > 0.99
@@ -114,8 +116,8 @@ def test_values_that_do_not_vary_have_no_share() -> None:
 
 
 def test_a_theta_far_off_explains_nothing() -> None:
-    mrp, phi = vrtd.problems.boyan_chain()
-    found = value_explained(TransitionSample.draw(mrp, phi, 5000, seed=1), [100.0, -100.0, 100.0, -100.0])
+    problem = vrtd.problems.boyan_chain()
+    found = value_explained(TransitionSample.draw(problem, 5000, seed=1), [100.0, -100.0, 100.0, -100.0])
     assert (found.share, found.share_error) == (0.0, 0.0)
     assert "misses more than V varies" in found.remark
 
@@ -133,6 +135,6 @@ def test_a_theta_far_off_explains_nothing() -> None:
     ],
 )
 def test_callers_errors(call: Any, message: str) -> None:
-    mrp, phi = vrtd.problems.random_mdp()
+    problem = vrtd.problems.random_mdp()
     with pytest.raises(InvalidInputError, match=message):
-        call(TransitionSample.draw(mrp, phi, 100))
+        call(TransitionSample.draw(problem, 100))

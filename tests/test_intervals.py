@@ -21,24 +21,24 @@ from vrtd.logs import Chunk
 LEVEL = 0.95
 
 
-def random_chain() -> tuple[Any, Any, float]:
-    return *vrtd.problems.random_mdp(seed=7), 0.95
+def random_chain() -> tuple[vrtd.LinearProblem, float]:
+    return vrtd.problems.random_mdp(seed=7), 0.95
 
 
-def boyan() -> tuple[Any, Any, float]:
-    return *vrtd.problems.boyan_chain(), 1.0
+def boyan() -> tuple[vrtd.LinearProblem, float]:
+    return vrtd.problems.boyan_chain(), 1.0
 
 
-def lake() -> tuple[Any, Any, float]:
+def lake() -> tuple[vrtd.LinearProblem, float]:
     chain = vrtd.problems.restart_chain("FrozenLake-v1", "random", 0.9)
-    return chain.mrp, np.eye(chain.states.size), 0.9
+    return vrtd.LinearProblem(chain.mrp, np.eye(chain.states.size)), 0.9
 
 
-def trial(problem: Any, algorithm: Any, n_rows: int, seed: int) -> tuple[float, float]:
+def trial(problem: vrtd.LinearProblem, discount: float, algorithm: Any, n_rows: int, seed: int) -> tuple[float, float]:
     """(error, half-width) of the mean value; nan where the run says that it has not converged."""
-    mrp, phi, discount = problem
+    mrp, phi = problem.mrp, problem.phi
     index = np.arange(1.0, mrp.n_states + 1.0)[:, None]  # a feature that names the state, never 0
-    s = vrtd.theory.TransitionSample.draw(mrp, index, n_rows, seed=seed)
+    s = vrtd.theory.TransitionSample.draw(vrtd.LinearProblem(mrp, index), n_rows, seed=seed)
     now, then = (rows[:, 0].astype(int) - 1 for rows in (s.phi, s.phi_next))
     rows = Chunk(phi[now], s.reward, phi[then], np.asarray(s.discount) == 0.0, np.zeros(n_rows, bool))
     evaluator = vrtd.Evaluator(algorithm, discount=discount, seed=seed).fit(rows)
@@ -49,7 +49,7 @@ def trial(problem: Any, algorithm: Any, n_rows: int, seed: int) -> tuple[float, 
             found = evaluator.spread().of(mean[None], LEVEL)
         except ConvergenceWarning:
             return np.nan, np.nan
-    truth = mean @ vrtd.LinearSystem(mrp, phi).theta_star
+    truth = mean @ problem.theta_star
     return float(found.value[0] - truth), float(found.high[0] - found.low[0]) / 2
 
 
@@ -64,8 +64,8 @@ CASES: dict[str, tuple[Any, Any, int, int]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_intervals_hold_the_truth_as_often_as_they_say(case: Any) -> None:
     make, algorithm, n_rows, n_trials = case
-    problem = make()
-    found = np.array([trial(problem, algorithm, n_rows, seed) for seed in range(n_trials)])
+    problem, discount = make()
+    found = np.array([trial(problem, discount, algorithm, n_rows, seed) for seed in range(n_trials)])
     error, half = found[np.isfinite(found[:, 0])].T
     n = error.size
     assert n > 0.9 * n_trials

@@ -21,9 +21,9 @@ PACKAGE = Path(vrtd.__file__).parent
 SIMULATE = """
 import vrtd
 from numba.core import event
-mrp, phi = vrtd.problems.random_mdp(seed=0)
+problem = vrtd.problems.random_mdp(seed=0)
 with event.install_recorder("numba:compile") as recorder:
-    result = vrtd.simulate(mrp, phi, vrtd.TD(0.1), n_runs=2, n_gradients=50)
+    result = vrtd.simulate(problem, vrtd.TD(0.1), n_runs=2, n_gradients=50)
 print(len(recorder.buffer) > 0, result.theta.tobytes().hex())
 """
 
@@ -116,7 +116,7 @@ def test_an_algorithm_of_ones_own_is_never_stale(tmp_path: Path) -> None:
     skeleton = page.split("```python\n")[1].split("```")[0]
     run = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import vrtd, mine\n"
-        "result = vrtd.simulate(*vrtd.problems.random_mdp(), mine.ClippedTD(0.01), n_runs=2, n_gradients=50)\n"
+        "result = vrtd.simulate(vrtd.problems.random_mdp(), mine.ClippedTD(0.01), n_runs=2, n_gradients=50)\n"
         "print(result.theta.any())"
     )
     (tmp_path / "mine.py").write_text(skeleton)

@@ -126,12 +126,11 @@ def test_covariance_is_that_of_the_solution() -> None:
     independent; relative errors of a variance from 31 to 63 of them are chi-square."""
     from scipy.stats import chi2
 
-    mrp, phi = vrtd.problems.random_mdp(seed=0)
-    system = vrtd.LinearSystem(mrp, phi)
-    increments = vrtd.theory.increments.correlated_increments(system)
-    half = np.linalg.solve(system.A, increments.long_run_covariance())
-    exact = np.linalg.solve(system.A, half.T)
-    sample = vrtd.theory.TransitionSample.draw(mrp, phi, 50_000, seed=4)
+    problem = vrtd.problems.random_mdp(seed=0)
+    increments = vrtd.theory.increments.correlated_increments(problem)
+    half = np.linalg.solve(problem.A, increments.long_run_covariance())
+    exact = np.linalg.solve(problem.A, half.T)
+    sample = vrtd.theory.TransitionSample.draw(problem, 50_000, seed=4)
     sums = LeastSquares(0.95, np.zeros(4))
     never = np.zeros(50_000, bool)
     sums.feed(Rows(sample.phi, sample.phi_next, sample.reward, never, never, NO_WEIGHT))
@@ -141,5 +140,5 @@ def test_covariance_is_that_of_the_solution() -> None:
     low, high = chi2.ppf(limit, found.degrees), chi2.isf(limit, found.degrees)
     assert np.all((low < ratios) & (ratios < high))
     # Rows taken as independent would be seen: they overstate two variances by more than these limits allow.
-    independent = np.linalg.solve(system.A, np.linalg.solve(system.A, system.noise_covariance).T)
+    independent = np.linalg.solve(problem.A, np.linalg.solve(problem.A, problem.noise_covariance).T)
     assert np.any(np.diag(independent) / np.diag(exact) > high / found.degrees)

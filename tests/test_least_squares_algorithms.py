@@ -18,18 +18,18 @@ from vrtd.errors import DivergenceError, InvalidInputError
 from vrtd.kernels.least_squares import eliminate
 from vrtd.logs import from_arrays
 
-MRP, PHI = vrtd.problems.random_mdp(seed=0)
+PROBLEM = vrtd.problems.random_mdp(seed=0)
 BOTH = pytest.mark.parametrize("kind", [vrtd.LSTD, vrtd.RecursiveLSTD])
 
 
 def simulated(algorithm: Any, n: int = 500, **changes: Any) -> Any:
-    return vrtd.simulate(MRP, PHI, algorithm, n_runs=3, n_gradients=n, seed=5, **changes)
+    return vrtd.simulate(PROBLEM, algorithm, n_runs=3, n_gradients=n, seed=5, **changes)
 
 
 @BOTH
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7])
 def test_theta_solves_the_sums_of_the_trajectory(kind: Any, trace_decay: float) -> None:
-    data = vrtd.record(MRP, PHI, 500, seed=5, run=1, shuffle=False)
+    data = vrtd.record(PROBLEM, 500, seed=5, run=1, shuffle=False)
     samples = list(map(Sample, data.phi, data.phi_next, data.reward, data.discount))
     A, b = reference_least_squares.sums(samples, trace_decay)
     theta_0 = np.array([1.0, -2.0, 0.5, 3.0])
@@ -40,7 +40,7 @@ def test_theta_solves_the_sums_of_the_trajectory(kind: Any, trace_decay: float) 
 
 
 def test_the_closed_form_of_recorded_rows_is_missed_by_the_ridge_alone() -> None:
-    data = vrtd.record(MRP, PHI, 500, seed=5, run=2, shuffle=False)
+    data = vrtd.record(PROBLEM, 500, seed=5, run=2, shuffle=False)
     scale = np.sum(data.phi[0] ** 2) + np.sum((data.discount[0] * data.phi_next[0]) ** 2)
     for ridge in (1e-6, 1.0):
         theta = simulated(vrtd.LSTD(ridge=ridge / scale)).theta[2]
@@ -50,14 +50,15 @@ def test_the_closed_form_of_recorded_rows_is_missed_by_the_ridge_alone() -> None
 
 def test_every_transition_in_its_share_gives_theta_star() -> None:
     """The exact mean of the increments: (4/7, 3/7) of the states and tenths of their transitions make 70 rows."""
-    mrp, phi = two_states()
+    problem = two_states()
+    mrp, phi = problem.mrp, problem.phi
     edges, counts = mrp.edges, np.array([28, 12, 12, 18])
     np.testing.assert_allclose(counts / 70, mrp.stationary[edges.origin] * edges.probability)
     rows = np.repeat(np.arange(4), counts)
     log = from_arrays(phi[edges.origin[rows]], edges.reward[rows], phi[edges.successor[rows]])
     for algorithm in (vrtd.LSTD(ridge=1e-12), vrtd.RecursiveLSTD(ridge=1e-6)):
         theta = vrtd.Evaluator(algorithm, discount=0.9).fit(log).theta_
-        np.testing.assert_allclose(theta, vrtd.LinearSystem(mrp, phi).theta_star, rtol=1e-6)
+        np.testing.assert_allclose(theta, problem.theta_star, rtol=1e-6)
 
 
 @BOTH
@@ -67,20 +68,20 @@ def test_with_traces_it_tends_to_the_fixed_point_with_traces(kind: Any) -> None:
     phi, reward, n = rng.normal(size=(6, 4)), rng.normal(size=6), 30_000
     states = np.arange(n + 1) % 6
     mrp = vrtd.MarkovRewardProcess(np.roll(np.eye(6), 1, axis=1), reward, 0.9)
-    system = vrtd.LinearSystem(mrp, phi)
+    problem = vrtd.LinearProblem(mrp, phi)
     log = from_arrays(phi[states[:-1]], reward[states[:-1]], phi[states[1:]])
     for trace_decay in (0.0, 0.5, 0.9):
         theta = vrtd.Evaluator(kind(trace_decay, 1e-2), discount=0.9).fit(log).theta_
-        np.testing.assert_allclose(theta, system.fixed_point(trace_decay), atol=1e-3)
-    assert np.abs(system.fixed_point(0.9) - system.fixed_point(0.5)).max() > 1e-2  # so that the others would be seen
+        np.testing.assert_allclose(theta, problem.fixed_point(trace_decay), atol=1e-3)
+    assert np.abs(problem.fixed_point(0.9) - problem.fixed_point(0.5)).max() > 1e-2  # so that the others would be seen
 
 
 @pytest.mark.parametrize("d", [4, 33])
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7])
 def test_the_recursion_equals_the_solution(d: int, trace_decay: float) -> None:
-    mrp, phi = vrtd.problems.random_mdp(seed=1, n_states=40, n_features=d, normalize=True)
+    problem = vrtd.problems.random_mdp(seed=1, n_states=40, n_features=d, normalize=True)
     found = [
-        vrtd.simulate(mrp, phi, kind(trace_decay, 0.3), n_runs=3, n_gradients=400, theta_0=np.ones(d), checkpoints=5)
+        vrtd.simulate(problem, kind(trace_decay, 0.3), n_runs=3, n_gradients=400, theta_0=np.ones(d), checkpoints=5)
         for kind in (vrtd.LSTD, vrtd.RecursiveLSTD)
     ]
     np.testing.assert_allclose(found[1].theta, found[0].theta, rtol=1e-8)
@@ -103,7 +104,7 @@ def test_the_ridge_pulls_towards_the_start(kind: Any) -> None:
     far = [np.abs(simulated(kind(ridge=r), theta_0=theta_0).theta - theta_0).max() for r in (1.0, 1e2, 1e4, 1e6)]
     assert far == sorted(far, reverse=True)
     assert far[-1] < 1e-2
-    form = vrtd.metrics.METRICS["squared_error"](vrtd.LinearSystem(MRP, PHI))
+    form = vrtd.metrics.METRICS["squared_error"](PROBLEM)
     first = simulated(kind(), theta_0=theta_0).values("squared_error")[:, 0]
     np.testing.assert_allclose(first, form(theta_0), rtol=1e-14)
 
@@ -113,8 +114,9 @@ def test_features_in_other_units_give_the_same_values(kind: Any) -> None:
     for theta_0 in (np.zeros(4), np.array([1.0, -2.0, 0.5, 3.0])):
         values = []
         for unit in (1e-6, 1.0, 1e6):
+            problem = vrtd.LinearProblem(PROBLEM.mrp, unit * PROBLEM.phi)
             result = vrtd.simulate(
-                MRP, unit * PHI, kind(), n_runs=3, n_gradients=2000, seed=5, theta_0=theta_0 / unit, specialise=False
+                problem, kind(), n_runs=3, n_gradients=2000, seed=5, theta_0=theta_0 / unit, specialise=False
             )
             values.append(result.theta * unit)
         np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
@@ -149,8 +151,8 @@ def test_it_learns_from_a_log_and_has_no_interval_of_its_own(kind: Any) -> None:
     closed = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(rows)
     np.testing.assert_allclose(evaluator.theta_, closed.theta_, rtol=1e-4)
     with pytest.raises(InvalidInputError, match="known for VRTD and TD with a constant step"):
-        evaluator.predict(PHI[:3], return_interval=0.95)
-    assert np.isfinite(evaluator.predict(PHI[:3], return_interval=0.95, method="closed form").high).all()
+        evaluator.predict(PROBLEM.phi[:3], return_interval=0.95)
+    assert np.isfinite(evaluator.predict(PROBLEM.phi[:3], return_interval=0.95, method="closed form").high).all()
     assert any("no interval" in remark for remark in evaluator.diagnostics_.remarks)
 
 

@@ -7,48 +7,47 @@ import numpy as np
 import pytest
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess, garnet, random_mdp
+from vrtd.problems import LinearProblem, MarkovRewardProcess, garnet, random_mdp
 from vrtd.theory.lemmas import (
+    batch_bias_inequality,
     epoch_inequality_iid,
     epoch_inequality_markov,
-    lemma1,
-    lemma2,
-    lemma3,
-    lemma4,
-    lemma5,
+    mixing_inequalities,
+    pseudo_gradient_inequality,
+    squared_pseudo_gradient_inequality,
+    transition_inequalities,
 )
 from vrtd.theory.moments import vrtd_iid_moments
 
-COIN = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-MIXING = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
-PLANE = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.2, 0.8]], [[1, 0], [0, 2]], 0.9), [[0.9, 0.1], [0.4, -0.6]])
+COIN = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+MIXING = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
+PLANE = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.2, 0.8]], [[1, 0], [0, 2]], 0.9), [[0.9, 0.1], [0.4, -0.6]])
 
 
-def normalised(mrp, phi):
-    return LinearSystem(mrp, phi / np.linalg.norm(phi, axis=1).max())
+def normalised(problem):
+    return LinearProblem(problem.mrp, problem.phi / np.linalg.norm(problem.phi, axis=1).max())
 
 
-def slow(system, laziness):
-    P = laziness * np.eye(system.mrp.n_states) + (1 - laziness) * np.asarray(system.mrp.P)
-    return LinearSystem(MarkovRewardProcess(P, system.mrp.mean_reward, 0.9), system.phi)
+def slow(problem, laziness):
+    P = laziness * np.eye(problem.mrp.n_states) + (1 - laziness) * np.asarray(problem.mrp.P)
+    return LinearProblem(MarkovRewardProcess(P, problem.mrp.mean_reward, 0.9), problem.phi)
 
 
-SYSTEMS = [COIN, MIXING, PLANE, normalised(*random_mdp(n_states=20)), normalised(*garnet(n_states=15, n_features=3))]
-SYSTEMS += [slow(PLANE, 0.9), slow(PLANE, 0.99), normalised(*garnet(3, n_states=40, branching=6, n_features=2))]
+PROBLEMS = [COIN, MIXING, PLANE, normalised(random_mdp(n_states=20)), normalised(garnet(n_states=15, n_features=3))]
+PROBLEMS += [slow(PLANE, 0.9), slow(PLANE, 0.99), normalised(garnet(3, n_states=40, branching=6, n_features=2))]
 AT = (MIXING, PLANE)
 
 
-def transitions(system):
+def transitions(problem):
     """Origin, successor, probability given the origin, A_x and b_x of every transition."""
-    e, phi = system.mrp.edges, system.phi
+    e, phi = problem.mrp.edges, problem.phi
     A = np.einsum("ei,ej->eij", phi[e.origin], e.discount[:, None] * phi[e.successor] - phi[e.origin])
     return e.origin, e.successor, e.probability, A, e.reward[:, None] * phi[e.origin]
 
 
-def paths(system, start, length):
+def paths(problem, start, length):
     """Every sequence of `length` transitions from a state, with its probability."""
-    origin, successor, probability, _, _ = transitions(system)
+    origin, successor, probability, _, _ = transitions(problem)
     found = [((), start, 1.0)]
     for _ in range(length):
         found = [
@@ -59,74 +58,74 @@ def paths(system, start, length):
     return [(list(path), p) for path, _, p in found]
 
 
-@pytest.mark.parametrize("system", AT)
+@pytest.mark.parametrize("problem", AT)
 @pytest.mark.parametrize("M", [1, 2, 3, 6])
-def test_left_of_lemma1_is_the_mean_over_all_batches(system, M):
-    _, _, _, A, b = transitions(system)
-    theta = np.array([0.5, -2.0])[: system.n_features]
-    u = theta - system.theta_star
+def test_left_of_lemma1_is_the_mean_over_all_batches(problem, M):
+    _, _, _, A, b = transitions(problem)
+    theta = np.array([0.5, -2.0])[: problem.n_features]
+    u = theta - problem.theta_star
     by_start = [
-        sum(p * u @ (A[path].mean(axis=0) @ theta + b[path].mean(axis=0)) for path, p in paths(system, s, M))
-        - u @ (system.A @ theta + system.b)
+        sum(p * u @ (A[path].mean(axis=0) @ theta + b[path].mean(axis=0)) for path, p in paths(problem, s, M))
+        - u @ (problem.A @ theta + problem.b)
         for s in (0, 1)
     ]
-    assert lemma1(system, M, theta).left == pytest.approx(max(by_start), abs=1e-12)
+    assert batch_bias_inequality(problem, M, theta).left == pytest.approx(max(by_start), abs=1e-12)
 
 
-@pytest.mark.parametrize("printed", [False, True])
-def test_right_of_lemma1_by_hand(printed):
+@pytest.mark.parametrize("form", ["printed", "corrected"])
+def test_right_of_lemma1_by_hand(form):
     kappa, rho, lam = MIXING.mrp.mixing_constant, MIXING.mrp.mixing_rate, MIXING.lambda_A
     u = 1.5 - MIXING.theta_star[0]
-    factor = (1 + (kappa - 1) * rho) / (1 - rho) if printed else 1 + 2 * kappa / (1 - rho)
+    factor = (1 + (kappa - 1) * rho) / (1 - rho) if form == "printed" else 1 + 2 * kappa / (1 - rho)
     expected = lam / 4 * u**2 + 8 * factor * (4 * 2.25 + 1) / (lam * 10)
-    assert lemma1(MIXING, 10, [1.5], radius=2.0, printed=printed).right == pytest.approx(expected)
+    assert batch_bias_inequality(MIXING, 10, [1.5], radius=2.0, form=form).right == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("M", [1, 2, 7, 64, 1_000, 10**6])
 def test_lemma1_holds_for_every_fixed_theta_even_as_printed(M):
     """The expectation over the batch makes it far easier than the second moment that Theorem 2 needs."""
     rng = np.random.default_rng(0)
-    for system in SYSTEMS:
+    for problem in PROBLEMS:
         for size in (0.0, 0.1, 1.0, 10.0):
-            theta = system.theta_star + size * rng.normal(size=system.n_features)
-            for printed in (False, True):
-                found = lemma1(system, M, theta, printed=printed)
+            theta = problem.theta_star + size * rng.normal(size=problem.n_features)
+            for form in ("printed", "corrected"):
+                found = batch_bias_inequality(problem, M, theta, form=form)
                 assert all(c.holds for c in found.conditions)
                 assert found.holds
 
 
-@pytest.mark.parametrize("system", [COIN, *AT, slow(PLANE, 0.9)])
+@pytest.mark.parametrize("problem", [COIN, *AT, slow(PLANE, 0.9)])
 @pytest.mark.parametrize("M", [1, 2, 5, 8])
-def test_the_second_moment_behind_lemma1(system, M):
-    """E|A_m - A|_F^2 <= 4 (1 + gamma)^2 F/M and E|b_m - b|^2 <= 4 r_max^2 F/M with the repaired F, from any start."""
-    _, _, _, A, b = transitions(system)
-    F = 1 + 2 * system.mrp.mixing_constant / (1 - system.mrp.mixing_rate)
-    gamma = system.mrp.edges.discount.max()
+def test_the_second_moment_behind_lemma1(problem, M):
+    """E|A_m - A|_F^2 <= 4 (1 + gamma)^2 F/M and E|b_m - b|^2 <= 4 r_max^2 F/M with the corrected F, from any start."""
+    _, _, _, A, b = transitions(problem)
+    F = 1 + 2 * problem.mrp.mixing_constant / (1 - problem.mrp.mixing_rate)
+    gamma = problem.mrp.edges.discount.max()
     for start in (0, 1):
-        found = paths(system, start, M)
-        of_A = sum(p * ((A[path].mean(axis=0) - system.A) ** 2).sum() for path, p in found)
-        of_b = sum(p * ((b[path].mean(axis=0) - system.b) ** 2).sum() for path, p in found)
+        found = paths(problem, start, M)
+        of_A = sum(p * ((A[path].mean(axis=0) - problem.A) ** 2).sum() for path, p in found)
+        of_b = sum(p * ((b[path].mean(axis=0) - problem.b) ** 2).sum() for path, p in found)
         of_h = sum(
-            p * ((A[path].mean(axis=0) @ system.theta_star + b[path].mean(axis=0)) ** 2).sum() for path, p in found
+            p * ((A[path].mean(axis=0) @ problem.theta_star + b[path].mean(axis=0)) ** 2).sum() for path, p in found
         )
         assert of_A <= 4 * (1 + gamma) ** 2 * F / M
-        assert of_b <= 4 * system.mrp.r_max**2 * F / M
-        G = (1 + gamma) * np.linalg.norm(system.theta_star) + system.mrp.r_max
-        assert of_h <= G**2 * (1 + 4 * system.mrp.mixing_constant / (1 - system.mrp.mixing_rate)) / M
+        assert of_b <= 4 * problem.mrp.r_max**2 * F / M
+        G = (1 + gamma) * np.linalg.norm(problem.theta_star) + problem.mrp.r_max
+        assert of_h <= G**2 * (1 + 4 * problem.mrp.mixing_constant / (1 - problem.mrp.mixing_rate)) / M
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_lemmas_2_to_4_against_all_transitions(system):
-    _, _, _, A, b = transitions(system)
-    gamma, r = system.mrp.edges.discount.max(), system.mrp.r_max
-    of_A, of_b = lemma2(system)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_lemmas_2_to_4_against_all_transitions(problem):
+    _, _, _, A, b = transitions(problem)
+    gamma, r = problem.mrp.edges.discount.max(), problem.mrp.r_max
+    of_A, of_b = transition_inequalities(problem)
     assert of_A.left == pytest.approx(np.linalg.norm(A, 2, axis=(1, 2)).max())
     assert of_b.left == pytest.approx(np.linalg.norm(b, axis=1).max())
     assert (of_A.right, of_b.right) == (1 + gamma, r)
     assert of_A.holds
     assert of_b.holds
 
-    found = lemma3(system, 2.5)
+    found = pseudo_gradient_inequality(problem, 2.5)
     worst = max(
         np.linalg.norm(A[e] @ (sign * 2.5 * direction) + b[e])
         for e in range(len(A))
@@ -137,91 +136,93 @@ def test_lemmas_2_to_4_against_all_transitions(system):
     assert found.right == pytest.approx((1 + gamma) * 2.5 + r)
     assert found.holds
 
-    theta = system.theta_star + 0.7
-    found = lemma4(system, theta, 3.0 + np.linalg.norm(system.theta_star))
+    theta = problem.theta_star + 0.7
+    found = squared_pseudo_gradient_inequality(problem, theta, 3.0 + np.linalg.norm(problem.theta_star))
     assert found.left == pytest.approx((np.linalg.norm(A @ theta + b, axis=1) ** 2).max())
-    u, R = theta - system.theta_star, 3.0 + np.linalg.norm(system.theta_star)
+    u, R = theta - problem.theta_star, 3.0 + np.linalg.norm(problem.theta_star)
     assert found.right == pytest.approx(2 * (1 + gamma) ** 2 * u @ u + 4 * ((1 + gamma) ** 2 * R**2 + r**2))
     assert found.holds
     assert all(c.holds for c in found.conditions)
 
 
 def test_norms_of_many_transitions_are_taken_in_parts():
-    system = normalised(*random_mdp(n_states=300))  # 90,000 transitions, more than are held at once
-    e, phi = system.mrp.edges, system.phi
+    problem = normalised(random_mdp(n_states=300))  # 90,000 transitions, more than are held at once
+    e, phi = problem.mrp.edges, problem.phi
     psi = np.linalg.norm(e.discount[:, None] * phi[e.successor] - phi[e.origin], axis=1)
-    assert lemma2(system)[0].left == pytest.approx((np.linalg.norm(phi, axis=1)[e.origin] * psi).max())
+    assert transition_inequalities(problem)[0].left == pytest.approx(
+        (np.linalg.norm(phi, axis=1)[e.origin] * psi).max()
+    )
 
 
-@pytest.mark.parametrize("system", AT)
+@pytest.mark.parametrize("problem", AT)
 @pytest.mark.parametrize("lag", [1, 2, 4])
-def test_left_of_lemma5_is_the_worst_known_transition(system, lag):
-    _, successor, _, A, b = transitions(system)
+def test_left_of_lemma5_is_the_worst_known_transition(problem, lag):
+    _, successor, _, A, b = transitions(problem)
     worst_A = worst_b = 0.0
     for known in range(len(A)):
-        later = [(path[-1], p) for path, p in paths(system, int(successor[known]), lag)]
-        worst_A = max(worst_A, np.linalg.norm(sum(p * A[e] for e, p in later) - system.A))
-        worst_b = max(worst_b, np.linalg.norm(sum(p * b[e] for e, p in later) - system.b))
-    of_A, of_b = lemma5(system, lag)
+        later = [(path[-1], p) for path, p in paths(problem, int(successor[known]), lag)]
+        worst_A = max(worst_A, np.linalg.norm(sum(p * A[e] for e, p in later) - problem.A))
+        worst_b = max(worst_b, np.linalg.norm(sum(p * b[e] for e, p in later) - problem.b))
+    of_A, of_b = mixing_inequalities(problem, lag)
     assert (of_A.left, of_b.left) == pytest.approx((worst_A, worst_b))
 
 
 def test_right_of_lemma5_by_hand():
     kappa, rho = MIXING.mrp.mixing_constant, MIXING.mrp.mixing_rate
-    assert lemma5(MIXING, 3)[0].right == pytest.approx(2 * 1.5 * kappa * rho**2)
-    assert lemma5(MIXING, 3)[1].right == pytest.approx(2 * kappa * rho**2)
-    assert lemma5(MIXING, 3, printed=True)[0].right == pytest.approx(1.5 * kappa * rho**3)
-    assert lemma5(MIXING, 3, printed=True)[1].right == pytest.approx(kappa * rho**3)
+    assert mixing_inequalities(MIXING, 3)[0].right == pytest.approx(2 * 1.5 * kappa * rho**2)
+    assert mixing_inequalities(MIXING, 3)[1].right == pytest.approx(2 * kappa * rho**2)
+    assert mixing_inequalities(MIXING, 3, form="printed")[0].right == pytest.approx(1.5 * kappa * rho**3)
+    assert mixing_inequalities(MIXING, 3, form="printed")[1].right == pytest.approx(kappa * rho**3)
 
 
 @pytest.mark.parametrize("lag", [1, 2, 3, 10])
 def test_lemma5_is_false_as_printed_and_true_when_repaired(lag):
-    for system in SYSTEMS:
-        assert all(inequality.holds for inequality in lemma5(system, lag))
-    assert not any(inequality.holds for inequality in lemma5(MIXING, lag, printed=True))
+    for problem in PROBLEMS:
+        assert all(inequality.holds for inequality in mixing_inequalities(problem, lag))
+    assert not any(inequality.holds for inequality in mixing_inequalities(MIXING, lag, form="printed"))
 
 
-def gradient_error(system, M, theta):
+def gradient_error(problem, M, theta):
     """E|g_m(theta) - g(theta)|^2 for a batch of M independent transitions."""
-    origin, _, probability, A, b = transitions(system)
-    p = system.state_distribution[origin] * probability
-    noise = A @ theta + b - (system.A @ theta + system.b)
+    origin, _, probability, A, b = transitions(problem)
+    p = problem.state_distribution[origin] * probability
+    noise = A @ theta + b - (problem.A @ theta + problem.b)
     return float(p @ (noise**2).sum(axis=1)) / M
 
 
 def test_the_epoch_inequality_of_independent_samples():
     violated = 0
-    for system in SYSTEMS:
-        limit = system.lambda_A / (8 * (1 + system.mrp.edges.discount.max()) ** 2)
+    for problem in PROBLEMS:
+        limit = problem.lambda_A / (8 * (1 + problem.mrp.edges.discount.max()) ** 2)
         for share, M, size in itertools.product((0.01, 0.9), (1, 10, 10**6), (0.0, 3.0)):
-            theta = system.theta_star + size
-            exact = vrtd_iid_moments(system, share * limit, M, 1, theta).squared_error
-            error = gradient_error(system, M, theta)
-            corrected = epoch_inequality_iid(system, share * limit, M)
+            theta = problem.theta_star + size
+            exact = vrtd_iid_moments(problem, share * limit, M, 1, theta).squared_error
+            error = gradient_error(problem, M, theta)
+            corrected = epoch_inequality_iid(problem, share * limit, M)
             assert corrected.valid, corrected.reasons
             assert exact[1] <= corrected.right(exact[0], error)
-            printed = epoch_inequality_iid(system, share * limit, M, printed=True)
+            printed = epoch_inequality_iid(problem, share * limit, M, form="printed")
             assert not printed.valid
             violated += exact[1] > printed.right(exact[0], error)
-    assert violated > 0.1 * len(SYSTEMS) * 12
+    assert violated > 0.1 * len(PROBLEMS) * 12
 
 
 def test_the_epoch_inequality_of_independent_samples_by_hand():
     found = epoch_inequality_iid(COIN, 0.02, 100)
     assert found.contraction == pytest.approx((0.5 + 0.18) / 0.32)
     assert (found.variance_weight, found.bias_weight) == pytest.approx((2.04 / 0.32, 0.0))
-    printed = epoch_inequality_iid(COIN, 0.02, 100, printed=True)
+    printed = epoch_inequality_iid(COIN, 0.02, 100, form="printed")
     assert printed.contraction == pytest.approx((1 / 100 + 4 * 0.0004 * 2.25) / (0.02 - 4 * 0.0004 * 2.25))
     assert printed.variance_weight == pytest.approx(0.04 / 0.82)
     assert printed.right(2.0, 3.0) == pytest.approx(printed.contraction * 2 + printed.variance_weight * 3)
     assert "depends on the error e_m" in printed.reasons[0]
 
 
-def markov_epoch(system, a, M, start, theta_0, radius):
+def markov_epoch(problem, a, M, start, theta_0, radius):
     """E|u_1|^2, E|g_m(theta_star)|^2 and the mean of E xi_m(theta_i), i < M, over all batches and inner indices."""
-    _, _, _, A, b = transitions(system)
-    star, totals = system.theta_star, np.zeros(3)
-    for path, p in paths(system, start, M):
+    _, _, _, A, b = transitions(problem)
+    star, totals = problem.theta_star, np.zeros(3)
+    for path, p in paths(problem, start, M):
         A_m, b_m = A[path].mean(axis=0), b[path].mean(axis=0)
         totals[1] += p * ((A_m @ star + b_m) ** 2).sum()
         G = A_m @ theta_0 + b_m
@@ -229,26 +230,26 @@ def markov_epoch(system, a, M, start, theta_0, radius):
             theta = theta_0
             for x in inner:
                 weight = p / M ** (M + 1)
-                totals[2] += weight * (theta - star) @ ((A_m - system.A) @ theta + b_m - system.b)
+                totals[2] += weight * (theta - star) @ ((A_m - problem.A) @ theta + b_m - problem.b)
                 theta = theta + a * (A[x] @ (theta - theta_0) + G)
                 theta = theta * min(1.0, radius / max(np.linalg.norm(theta), 1e-300))
                 totals[0] += weight * ((theta - star) ** 2).sum()
     return totals
 
 
-@pytest.mark.parametrize("system", [COIN, *AT])
+@pytest.mark.parametrize("problem", [COIN, *AT])
 @pytest.mark.parametrize(("share", "M"), [(0.05, 1), (0.5, 2), (0.9, 3)])
 @pytest.mark.parametrize("slack", [1.0, 1.05, 10.0])
-def test_the_epoch_inequality_of_a_trajectory_against_all_epochs(system, share, M, slack):
+def test_the_epoch_inequality_of_a_trajectory_against_all_epochs(problem, share, M, slack):
     """Also where the projection is at work, with theta_star on the edge of the ball."""
-    a = share * system.lambda_A / (3 * (1 + system.mrp.edges.discount.max()) ** 2)
-    radius = slack * max(np.linalg.norm(system.theta_star), 0.1)
-    found = epoch_inequality_markov(system, a, M)
+    a = share * problem.lambda_A / (3 * (1 + problem.mrp.edges.discount.max()) ** 2)
+    radius = slack * max(np.linalg.norm(problem.theta_star), 0.1)
+    found = epoch_inequality_markov(problem, a, M)
     assert found.valid, found.reasons
     for start, sign in itertools.product((0, 1), (-1.0, 0.3, 1.0)):
-        theta_0 = np.full(system.n_features, sign * radius / math.sqrt(system.n_features))
-        error, variance, bias = markov_epoch(system, a, M, start, theta_0, radius)
-        u0 = theta_0 - system.theta_star
+        theta_0 = np.full(problem.n_features, sign * radius / math.sqrt(problem.n_features))
+        error, variance, bias = markov_epoch(problem, a, M, start, theta_0, radius)
+        u0 = theta_0 - problem.theta_star
         assert error <= found.right(float(u0 @ u0), variance, bias)
 
 
@@ -265,29 +266,31 @@ def test_without_contraction_the_right_side_is_infinite():
 
 
 def test_failing_conditions_are_reported():
-    big = LinearSystem(*random_mdp(n_states=20))
+    big = random_mdp(n_states=20)
     for found in (
-        *lemma2(big),
-        lemma3(big, 1.0),
-        lemma4(big, np.zeros(4)),
-        *lemma5(big, 1),
-        lemma1(big, 2, np.zeros(4)),
+        *transition_inequalities(big),
+        pseudo_gradient_inequality(big, 1.0),
+        squared_pseudo_gradient_inequality(big, np.zeros(4)),
+        *mixing_inequalities(big, 1),
+        batch_bias_inequality(big, 2, np.zeros(4)),
     ):
         assert "divide the features by" in found.conditions[0].detail
-    assert not lemma2(big)[0].holds
-    assert "raise radius" in lemma1(MIXING, 2, [3.0], radius=1.0).conditions[-1].detail
-    assert "raise radius" in lemma4(MIXING, [3.0], radius=0.01).conditions[-1].detail
+    assert not transition_inequalities(big)[0].holds
+    assert "raise radius" in batch_bias_inequality(MIXING, 2, [3.0], radius=1.0).conditions[-1].detail
+    assert "raise radius" in squared_pseudo_gradient_inequality(MIXING, [3.0], radius=0.01).conditions[-1].detail
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: lemma1(COIN, 0, [0.0]), "batch_size must be a whole number of at least 1; got 0"),
-        (lambda: lemma1(COIN, 2, [0.0, 1.0]), r"theta must have the shape \(1,\); got \(2,\)"),
-        (lambda: lemma1(COIN, 2, [0.0], printed=1), "printed must be True or False; got 1"),
-        (lambda: lemma3(COIN, -1.0), r"radius must be a positive, finite number; got -1\.0"),
-        (lambda: lemma4(COIN, [0.0], 0.0), r"radius must be a positive, finite number; got 0\.0"),
-        (lambda: lemma5(COIN, 0), "lag must be a whole number of at least 1; got 0"),
+        (lambda: batch_bias_inequality(COIN, 0, [0.0]), "batch_size must be a whole number of at least 1; got 0"),
+        (lambda: batch_bias_inequality(COIN, 2, [0.0, 1.0]), r"theta must have the shape \(1,\); got \(2,\)"),
+        (lambda: pseudo_gradient_inequality(COIN, -1.0), r"radius must be a positive, finite number; got -1\.0"),
+        (
+            lambda: squared_pseudo_gradient_inequality(COIN, [0.0], 0.0),
+            r"radius must be a positive, finite number; got 0\.0",
+        ),
+        (lambda: mixing_inequalities(COIN, 0), "lag must be a whole number of at least 1; got 0"),
         (lambda: epoch_inequality_iid(COIN, 0.0, 2), r"step_size must be a positive, finite number; got 0\.0"),
         (lambda: epoch_inequality_markov(COIN, 0.1, -2), "batch_size must be a whole number of at least 1; got -2"),
     ],

@@ -10,6 +10,8 @@ import scipy.sparse as sp
 from vrtd.errors import InvalidInputError
 from vrtd.problems import (
     LIBRARY,
+    LinearProblem,
+    Simulator,
     baird,
     boyan_chain,
     frozen_lake,
@@ -22,14 +24,17 @@ from vrtd.problems import (
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_library_problems_are_valid_and_deterministic(name):
-    mrp, phi = LIBRARY[name](seed=3)
-    again, phi_again = LIBRARY[name](seed=3)
-    assert mrp.digest == again.digest
-    assert np.array_equal(phi, phi_again)
-    assert phi.dtype == np.float64
-    assert phi.shape[0] == mrp.n_states
-    assert mrp.stationary.sum() == pytest.approx(1.0)
-    assert np.isfinite(mrp.values).all()
+    problem, again = LIBRARY[name](seed=3), LIBRARY[name](seed=3)
+    assert problem.digest == again.digest
+    assert problem.n_features == again.n_features > 0
+    if isinstance(problem, LinearProblem):
+        assert np.array_equal(problem.phi, again.phi)
+        assert problem.phi.dtype == np.float64
+        assert problem.phi.shape[0] == problem.mrp.n_states
+        assert problem.mrp.stationary.sum() == pytest.approx(1.0)
+        assert np.isfinite(problem.mrp.values).all()
+    else:
+        assert isinstance(problem, Simulator)
     with pytest.raises(InvalidInputError, match="seed must be a whole number of at least 0; got -1"):
         LIBRARY[name](seed=-1)
 
@@ -39,17 +44,19 @@ def test_random_mdp_draws_in_the_stated_order():
     P = rng.random((50, 50))
     P /= P.sum(axis=1, keepdims=True)
     R, phi = rng.random((50, 50)), rng.random((50, 4))
-    mrp, features = random_mdp(seed=7)
+    problem = random_mdp(seed=7)
+    mrp, features = problem.mrp, problem.phi
     assert np.allclose(mrp.P, P, atol=1e-16)
     assert np.array_equal(features, phi)
     assert np.array_equal(mrp.edges.reward, R.ravel())
-    normalised = random_mdp(seed=7, normalize=True)[1]
+    normalised = random_mdp(seed=7, normalize=True).phi
     assert np.linalg.norm(normalised, axis=1).max() == pytest.approx(1.0)
     assert np.allclose(normalised / phi, (normalised / phi)[0, 0])
 
 
 def test_garnet_has_the_stated_form():
-    mrp, phi = garnet(seed=2, n_states=60, branching=3, n_features=5, gamma=0.8)
+    problem = garnet(seed=2, n_states=60, branching=3, n_features=5, gamma=0.8)
+    mrp, phi = problem.mrp, problem.phi
     assert (np.diff(mrp.edges.indptr) == 3).all()
     assert isinstance(mrp.P, sp.csr_array)
     assert np.linalg.matrix_rank(phi[mrp.recurrent_class]) == 5
@@ -65,7 +72,8 @@ def test_an_off_policy_garnet_has_the_stated_law():
     reward = rng.random((A, n, k))
     drawn = np.diff(np.sort(rng.random((n, A - 1))), prepend=0.0, append=1.0)
     features = rng.random((n, d))
-    mrp, phi = off_policy_garnet(2, n, k, d, 0.8, A, difference=0.25)
+    problem = off_policy_garnet(2, n, k, d, 0.8, A, difference=0.25)
+    mrp, phi = problem.mrp, problem.phi
     policy = 0.75 / A + 0.25 * drawn
     P, r = np.zeros((n, n)), np.zeros(n)
     for a in range(A):
@@ -77,11 +85,12 @@ def test_an_off_policy_garnet_has_the_stated_law():
     assert mrp.mean_reward == pytest.approx(r)
     assert mrp.edges.origin.size == n * k * A
     assert 0.75 < mrp.edges.weight.min() < 1.0 < mrp.edges.weight.max() < 0.75 + 0.25 * A
-    assert not off_policy_garnet(2, difference=0.0)[0].is_weighted
+    assert not off_policy_garnet(2, difference=0.0).mrp.is_weighted
 
 
 def test_boyan_chain_values():
-    mrp, phi = boyan_chain()
+    problem = boyan_chain()
+    mrp, phi = problem.mrp, problem.phi
     assert mrp.values == pytest.approx(-2.0 * np.arange(13), abs=1e-12)
     assert phi @ [-24.0, -16.0, -8.0, 0.0] == pytest.approx(mrp.values, abs=1e-12)
     assert phi.sum(axis=1).tolist() == [1.0] * 13
@@ -90,16 +99,18 @@ def test_boyan_chain_values():
 
 @pytest.mark.parametrize(("n", "values"), [(5, np.arange(1, 6) / 6), (19, np.arange(-9, 10) / 10), (3, [-0.5, 0, 0.5])])
 def test_random_walk_values(n, values):
-    mrp, phi = random_walk(n_states=n)
+    problem = random_walk(n_states=n)
+    mrp, phi = problem.mrp, problem.phi
     assert mrp.values == pytest.approx(values, abs=1e-12)
     assert np.array_equal(phi, np.eye(n))
     assert mrp.period == (1 if (n + 1) // 2 % 2 else 2)
-    shifted = random_walk(n_states=n, left_reward=1.0)[0]
+    shifted = random_walk(n_states=n, left_reward=1.0).mrp
     assert shifted.values == pytest.approx(np.ones(n))
 
 
 def test_baird_is_the_star():
-    mrp, phi = baird()
+    problem = baird()
+    mrp, phi = problem.mrp, problem.phi
     edges = mrp.edges
     assert np.array_equal(edges.successor.reshape(7, 7), np.tile(np.arange(7), (7, 1)))
     assert edges.probability == pytest.approx(np.full(49, 1 / 7), rel=1e-15)
@@ -114,7 +125,8 @@ def test_baird_is_the_star():
 
 def test_frozen_lake_is_the_map():
     """Where one can go from each cell, what it pays, and that probabilities are drawn cell by cell, features last."""
-    mrp, phi = frozen_lake(seed=3)
+    problem = frozen_lake(seed=3)
+    mrp, phi = problem.mrp, problem.phi
     lake, rng, P = "SFFFFHFHFFFHHFFG", np.random.default_rng(3), np.zeros((16, 16))
     for s in range(16):
         if lake[s] in "HG":
@@ -134,10 +146,10 @@ def test_frozen_lake_is_the_map():
 
 
 def test_a_lazy_chain_stays_and_else_moves_as_before():
-    (mrp, phi), (lazy, same) = random_mdp(seed=1), random_mdp(seed=1, laziness=0.9)
-    assert np.array_equal(phi, same)
-    assert np.allclose(lazy.P, 0.9 * np.eye(50) + 0.1 * mrp.P, rtol=1e-14)
-    assert np.array_equal(lazy.edges.reward, mrp.edges.reward)
+    problem, lazy = random_mdp(seed=1), random_mdp(seed=1, laziness=0.9)
+    assert np.array_equal(problem.phi, lazy.phi)
+    assert np.allclose(lazy.mrp.P, 0.9 * np.eye(50) + 0.1 * problem.mrp.P, rtol=1e-14)
+    assert np.array_equal(lazy.mrp.edges.reward, problem.mrp.edges.reward)
 
 
 @pytest.mark.parametrize(

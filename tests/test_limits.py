@@ -7,8 +7,7 @@ from scipy.optimize import brentq
 import vrtd
 from tests.statistics import z_limit
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess, random_mdp
+from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
 from vrtd.theory import (
     approximation_limit,
     exact_curve,
@@ -26,16 +25,16 @@ from vrtd.theory.symmetric import corner
 
 OUTPUTS = ("random", "last", "average")
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
-SCALAR = LinearSystem(TWO, [[1.0], [0.5]])
-PLANE = LinearSystem(TWO, [[1.0, 0.2], [0.5, -1.0]])
-RANDOM = LinearSystem(*random_mdp())
+SCALAR = LinearProblem(TWO, [[1.0], [0.5]])
+PLANE = LinearProblem(TWO, [[1.0, 0.2], [0.5, -1.0]])
+RANDOM = random_mdp()
 
 
-def scalars(system):
+def scalars(problem):
     """Probability and A_x of every transition, for one feature."""
-    e, phi = system.mrp.edges, system.phi[:, 0]
+    e, phi = problem.mrp.edges, problem.phi[:, 0]
     A = phi[e.origin] * (e.discount * phi[e.successor] - phi[e.origin])
-    return system.state_distribution[e.origin] * e.probability, A
+    return problem.state_distribution[e.origin] * e.probability, A
 
 
 def test_the_limit_of_td_with_one_feature_is_a_quotient():
@@ -46,13 +45,13 @@ def test_the_limit_of_td_with_one_feature_is_a_quotient():
 
 def test_the_limit_scales_with_the_features():
     for factor in (1e-3, 1e3):
-        small = LinearSystem(TWO, factor * SCALAR.phi)
+        small = LinearProblem(TWO, factor * SCALAR.phi)
         assert stability_limit(small) == pytest.approx(stability_limit(SCALAR) / factor**2, rel=1e-9)
 
 
-def epoch_factor(system, a, M, output):
+def epoch_factor(problem, a, M, output):
     """How an epoch of Algorithm 1 multiplies E u^2 with one feature: w_t = a K_t G with K_{t+1} = B_x K_t + 1."""
-    p, A = scalars(system)
+    p, A = scalars(problem)
     mean, square = p @ A, p @ A**2
     B, Q = 1 + a * mean, p @ (1 + a * A) ** 2
     K, KK, total, cross, both = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -85,13 +84,13 @@ def test_the_limit_of_vrtd_with_one_feature_solves_a_scalar_equation(M, output):
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 @pytest.mark.parametrize(("M", "output"), [(1, "random"), *((M, output) for M in (5, 200) for output in OUTPUTS)])
-@pytest.mark.parametrize("system", [PLANE, RANDOM], ids=["plane", "random"])
-def test_errors_shrink_below_the_limit_and_grow_above(system, M, output, sampling):
-    limit = stability_limit(system, sampling, M, output)
+@pytest.mark.parametrize("problem", [PLANE, RANDOM], ids=["plane", "random"])
+def test_errors_shrink_below_the_limit_and_grow_above(problem, M, output, sampling):
+    limit = stability_limit(problem, sampling, M, output)
     epochs = 2 * M * np.array([1000, 2000])
     named = {"sampling": sampling, "n_gradients": epochs[-1], "checkpoints": epochs, "method": "approximate"}
     below, above = (
-        exact_curve(system.mrp, system.phi, vrtd.VRTD(factor * limit, M, output=output), **named).curves[0, :, 0]
+        exact_curve(problem, vrtd.VRTD(factor * limit, M, output=output), **named).curves[0, :, 0]
         for factor in (0.97, 1.03)
     )
     assert below[1] < 1.01 * below[0]
@@ -106,9 +105,9 @@ def test_no_step_below_the_limit_is_unstable():
             assert np.abs(np.linalg.eigvals(T)).max() < 1.0
 
 
-def trajectory_radius(system, a):
+def trajectory_radius(problem, a):
     """Spectral radius of S_s -> sum over x = (s, s') of p_x B_x S_s B_x^T, dense."""
-    e, phi = system.mrp.edges, system.phi
+    e, phi = problem.mrp.edges, problem.phi
     n, d = phi.shape
     T = np.zeros((n, d * d, n, d * d))
     for i, j, p, g in zip(e.origin, e.successor, e.probability, e.discount, strict=True):
@@ -118,12 +117,12 @@ def trajectory_radius(system, a):
 
 
 @pytest.mark.parametrize(
-    "system", [SCALAR, PLANE, LinearSystem(*random_mdp(n_states=6, n_features=2))], ids=["scalar", "plane", "random"]
+    "problem", [SCALAR, PLANE, random_mdp(n_states=6, n_features=2)], ids=["scalar", "plane", "random"]
 )
-def test_the_limit_of_td_on_a_trajectory_is_where_its_radius_is_one(system):
-    limit = stability_limit(system, "markov")
-    assert trajectory_radius(system, limit * (1 - 1e-6)) < 1.0 < trajectory_radius(system, limit * (1 + 1e-6))
-    assert abs(limit / stability_limit(system, "iid") - 1.0) > 0.01
+def test_the_limit_of_td_on_a_trajectory_is_where_its_radius_is_one(problem):
+    limit = stability_limit(problem, "markov")
+    assert trajectory_radius(problem, limit * (1 - 1e-6)) < 1.0 < trajectory_radius(problem, limit * (1 + 1e-6))
+    assert abs(limit / stability_limit(problem, "iid") - 1.0) > 0.01
 
 
 @pytest.mark.parametrize("M", [4, 8, 16])
@@ -143,15 +142,15 @@ def test_the_limit_of_the_approximation_is_near_that_of_algorithm_2(M):
 def test_off_policy_features_without_a_stable_step_are_refused():
     """Tsitsiklis and Van Roy's example, theta and 2 theta: the stationary state 1 is hardly looked at."""
     mrp = MarkovRewardProcess([[0.05, 0.95], [0.05, 0.95]], np.zeros(2), 0.99)
-    system = LinearSystem(mrp, [[1.0], [2.0]], [0.99, 0.01])
-    assert system.A[0, 0] > 0.0
+    problem = LinearProblem(mrp, [[1.0], [2.0]], [0.99, 0.01])
+    assert problem.A[0, 0] > 0.0
     for M in (1, 5):
         with pytest.raises(InvalidInputError, match=r"some step size must be mean-square stable.*got none down to"):
-            stability_limit(system, "iid", M)
+            stability_limit(problem, "iid", M)
     for function in (stability_limit, instance_optimal):
         with pytest.raises(InvalidInputError, match="own stationary distribution"):
-            function(system, "markov")
-    assert stability_limit(LinearSystem(mrp, [[1.0], [2.0]])) > 0.0
+            function(problem, "markov")
+    assert stability_limit(LinearProblem(mrp, [[1.0], [2.0]])) > 0.0
 
 
 @pytest.mark.parametrize(
@@ -167,42 +166,42 @@ def test_bad_arguments_are_refused(call, message):
         call()
 
 
-def explicit_optimum(system, sampling):
-    e, phi = system.mrp.edges, system.phi
-    weight = system.mrp.stationary[e.origin] * e.probability
-    v = phi @ system.theta_star
+def explicit_optimum(problem, sampling):
+    e, phi = problem.mrp.edges, problem.phi
+    weight = problem.mrp.stationary[e.origin] * e.probability
+    v = phi @ problem.theta_star
     h = (e.reward + e.discount * v[e.successor] - v[e.origin])[:, None] * phi[e.origin]
     noise = (h.T * weight) @ h
     if sampling == "markov":
-        power, P = np.eye(len(phi)), system.mrp.matrix(e.probability).toarray()
+        power, P = np.eye(len(phi)), problem.mrp.matrix(e.probability).toarray()
         for _ in range(300):  # all lags that are left to see
             lag = h.T @ ((weight[:, None] * power[np.ix_(e.successor, e.origin)] * e.probability) @ h)
             noise, power = noise + lag + lag.T, power @ P
-    inverse = np.linalg.inv(system.A)
+    inverse = np.linalg.inv(problem.A)
     return np.trace(inverse @ noise @ inverse.T)
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
-@pytest.mark.parametrize("system", [SCALAR, PLANE, LinearSystem(*random_mdp(n_states=8))], ids=["one", "two", "four"])
-def test_the_optimal_error_is_an_explicit_sum(system, sampling):
-    found = instance_optimal(system, sampling)
-    assert found == pytest.approx(explicit_optimum(system, sampling), rel=1e-10)
-    assert found == pytest.approx(optimal_error(increments_of(system, sampling)), rel=1e-12)
-    assert (increments_of(system, sampling).correlation is None) == (sampling == "iid")
+@pytest.mark.parametrize("problem", [SCALAR, PLANE, random_mdp(n_states=8)], ids=["one", "two", "four"])
+def test_the_optimal_error_is_an_explicit_sum(problem, sampling):
+    found = instance_optimal(problem, sampling)
+    assert found == pytest.approx(explicit_optimum(problem, sampling), rel=1e-10)
+    assert found == pytest.approx(optimal_error(increments_of(problem, sampling)), rel=1e-12)
+    assert (increments_of(problem, sampling).correlation is None) == (sampling == "iid")
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
-@pytest.mark.parametrize("system", [SCALAR, RANDOM], ids=["scalar", "random"])
-def test_averages_of_small_steps_reach_the_optimal_error(system, sampling):
+@pytest.mark.parametrize("problem", [SCALAR, RANDOM], ids=["scalar", "random"])
+def test_averages_of_small_steps_reach_the_optimal_error(problem, sampling):
     """n Var(mean of n iterates) -> the optimal error, for a n large and a small (Polyak and Ruppert)."""
     n, spreads, biases = 10**7, [], []
     for a in (0.02, 0.01):
-        named = {"sampling": sampling, "n_gradients": n, "checkpoints": 1, "theta_0": system.theta_star}
-        curve = exact_curve(system.mrp, system.phi, vrtd.TD(a, average=True), **named)
-        biases.append(np.linalg.norm(curve.theta[0] - system.theta_star))
+        named = {"sampling": sampling, "n_gradients": n, "checkpoints": 1, "theta_0": problem.theta_star}
+        curve = exact_curve(problem, vrtd.TD(a, average=True), **named)
+        biases.append(np.linalg.norm(curve.theta[0] - problem.theta_star))
         spreads.append(n * (curve.values("squared_error")[0, -1] - biases[-1] ** 2))
     without_first_order = 2 * spreads[1] - spreads[0]
-    assert without_first_order == pytest.approx(instance_optimal(system, sampling), rel=0.01)
+    assert without_first_order == pytest.approx(instance_optimal(problem, sampling), rel=0.01)
     # On a trajectory a constant step has a bias, proportional to it.
     if sampling == "iid":
         assert max(biases) < 1e-9
@@ -257,9 +256,9 @@ def test_with_the_exact_mean_as_anchor_a_batch_of_one_is_gradient_descent():
 def test_correlated_noise_moves_the_optimal_error():
     assert instance_optimal(RANDOM, "markov") < 0.5 * instance_optimal(RANDOM, "iid")
     lazy = MarkovRewardProcess(0.9 * np.eye(50) + 0.1 * RANDOM.mrp.P, RANDOM.mrp.edges.reward.reshape(50, 50), 0.95)
-    system = LinearSystem(lazy, RANDOM.phi)
-    assert instance_optimal(system, "markov") > 2.0 * instance_optimal(system, "iid")
-    assert optimal_error(correlated_increments(system)) == pytest.approx(instance_optimal(system), rel=1e-11)
+    problem = LinearProblem(lazy, RANDOM.phi)
+    assert instance_optimal(problem, "markov") > 2.0 * instance_optimal(problem, "iid")
+    assert optimal_error(correlated_increments(problem)) == pytest.approx(instance_optimal(problem), rel=1e-11)
 
 
 def slow_chain(kind):
@@ -271,47 +270,46 @@ def slow_chain(kind):
         P = 0.9 * np.roll(np.eye(6), 1, axis=1) + 0.1 * P
     elif kind != "dense":
         P = (1.0 - kind) * np.eye(6) + kind * P
-    return MarkovRewardProcess(P, rng.normal(size=6), 0.9), np.eye(6)
+    return LinearProblem(MarkovRewardProcess(P, rng.normal(size=6), 0.9), np.eye(6))
 
 
 KINDS, BATCHES = ("dense", "cyclic", 0.1, 0.03), (2, 20)
 
 
-def misses(mrp, phi, step, M):
+def misses(problem, step, M):
     """The relative error of the approximation and its standard error, until the initial error has fallen to 2 %."""
-    system = LinearSystem(mrp, phi)
-    n = int(1.5 / (step * -np.linalg.eigvals(system.A).real.max()))
+    n = int(1.5 / (step * -np.linalg.eigvals(problem.A).real.max()))
     named = {"n_gradients": 2 * n, "checkpoints": n // 5 * np.arange(2, 11, 2)}
-    near = exact_curve(mrp, phi, vrtd.VRTD(step, M), method="approximate", **named).values("squared_error")[0]
-    summary = vrtd.simulate(mrp, phi, vrtd.VRTD(step, M), n_runs=2000, **named).summary()
-    seen = near > 0.02 * (system.theta_star**2).sum()
+    near = exact_curve(problem, vrtd.VRTD(step, M), method="approximate", **named).values("squared_error")[0]
+    summary = vrtd.simulate(problem, vrtd.VRTD(step, M), n_runs=2000, **named).summary()
+    seen = near > 0.02 * (problem.theta_star**2).sum()
     return (near / summary.mean - 1.0)[seen], (summary.standard_error / summary.mean)[seen]
 
 
 @pytest.mark.parametrize("M", BATCHES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_at_the_limit_the_approximation_is_good_to_five_percent(kind, M):
-    mrp, phi = slow_chain(kind)
-    error, noise = misses(mrp, phi, approximation_limit(LinearSystem(mrp, phi)), M)
+    problem = slow_chain(kind)
+    error, noise = misses(problem, approximation_limit(problem), M)
     assert (np.abs(error) <= 0.05 + z_limit(5 * len(KINDS) * len(BATCHES)) * noise).all()
 
 
 def test_that_test_finds_a_limit_that_ignores_correlation():
     """With a step ten times as large the error is understated by a fifth and more."""
-    mrp, phi = slow_chain(0.03)
-    error, noise = misses(mrp, phi, 10.0 * approximation_limit(LinearSystem(mrp, phi)), 2)
+    problem = slow_chain(0.03)
+    error, noise = misses(problem, 10.0 * approximation_limit(problem), 2)
     assert (np.abs(error) > 0.05 + z_limit(5 * len(KINDS) * len(BATCHES)) * noise).any()
 
 
 def test_the_limit_of_the_approximation_scales_with_the_features_and_not_with_rewards():
-    mrp, phi = slow_chain(0.1)
-    limit = approximation_limit(LinearSystem(mrp, phi))
-    assert approximation_limit(LinearSystem(mrp, 10.0 * phi)) == pytest.approx(limit / 100.0, rel=1e-6)
-    louder = MarkovRewardProcess(mrp.P, 100.0 * mrp.mean_reward, 0.9)
-    assert approximation_limit(LinearSystem(louder, phi)) == pytest.approx(limit, rel=1e-6)
+    problem = slow_chain(0.1)
+    limit = approximation_limit(problem)
+    assert approximation_limit(LinearProblem(problem.mrp, 10.0 * problem.phi)) == pytest.approx(limit / 100.0, rel=1e-6)
+    louder = MarkovRewardProcess(problem.mrp.P, 100.0 * problem.mrp.mean_reward, 0.9)
+    assert approximation_limit(LinearProblem(louder, problem.phi)) == pytest.approx(limit, rel=1e-6)
 
 
 def test_without_noise_only_drift_and_stability_limit_the_approximation():
     """gamma 0 and rewards of states: theta_star fits every reward, and what is left of noise is rounding."""
     mrp = MarkovRewardProcess(TWO.P, [1.0, 3.0], 0.0)
-    assert approximation_limit(LinearSystem(mrp, np.eye(2))) > 1e-3
+    assert approximation_limit(LinearProblem(mrp, np.eye(2))) > 1e-3

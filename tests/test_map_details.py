@@ -9,7 +9,6 @@ import pytest
 import vrtd
 from vrtd.cli import main, outputs
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
 from vrtd.plots import draw_map, new_panels
 from vrtd.theory import (
     exact_curve,
@@ -17,13 +16,13 @@ from vrtd.theory import (
     stability_limit,
 )
 
-MRP, PHI = vrtd.problems.random_mdp()
+RANDOM = vrtd.problems.random_mdp()
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
 
 
 @pytest.fixture(scope="module")
 def markov_map():
-    return phase_diagram(*SMALL, budget=3000, n_steps=9)
+    return phase_diagram(SMALL, budget=3000, n_steps=9)
 
 
 def test_trust_limits_the_best_cell_of_vrtd_and_not_that_of_td(markov_map):
@@ -39,11 +38,10 @@ def test_trust_limits_the_best_cell_of_vrtd_and_not_that_of_td(markov_map):
 
 @pytest.mark.parametrize("output", ["last", "average"])
 def test_a_map_is_of_its_output(output):
-    found = phase_diagram(*SMALL, budget=300, sampling="iid", output=output, n_steps=3)
-    system = LinearSystem(*SMALL)
-    assert found.stability[1] == pytest.approx(stability_limit(system, "iid", 2, output), rel=1e-6)
+    found = phase_diagram(SMALL, budget=300, sampling="iid", output=output, n_steps=3)
+    assert found.stability[1] == pytest.approx(stability_limit(SMALL, "iid", 2, output), rel=1e-6)
     algorithm = vrtd.VRTD(float(found.step_sizes[1]), 4, output=output)
-    curve = exact_curve(*SMALL, algorithm, sampling="iid", n_gradients=300, checkpoints=1)
+    curve = exact_curve(SMALL, algorithm, sampling="iid", n_gradients=300, checkpoints=1)
     assert found.error[1, 3] == pytest.approx(curve.values("squared_error")[0, -1], rel=1e-7)
 
 
@@ -92,9 +90,8 @@ def test_a_folder_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_features_that_are_too_large_leave_the_paper_s_theorems_no_region(sampling):
-    found = phase_diagram(
-        MRP, 1.1 * PHI / np.linalg.norm(PHI, axis=1).max(), budget=10**9, sampling=sampling, n_steps=4
-    )
+    phi = 1.1 * RANDOM.phi / np.linalg.norm(RANDOM.phi, axis=1).max()
+    found = phase_diagram(vrtd.LinearProblem(RANDOM.mrp, phi), budget=10**9, sampling=sampling, n_steps=4)
     for name, mask in found.admissible.items():
         assert mask.any() == (name == "Theorem 1, sharpened")
 
@@ -106,24 +103,25 @@ def test_a_folder_is_no_file(tmp_path):
 
 
 RNG = np.random.default_rng(0)
-CYCLE = vrtd.MarkovRewardProcess(np.roll(np.eye(6), 1, axis=1), RNG.random((6, 6)), 0.9)
-TABLE = RNG.random((6, 2)) / 2.0
-STILL = vrtd.MarkovRewardProcess([[0.5, 0.5], [0.3, 0.7]], [1.0, 1.0], 0.5)
+CYCLE = vrtd.LinearProblem(
+    vrtd.MarkovRewardProcess(np.roll(np.eye(6), 1, axis=1), RNG.random((6, 6)), 0.9), RNG.random((6, 2)) / 2.0
+)
+STILL = vrtd.LinearProblem(vrtd.MarkovRewardProcess([[0.5, 0.5], [0.3, 0.7]], [1.0, 1.0], 0.5), [[1.0], [1.0]])
 
 
 def test_no_theorem_covers_the_last_iterate():
-    found = phase_diagram(*SMALL, budget=3000, sampling="iid", output="last", n_steps=9)
+    found = phase_diagram(SMALL, budget=3000, sampling="iid", output="last", n_steps=9)
     assert not any(mask.any() for mask in found.admissible.values())
 
 
 def test_a_periodic_chain_has_a_map():
-    found = phase_diagram(CYCLE, TABLE, budget=100, n_steps=3)
-    assert not found.admissible["Theorem 2, repaired"].any()
+    found = phase_diagram(CYCLE, budget=100, n_steps=3)
+    assert not found.admissible["Theorem 2, corrected"].any()
 
 
 @pytest.mark.parametrize("theta_0", ["theta_star", None])
 def test_a_map_without_error_is_drawn(theta_0):
     """From theta_star itself, or of a chain without noise: the colours need a positive range."""
-    problem = SMALL if theta_0 else (STILL, [[1.0], [1.0]])
-    start = vrtd.LinearSystem(*SMALL).theta_star if theta_0 else None
-    phase_diagram(*problem, budget=10_000, sampling="iid", theta_0=start, n_steps=6).plot().figure.canvas.draw()
+    problem = SMALL if theta_0 else STILL
+    start = SMALL.theta_star if theta_0 else None
+    phase_diagram(problem, budget=10_000, sampling="iid", theta_0=start, n_steps=6).plot().figure.canvas.draw()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from vrtd.errors import AccuracyError, InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess, random_mdp
+from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
 from vrtd.theory import markov, td_iid_moments
 from vrtd.theory.increments import correlated_increments
 from vrtd.theory.markov import MarkovTD
@@ -13,8 +12,8 @@ from vrtd.theory.symmetric import orbit, pack
 
 RNG = np.random.default_rng(0)
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
-SCALAR = LinearSystem(TWO, [[1.0], [0.5]])
-PLANE = LinearSystem(
+SCALAR = LinearProblem(TWO, [[1.0], [0.5]])
+PLANE = LinearProblem(
     MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], [[0.9, 0.5], [1.0, 0.0]]), [[1.0, 0.2], [0.5, -1.0]]
 )
 PARALLEL_EDGES = MarkovRewardProcess.from_edges(
@@ -26,21 +25,23 @@ PARALLEL_EDGES = MarkovRewardProcess.from_edges(
     discount=[0.9, 0.8, 0.9, 1.0, 0.0, 0.7, 0.9, 0.5],
 )
 # Two ways from 1 to 2 and two from 2 to 2; state 0 is not come back to.
-PARALLEL_LINE = LinearSystem(PARALLEL_EDGES, [[2.0], [1.0], [-0.4]])
-PARALLEL_PLANE = LinearSystem(PARALLEL_EDGES, [[2.0, 1.0], [1.0, 0.3], [-0.4, 0.8]])
+PARALLEL_LINE = LinearProblem(PARALLEL_EDGES, [[2.0], [1.0], [-0.4]])
+PARALLEL_PLANE = LinearProblem(PARALLEL_EDGES, [[2.0, 1.0], [1.0, 0.3], [-0.4, 0.8]])
 TINY = {"scalar": SCALAR, "plane": PLANE, "parallel line": PARALLEL_LINE, "parallel plane": PARALLEL_PLANE}
 
-RANDOM = LinearSystem(*random_mdp())
-LAZY = LinearSystem(
+RANDOM = random_mdp()
+LAZY = LinearProblem(
     MarkovRewardProcess(0.99 * np.eye(50) + 0.01 * RANDOM.mrp.P, RANDOM.mrp.edges.reward.reshape(50, 50), 0.95),
     RANDOM.phi,
 )
-PERIODIC = LinearSystem(MarkovRewardProcess(np.roll(np.eye(6), 1, axis=1), RNG.random((6, 6)), 0.9), RNG.random((6, 2)))
+PERIODIC = LinearProblem(
+    MarkovRewardProcess(np.roll(np.eye(6), 1, axis=1), RNG.random((6, 6)), 0.9), RNG.random((6, 2))
+)
 
 
-def transitions(system):
+def transitions(problem):
     """Origin, successor, probability given the origin, A_x and b_x of every transition."""
-    e, phi = system.mrp.edges, system.phi
+    e, phi = problem.mrp.edges, problem.phi
     for i, j, p, r, g in zip(e.origin, e.successor, e.probability, e.reward, e.discount, strict=True):
         yield i, j, p, np.outer(phi[i], g * phi[j] - phi[i]), r * phi[i]
 
@@ -48,15 +49,15 @@ def transitions(system):
 class Paths:
     """Every path so far: its probability, its state, its theta and the sum of its iterates; equation (1) as written."""
 
-    def __init__(self, system, theta_0, initial):
-        n, d = system.phi.shape
-        self.system, self.t = system, 0
+    def __init__(self, problem, theta_0, initial):
+        n, d = problem.phi.shape
+        self.problem, self.t = problem, 0
         self.weight, self.state = np.array(initial), np.arange(n)
         self.theta, self.total = np.tile(theta_0, (n, 1)), np.zeros((n, d))
 
     def step(self, a):
         parts = []
-        for i, j, p, A, b in transitions(self.system):
+        for i, j, p, A, b in transitions(self.problem):
             here = self.state == i
             theta = self.theta[here] + a * (self.theta[here] @ A.T + b)
             state = np.full(here.sum(), j)
@@ -66,21 +67,21 @@ class Paths:
 
     def moments(self, average):
         """(S, n, n) E[y y^T; state s] with y = (u, 1), or (r, u, 1) with the sum r of the errors."""
-        u = self.theta - self.system.theta_star
-        columns = [self.total - self.t * self.system.theta_star] if average else []
+        u = self.theta - self.problem.theta_star
+        columns = [self.total - self.t * self.problem.theta_star] if average else []
         y = np.column_stack([*columns, u, np.ones(len(u))])
         return np.stack(
-            [(y[s].T * self.weight[s]) @ y[s] for s in self.state == np.arange(len(self.system.phi))[:, None]]
+            [(y[s].T * self.weight[s]) @ y[s] for s in self.state == np.arange(len(self.problem.phi))[:, None]]
         )
 
 
 @pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("system", TINY.values(), ids=TINY)
-def test_moments_by_state_are_those_of_all_paths(system, average):
-    n, d = system.phi.shape
+@pytest.mark.parametrize("problem", TINY.values(), ids=TINY)
+def test_moments_by_state_are_those_of_all_paths(problem, average):
+    n, d = problem.phi.shape
     theta_0, initial = np.array([0.3, -0.7])[:d], np.array([0.5, 0.1, 0.4])[:n]
     initial = initial / initial.sum()
-    recursion, paths = MarkovTD(system, average), Paths(system, theta_0, initial)
+    recursion, paths = MarkovTD(problem, average), Paths(problem, theta_0, initial)
     Y = recursion.start(theta_0, initial)
     assert np.allclose(Y, paths.moments(average))
     for a in (0.5, 0.4, 0.1, 0.3, 0.7):
@@ -90,10 +91,12 @@ def test_moments_by_state_are_those_of_all_paths(system, average):
         assert np.allclose(Y, paths.moments(average), rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("system", TINY.values(), ids=TINY)
-def test_several_updates_at_once_and_stacks_are_updates_one_by_one(system):
-    recursion = MarkovTD(system)
-    stack = np.stack([recursion.start(np.full(system.n_features, x), system.mrp.stationary) for x in (0.0, 1.0, -2.0)])
+@pytest.mark.parametrize("problem", TINY.values(), ids=TINY)
+def test_several_updates_at_once_and_stacks_are_updates_one_by_one(problem):
+    recursion = MarkovTD(problem)
+    stack = np.stack(
+        [recursion.start(np.full(problem.n_features, x), problem.mrp.stationary) for x in (0.0, 1.0, -2.0)]
+    )
     kept = stack.copy()
     for n_updates in (0, 1, 2, 5):
         one_by_one = list(stack)
@@ -105,17 +108,17 @@ def test_several_updates_at_once_and_stacks_are_updates_one_by_one(system):
 
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize(
-    ("system", "shortcut"),
+    ("problem", "shortcut"),
     [(RANDOM, True), (PARALLEL_PLANE, True), (SCALAR, True), (LAZY, False), (PERIODIC, False)],
     ids=["fast", "transient", "scalar", "slow", "periodic"],
 )
-def test_a_run_is_its_updates(system, shortcut, average, monkeypatch):
+def test_a_run_is_its_updates(problem, shortcut, average, monkeypatch):
     """Three segments, each with its own step; the shortcut through the slow subspace must be taken, or must not be."""
     taken = []
     monkeypatch.setattr(markov, "orbit", lambda *arguments: taken.append(1) or orbit(*arguments))
-    recursion, plain = MarkovTD(system, average), MarkovTD(system, average)
-    initial = np.eye(1, len(system.phi)).ravel()
-    Y = expected = recursion.start(np.full(system.n_features, 2.0), initial)
+    recursion, plain = MarkovTD(problem, average), MarkovTD(problem, average)
+    initial = np.eye(1, len(problem.phi)).ravel()
+    Y = expected = recursion.start(np.full(problem.n_features, 2.0), initial)
     segments = [(0.2, [0, 1, 3, 40, 800, 1500]), (0.1, [900]), (0.05, [1, 2, 700, 700])]
     for a, counts in segments:
         totals, Y = recursion.run(Y, a, np.array(counts))
@@ -131,10 +134,10 @@ def test_a_run_is_its_updates(system, shortcut, average, monkeypatch):
     assert bool(taken) == shortcut
 
 
-@pytest.mark.parametrize("system", [RANDOM, PARALLEL_PLANE, SCALAR], ids=["fast", "transient", "scalar"])
-def test_until_the_subspace_is_reached_there_are_updates_and_then_a_map(system):
-    recursion, initial = MarkovTD(system), np.eye(1, len(system.phi)).ravel()
-    Y = recursion.start(np.full(system.n_features, 2.0), initial)
+@pytest.mark.parametrize("problem", [RANDOM, PARALLEL_PLANE, SCALAR], ids=["fast", "transient", "scalar"])
+def test_until_the_subspace_is_reached_there_are_updates_and_then_a_map(problem):
+    recursion, initial = MarkovTD(problem), np.eye(1, len(problem.phi)).ravel()
+    Y = recursion.start(np.full(problem.n_features, 2.0), initial)
     totals, T = recursion.until_slow(Y, 0.2, 1000)
     assert 2 < len(totals) < 1000
     for total in totals:
@@ -145,10 +148,10 @@ def test_until_the_subspace_is_reached_there_are_updates_and_then_a_map(system):
         Y = recursion.update(Y, 0.2)
 
 
-@pytest.mark.parametrize("system", [LAZY, PERIODIC], ids=["slow", "periodic"])
-def test_the_subspace_of_a_slow_chain_is_not_reached(system):
-    recursion = MarkovTD(system)
-    Y = recursion.start(np.zeros(system.n_features), system.mrp.stationary)
+@pytest.mark.parametrize("problem", [LAZY, PERIODIC], ids=["slow", "periodic"])
+def test_the_subspace_of_a_slow_chain_is_not_reached(problem):
+    recursion = MarkovTD(problem)
+    Y = recursion.start(np.zeros(problem.n_features), problem.mrp.stationary)
     assert recursion.until_slow(Y, 0.2, 200) is None
 
 
@@ -162,102 +165,102 @@ def test_stationary_error_of_the_fixture():
     assert MarkovTD(SCALAR).stationary(0.1).item() == pytest.approx(0.3480492002, abs=1e-9)
 
 
-@pytest.mark.parametrize("system", TINY.values(), ids=TINY)
-def test_stationary_moment_by_the_subspace_and_by_a_dense_solve(system, monkeypatch):
-    fast = MarkovTD(system).stationary(0.1)
+@pytest.mark.parametrize("problem", TINY.values(), ids=TINY)
+def test_stationary_moment_by_the_subspace_and_by_a_dense_solve(problem, monkeypatch):
+    fast = MarkovTD(problem).stationary(0.1)
     monkeypatch.setattr(MarkovTD, "_slow", lambda *_: None)
-    assert np.allclose(MarkovTD(system).stationary(0.1), fast, rtol=1e-9)
+    assert np.allclose(MarkovTD(problem).stationary(0.1), fast, rtol=1e-9)
 
 
-@pytest.mark.parametrize("system", [*TINY.values(), RANDOM, PERIODIC], ids=[*TINY, "random", "periodic"])
-def test_stationary_moment_is_kept_by_an_update(system):
-    recursion = MarkovTD(system)
+@pytest.mark.parametrize("problem", [*TINY.values(), RANDOM, PERIODIC], ids=[*TINY, "random", "periodic"])
+def test_stationary_moment_is_kept_by_an_update(problem):
+    recursion = MarkovTD(problem)
     totals, Y = recursion.run(
-        recursion.start(system.theta_star, system.mrp.stationary), 0.3, np.array([40_000, 40_001])
+        recursion.start(problem.theta_star, problem.mrp.stationary), 0.3, np.array([40_000, 40_001])
     )
-    d = system.n_features
+    d = problem.n_features
     assert np.allclose(Y.sum(axis=0)[:d, :d], recursion.stationary(0.3), rtol=1e-9, atol=1e-12)
     assert np.allclose(totals[0], totals[1], atol=1e-12)
 
 
 def test_a_slow_chain_with_many_unknowns_has_no_dense_solve(monkeypatch):
     monkeypatch.setattr(MarkovTD, "_slow", lambda *_: None)
-    system = LinearSystem(*random_mdp(n_states=210))
+    problem = random_mdp(n_states=210)
     with pytest.raises(AccuracyError, match=r"at most 3000 unknowns; got .*; follow the curve"):
-        MarkovTD(system).stationary(0.1)
+        MarkovTD(problem).stationary(0.1)
 
 
-def dense_map(system, a):
+def dense_map(problem, a):
     """S_s -> sum over x = (s, s') of p_x B_x S_s B_x^T, on row-major vectors."""
-    n, d = system.phi.shape
+    n, d = problem.phi.shape
     T = np.zeros((n, d * d, n, d * d))
-    for i, j, p, A, _ in transitions(system):
+    for i, j, p, A, _ in transitions(problem):
         B = np.eye(d) + a * A
         T[j, :, i, :] += p * np.kron(B, B)
     return T.reshape(n * d * d, -1)
 
 
 @pytest.mark.parametrize("a", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("system", [*TINY.values(), RANDOM], ids=[*TINY, "random"])
-def test_radius_is_the_dense_eigenvalue(system, a):
-    expected = np.abs(np.linalg.eigvals(dense_map(system, a))).max()
-    assert MarkovTD(system).radius(a) == pytest.approx(expected, rel=1e-8)
+@pytest.mark.parametrize("problem", [*TINY.values(), RANDOM], ids=[*TINY, "random"])
+def test_radius_is_the_dense_eigenvalue(problem, a):
+    expected = np.abs(np.linalg.eigvals(dense_map(problem, a))).max()
+    assert MarkovTD(problem).radius(a) == pytest.approx(expected, rel=1e-8)
 
 
 def test_radius_of_a_periodic_chain_is_the_dense_eigenvalue():
     cycle = MarkovRewardProcess(np.roll(np.eye(10), 1, axis=1), np.ones(10), 0.9)
-    system = LinearSystem(cycle, np.random.default_rng(10).random((10, 2)))
+    problem = LinearProblem(cycle, np.random.default_rng(10).random((10, 2)))
     for a in (0.1, 0.5, 2.0):
-        expected = np.abs(np.linalg.eigvals(dense_map(system, a))).max()
-        assert MarkovTD(system).radius(a) == pytest.approx(expected, rel=1e-8)
+        expected = np.abs(np.linalg.eigvals(dense_map(problem, a))).max()
+        assert MarkovTD(problem).radius(a) == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("system", [SCALAR, PARALLEL_PLANE, RANDOM], ids=["scalar", "parallel plane", "random"])
-def test_small_steps_solve_lyapunovs_equation_with_the_long_run_covariance(system):
+@pytest.mark.parametrize("problem", [SCALAR, PARALLEL_PLANE, RANDOM], ids=["scalar", "parallel plane", "random"])
+def test_small_steps_solve_lyapunovs_equation_with_the_long_run_covariance(problem):
     """E[u u^T] / a -> S with A S + S A^T + Sigma_LRV = 0, with an error of order a."""
-    A, d = system.A, system.n_features
-    noise = correlated_increments(system).long_run_covariance()
+    A, d = problem.A, problem.n_features
+    noise = correlated_increments(problem).long_run_covariance()
     L = np.kron(A, np.eye(d)) + np.kron(np.eye(d), A)
     limit = -np.linalg.solve(L, noise.ravel()).reshape(d, d)
-    ratios = [MarkovTD(system).stationary(a) / a for a in (2e-3, 1e-3)]
+    ratios = [MarkovTD(problem).stationary(a) / a for a in (2e-3, 1e-3)]
     richer = 2 * ratios[1] - ratios[0]  # the term of order a is gone
     assert np.allclose(richer, limit, rtol=1e-3, atol=1e-3 * np.abs(limit).max())
 
 
 def identical_rows(rewards, gamma, phi):
-    return LinearSystem(MarkovRewardProcess(np.tile([0.2, 0.5, 0.3], (3, 1)), rewards, gamma), phi)
+    return LinearProblem(MarkovRewardProcess(np.tile([0.2, 0.5, 0.3], (3, 1)), rewards, gamma), phi)
 
 
 STATES, TABLE = [1.0, -2.0, 3.0], [[1.0, 0.2], [0.5, -1.0], [0.1, 0.4]]
 
 
-def along_both(system):
+def along_both(problem):
     """E[y y^T] along a trajectory from a stationary start and with independent samples."""
-    d, counts = system.n_features, np.arange(12)
-    recursion = MarkovTD(system)
-    totals, _ = recursion.run(recursion.start(np.full(d, 0.4), system.mrp.stationary), 0.3, counts)
-    independent = td_iid_moments(system, 0.3, 11, np.full(d, 0.4))
-    u = independent.mean - system.theta_star
+    d, counts = problem.n_features, np.arange(12)
+    recursion = MarkovTD(problem)
+    totals, _ = recursion.run(recursion.start(np.full(d, 0.4), problem.mrp.stationary), 0.3, counts)
+    independent = td_iid_moments(problem, 0.3, 11, np.full(d, 0.4))
+    u = independent.mean - problem.theta_star
     Y = np.concatenate([independent.second, u[:, :, None]], axis=2)
     Y = np.concatenate([Y, np.append(u, np.ones((12, 1)), axis=1)[:, None]], axis=1)
     return totals, pack(Y)
 
 
 @pytest.mark.parametrize(
-    "system",
+    "problem",
     [
         identical_rows(STATES, 0.0, TABLE),  # what a transition does depends on its first state only,
         identical_rows(np.tile(STATES, (3, 1)), 0.9, np.ones((3, 1))),  # or on its second only:
     ],  # then consecutive transitions share no state that matters, and successive states are independent
     ids=["first state", "second state"],
 )
-def test_identical_rows_are_independent_samples_where_no_state_is_shared(system):
-    trajectory, independent = along_both(system)
+def test_identical_rows_are_independent_samples_where_no_state_is_shared(problem):
+    trajectory, independent = along_both(problem)
     assert np.allclose(trajectory, independent, atol=1e-13)
 
 
 @pytest.mark.parametrize(
-    "system",
+    "problem",
     [
         identical_rows(STATES, 0.9, TABLE),  # the next state's features matter now and as the first state's then
         identical_rows(np.add.outer(STATES, STATES), 0.0, TABLE),  # so do the rewards of transitions
@@ -265,13 +268,13 @@ def test_identical_rows_are_independent_samples_where_no_state_is_shared(system)
     ],
     ids=["discount", "rewards", "constant feature"],
 )
-def test_identical_rows_are_not_independent_samples_where_a_state_is_shared(system):
-    trajectory, independent = along_both(system)
+def test_identical_rows_are_not_independent_samples_where_a_state_is_shared(problem):
+    trajectory, independent = along_both(problem)
     assert np.allclose(trajectory[:2], independent[:2], atol=1e-13)  # one transition has no other to share with
     assert np.abs(trajectory - independent)[2:].max(axis=1).min() > 1e-3
 
 
-def test_a_system_off_policy_is_refused():
-    off = LinearSystem(TWO, [[1.0], [0.5]], [0.1, 0.9])
+def test_a_problem_off_policy_is_refused():
+    off = LinearProblem(TWO, [[1.0], [0.5]], [0.1, 0.9])
     with pytest.raises(InvalidInputError, match="Markovian samples must come from the chain's own stationary"):
         MarkovTD(off)

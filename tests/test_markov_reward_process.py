@@ -106,7 +106,7 @@ def test_from_edges_sorts_and_keeps_parallel_transitions():
 
 
 def test_pickle_keeps_the_process():
-    mrp, _ = garnet(n_states=20, n_features=3)
+    mrp = garnet(n_states=20, n_features=3).mrp
     assert pickle.loads(pickle.dumps(mrp)).digest == mrp.digest
 
 

@@ -35,17 +35,16 @@ def off_policy() -> tuple[Any, Any]:
     mdp = vrtd.MDP(P / P.sum(axis=2, keepdims=True), rng.normal(size=(2, 4, 4)), discount)
     policy = [[0.8, 0.2], [0.3, 0.7], [0.5, 0.5], [1.0, 0.0]]
     phi = 1.5 * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5, -0.5, 0.5]])
-    return mdp.chain(policy, behaviour=np.full((4, 2), 0.5)), phi
+    return vrtd.LinearProblem(mdp.chain(policy, behaviour=np.full((4, 2), 0.5)), phi)
 
 
-MRP, PHI = off_policy()
-SYSTEM = vrtd.LinearSystem(MRP, PHI)
+PROBLEM = off_policy()
 each_chain = pytest.mark.parametrize("chain", [two_states, off_policy])
 
 
-def transitions(mrp: Any, phi: Any) -> list[tuple[int, int, float, Sample]]:
+def transitions(problem: vrtd.LinearProblem) -> list[tuple[int, int, float, Sample]]:
     """Every transition: from, to, how often, and what is seen of it."""
-    edges = mrp.edges
+    mrp, phi, edges = problem.mrp, problem.phi, problem.mrp.edges
     return [
         (s, to, mrp.stationary[s] * p, Sample(phi[s], phi[to], r, gamma, weight))
         for s, to, p, r, gamma, weight in zip(
@@ -68,9 +67,9 @@ def no_ratio_in_w(algorithm: Any, t: int, state: Any, x: Sample) -> Any:
     return theta, reference_gradient_td.gtd2_update(algorithm, t, state, x._replace(weight=1.0))[1]
 
 
-def closed_form(name: str, system: Any, theta: Any, second: Any) -> tuple[Any, ...]:
+def closed_form(name: str, problem: vrtd.LinearProblem, theta: Any, second: Any) -> tuple[Any, ...]:
     """What a mean update with steps 0.3 and 0.2 must give; E[rho | s] = 1, so E[rho gamma phi phi'^T] = A + C."""
-    A, b, C = system.A, system.b, system.C
+    A, b, C = problem.A, problem.b, problem.C
     expected = A @ theta + b
 
     def towards(bootstrap: Any, own: Any) -> Any:
@@ -108,16 +107,16 @@ UPDATES = [
 
 
 def largest_gap(name: str, algorithm: Any, update: Any, t: int, chain: Any) -> float:
-    mrp, phi = chain()
-    state = np.random.default_rng(0).normal(size=(1 if name == "td" else 2, phi.shape[1]))
-    found = sum(often * np.array(update(algorithm, t, state, x)) for _, _, often, x in transitions(mrp, phi))
-    expected = closed_form(name, vrtd.LinearSystem(mrp, phi), state[0], state[-1])
+    problem = chain()
+    state = np.random.default_rng(0).normal(size=(1 if name == "td" else 2, problem.n_features))
+    found = sum(often * np.array(update(algorithm, t, state, x)) for _, _, often, x in transitions(problem))
+    expected = closed_form(name, problem, state[0], state[-1])
     return float(np.abs(found - np.array(expected)).max())
 
 
 @each_chain
 @pytest.mark.parametrize(("name", "algorithm", "update", "t"), UPDATES, ids=[row[0] for row in UPDATES])
-def test_the_mean_update_is_that_of_the_system(name: str, algorithm: Any, update: Any, t: int, chain: Any) -> None:
+def test_the_mean_update_is_that_of_the_problem(name: str, algorithm: Any, update: Any, t: int, chain: Any) -> None:
     assert largest_gap(name, algorithm, update, t, chain) < 1e-12
 
 
@@ -128,24 +127,24 @@ def test_the_mean_update_shows_a_planted_bug() -> None:
 
 @each_chain
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
-def test_the_mean_update_with_traces_is_that_of_the_traced_system(chain: Any, trace_decay: float) -> None:
+def test_the_mean_update_with_traces_is_that_of_the_traced_problem(chain: Any, trace_decay: float) -> None:
     """In the stationary regime, theta held: updates are linear in the trace, so its mean in each state is enough. The
     mean of true online TD(lambda) has a term of second order in alpha."""
-    mrp, phi = chain()
-    theta = np.random.default_rng(0).normal(size=phi.shape[1])
-    A, b = vrtd.LinearSystem(mrp, phi).traced(trace_decay)
+    problem = chain()
+    theta = np.random.default_rng(0).normal(size=problem.n_features)
+    A, b = problem.traced(trace_decay)
     for algorithm, update, accuracy in (
         (vrtd.TDLambda(0.3, trace_decay), reference_traces.td_lambda_update, 1e-12),
         (vrtd.TrueOnlineTD(1e-8, trace_decay), reference_traces.true_online_td_update, 1e-6),
     ):
-        carried = np.zeros_like(phi)  # the mean of the trace times its carry, in each state
+        carried = np.zeros_like(problem.phi)  # the mean of the trace times its carry, in each state
         for _ in range(400):  # it shrinks by 0.9 a step at least
-            change, after = np.zeros_like(theta), np.zeros_like(phi)
-            for s, to, often, x in transitions(mrp, phi):
+            change, after = np.zeros_like(theta), np.zeros_like(problem.phi)
+            for s, to, often, x in transitions(problem):
                 arrival = () if algorithm.name == "td_lambda" else (theta @ x.phi,)
                 end, z, carry = update(algorithm, 0, (theta, carried[s], 1.0, *arrival), x)[:3]
                 change += often * (end - theta)
-                after[to] += often * carry * z / mrp.stationary[to]
+                after[to] += often * carry * z / problem.mrp.stationary[to]
             carried = after
         np.testing.assert_allclose(change / algorithm.step_size, A @ theta + b, atol=accuracy, rtol=0)
 
@@ -206,14 +205,14 @@ LEARNERS = [
 
 def simulate(algorithm: Any, n_runs: int, n_gradients: int) -> vrtd.Result:
     return vrtd.simulate(
-        MRP, PHI, algorithm, n_runs=n_runs, n_gradients=n_gradients, checkpoints=1, metrics=(), specialise=False
+        PROBLEM, algorithm, n_runs=n_runs, n_gradients=n_gradients, checkpoints=1, metrics=(), specialise=False
     )
 
 
 @pytest.mark.parametrize(("algorithm", "transcription"), LEARNERS, ids=lambda each: getattr(each, "name", ""))
 def test_ratios_and_terminations_are_those_of_the_transcription(algorithm: Any, transcription: Any) -> None:
     result = simulate(algorithm, 3, 300)
-    source = chain_source(MRP, PHI, "markov", MRP.stationary)
+    source = chain_source(PROBLEM.mrp, PROBLEM.phi, "markov", PROBLEM.mrp.stationary)
     assert source.name == "general_markov"
     draw = reference.chain_draw(source, "markov", 0, 2)
     outputs = transcription(algorithm, "markov", draw, None, np.zeros(3), 300)
@@ -228,7 +227,7 @@ def scores_of_the_limit(algorithm: Any) -> Any:
     trace_decay = algorithm.trace_decay if isinstance(algorithm, vrtd.TDLambda | vrtd.TrueOnlineTD) else 0.0
     theta = simulate(algorithm, N_RUNS, 100_000).theta
     error = theta.std(axis=0, ddof=1) / np.sqrt(N_RUNS)
-    return np.maximum(np.abs(theta.mean(axis=0) - SYSTEM.fixed_point(trace_decay)) - SLOW(100_000), 0.0) / error
+    return np.maximum(np.abs(theta.mean(axis=0) - PROBLEM.fixed_point(trace_decay)) - SLOW(100_000), 0.0) / error
 
 
 def test_every_method_finds_its_fixed_point_off_policy() -> None:
@@ -262,7 +261,7 @@ def test_the_limits_show_a_planted_bug() -> None:
 def growth_on_the_star(algorithm: Any) -> tuple[Any, Any]:
     """By which factors value error and projected Bellman error have grown on Baird's star, in each of ten runs."""
     result = vrtd.simulate(
-        *vrtd.problems.baird(), algorithm, n_runs=10, n_gradients=20_000, theta_0=[1, 1, 1, 1, 1, 1, 10, 1],
+        vrtd.problems.baird(), algorithm, n_runs=10, n_gradients=20_000, theta_0=[1, 1, 1, 1, 1, 1, 10, 1],
         metrics=("value_error", "mspbe"), checkpoints=[0], specialise=False,
     )  # fmt: skip
     values, projected = (result.values(name) for name in result.metrics)
@@ -286,10 +285,10 @@ def test_gradients_are_stable_where_td_is_not() -> None:
 def test_traces_need_a_trajectory(algorithm: Any) -> None:
     message = f"^{re.escape(repr(algorithm))} must have samples that follow each other; got sampling='iid'; use"
     with pytest.raises(InvalidInputError, match=message):
-        vrtd.simulate(*two_states(), algorithm, sampling="iid", n_runs=2, n_gradients=10)
-    data = vrtd.record(*two_states(), 10)
+        vrtd.simulate(two_states(), algorithm, sampling="iid", n_runs=2, n_gradients=10)
+    data = vrtd.record(two_states(), 10)
     with pytest.raises(InvalidInputError, match="must have samples that follow each other; got sampling='dataset'"):
-        vrtd.simulate(data, None, algorithm, sampling="dataset", n_runs=2, n_gradients=10)
+        vrtd.simulate(data, algorithm, sampling="dataset", n_runs=2, n_gradients=10)
 
 
 @pytest.mark.parametrize(

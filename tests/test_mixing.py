@@ -9,7 +9,7 @@ from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.problems import MarkovRewardProcess, boyan_chain, garnet, random_mdp
 from vrtd.problems.mixing import mixing_constants
 
-LAZY = 0.99 * np.eye(50) + 0.01 * random_mdp()[0].P
+LAZY = 0.99 * np.eye(50) + 0.01 * random_mdp().mrp.P
 RING = 0.9 * np.roll(np.eye(11), 1, axis=1) + 0.1 * np.roll(np.eye(11), 2, axis=1)
 WITH_TRANSIENT = np.array([[0.9, 0.1, 0.0], [0.0, 0.5, 0.5], [0.0, 0.2, 0.8]])
 JORDAN = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])  # d(t) is not purely geometric
@@ -23,10 +23,10 @@ JORDAN = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])  # d(t) i
         (RING, 1.01),
         (WITH_TRANSIENT, 1.01),
         (JORDAN, 1.01),
-        (random_mdp()[0].P, 1.01),
-        (garnet(n_states=40)[0].P.toarray(), 1.01),
-        (boyan_chain()[0].P.toarray(), 1.01),
-        (0.9995 * np.eye(6) + 0.0005 * random_mdp(n_states=6)[0].P, 1.06),  # beyond the exact times
+        (random_mdp().mrp.P, 1.01),
+        (garnet(n_states=40).mrp.P.toarray(), 1.01),
+        (boyan_chain().mrp.P.toarray(), 1.01),
+        (0.9995 * np.eye(6) + 0.0005 * random_mdp(n_states=6).mrp.P, 1.06),  # beyond the exact times
     ],
 )
 def test_mixing_constants_bound_the_distance_and_nearly_minimise(P, slack):

@@ -6,28 +6,27 @@ import numpy as np
 import pytest
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess, random_mdp
+from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
 from vrtd.theory import Moments, stationary_second_moment, td_iid_moments, vrtd_iid_moments
 
 TWO_STATES = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
-SCALAR = LinearSystem(TWO_STATES, [[1.0], [0.5]])
-PLANE = LinearSystem(TWO_STATES, [[1.0, 0.2], [0.5, -1.0]])
-RANDOM = LinearSystem(*random_mdp())
+SCALAR = LinearProblem(TWO_STATES, [[1.0], [0.5]])
+PLANE = LinearProblem(TWO_STATES, [[1.0, 0.2], [0.5, -1.0]])
+RANDOM = random_mdp()
 OUTPUTS = ("random", "last", "average")
 
 
-def samples(system):
+def samples(problem):
     """Probability, A_x and b_x of every transition."""
-    e, phi = system.mrp.edges, system.phi
-    p = system.state_distribution[e.origin] * e.probability
+    e, phi = problem.mrp.edges, problem.phi
+    p = problem.state_distribution[e.origin] * e.probability
     psi = e.discount[:, None] * phi[e.successor] - phi[e.origin]
     return p, np.einsum("ei,ej->eij", phi[e.origin], psi), e.reward[:, None] * phi[e.origin]
 
 
-def epoch(system, atoms, step_size, M, output):
+def epoch(problem, atoms, step_size, M, output):
     """Every outcome of one epoch of Algorithm 1, as the paper writes it, from every atom (probability, theta)."""
-    p, A, b = samples(system)
+    p, A, b = samples(problem)
     weights, thetas = [], []
     weight, anchor = atoms
     for batch in itertools.product(range(p.size), repeat=M):
@@ -44,37 +43,37 @@ def epoch(system, atoms, step_size, M, output):
     return np.concatenate(weights), np.concatenate(thetas)
 
 
-def moments_of(system, atoms):
+def moments_of(problem, atoms):
     weight, theta = atoms
-    u = theta - system.theta_star
+    u = theta - problem.theta_star
     assert weight.sum() == pytest.approx(1.0)
     return weight @ theta, np.einsum("n,ni,nj->ij", weight, u, u)
 
 
-@pytest.mark.parametrize("system", [SCALAR, PLANE])
+@pytest.mark.parametrize("problem", [SCALAR, PLANE])
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize(("M", "n_epochs"), [(1, 3), (2, 2), (3, 1)])
-def test_vrtd_moments_against_all_sample_paths(system, output, M, n_epochs):
-    theta_0 = np.array([0.3, -0.7])[: system.n_features]
-    moments = vrtd_iid_moments(system, 0.4, M, n_epochs, theta_0, output)
+def test_vrtd_moments_against_all_sample_paths(problem, output, M, n_epochs):
+    theta_0 = np.array([0.3, -0.7])[: problem.n_features]
+    moments = vrtd_iid_moments(problem, 0.4, M, n_epochs, theta_0, output)
     atoms = np.ones(1), theta_0[None]
     for k in range(n_epochs):
-        atoms = epoch(system, atoms, 0.4, M, output)
-        mean, second = moments_of(system, atoms)
+        atoms = epoch(problem, atoms, 0.4, M, output)
+        mean, second = moments_of(problem, atoms)
         assert np.allclose(moments.mean[k + 1], mean, atol=1e-12)
         assert np.allclose(moments.second[k + 1], second, atol=1e-11)
 
 
-@pytest.mark.parametrize("system", [SCALAR, PLANE])
-def test_td_moments_against_all_sample_paths(system):
-    p, A, b = samples(system)
-    steps, theta_0 = np.array([0.5, 0.4, 0.1, 0.3]), np.full(system.n_features, 0.7)
-    moments = td_iid_moments(system, steps, 4, theta_0)
+@pytest.mark.parametrize("problem", [SCALAR, PLANE])
+def test_td_moments_against_all_sample_paths(problem):
+    p, A, b = samples(problem)
+    steps, theta_0 = np.array([0.5, 0.4, 0.1, 0.3]), np.full(problem.n_features, 0.7)
+    moments = td_iid_moments(problem, steps, 4, theta_0)
     weight, theta = np.ones(1), theta_0[None]
     for k, a in enumerate(steps):
         theta = np.concatenate([theta + a * (theta @ A[x].T + b[x]) for x in range(p.size)])
         weight = np.concatenate([weight * p[x] for x in range(p.size)])
-        mean, second = moments_of(system, (weight, theta))
+        mean, second = moments_of(problem, (weight, theta))
         assert np.allclose(moments.mean[k + 1], mean, atol=1e-12)
         assert np.allclose(moments.second[k + 1], second, atol=1e-11)
 

@@ -18,7 +18,9 @@ from tests.toy_simulator import ring
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.cosine import cosine_of_turns
 from vrtd.kernels.random import ENVIRONMENT, make_streams
-from vrtd.sources.mountain_car import advance, features_at, mountain_car, visited
+from vrtd.problems import mountain_car
+from vrtd.problems.mountain_car import features_at, visited
+from vrtd.problems.mountain_car_kernels import advance
 
 START = (-0.5, 0.0)
 STANDARDISATION, VISITS = 2, 3  # purposes of streams
@@ -71,7 +73,7 @@ def car_draw(car: vrtd.Simulator, limit: int | None, moves: Iterator[int]) -> Ca
 
 def run(row: Row, car: vrtd.Simulator, **changes: Any) -> vrtd.Result:
     arguments = {"n_runs": 3, "n_gradients": row.n_epochs * row.algorithm.epoch("markov").n_gradients, "seed": 2}
-    return vrtd.simulate(car, None, row.algorithm, **(arguments | {"metrics": ()} | changes))
+    return vrtd.simulate(car, row.algorithm, **(arguments | {"metrics": ()} | changes))
 
 
 def test_the_cosine_is_accurate_for_any_number_of_turns() -> None:
@@ -161,7 +163,7 @@ def test_states_are_standardised_along_the_same_policy(limit: int | None) -> Non
 
 @pytest.mark.parametrize(("bandwidth", "seed", "d"), [(5.0, 0, 20), (1.0, 4, 20), (20.0, 1, 20), (2, 7, 3)])
 def test_features_are_the_formula(bandwidth: float, seed: int, d: int) -> None:
-    car = mountain_car(bandwidth, seed, n_features=d)
+    car = mountain_car(seed, d, bandwidth=bandwidth)
     rng = np.random.default_rng(0)
     states = rng.uniform([-1.2, -0.07], [0.6, 0.07], size=(200, 2))
     expected = [fourier(car, bandwidth, seed, state) for state in states]
@@ -210,7 +212,10 @@ def test_variants_share_one_loop_and_threads_change_no_bit(row: Row) -> None:
     one = run(row, mountain_car(), threads=1)
     with event.install_recorder("numba:compile") as recorder:
         two = run(row, mountain_car(), threads=2)
-        others = [run(row, mountain_car(20.0, 1)), run(row, mountain_car(1.0, 2, gamma=0.9, time_limit=200))]
+        others = [
+            run(row, mountain_car(1, bandwidth=20.0)),
+            run(row, mountain_car(2, gamma=0.9, bandwidth=1.0, time_limit=200)),
+        ]
     assert not recorder.buffer
     assert two.theta.tobytes() == one.theta.tobytes()
     assert not any(np.allclose(other.theta, one.theta) for other in others)

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from vrtd.errors import InvalidInputError, SingularSystemError, StabilityWarning
 from vrtd.metrics import METRICS
 from vrtd.problems import MDP, DataSet, MarkovRewardProcess, baird, off_policy_garnet, random_mdp
 
-STAR, STAR_PHI = baird()
+STAR = baird()
 STAR_START = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 10.0, 1.0)
 
 
@@ -97,16 +98,16 @@ def test_bad_behaviours_are_refused(behaviour, message):
         MDP([TWO, TWO, TWO], [0, 0], 0.5).chain([[0.0, 1.0, 0.0], [0.25, 0.75, 0.0]], behaviour=behaviour)
 
 
-# The linear system (its moments are in test_linear_system)
+# The linear equation (its moments are in test_linear_problem)
 
 
-def test_the_system_is_the_targets_in_the_states_of_the_behaviour():
+def test_the_equation_is_the_targets_in_the_states_of_the_behaviour():
     mdp, target, behaviour, phi = decisions()
-    system = vrtd.LinearSystem(mdp.chain(target, behaviour=behaviour), phi)
-    mixed = vrtd.LinearSystem(mdp.chain(target), phi, mdp.chain(behaviour).stationary)
+    problem = vrtd.LinearProblem(mdp.chain(target, behaviour=behaviour), phi)
+    mixed = vrtd.LinearProblem(mdp.chain(target), phi, mdp.chain(behaviour).stationary)
     for name in ("A", "b", "C", "theta_star"):
-        assert np.allclose(getattr(system, name), getattr(mixed, name), rtol=1e-11, atol=1e-14)
-    assert np.trace(system.noise_covariance) > 1.5 * np.trace(mixed.noise_covariance)
+        assert np.allclose(getattr(problem, name), getattr(mixed, name), rtol=1e-11, atol=1e-14)
+    assert np.trace(problem.noise_covariance) > 1.5 * np.trace(mixed.noise_covariance)
 
 
 def layers():
@@ -119,12 +120,14 @@ def layers():
     R = np.random.default_rng(0).standard_normal((2, 4, 4))
     mdp = MDP(P, R, gamma)
     target, behaviour = np.array([[0.9, 0.1], [0.2, 0.8], [1.0, 0.0], [0.5, 0.5]]), np.full((4, 2), 0.5)
-    return mdp.chain(target, behaviour=behaviour), np.random.default_rng(1).standard_normal((4, 2))
+    phi = np.random.default_rng(1).standard_normal((4, 2))
+    return vrtd.LinearProblem(mdp.chain(target, behaviour=behaviour), phi)
 
 
 @pytest.mark.parametrize("trace_decay", [0.0, 0.3, 0.9, 1.0])
 def test_traces_against_every_path(trace_decay):
-    mrp, phi = layers()
+    problem = layers()
+    mrp, phi = problem.mrp, problem.phi
     e, length = mrp.edges, 3  # a trace begins anew with every episode, so two transitions before this one are enough
     A, b, total = np.zeros((2, 2)), np.zeros(2), 0.0
     for path in itertools.product(range(e.origin.size), repeat=length):
@@ -137,56 +140,55 @@ def test_traces_against_every_path(trace_decay):
         A += p * np.outer(z, e.discount[x] * phi[e.successor[x]] - phi[e.origin[x]])
         b += p * e.reward[x] * z
         total += p
-    system = vrtd.LinearSystem(mrp, phi)
     assert total == pytest.approx(1.0)
-    assert np.allclose(system.traced(trace_decay)[0], A, atol=1e-14)
-    assert np.allclose(system.traced(trace_decay)[1], b, atol=1e-14)
-    assert system.fixed_point(trace_decay) == pytest.approx(-np.linalg.solve(A, b))
+    assert np.allclose(problem.traced(trace_decay)[0], A, atol=1e-14)
+    assert np.allclose(problem.traced(trace_decay)[1], b, atol=1e-14)
+    assert problem.fixed_point(trace_decay) == pytest.approx(-np.linalg.solve(A, b))
 
 
 def test_full_traces_project_the_values_and_tables_need_none():
     mdp, target, behaviour, phi = decisions()
     mrp = mdp.chain(target, behaviour=behaviour)
-    system = vrtd.LinearSystem(mrp, phi)
-    assert system.fixed_point(1) == pytest.approx(METRICS["value_error"](system).centre)
-    assert system.fixed_point(1.0 - 1e-9) == pytest.approx(system.fixed_point(1.0), rel=1e-6)
-    assert system.fixed_point() is system.theta_star
-    assert vrtd.LinearSystem(mrp, np.eye(5)).fixed_point(0.7) == pytest.approx(mrp.values)
+    problem = vrtd.LinearProblem(mrp, phi)
+    assert problem.fixed_point(1) == pytest.approx(METRICS["value_error"](problem).centre)
+    assert problem.fixed_point(1.0 - 1e-9) == pytest.approx(problem.fixed_point(1.0), rel=1e-6)
+    assert problem.fixed_point() is problem.theta_star
+    assert vrtd.LinearProblem(mrp, np.eye(5)).fixed_point(0.7) == pytest.approx(mrp.values)
 
 
 @pytest.mark.parametrize("gamma", [0.9, 0.99999])
 def test_traces_of_many_states_without_a_dense_matrix(monkeypatch, gamma):
     """By iteration, or by a sparse factorisation where that would take too long."""
-    mrp, phi = off_policy_garnet(n_states=30, n_features=3, gamma=gamma)
-    dense = vrtd.LinearSystem(mrp, phi).traced(0.9999)
-    monkeypatch.setattr("vrtd.linear_system.DENSE_LIMIT", 10)
-    for large, small in zip(vrtd.LinearSystem(mrp, phi).traced(0.9999), dense, strict=True):
+    problem = off_policy_garnet(n_states=30, n_features=3, gamma=gamma)
+    dense = problem.traced(0.9999)
+    monkeypatch.setattr("vrtd.problems.markov_reward_process.DENSE_LIMIT", 10)
+    for large, small in zip(problem.traced(0.9999), dense, strict=True):
         assert np.allclose(large, small, rtol=1e-9)
 
 
 @pytest.mark.parametrize("trace_decay", [-0.1, 1.1, np.nan, True, "all"])
 def test_bad_traces_are_refused(trace_decay):
     with pytest.raises(InvalidInputError, match=r"trace_decay must lie in \[0, 1\]; got"):
-        vrtd.LinearSystem(*random_mdp()).traced(trace_decay)
+        random_mdp().traced(trace_decay)
 
 
 def test_traces_need_the_chains_own_states():
-    mrp, phi = random_mdp()
-    system = vrtd.LinearSystem(mrp, phi, np.full(50, 0.02))
+    problem = random_mdp()
+    other = vrtd.LinearProblem(problem.mrp, problem.phi, np.full(50, 0.02))
     with pytest.raises(InvalidInputError, match="traces must run along the chain, whose states are stationary; got"):
-        system.fixed_point(0.5)
-    assert system.fixed_point(0.0) is system.theta_star
-    given = vrtd.LinearSystem(mrp, phi, mrp.stationary)
-    assert np.allclose(given.fixed_point(0.5), vrtd.LinearSystem(mrp, phi).fixed_point(0.5))
+        other.fixed_point(0.5)
+    assert other.fixed_point(0.0) is other.theta_star
+    same = vrtd.LinearProblem(problem.mrp, problem.phi, problem.mrp.stationary)
+    assert np.allclose(same.fixed_point(0.5), problem.fixed_point(0.5))
 
 
 # Metrics without a theta_star
 
 
 def test_dependent_features_change_no_metric_of_values():
-    mrp, phi = random_mdp(n_states=10)
+    plain = random_mdp(n_states=10)
     T = np.array([[1.0, 0, 0, 0, 1.0], [0, 1.0, 0, 0, 1.0], [0, 0, 1.0, 0, 0], [0, 0, 0, 1.0, 0]])
-    plain, more = vrtd.LinearSystem(mrp, phi), vrtd.LinearSystem(mrp, phi @ T)
+    more = vrtd.LinearProblem(plain.mrp, plain.phi @ T)
     for theta in np.random.default_rng(0).standard_normal((3, 5)):
         for name in ("value_error", "mspbe"):
             assert METRICS[name](more)(theta) == pytest.approx(METRICS[name](plain)(T @ theta), rel=1e-9)
@@ -209,11 +211,11 @@ def test_a_data_set_of_dependent_features_has_its_metrics():
 def test_what_no_parameter_removes_is_the_offset(name):
     """Nothing is discounted: A is singular although the features are not dependent, and b lies outside its range."""
     mrp = MarkovRewardProcess(np.array([[0.0, 1.0], [1.0, 0.0]]), [1.0, 0.0], np.ones((2, 2)))
-    system = vrtd.LinearSystem(mrp, np.eye(2))
-    form = METRICS[name](system)
+    problem = vrtd.LinearProblem(mrp, np.eye(2))
+    form = METRICS[name](problem)
     root = np.eye(2) * (1.0 if name == "neu" else np.sqrt(2.0))
     for theta in np.random.default_rng(0).standard_normal((3, 2)):
-        assert form(theta) == pytest.approx(np.sum((root @ (system.A @ theta + system.b)) ** 2))
+        assert form(theta) == pytest.approx(np.sum((root @ (problem.A @ theta + problem.b)) ** 2))
     assert form.offset == pytest.approx({"neu": 0.125, "mspbe": 0.25}[name])
 
 
@@ -229,7 +231,7 @@ def test_recorded_rows_are_transitions_of_the_chain():
         for s, t, r, g, w in zip(e.origin, e.successor, e.reward, e.discount, e.weight, strict=True)
     }
     for sampling in ("iid", "markov"):
-        data = vrtd.record(mrp, phi, 3000, sampling=sampling, shuffle=False)
+        data = vrtd.record(vrtd.LinearProblem(mrp, phi), 3000, sampling=sampling, shuffle=False)
         rows = np.column_stack([data.phi, data.phi_next, data.reward, data.discount, data.weight])
         seen = {tuple(row) for row in rows.tolist()}
         assert seen <= known
@@ -241,7 +243,6 @@ def star(n_gradients, **options):
     with pytest.warns(StabilityWarning, match="expect errors without bound"):
         return vrtd.simulate(
             STAR,
-            STAR_PHI,
             vrtd.TD(0.01),
             n_gradients=n_gradients,
             metrics=("value_error",),
@@ -251,12 +252,12 @@ def star(n_gradients, **options):
 
 
 def test_an_update_of_td_is_that_of_a_weighted_transition():
-    theta, e = np.array(STAR_START), STAR.edges
-    values = STAR_PHI @ theta
+    theta, e = np.array(STAR_START), STAR.mrp.edges
+    values = STAR.phi @ theta
     error = e.reward + e.discount * values[e.successor] - values[e.origin]
-    moved = theta + 0.01 * (e.weight * error)[:, None] * STAR_PHI[e.origin]
-    mean = (STAR.stationary[e.origin] * e.probability) @ moved
-    assert mean == pytest.approx(theta + 0.01 * vrtd.LinearSystem(STAR, STAR_PHI).mean_update(theta), rel=1e-13)
+    moved = theta + 0.01 * (e.weight * error)[:, None] * STAR.phi[e.origin]
+    mean = (STAR.mrp.stationary[e.origin] * e.probability) @ moved
+    assert mean == pytest.approx(theta + 0.01 * STAR.mean_update(theta), rel=1e-13)
     ends = star(1, n_runs=400).theta
     nearest = np.abs(ends[:, None] - moved).max(axis=2).min(axis=1)
     assert nearest.max() < 1e-12
@@ -264,8 +265,7 @@ def test_an_update_of_td_is_that_of_a_weighted_transition():
 
 
 def test_td_diverges_on_bairds_star():
-    A = vrtd.LinearSystem(STAR, STAR_PHI).A
-    assert np.linalg.eigvals(A).real.max() > 0.1
+    assert np.linalg.eigvals(STAR.A).real.max() > 0.1
     result = star(4000, n_runs=4, checkpoints=5)
     error = result.values("value_error")
     assert (error[:, -1] > 1e6 * error[:, 0]).all()
@@ -274,44 +274,39 @@ def test_td_diverges_on_bairds_star():
 
 # The theory is of chains without ratios; the star's dependent features must not be what is refused
 
-SYSTEM = vrtd.LinearSystem(*off_policy_garnet(n_states=12, n_features=2))
+PROBLEM = off_policy_garnet(n_states=12, n_features=2)
 THETA = np.zeros(2)
 CALLS = {
-    "approximation_limit": lambda f: f(SYSTEM),
-    "check_assumptions": lambda f: f(SYSTEM),
-    "corollary1": lambda f: f(SYSTEM, 0.1, THETA),
-    "corollary1_corrected": lambda f: f(SYSTEM, 0.1, THETA),
-    "corollary2": lambda f: f(SYSTEM, 0.1, THETA),
-    "corollary2_repaired": lambda f: f(SYSTEM, 0.1, THETA),
-    "epoch_inequality_iid": lambda f: f(SYSTEM, 0.1, 10),
-    "epoch_inequality_markov": lambda f: f(SYSTEM, 0.1, 10),
-    "exact_curve": lambda f: f(STAR, STAR_PHI, vrtd.TD(0.1)),
-    "instance_constants": lambda f: f(SYSTEM),
-    "instance_optimal": lambda f: f(SYSTEM, "iid"),
-    "lambda_A": lambda f: f(SYSTEM),
-    "lemma1": lambda f: f(SYSTEM, 10, THETA),
-    "lemma2": lambda f: f(SYSTEM),
-    "lemma3": lambda f: f(SYSTEM, 1.0),
-    "lemma4": lambda f: f(SYSTEM, THETA),
-    "lemma5": lambda f: f(SYSTEM, 1),
-    "phase_diagram": lambda f: f(STAR, STAR_PHI, budget=100),
-    "plan": lambda f: f(STAR, STAR_PHI, budget=100),
-    "stability_limit": lambda f: f(SYSTEM),
-    "stationary_second_moment": lambda f: f(SYSTEM, 0.1),
-    "td_iid_bound": lambda f: f(SYSTEM, 0.1, THETA),
-    "td_iid_complexity": lambda f: f(SYSTEM, 0.1, THETA),
-    "td_iid_moments": lambda f: f(SYSTEM, 0.1, 10, THETA),
-    "td_iid_sharp": lambda f: f(SYSTEM, 0.1, THETA),
-    "td_markov_bound": lambda f: f(SYSTEM, 0.1, THETA),
-    "td_markov_complexity": lambda f: f(SYSTEM, 0.1, THETA),
-    "theorem1": lambda f: f(SYSTEM, 0.1, 10, THETA),
-    "theorem1_corrected": lambda f: f(SYSTEM, 0.1, 10, THETA),
-    "theorem1_sharp": lambda f: f(SYSTEM, 0.1, 10, THETA),
-    "theorem2": lambda f: f(SYSTEM, 0.1, 10, THETA),
-    "theorem2_repaired": lambda f: f(SYSTEM, 0.1, 10, THETA),
-    "TransitionSample.draw": lambda f: f(SYSTEM.mrp, SYSTEM.phi, 10),
-    "vrtd_iid_moments": lambda f: f(SYSTEM, 0.1, 10, 10, THETA),
+    "approximation_limit": lambda f: f(PROBLEM),
+    "batch_bias_inequality": lambda f: f(PROBLEM, 10, THETA),
+    "check_assumptions": lambda f: f(PROBLEM),
+    "epoch_inequality_iid": lambda f: f(PROBLEM, 0.1, 10),
+    "epoch_inequality_markov": lambda f: f(PROBLEM, 0.1, 10),
+    "exact_curve": lambda f: f(STAR, vrtd.TD(0.1)),
+    "instance_constants": lambda f: f(PROBLEM),
+    "instance_optimal": lambda f: f(PROBLEM, "iid"),
+    "lambda_A": lambda f: f(PROBLEM),
+    "mixing_inequalities": lambda f: f(PROBLEM, 1),
+    "phase_diagram": lambda f: f(STAR, budget=100),
+    "plan": lambda f: f(STAR, budget=100),
+    "pseudo_gradient_inequality": lambda f: f(PROBLEM, 1.0),
+    "squared_pseudo_gradient_inequality": lambda f: f(PROBLEM, THETA),
+    "stability_limit": lambda f: f(PROBLEM),
+    "stationary_second_moment": lambda f: f(PROBLEM, 0.1),
+    "td_iid_bound": lambda f: f(PROBLEM, 0.1, THETA),
+    "td_iid_complexity": lambda f: f(PROBLEM, 0.1, THETA),
+    "td_iid_moments": lambda f: f(PROBLEM, 0.1, 10, THETA),
+    "td_markov_bound": lambda f: f(PROBLEM, 0.1, THETA),
+    "td_markov_complexity": lambda f: f(PROBLEM, 0.1, THETA),
+    "transition_inequalities": lambda f: f(PROBLEM),
+    "TransitionSample.draw": lambda f: f(PROBLEM, 10),
+    "vrtd_iid_bound": lambda f: f(PROBLEM, 0.1, 10, THETA),
+    "vrtd_iid_complexity": lambda f: f(PROBLEM, 0.1, THETA),
+    "vrtd_iid_moments": lambda f: f(PROBLEM, 0.1, 10, 10, THETA),
+    "vrtd_markov_bound": lambda f: f(PROBLEM, 0.1, 10, THETA),
+    "vrtd_markov_complexity": lambda f: f(PROBLEM, 0.1, THETA),
 }
+RATIOS = r"the theory is of chains without importance ratios.*got importance ratios of up to (1\.\d+|7); simulate"
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -319,9 +314,27 @@ def test_the_theory_refuses_importance_ratios(name):
     function = theory
     for part in name.split("."):
         function = getattr(function, part)
-    message = r"the theory is of chains without importance ratios.*got importance ratios of up to (1\.\d+|7); simulate"
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError, match=RATIOS):
         CALLS[name](function)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("batch_bias_inequality", "printed"),
+        ("epoch_inequality_iid", "printed"),
+        ("mixing_inequalities", "printed"),
+        ("td_iid_bound", "printed"),
+        ("vrtd_iid_bound", "printed"),
+        ("vrtd_iid_bound", "corrected"),
+        ("vrtd_iid_complexity", "printed"),
+        ("vrtd_markov_bound", "printed"),
+        ("vrtd_markov_complexity", "printed"),
+    ],
+)
+def test_the_forms_that_are_no_default_refuse_importance_ratios(name, form):
+    with pytest.raises(InvalidInputError, match=RATIOS):
+        CALLS[name](partial(getattr(theory, name), form=form))
 
 
 def test_no_public_function_of_a_chain_is_forgotten():
@@ -330,10 +343,10 @@ def test_no_public_function_of_a_chain_is_forgotten():
     of_chains = {
         name
         for name, function in functions.items()
-        if inspect.isfunction(function) and {"system", "mrp", "problem"} & set(inspect.signature(function).parameters)
+        if inspect.isfunction(function) and {"mrp", "problem"} & set(inspect.signature(function).parameters)
     }
     assert of_chains == set(CALLS) - {"TransitionSample.draw"} | {"dobrushin"}
-    assert 0.0 < theory.dobrushin(SYSTEM.mrp) <= 1.0
+    assert 0.0 < theory.dobrushin(PROBLEM.mrp) <= 1.0
 
 
 def test_a_target_that_never_discounts_has_no_values_though_the_behaviour_ends_episodes() -> None:
@@ -348,11 +361,11 @@ def test_a_target_that_never_discounts_has_no_values_though_the_behaviour_ends_e
 @pytest.mark.parametrize(
     "call",
     [
-        lambda mrp, phi: theory.exact_curve(mrp, phi, vrtd.TD(0.1), sampling="dataset", n_gradients=100),
-        lambda mrp, phi: vrtd.plan(mrp, phi, target_error=1.0, sampling="dataset"),
-        lambda mrp, phi: theory.TransitionSample.draw(mrp, phi, 100, sampling="dataset"),
+        lambda problem: theory.exact_curve(problem, vrtd.TD(0.1), sampling="dataset", n_gradients=100),
+        lambda problem: vrtd.plan(problem, target_error=1.0, sampling="dataset"),
+        lambda problem: theory.TransitionSample.draw(problem, 100, sampling="dataset"),
     ],
 )
 def test_the_theory_knows_no_data_sets(call) -> None:
     with pytest.raises(InvalidInputError, match="sampling must be one of 'iid', 'markov'; got 'dataset'"):
-        call(*random_mdp())
+        call(random_mdp())

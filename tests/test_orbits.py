@@ -62,7 +62,7 @@ def test_a_bound_predicts_itself_where_it_is_valid(target, most):
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_a_small_chain_that_mixes_too_slowly_is_followed_densely():
     slow = vrtd.MarkovRewardProcess([[1.0 - 1e-5, 1e-5], [2e-5, 1.0 - 2e-5]], [1.0, -1.0], 0.9)
-    recursion = MarkovTD(vrtd.LinearSystem(slow, [[1.0], [0.5]]))
+    recursion = MarkovTD(vrtd.LinearProblem(slow, [[1.0], [0.5]]))
     assert recursion.until_slow(recursion.start(np.zeros(1), slow.stationary), 0.05, 200) is None
     orbit = markov_td_orbit(recursion, 0.05, np.zeros(1), slow.stationary)
     assert orbit is not None
@@ -73,6 +73,6 @@ def test_a_small_chain_that_mixes_too_slowly_is_followed_densely():
 def test_a_dense_orbit_does_not_drift():
     P = [[1 - 1 / 3e4, 1 / 3e4, 0], [0, 1 - 1 / 7e4, 1 / 7e4], [1 / 9e4, 0, 1 - 1 / 9e4]]
     mrp = vrtd.MarkovRewardProcess(P, [1.0, -1.0, 0.5], 0.9)
-    recursion = MarkovTD(vrtd.LinearSystem(mrp, [[1.0], [0.5], [-0.3]]))
+    recursion = MarkovTD(vrtd.LinearProblem(mrp, [[1.0], [0.5], [-0.3]]))
     orbit = markov_td_orbit(recursion, 0.05, np.zeros(1), mrp.stationary)
     assert orbit.error(10**15) == pytest.approx(recursion.stationary(0.05).item(), rel=1e-6)

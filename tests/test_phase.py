@@ -1,6 +1,7 @@
 """The phase diagram: its cells, its limits, its files."""
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,17 @@ from vrtd.theory import (
     exact_curve,
     phase_diagram,
     stability_limit,
-    theorem1_corrected,
-    theorem1_sharp,
-    theorem2_repaired,
+    vrtd_iid_bound,
+    vrtd_markov_bound,
 )
 
-MRP, PHI = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
-SYSTEM = vrtd.LinearSystem(MRP, PHI)
+PROBLEM = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
 BUDGET = 3000
 
 
 @pytest.fixture(scope="module", params=["iid", "markov"])
 def diagram(request: Any) -> Any:
-    return phase_diagram(MRP, PHI, budget=BUDGET, sampling=request.param, n_steps=9)
+    return phase_diagram(PROBLEM, budget=BUDGET, sampling=request.param, n_steps=9)
 
 
 def test_cells_are_exact_errors(diagram: Any) -> None:
@@ -36,7 +35,7 @@ def test_cells_are_exact_errors(diagram: Any) -> None:
             step, M = float(diagram.step_sizes[i]), int(diagram.batch_sizes[j])
             algorithm = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M)
             curve = exact_curve(
-                MRP, PHI, algorithm, sampling=diagram.sampling, n_gradients=BUDGET, checkpoints=1, method="approximate"
+                PROBLEM, algorithm, sampling=diagram.sampling, n_gradients=BUDGET, checkpoints=1, method="approximate"
             )
             expected = curve.values("squared_error")[0, -1]
             assert diagram.error[i, j] == pytest.approx(expected, rel=1e-7)
@@ -46,7 +45,7 @@ def test_the_best_cell_is_the_least_that_is_trusted(diagram: Any) -> None:
     step, batch, error = diagram.best
     trusted = np.ones(diagram.error.shape, bool)
     if diagram.sampling == "markov":
-        assert diagram.trusted == approximation_limit(SYSTEM)
+        assert diagram.trusted == approximation_limit(PROBLEM)
         trusted[diagram.step_sizes > diagram.trusted, 1:] = False
     else:
         assert diagram.trusted is None
@@ -57,8 +56,8 @@ def test_the_best_cell_is_the_least_that_is_trusted(diagram: Any) -> None:
 
 
 def test_the_stability_limit_divides_the_map(diagram: Any) -> None:
-    assert diagram.stability[0] == pytest.approx(stability_limit(SYSTEM, diagram.sampling), rel=1e-6)
-    assert diagram.stability[1] == pytest.approx(stability_limit(SYSTEM, diagram.sampling, 2), rel=1e-6)
+    assert diagram.stability[0] == pytest.approx(stability_limit(PROBLEM, diagram.sampling), rel=1e-6)
+    assert diagram.stability[1] == pytest.approx(stability_limit(PROBLEM, diagram.sampling, 2), rel=1e-6)
     beyond = diagram.step_sizes > 1.2 * diagram.stability[0]  # TD makes many updates: its error has exploded there
     assert beyond.any()
     assert (diagram.error[beyond, 0] > 1e3 * diagram.initial_error).all()
@@ -68,8 +67,11 @@ def test_the_stability_limit_divides_the_map(diagram: Any) -> None:
 
 def test_admissible_regions_are_the_theorems(diagram: Any) -> None:
     theorems: dict[str, Any] = {
-        "iid": {"Theorem 1, corrected": theorem1_corrected, "Theorem 1, sharpened": theorem1_sharp},
-        "markov": {"Theorem 2, repaired": theorem2_repaired},
+        "iid": {
+            "Theorem 1, corrected": partial(vrtd_iid_bound, form="corrected"),
+            "Theorem 1, sharpened": partial(vrtd_iid_bound, form="sharp"),
+        },
+        "markov": {"Theorem 2, corrected": partial(vrtd_markov_bound, form="corrected")},
     }[diagram.sampling]
     assert set(diagram.admissible) == set(theorems)
     for name, theorem in theorems.items():
@@ -77,7 +79,7 @@ def test_admissible_regions_are_the_theorems(diagram: Any) -> None:
         assert not mask[:, 0].any()  # TD is not theirs
         for i in (0, 5, 8):
             for j in (1, 8, len(diagram.batch_sizes) - 1):
-                bound = theorem(SYSTEM, diagram.step_sizes[i], int(diagram.batch_sizes[j]), np.zeros(2))
+                bound = theorem(PROBLEM, diagram.step_sizes[i], int(diagram.batch_sizes[j]), np.zeros(2))
                 assert mask[i, j] == bound.valid
     if diagram.sampling == "iid":
         assert diagram.admissible["Theorem 1, sharpened"].any()
@@ -112,22 +114,22 @@ def test_files_and_picture(diagram: Any, tmp_path: Any) -> None:
 )
 def test_bad_arguments_are_refused(options: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        phase_diagram(MRP, PHI, **options)
+        phase_diagram(PROBLEM, **options)
 
 
 def test_the_approximation_is_trusted_where_it_is_good() -> None:
     """At the limit, batches of 4 and 64 are approximated to a few percent, on a fast and on a slow chain."""
-    lazy = vrtd.MarkovRewardProcess(0.8 * np.eye(10) + 0.2 * MRP.P, MRP.mean_reward, 0.95)
-    for mrp in (MRP, lazy):
-        system = vrtd.LinearSystem(mrp, PHI)
-        limit = approximation_limit(system)
-        assert limit <= 0.1 * stability_limit(system) * (1 + 1e-9)
+    mrp = PROBLEM.mrp
+    lazy = vrtd.MarkovRewardProcess(0.8 * np.eye(10) + 0.2 * mrp.P, mrp.mean_reward, 0.95)
+    for problem in (PROBLEM, vrtd.LinearProblem(lazy, PROBLEM.phi)):
+        limit = approximation_limit(problem)
+        assert limit <= 0.1 * stability_limit(problem) * (1 + 1e-9)
         curves = [
-            exact_curve(mrp, PHI, algorithm, n_gradients=20_000, checkpoints=1).values("squared_error")[0, -1]
+            exact_curve(problem, algorithm, n_gradients=20_000, checkpoints=1).values("squared_error")[0, -1]
             for algorithm in (vrtd.VRTD(limit, 4), vrtd.VRTD(limit, 64))
         ]
         simulated = [
-            vrtd.simulate(mrp, PHI, vrtd.VRTD(limit, M), n_gradients=20_000, n_runs=4000, checkpoints=1).summary()
+            vrtd.simulate(problem, vrtd.VRTD(limit, M), n_gradients=20_000, n_runs=4000, checkpoints=1).summary()
             for M in (4, 64)
         ]
         for exact, summary in zip(curves, simulated, strict=True):

@@ -13,24 +13,23 @@ from vrtd.theory import TransitionSample, exact_curve, instance_optimal, plan
 from vrtd.theory.estimation import estimate_increments
 from vrtd.theory.search import MOST_COST
 
-MRP, PHI = vrtd.problems.random_mdp()
-NORMALISED = PHI / np.linalg.norm(PHI, axis=1).max()
-SYSTEM = vrtd.LinearSystem(MRP, PHI)
-WALK, STATES = vrtd.problems.random_walk()
+PROBLEM = vrtd.problems.random_mdp()
+NORMALISED = vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi / np.linalg.norm(PROBLEM.phi, axis=1).max())
+WALK = vrtd.problems.random_walk()
 
 
 def sample(n: int = 5000, sampling: Any = "iid", seed: int = 1) -> TransitionSample:
-    return TransitionSample.draw(MRP, PHI, n, sampling=sampling, seed=seed)
+    return TransitionSample.draw(PROBLEM, n, sampling=sampling, seed=seed)
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_the_predicted_curve_is_the_exact_one(sampling: Any) -> None:
-    found = plan(MRP, PHI, target_error=0.5, sampling=sampling)
+    found = plan(PROBLEM, target_error=0.5, sampling=sampling)
     for choice in (found.td, found.vrtd):
         assert choice is not None
         per_epoch = choice.n_gradients // choice.n_epochs
         curve = exact_curve(
-            MRP, PHI, choice.algorithm,
+            PROBLEM, choice.algorithm,
             sampling=sampling, n_gradients=choice.n_gradients, checkpoints=choice.curve_epochs * per_epoch,
         )  # fmt: skip
         assert np.allclose(curve.values("squared_error")[0], choice.curve_error, rtol=1e-8)
@@ -42,31 +41,31 @@ def test_the_predicted_curve_is_the_exact_one(sampling: Any) -> None:
 
 
 def test_fewer_epochs_do_not_reach_the_target() -> None:
-    found = plan(MRP, PHI, target_error=0.5, sampling="iid")
+    found = plan(PROBLEM, target_error=0.5, sampling="iid")
     for choice in (found.td, found.vrtd):
         assert choice is not None
         short = (choice.n_epochs - 1) * (choice.n_gradients // choice.n_epochs)
-        curve = exact_curve(MRP, PHI, choice.algorithm, sampling="iid", n_gradients=short, checkpoints=1)
+        curve = exact_curve(PROBLEM, choice.algorithm, sampling="iid", n_gradients=short, checkpoints=1)
         assert curve.values("squared_error")[0, -1] > 0.5
 
 
 def test_no_plan_beats_the_instance_optimal_error() -> None:
     for sampling in ("iid", "markov"):
-        found = plan(MRP, PHI, target_error=0.01, sampling=sampling)  # type: ignore[arg-type]
-        assert found.best.n_samples > 0.9 * instance_optimal(SYSTEM, sampling) / 0.01  # type: ignore[arg-type]
+        found = plan(PROBLEM, target_error=0.01, sampling=sampling)  # type: ignore[arg-type]
+        assert found.best.n_samples > 0.9 * instance_optimal(PROBLEM, sampling) / 0.01  # type: ignore[arg-type]
 
 
 def test_a_larger_budget_or_target_costs_more_or_less() -> None:
-    errors = [plan(MRP, PHI, budget=n, sampling="iid").best.error for n in (100, 1000, 10_000)]
+    errors = [plan(PROBLEM, budget=n, sampling="iid").best.error for n in (100, 1000, 10_000)]
     assert errors[0] > errors[1] > errors[2]
-    costs = [plan(MRP, PHI, target_error=t, sampling="iid").best.n_gradients for t in (1.0, 0.3, 0.1)]
+    costs = [plan(PROBLEM, target_error=t, sampling="iid").best.n_gradients for t in (1.0, 0.3, 0.1)]
     assert costs[0] < costs[1] < costs[2]
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 @pytest.mark.parametrize("objective", ["gradients", "samples"])
 def test_a_budget_is_kept(sampling: Any, objective: Any) -> None:
-    found = plan(MRP, PHI, budget=1001, sampling=sampling, objective=objective)
+    found = plan(PROBLEM, budget=1001, sampling=sampling, objective=objective)
     for choice in (found.td, found.vrtd):
         assert choice is not None
         assert 900 < choice.cost(objective) <= 1001
@@ -76,7 +75,7 @@ def test_a_budget_is_kept(sampling: Any, objective: Any) -> None:
 
 
 def test_an_approximate_plan_is_checked_by_simulation() -> None:
-    found = plan(MRP, PHI, target_error=1.0, seed=3)
+    found = plan(PROBLEM, target_error=1.0, seed=3)
     assert found.td is not None
     assert found.td.method == "exact"
     assert found.td.check is None
@@ -85,10 +84,10 @@ def test_an_approximate_plan_is_checked_by_simulation() -> None:
     check = found.vrtd.check
     assert check is not None
     assert found.vrtd.error == check.error <= 1.03 - 2.0 * check.standard_error
-    again = plan(MRP, PHI, target_error=1.0, seed=3).vrtd
+    again = plan(PROBLEM, target_error=1.0, seed=3).vrtd
     assert again is not None
     assert again.check == check
-    other = plan(MRP, PHI, target_error=1.0, seed=4).vrtd
+    other = plan(PROBLEM, target_error=1.0, seed=4).vrtd
     assert other is not None
     assert other.check != check
 
@@ -98,11 +97,11 @@ def test_the_check_moves_a_plan_to_settings_that_meet_the_target(monkeypatch: py
     rng = np.random.default_rng(8)
     P = rng.random((4, 4))
     mrp = vrtd.MarkovRewardProcess(P / P.sum(axis=1, keepdims=True), rng.normal(size=(4, 4)), 0.9)
-    phi = rng.normal(size=(4, 4))
-    target = 0.05 * (vrtd.LinearSystem(mrp, phi).theta_star ** 2).sum()
-    found = plan(mrp, phi, target_error=target).vrtd
+    problem = vrtd.LinearProblem(mrp, rng.normal(size=(4, 4)))
+    target = 0.05 * (problem.theta_star**2).sum()
+    found = plan(problem, target_error=target).vrtd
     monkeypatch.setattr("vrtd.theory.planner._CHECK_TOLERANCE", inf)
-    unchecked = plan(mrp, phi, target_error=target).vrtd
+    unchecked = plan(problem, target_error=target).vrtd
     assert found is not None
     assert found.check is not None
     assert unchecked is not None
@@ -115,7 +114,7 @@ def test_the_check_moves_a_plan_to_settings_that_meet_the_target(monkeypatch: py
 def test_an_outputs_plan_is_for_that_output() -> None:
     costs = {}
     for output in ("random", "last", "average"):
-        choice = plan(MRP, PHI, target_error=0.3, sampling="iid", output=output).vrtd  # type: ignore[arg-type]
+        choice = plan(PROBLEM, target_error=0.3, sampling="iid", output=output).vrtd  # type: ignore[arg-type]
         assert choice is not None
         assert choice.algorithm.settings["output"] == output
         costs[output] = choice.n_gradients
@@ -123,24 +122,24 @@ def test_an_outputs_plan_is_for_that_output() -> None:
 
 
 def test_theta_0_matters() -> None:
-    near = plan(MRP, PHI, target_error=0.1, sampling="iid", theta_0=SYSTEM.theta_star + 0.5)
-    far = plan(MRP, PHI, target_error=0.1, sampling="iid")
+    near = plan(PROBLEM, target_error=0.1, sampling="iid", theta_0=PROBLEM.theta_star + 0.5)
+    far = plan(PROBLEM, target_error=0.1, sampling="iid")
     assert near.best.n_gradients < far.best.n_gradients
     assert near.initial_error == pytest.approx(1.0)
 
 
 def test_guaranteed_on_a_trajectory_projects() -> None:
-    found = plan(MRP, NORMALISED, target_error=1.0, mode="guaranteed")
-    norm = np.linalg.norm(vrtd.LinearSystem(MRP, NORMALISED).theta_star)
+    found = plan(NORMALISED, target_error=1.0, mode="guaranteed")
+    norm = np.linalg.norm(NORMALISED.theta_star)
     for choice in (found.td, found.vrtd):
         assert choice is not None
         assert choice.algorithm.radius == pytest.approx(norm)
         assert choice.method.startswith("bound: ")
-    assert plan(MRP, NORMALISED, target_error=1.0, mode="guaranteed", radius=20.0).best.algorithm.radius == 20.0
+    assert plan(NORMALISED, target_error=1.0, mode="guaranteed", radius=20.0).best.algorithm.radius == 20.0
 
 
 def test_a_bound_that_says_nothing_is_no_choice() -> None:
-    found = plan(MRP, NORMALISED, budget=10**6, mode="guaranteed")
+    found = plan(NORMALISED, budget=10**6, mode="guaranteed")
     assert found.vrtd is None
     assert found.best is found.td
     assert found.advice.endswith("VRTD cannot do it.")
@@ -148,7 +147,7 @@ def test_a_bound_that_says_nothing_is_no_choice() -> None:
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_an_estimated_plan_comes_close_and_says_how_sure_it_is(sampling: Any) -> None:
-    exact = plan(MRP, PHI, target_error=0.3, sampling=sampling)
+    exact = plan(PROBLEM, target_error=0.3, sampling=sampling)
     found = plan(sample(50_000, sampling), target_error=0.3, sampling=sampling, confidence=0.8)
     assert found.mode == "estimated"
     assert found.confidence == 0.8
@@ -171,20 +170,20 @@ def test_an_estimated_plan_comes_close_and_says_how_sure_it_is(sampling: Any) ->
 
 
 def test_advice_names_the_better_one() -> None:
-    found = plan(MRP, PHI, target_error=0.1, sampling="iid")
+    found = plan(PROBLEM, target_error=0.1, sampling="iid")
     assert found.best is found.td
     assert found.advice.startswith("Use TD with step 0.005")
     assert "times as many" in found.advice
-    budgeted = plan(MRP, PHI, budget=1000, sampling="iid", objective="samples")
+    budgeted = plan(PROBLEM, budget=1000, sampling="iid", objective="samples")
     assert "after 1,000 samples" in budgeted.advice
     assert "needs about" in plan(sample(), target_error=0.5, sampling="iid").advice
-    assert "is sure to need at most" in plan(MRP, PHI, target_error=1.0, sampling="iid", mode="guaranteed").advice
+    assert "is sure to need at most" in plan(PROBLEM, target_error=1.0, sampling="iid", mode="guaranteed").advice
 
 
 def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
     for found in (
-        plan(WALK, STATES, target_error=0.01),
-        plan(MRP, PHI, budget=500, sampling="iid"),
+        plan(WALK, target_error=0.01),
+        plan(PROBLEM, budget=500, sampling="iid"),
         plan(sample(), budget=500, sampling="iid"),
     ):
         read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
@@ -204,62 +203,64 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plan(MRP, PHI), "either target_error or budget must be given; got None and None"),
-        (lambda: plan(MRP, PHI, target_error=0.1, budget=10), "either target_error or budget.*got 0.1 and 10"),
-        (lambda: plan(MRP, PHI, target_error=-1), "target_error must be a positive, finite number; got -1"),
-        (lambda: plan(MRP, PHI, target_error=float("nan")), "target_error must be a positive, finite number; got nan"),
-        (lambda: plan(MRP, PHI, budget=3.5), "budget must be a whole number"),
-        (lambda: plan(MRP, PHI, budget=3), "at least one epoch of VRTD with a batch of two, 4, .*got 3"),
-        (lambda: plan(MRP, PHI, budget=1, objective="samples"), "with a batch of two, 2, .*got 1"),
-        (lambda: plan(MRP, PHI, budget=MOST_COST + 1), "at most 1e15"),
+        (lambda: plan(PROBLEM), "either target_error or budget must be given; got None and None"),
+        (lambda: plan(PROBLEM, target_error=0.1, budget=10), "either target_error or budget.*got 0.1 and 10"),
+        (lambda: plan(PROBLEM, target_error=-1), "target_error must be a positive, finite number; got -1"),
+        (lambda: plan(PROBLEM, target_error=float("nan")), "target_error must be a positive, finite number; got nan"),
+        (lambda: plan(PROBLEM, budget=3.5), "budget must be a whole number"),
+        (lambda: plan(PROBLEM, budget=3), "at least one epoch of VRTD with a batch of two, 4, .*got 3"),
+        (lambda: plan(PROBLEM, budget=1, objective="samples"), "with a batch of two, 2, .*got 1"),
+        (lambda: plan(PROBLEM, budget=MOST_COST + 1), "at most 1e15"),
         (
-            lambda: plan(MRP, PHI, target_error=30.0),
+            lambda: plan(PROBLEM, target_error=30.0),
             "below the error of theta_0, 24.96.*got 30.0; nothing is to be done",
         ),
         (
-            lambda: plan(MRP, PHI, target_error=1e-15, sampling="iid"),
+            lambda: plan(PROBLEM, target_error=1e-15, sampling="iid"),
             "reachable at a cost of 1e.15, where the least error is .*; raise it: no such method is below 34",
         ),
-        (lambda: plan(MRP, PHI, target_error=0.1, sampling="both"), "sampling must be one of"),  # type: ignore[arg-type]
-        (lambda: plan(MRP, PHI, target_error=0.1, objective="time"), "objective must be one of"),  # type: ignore[arg-type]
-        (lambda: plan(MRP, PHI, target_error=0.1, mode="exakt"), "mode must be one of.*did you mean 'exact'"),  # type: ignore[arg-type]
-        (lambda: plan(MRP, PHI, target_error=0.1, output="first"), "output must be one of"),  # type: ignore[arg-type]
-        (lambda: plan(MRP, PHI, target_error=0.1, seed=-1), "seed must be a whole number of at least 0"),
-        (lambda: plan(MRP, PHI, target_error=0.1, confidence=2.0), "confidence must be below 1"),
-        (lambda: plan(MRP, PHI, target_error=0.1, radius=1.0), r"at least \|theta_star\| = 4.99.*above 15.97"),
+        (lambda: plan(PROBLEM, target_error=0.1, sampling="both"), "sampling must be one of"),  # type: ignore[arg-type]
+        (lambda: plan(PROBLEM, target_error=0.1, objective="time"), "objective must be one of"),  # type: ignore[arg-type]
+        (lambda: plan(PROBLEM, target_error=0.1, mode="exakt"), "mode must be one of.*did you mean 'exact'"),  # type: ignore[arg-type]
+        (lambda: plan(PROBLEM, target_error=0.1, output="first"), "output must be one of"),  # type: ignore[arg-type]
+        (lambda: plan(PROBLEM, target_error=0.1, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda: plan(PROBLEM, target_error=0.1, confidence=2.0), "confidence must be below 1"),
+        (lambda: plan(PROBLEM, target_error=0.1, radius=1.0), r"at least \|theta_star\| = 4.99.*above 15.97"),
         (
-            lambda: plan(MRP, PHI, target_error=0.1, sampling="iid", mode="guaranteed", radius=9.0),
+            lambda: plan(PROBLEM, target_error=0.1, sampling="iid", mode="guaranteed", radius=9.0),
             "bounds for independent samples are of methods without projection; got radius 9.0; drop the radius",
         ),
         (
-            lambda: plan(MRP, NORMALISED, target_error=1.0, mode="guaranteed", radius=9.0, theta_0=[20.0, 0, 0, 0]),
+            lambda: plan(NORMALISED, target_error=1.0, mode="guaranteed", radius=9.0, theta_0=[20.0, 0, 0, 0]),
             "a radius that holds theta_star and theta_0, 20; got 9.0; raise it",
         ),
-        (lambda: plan(MRP, PHI, target_error=0.1, theta_0=[1.0]), r"theta_0 must have the shape \(4,\)"),
-        (lambda: plan(MRP, target_error=0.1), "a chain needs features phi"),
-        (lambda: plan("chain", PHI, target_error=0.1), "MarkovRewardProcess or a TransitionSample; got str"),  # type: ignore[arg-type]
-        (lambda: plan(MRP, PHI, target_error=0.1, mode="estimated"), 'mode="estimated" needs a sample'),
+        (lambda: plan(PROBLEM, target_error=0.1, theta_0=[1.0]), r"theta_0 must have the shape \(4,\)"),
+        (
+            lambda: plan(PROBLEM.mrp, target_error=0.1),  # type: ignore[arg-type]
+            r"problem must be a LinearProblem; got MarkovRewardProcess; build LinearProblem\(mrp, phi\)",
+        ),
+        (lambda: plan("chain", target_error=0.1), "problem must be a LinearProblem; got str"),  # type: ignore[arg-type]
+        (lambda: plan(PROBLEM, target_error=0.1, mode="estimated"), 'mode="estimated" needs a sample'),
         (lambda: plan(sample(), target_error=0.1, mode="guaranteed"), 'allows mode="estimated" only.*got .guaranteed'),
-        (lambda: plan(sample(), PHI, target_error=0.1), "brings its own features"),
         (lambda: plan(sample(30, "markov"), target_error=0.1), "must hold 20 stretches"),
         (
-            lambda: plan(MRP, PHI, target_error=0.1, mode="guaranteed"),
+            lambda: plan(PROBLEM, target_error=0.1, mode="guaranteed"),
             r"\|phi\(s\)\| <= 1 .*largest norm is 1.59588; divide the features by 1.59588",
         ),
         (
-            lambda: plan(MRP, PHI, target_error=0.1, sampling="iid", mode="guaranteed", output="last"),
+            lambda: plan(PROBLEM, target_error=0.1, sampling="iid", mode="guaranteed", output="last"),
             'bounds are for the outputs "random" and "average"',
         ),
         (
-            lambda: plan(MRP, NORMALISED, budget=1000, mode="guaranteed"),
+            lambda: plan(NORMALISED, budget=1000, mode="guaranteed"),
             "large enough for a bound to say something; got 1000; raise it, or plan with mode=.exact.",
         ),
         (
-            lambda: plan(TransitionSample.draw(WALK, STATES, 200, sampling="iid"), budget=1000, sampling="iid"),
+            lambda: plan(TransitionSample.draw(WALK, 200, sampling="iid"), budget=1000, sampling="iid"),
             "must determine theta_star when it is drawn again; got 200 transitions",
         ),
         (
-            lambda: plan(MRP, NORMALISED, target_error=1e-9, mode="guaranteed"),
+            lambda: plan(NORMALISED, target_error=1e-9, mode="guaranteed"),
             "reachable at a cost of 1e.15.*the bounds need larger batches",
         ),
     ],

@@ -12,7 +12,7 @@ import vrtd
 from tests.statistics import z_limit
 from vrtd.theory import TransitionSample, exact_curve, plan, planner
 
-MRP, PHI = vrtd.problems.random_mdp()
+PROBLEM = vrtd.problems.random_mdp()
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2)
 THETA_0 = np.array([0.5, -0.5, 0.0, 1.0])
 
@@ -20,9 +20,9 @@ THETA_0 = np.array([0.5, -0.5, 0.0, 1.0])
 def fake_simulation(seen, accepts):
     """A simulation whose mean is the predicted error times what `accepts` says of (call, step, batch)."""
 
-    def simulate(mrp, phi, algorithm, *, n_runs, n_gradients, theta_0, checkpoints, seed):
+    def simulate(problem, algorithm, *, n_runs, n_gradients, theta_0, checkpoints, seed):
         named = {"n_gradients": n_gradients, "theta_0": theta_0, "checkpoints": checkpoints, "method": "approximate"}
-        predicted = exact_curve(mrp, phi, algorithm, **named).values("squared_error")[0, -1]
+        predicted = exact_curve(problem, algorithm, **named).values("squared_error")[0, -1]
         seen.append(SimpleNamespace(algorithm=algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=seed))
         seen[-1].theta_0, seen[-1].error = np.array(theta_0), predicted
         factor, standard_error = accepts(len(seen), algorithm)
@@ -52,7 +52,7 @@ def test_a_plan_is_accepted_by_its_target(monkeypatch, error, standard_error, ac
 
     monkeypatch.setattr(planner, "simulate", fake_simulation(seen, accepts))
     monkeypatch.setattr(planner, "_MOST_CHECK_GRADIENTS", 0.0)  # one look at each plan
-    found = plan(MRP, PHI, target_error=1.0, theta_0=THETA_0, seed=7).vrtd
+    found = plan(PROBLEM, target_error=1.0, theta_0=THETA_0, seed=7).vrtd
     assert (len(seen) == 1) == accepted
     last = seen[-1]
     assert (last.theta_0 == THETA_0).all()
@@ -69,7 +69,7 @@ def test_an_undecided_check_is_repeated_with_more_runs(monkeypatch):
     looks = {1: (1.0, 0.1), 2: (1.02, 0.05), 3: (1.0, 0.01)}
     simulation = fake_simulation(seen, lambda n, _: tuple(x / seen[-1].error for x in looks[n]))
     monkeypatch.setattr(planner, "simulate", simulation)
-    found = plan(MRP, PHI, target_error=1.0).vrtd
+    found = plan(PROBLEM, target_error=1.0).vrtd
     assert [one.n_runs / seen[0].n_runs for one in seen] == [1.0, 4.0, 16.0]
     assert len({one.algorithm for one in seen}) == 1
     assert found.check.n_runs == seen[-1].n_runs
@@ -79,7 +79,7 @@ def test_after_a_small_miss_the_aim_is_lowered(monkeypatch):
     """The next plan is predicted to end lower by what the first one missed and 3 % more, at a higher cost."""
     seen = []
     monkeypatch.setattr(planner, "simulate", fake_simulation(seen, lambda n, _: (1.13 if n == 1 else 1.0, 0.0)))
-    found = plan(MRP, PHI, target_error=1.0).vrtd
+    found = plan(PROBLEM, target_error=1.0).vrtd
     assert len(seen) == 2
     aim = seen[0].error / (1.13 * seen[0].error / 1.03 * 1.03)
     assert 0.98 * aim < seen[1].error <= aim * (1.0 + 1e-9)
@@ -94,7 +94,7 @@ def test_within_a_budget_a_prediction_must_not_be_refuted(monkeypatch):
         looks = lambda n, _, first=(factor, standard_error): first if n == 1 else (1.0, 0.0)  # noqa: E731
         monkeypatch.setattr(planner, "simulate", fake_simulation(seen, looks))
         monkeypatch.setattr(planner, "_MOST_CHECK_GRADIENTS", 0.0)
-        found = plan(MRP, PHI, budget=2000).vrtd
+        found = plan(PROBLEM, budget=2000).vrtd
         assert (len(seen) == 1) == accepted
         assert found.error == found.check.error == pytest.approx(seen[-1].error * (factor if accepted else 1.0))
 
@@ -112,7 +112,7 @@ def test_after_a_miss_smaller_steps_and_larger_batches_are_tried(monkeypatch, on
         return (1.0 if good else 2.0), 0.0
 
     monkeypatch.setattr(planner, "simulate", fake_simulation(seen, accepts))
-    assert plan(*SMALL, target_error=0.1).vrtd is not None
+    assert plan(SMALL, target_error=0.1).vrtd is not None
     assert len(seen) > 1
     costs = [one.n_gradients for one in seen]
     assert costs[0] == min(costs)
@@ -121,7 +121,7 @@ def test_after_a_miss_smaller_steps_and_larger_batches_are_tried(monkeypatch, on
 def test_within_a_budget_the_least_error_is_tried_first(monkeypatch):
     seen = []
     monkeypatch.setattr(planner, "simulate", fake_simulation(seen, lambda n, _: (1.0 if n == 5 else 2.0, 0.0)))
-    found = plan(MRP, PHI, budget=2000).vrtd
+    found = plan(PROBLEM, budget=2000).vrtd
     errors = [one.error for one in seen]
     assert errors[0] == min(errors)
     assert found.error == pytest.approx(errors[-1], rel=1e-9)
@@ -131,14 +131,14 @@ def test_within_a_budget_the_least_error_is_tried_first(monkeypatch):
 def test_what_no_simulation_bears_out_is_no_choice(monkeypatch):
     seen = []
     monkeypatch.setattr(planner, "simulate", fake_simulation(seen, lambda *_: (2.0, 0.0)))
-    assert plan(*SMALL, target_error=0.1).vrtd is None
+    assert plan(SMALL, target_error=0.1).vrtd is None
     assert len(seen) == 16
 
 
 def test_a_plan_too_long_to_simulate_is_not_checked(monkeypatch):
     monkeypatch.setattr(planner, "simulate", lambda *_, **__: pytest.fail("simulated"))
     monkeypatch.setattr(planner, "_UNCHECKED_GRADIENTS", 10.0)
-    found = plan(MRP, PHI, target_error=1.0).vrtd
+    found = plan(PROBLEM, target_error=1.0).vrtd
     assert found.check is None
     assert found.method.startswith("approximation: ")
 
@@ -171,7 +171,7 @@ def with_replicates(monkeypatch, errors, seen=None):
 
 
 SAMPLES = {
-    sampling: TransitionSample.draw(MRP, PHI, 20_000, sampling=sampling, seed=1) for sampling in ("iid", "markov")
+    sampling: TransitionSample.draw(PROBLEM, 20_000, sampling=sampling, seed=1) for sampling in ("iid", "markov")
 }
 Z = norm.ppf((np.arange(200) + 0.5) / 200)
 
@@ -214,7 +214,7 @@ def test_a_plan_that_one_replicate_leaves_unstable_is_refused(monkeypatch):
 
 
 def test_a_confidence_is_only_of_intervals():
-    assert plan(MRP, PHI, budget=100, sampling="iid").confidence is None
+    assert plan(PROBLEM, budget=100, sampling="iid").confidence is None
 
 
 # Against simulations
@@ -227,27 +227,27 @@ def sticky(seed, q, tabular, share):
     P = rng.random((n, n))
     P = (1.0 - q) * np.eye(n) + q * P / P.sum(axis=1, keepdims=True)
     phi = np.eye(n) if tabular else rng.normal(size=(n, 3))
-    mrp = vrtd.MarkovRewardProcess(P, rng.normal(size=n), 0.9)
-    return mrp, phi, share * float((vrtd.LinearSystem(mrp, phi).theta_star ** 2).sum())
+    problem = vrtd.LinearProblem(vrtd.MarkovRewardProcess(P, rng.normal(size=n), 0.9), phi)
+    return problem, share * float((problem.theta_star**2).sum())
 
 
 STICKY = [(0, 0.1, False, 0.1), (6, 0.1, True, 0.1), (7, 1.0, False, 0.1)]
 
 
-def simulated_anew(mrp, phi, found):
+def simulated_anew(problem, found):
     return vrtd.simulate(
-        mrp, phi, found.algorithm, n_gradients=found.n_gradients, n_runs=8000, checkpoints=1, seed=1000
+        problem, found.algorithm, n_gradients=found.n_gradients, n_runs=8000, checkpoints=1, seed=1000
     ).summary()
 
 
 @pytest.mark.parametrize("case", STICKY)
 def test_a_plan_on_a_sticky_chain_meets_its_target(case):
     """Simulated anew: at most 3 % above the target, and in agreement with the check that is reported."""
-    mrp, phi, target = sticky(*case)
-    found = plan(mrp, phi, target_error=target).vrtd
+    problem, target = sticky(*case)
+    found = plan(problem, target_error=target).vrtd
     check = found.check
     assert check.error + 2.0 * check.standard_error <= 1.03 * target
-    summary, limit = simulated_anew(mrp, phi, found), z_limit(2 * len(STICKY))
+    summary, limit = simulated_anew(problem, found), z_limit(2 * len(STICKY))
     assert summary.mean[-1] <= 1.03 * target + limit * summary.standard_error[-1]
     noise = np.hypot(summary.standard_error[-1], check.standard_error)
     assert abs(summary.mean[-1] - found.error) <= limit * noise
@@ -255,7 +255,7 @@ def test_a_plan_on_a_sticky_chain_meets_its_target(case):
 
 def test_without_the_check_a_plan_would_miss_its_target(monkeypatch):
     """The bug that the test above would find: 15 % above the target."""
-    mrp, phi, target = sticky(*STICKY[1])
+    problem, target = sticky(*STICKY[1])
     monkeypatch.setattr(planner, "_CHECK_TOLERANCE", inf)
-    summary = simulated_anew(mrp, phi, plan(mrp, phi, target_error=target).vrtd)
+    summary = simulated_anew(problem, plan(problem, target_error=target).vrtd)
     assert summary.mean[-1] > 1.03 * target + z_limit(2 * len(STICKY)) * summary.standard_error[-1]

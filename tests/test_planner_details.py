@@ -11,8 +11,7 @@ from scipy.stats import binomtest, chi2
 import vrtd
 from tests.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.theory import (
     TransitionSample,
     autocorrelation_time,
@@ -27,15 +26,14 @@ from vrtd.theory.orbits import TDOrbits, epoch_orbit
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.search import _follow, least_cost_td
 
-MRP, PHI = vrtd.problems.random_mdp()
-SYSTEM = LinearSystem(MRP, PHI)
+PROBLEM = vrtd.problems.random_mdp()
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_estimates_say_what_they_are(sampling):
-    sample = TransitionSample.draw(MRP, PHI, 20_000, sampling=sampling, seed=1)
+    sample = TransitionSample.draw(PROBLEM, 20_000, sampling=sampling, seed=1)
     found = plan(sample, target_error=0.3, sampling=sampling)
     td, own = (
         ("approximation: to first order in the step", "approximation: inner samples")
@@ -47,32 +45,32 @@ def test_estimates_say_what_they_are(sampling):
 
 
 def test_one_epoch_is_one():
-    found = plan(MRP, PHI, budget=4, sampling="iid").vrtd
+    found = plan(PROBLEM, budget=4, sampling="iid").vrtd
     assert (found.n_epochs, found.algorithm.batch_size) == (1, 2)
     assert found.settings.endswith("batch 2, 1 epoch")
 
 
 def test_steps_of_vrtd_may_pass_the_limit_of_td():
-    predictions = exact_predictions(SYSTEM, "iid", np.zeros(4), "random")
-    assert predictions.largest_vrtd_step == pytest.approx(2.0 * stability_limit(SYSTEM))
+    predictions = exact_predictions(PROBLEM, "iid", np.zeros(4), "random")
+    assert predictions.largest_vrtd_step == pytest.approx(2.0 * stability_limit(PROBLEM))
 
 
 def test_a_radius_that_just_misses_theta_star_is_refused():
-    norm = float(np.linalg.norm(SYSTEM.theta_star))
+    norm = float(np.linalg.norm(PROBLEM.theta_star))
     with pytest.raises(InvalidInputError, match=r"radius must be at least \|theta_star\|"):
-        plan(MRP, PHI, budget=100, sampling="iid", radius=0.999 * norm)
-    found = plan(MRP, PHI, budget=100, sampling="iid", radius=1.001 * norm)
+        plan(PROBLEM, budget=100, sampling="iid", radius=0.999 * norm)
+    found = plan(PROBLEM, budget=100, sampling="iid", radius=1.001 * norm)
     assert found.td.algorithm.radius == found.vrtd.algorithm.radius == 1.001 * norm
 
 
 def test_which_to_use_depends_on_what_costs():
     """On a trajectory VRTD evaluates two pseudo-gradients a sample, TD one: the same plan, half the price."""
-    by_gradients, by_samples = (plan(*SMALL, target_error=0.05, objective=o) for o in ("gradients", "samples"))
+    by_gradients, by_samples = (plan(SMALL, target_error=0.05, objective=o) for o in ("gradients", "samples"))
     assert by_gradients.vrtd.n_gradients == by_gradients.vrtd.cost("gradients") == 2 * by_gradients.vrtd.cost("samples")
     assert by_samples.td.cost("samples") == by_samples.td.cost("gradients")
     ratio = [p.vrtd.cost(p.objective) / p.td.cost(p.objective) for p in (by_gradients, by_samples)]
     assert ratio[1] == pytest.approx(ratio[0] / 2.0, rel=0.1)
-    found = plan(*SMALL, budget=500, objective="samples")
+    found = plan(SMALL, budget=500, objective="samples")
     assert found._curve(found.vrtd)[0][-1] == found.vrtd.n_samples
 
 
@@ -84,7 +82,8 @@ def test_following_a_minimum_that_lies_outside():
 
 def test_a_trajectory_begins_in_a_stationary_state():
     mrp = MarkovRewardProcess([[0.25, 0.75], [1.0, 0.0]], [[1.0, -2.0], [3.0, 0.0]], 0.9)
-    firsts = [TransitionSample.draw(mrp, [[1.0], [0.5]], 1, seed=seed).phi[0, 0] == 1.0 for seed in range(2000)]
+    problem = LinearProblem(mrp, [[1.0], [0.5]])
+    firsts = [TransitionSample.draw(problem, 1, seed=seed).phi[0, 0] == 1.0 for seed in range(2000)]
     assert binomtest(sum(firsts), 2000, 4 / 7).pvalue > FAMILY_RATE
 
 
@@ -92,7 +91,7 @@ def test_a_trajectory_begins_in_a_stationary_state():
 def test_degrees_of_freedom_count_the_directions_of_the_noise(scale, n_directions):
     """Noise of two independent, equal coordinates, or with all of it in one."""
     fair = MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [[1.0, -1.0], [-1.0, 1.0]], 0.0)
-    sample = TransitionSample.draw(fair, np.diag([1.0, scale]), 40_000, seed=1)
+    sample = TransitionSample.draw(LinearProblem(fair, np.diag([1.0, scale])), 40_000, seed=1)
     found = autocorrelation_time(sample, confidence=0.9)
     degrees = n_directions * (40_000 // found.block - 1)
     assert found.low == pytest.approx(found.tau * degrees / chi2.ppf(0.95, degrees), rel=0.01)
@@ -101,17 +100,17 @@ def test_degrees_of_freedom_count_the_directions_of_the_noise(scale, n_direction
 
 def test_a_distribution_that_is_nearly_stationary_is_not():
     with pytest.raises(InvalidInputError, match="own stationary distribution"):
-        correlated_increments(LinearSystem(TWO, [[1.0], [0.5]], [4 / 7 + 1e-6, 3 / 7 - 1e-6]))
+        correlated_increments(LinearProblem(TWO, [[1.0], [0.5]], [4 / 7 + 1e-6, 3 / 7 - 1e-6]))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: exact_curve(MRP, PHI, vrtd.VRTD(0.1, 5), initial=3),
+            lambda: exact_curve(PROBLEM, vrtd.VRTD(0.1, 5), initial=3),
             "a first state that is stationary; got initial 3",
         ),
-        (lambda: exact_curve(MRP, PHI, vrtd.VRTD(0.1, 2, inner="resample"), sampling="iid"), "got inner='resample'"),
+        (lambda: exact_curve(PROBLEM, vrtd.VRTD(0.1, 2, inner="resample"), sampling="iid"), "got inner='resample'"),
     ],
 )
 def test_what_has_no_curve_is_refused(call, message):
@@ -121,23 +120,23 @@ def test_what_has_no_curve_is_refused(call, message):
 
 def test_a_mean_is_not_shown_where_the_error_has_overflowed():
     named = {"sampling": "iid", "n_gradients": 20_000, "checkpoints": np.arange(0, 20_001)}
-    gone = int(exact_curve(MRP, PHI, vrtd.TD(1.3), **named).diverged_at[0])
-    curve = exact_curve(MRP, PHI, vrtd.TD(1.3), **named | {"n_gradients": gone, "checkpoints": [gone]})
+    gone = int(exact_curve(PROBLEM, vrtd.TD(1.3), **named).diverged_at[0])
+    curve = exact_curve(PROBLEM, vrtd.TD(1.3), **named | {"n_gradients": gone, "checkpoints": [gone]})
     assert curve.diverged_at[0] == gone
     assert np.isnan(curve.theta).all()
 
 
 def test_the_longest_curve_of_a_large_chain_does_not_drift():
-    curve = exact_curve(MRP, PHI, vrtd.TD(0.1), n_gradients=2**53, checkpoints=2)
-    limit = MarkovTD(LinearSystem(MRP, PHI)).stationary(0.1).trace()
+    curve = exact_curve(PROBLEM, vrtd.TD(0.1), n_gradients=2**53, checkpoints=2)
+    limit = MarkovTD(PROBLEM).stationary(0.1).trace()
     assert curve.values("squared_error")[0, -1] == pytest.approx(limit, rel=1e-9)
 
 
 def test_td_is_used_when_they_tie():
-    found = plan(MRP, PHI, target_error=0.5, sampling="iid")
+    found = plan(PROBLEM, target_error=0.5, sampling="iid")
     tied = replace(found, vrtd=replace(found.vrtd, n_gradients=found.td.n_gradients))
     assert tied.best is tied.td
-    found = plan(MRP, PHI, budget=500, sampling="iid")
+    found = plan(PROBLEM, budget=500, sampling="iid")
     assert replace(found, vrtd=replace(found.vrtd, error=found.td.error)).best is found.td
     dearer = replace(found, vrtd=replace(found.vrtd, error=0.5 * found.td.error))
     assert dearer.best is dearer.vrtd
@@ -172,11 +171,11 @@ def test_a_better_prediction_that_needs_far_smaller_steps_is_followed_there():
 def test_td_that_cannot_be_followed_is_an_approximation(monkeypatch):
     monkeypatch.setattr("vrtd.theory.markov.MarkovTD.until_slow", lambda *_: None)
     monkeypatch.setattr("vrtd.theory.orbits.Followed.reach", 5)
-    assert plan(MRP, PHI, budget=2000).td.method == "approximation: to first order in the step"
+    assert plan(PROBLEM, budget=2000).td.method == "approximation: to first order in the step"
 
 
 def test_curves_are_drawn_in_steps_where_every_epoch_is_a_point():
-    few, many = (plan(MRP, PHI, budget=n, sampling="iid").plot().get_lines()[0] for n in (50, 50_000))
+    few, many = (plan(PROBLEM, budget=n, sampling="iid").plot().get_lines()[0] for n in (50, 50_000))
     assert (few.get_drawstyle(), many.get_drawstyle()) == ("steps-post", "default")
 
 
@@ -186,10 +185,10 @@ def test_a_negative_discount_is_refused():
 
 
 def test_a_prediction_that_leaves_the_projection_out_says_so():
-    norm = float(np.linalg.norm(SYSTEM.theta_star))
-    near = plan(MRP, PHI, budget=50, sampling="iid", radius=1.0001 * norm)
+    norm = float(np.linalg.norm(PROBLEM.theta_star))
+    near = plan(PROBLEM, budget=50, sampling="iid", radius=1.0001 * norm)
     assert near.td.method == near.vrtd.method == "exact: if the radius is never reached"
-    checked = plan(MRP, PHI, target_error=1.0, radius=20.0)
+    checked = plan(PROBLEM, target_error=1.0, radius=20.0)
     assert checked.td.method == "exact: if the radius is never reached"
     assert checked.vrtd.method.endswith("; if the radius is never reached")
     assert checked.vrtd.algorithm.radius == 20.0
@@ -200,10 +199,9 @@ def test_a_prediction_that_leaves_the_projection_out_says_so():
 @pytest.mark.parametrize("budget", [60, 1001, 30_000])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_budget_is_spent_nearly_as_well_as_on_a_grid(seed, budget):
-    mrp, phi = vrtd.problems.random_mdp(seed=seed, n_states=10, n_features=2, normalize=True)
-    system = vrtd.LinearSystem(mrp, phi)
-    increments, zero, limit = independent_increments(system), np.zeros(2), stability_limit(system)
-    found = plan(mrp, phi, budget=budget, sampling="iid")
+    problem = vrtd.problems.random_mdp(seed=seed, n_states=10, n_features=2, normalize=True)
+    increments, zero, limit = independent_increments(problem), np.zeros(2), stability_limit(problem)
+    found = plan(problem, budget=budget, sampling="iid")
     td = TDOrbits(increments, zero)
     assert found.td.error <= 1.001 * min(td(a).error(budget) for a in limit * np.geomspace(1e-4, 1.0, 400))
     sizes = sorted({budget // (2 * n) for n in np.unique(np.geomspace(1, budget // 4, 60).astype(int)).tolist()})
@@ -215,8 +213,8 @@ def test_a_budget_is_spent_nearly_as_well_as_on_a_grid(seed, budget):
 
 
 def test_a_given_radius_is_that_of_both_bounds():
-    normalised = PHI / np.linalg.norm(PHI, axis=1).max()
-    near, far = (plan(MRP, normalised, target_error=1.0, mode="guaranteed", radius=radius) for radius in (9.0, 20.0))
+    normalised = LinearProblem(PROBLEM.mrp, PROBLEM.phi / np.linalg.norm(PROBLEM.phi, axis=1).max())
+    near, far = (plan(normalised, target_error=1.0, mode="guaranteed", radius=radius) for radius in (9.0, 20.0))
     for name in ("td", "vrtd"):
         assert getattr(far, name).n_gradients > 2 * getattr(near, name).n_gradients
 
@@ -224,8 +222,8 @@ def test_a_given_radius_is_that_of_both_bounds():
 @pytest.mark.parametrize("goal", [{"target_error": 7.5}, {"budget": 4}])
 def test_large_steps_on_a_trajectory_are_followed_update_by_update(goal):
     """Near the stability limit there is no slow subspace, and a first-order prediction would be far off."""
-    found = plan(MRP, PHI, **goal).td
-    curve = exact_curve(MRP, PHI, found.algorithm, n_gradients=found.n_gradients, checkpoints=1)
+    found = plan(PROBLEM, **goal).td
+    curve = exact_curve(PROBLEM, found.algorithm, n_gradients=found.n_gradients, checkpoints=1)
     assert found.error == pytest.approx(curve.values("squared_error")[0, -1], rel=1e-8)
     assert found.method == "exact"
-    assert found.algorithm.step_size < stability_limit(SYSTEM, "markov")
+    assert found.algorithm.step_size < stability_limit(PROBLEM, "markov")

@@ -24,7 +24,7 @@ SEEDS = range(3000, 3050)
 CONFIDENCE = 0.9
 
 
-def problem(seed: int) -> tuple[Any, Any, Any, float, Any]:
+def case(seed: int) -> tuple[vrtd.LinearProblem, float, Any]:
     """A chain (dense, sparse or lazy), features of norm at most 1, a target error and a kind of sampling."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(5, 16)), int(rng.integers(2, 4))
@@ -39,9 +39,9 @@ def problem(seed: int) -> tuple[Any, Any, Any, float, Any]:
     phi = rng.normal(size=(n, d)) if rng.random() < 0.5 else rng.random((n, d))
     phi /= np.linalg.norm(phi, axis=1).max()
     mrp = vrtd.MarkovRewardProcess(P, rng.normal(size=(n, n)), float(rng.choice([0.5, 0.8, 0.9, 0.95])))
-    system = vrtd.LinearSystem(mrp, phi)
-    target = float(np.exp(rng.uniform(np.log(0.03), np.log(0.5))) * (system.theta_star**2).sum())
-    return mrp, phi, system, target, "iid" if seed % 2 else "markov"
+    problem = vrtd.LinearProblem(mrp, phi)
+    target = float(np.exp(rng.uniform(np.log(0.03), np.log(0.5))) * (problem.theta_star**2).sum())
+    return problem, target, "iid" if seed % 2 else "markov"
 
 
 PLANS: dict[int, Any] = {}
@@ -49,20 +49,20 @@ PLANS: dict[int, Any] = {}
 
 def exact_plan(seed: int) -> Any:
     if seed not in PLANS:
-        mrp, phi, _, target, sampling = problem(seed)
-        PLANS[seed] = plan(mrp, phi, target_error=target, sampling=sampling)
+        problem, target, sampling = case(seed)
+        PLANS[seed] = plan(problem, target_error=target, sampling=sampling)
     return PLANS[seed]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_exact_plan_is_what_happens(seed: int) -> None:
-    mrp, phi, _, target, sampling = problem(seed)
+    problem, target, sampling = case(seed)
     found = exact_plan(seed)
     for choice in (found.td, found.vrtd):
         assert choice.error <= (target if choice.check is None else 1.03 * target)
         n_runs = int(np.clip(1e7 / choice.n_gradients, 2000, 4000))
         summary = vrtd.simulate(
-            mrp, phi, choice.algorithm,
+            problem, choice.algorithm,
             sampling=sampling, n_gradients=choice.n_gradients, n_runs=n_runs, checkpoints=1, seed=seed,
         ).summary()  # fmt: skip
         slack = 0.0 if choice.method == "exact" or choice.check is not None else 0.08 * choice.error
@@ -72,15 +72,15 @@ def test_an_exact_plan_is_what_happens(seed: int) -> None:
 
 def best_td(seed: int) -> float:
     """The fewest updates of TD on a grid of step sizes."""
-    _, _, system, target, sampling = problem(seed)
-    theta_0, best = np.zeros(system.n_features), inf
+    problem, target, sampling = case(seed)
+    theta_0, best = np.zeros(problem.n_features), inf
     if sampling == "iid":
-        steps = stability_limit(system) * np.geomspace(1e-5, 1.0, 100)
-        orbits = map(TDOrbits(increments_of(system, sampling), theta_0), steps)
+        steps = stability_limit(problem) * np.geomspace(1e-5, 1.0, 100)
+        orbits = map(TDOrbits(increments_of(problem, sampling), theta_0), steps)
     else:
         steps = exact_plan(seed).td.algorithm.step_size * np.geomspace(0.5, 2.0, 15)
-        recursion = MarkovTD(system)
-        orbits = (markov_td_orbit(recursion, step, theta_0, system.mrp.stationary) for step in steps)
+        recursion = MarkovTD(problem)
+        orbits = (markov_td_orbit(recursion, step, theta_0, problem.mrp.stationary) for step in steps)
     for orbit in orbits:
         assert orbit is not None
         best = min(best, orbit.first_below(target, 10**12) or inf)
@@ -89,12 +89,12 @@ def best_td(seed: int) -> float:
 
 def cheaper_vrtd(seed: int) -> list[tuple[float, float, int, int]]:
     """(cost, step, batch size, epochs) of every cell of a grid that is predicted to cost a tenth less than the plan."""
-    _, _, system, target, sampling = problem(seed)
-    increments, theta_0 = increments_of(system, sampling), np.zeros(system.n_features)
+    problem, target, sampling = case(seed)
+    increments, theta_0 = increments_of(problem, sampling), np.zeros(problem.n_features)
     cost = exact_plan(seed).vrtd.n_gradients
     sizes = np.unique(np.geomspace(2, 2 * cost, 40).astype(int)).tolist()
     cells = []
-    for step in (2.0 if sampling == "iid" else 0.5) * stability_limit(system) * np.geomspace(1e-4, 1.0, 40):
+    for step in (2.0 if sampling == "iid" else 0.5) * stability_limit(problem) * np.geomspace(1e-4, 1.0, 40):
         for M, epoch in epoch_maps(increments, step, sizes, "random").items():
             n = epoch_orbit(increments, epoch, theta_0).first_below(target, int(cost / 1.1 / (2 * M)))
             if n is not None:
@@ -105,7 +105,7 @@ def cheaper_vrtd(seed: int) -> list[tuple[float, float, int, int]]:
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_exact_plan_is_near_the_best_of_a_grid(seed: int) -> None:
-    mrp, phi, _, target, sampling = problem(seed)
+    problem, target, sampling = case(seed)
     assert exact_plan(seed).td.n_gradients <= 1.1 * best_td(seed)
     cells = cheaper_vrtd(seed)
     if sampling == "iid":
@@ -114,8 +114,8 @@ def test_an_exact_plan_is_near_the_best_of_a_grid(seed: int) -> None:
         # Predictions on a trajectory are approximations: a cell counts if a simulation confirms it, as for a plan.
         n_runs = int(np.clip(1e7 / cost, 300, 4000))
         algorithm = vrtd.VRTD(step, M)
-        summary = vrtd.simulate(mrp, phi, algorithm, n_gradients=int(cost), n_runs=n_runs, checkpoints=1).summary()
-        predicted = exact_curve(mrp, phi, algorithm, n_gradients=int(cost), checkpoints=1, method="approximate")
+        summary = vrtd.simulate(problem, algorithm, n_gradients=int(cost), n_runs=n_runs, checkpoints=1).summary()
+        predicted = exact_curve(problem, algorithm, n_gradients=int(cost), checkpoints=1, method="approximate")
         error = predicted.values("squared_error")[0, -1]
         assert error <= target
         assert summary.mean[-1] + 2.0 * summary.standard_error[-1] > 1.03 * target
@@ -123,23 +123,23 @@ def test_an_exact_plan_is_near_the_best_of_a_grid(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_guaranteed_plan_meets_its_target(seed: int) -> None:
-    mrp, phi, system, target, sampling = problem(seed)
-    found = plan(mrp, phi, target_error=target, sampling=sampling, mode="guaranteed")
+    problem, target, sampling = case(seed)
+    found = plan(problem, target_error=target, sampling=sampling, mode="guaranteed")
     assert found.td.n_gradients >= exact_plan(seed).td.n_gradients
     for choice in (found.td, found.vrtd):
         assert choice.error <= target
         assert choice.method.startswith("bound")
     M, step = found.vrtd.algorithm.batch_size, found.vrtd.algorithm.step_size
     free = vrtd.VRTD(step, M)  # the projection can only help, and is not in the moments
-    curve = exact_curve(mrp, phi, free, sampling=sampling, n_gradients=found.vrtd.n_gradients, checkpoints=1)
+    curve = exact_curve(problem, free, sampling=sampling, n_gradients=found.vrtd.n_gradients, checkpoints=1)
     assert curve.values("squared_error")[0, -1] <= target
     if sampling == "iid":
         td = vrtd.TD(found.td.algorithm.step_size)
-        curve = exact_curve(mrp, phi, td, sampling="iid", n_gradients=found.td.n_gradients, checkpoints=1)
+        curve = exact_curve(problem, td, sampling="iid", n_gradients=found.td.n_gradients, checkpoints=1)
         assert curve.values("squared_error")[0, -1] <= target
     else:
         orbit = markov_td_orbit(
-            MarkovTD(system), found.td.algorithm.step_size, np.zeros(system.n_features), mrp.stationary
+            MarkovTD(problem), found.td.algorithm.step_size, np.zeros(problem.n_features), problem.mrp.stationary
         )
         assert orbit is not None
         assert orbit.error(found.td.n_gradients) <= target
@@ -149,20 +149,20 @@ def test_estimated_plans_cover() -> None:
     """Of both algorithms' intervals; those of one problem are nearly the same event, so problems are counted."""
     covered, widths = {"td": 0, "vrtd": 0}, []
     for seed in SEEDS:
-        mrp, phi, system, target, sampling = problem(seed)
-        sample = TransitionSample.draw(mrp, phi, 20_000, sampling=sampling, seed=seed)
+        problem, target, sampling = case(seed)
+        sample = TransitionSample.draw(problem, 20_000, sampling=sampling, seed=seed)
         reach = 0.5 * float((estimate_increments(sample, sampling).theta_star ** 2).sum())  # from theta_0 = 0
         found = plan(sample, target_error=min(target, reach), sampling=sampling, confidence=CONFIDENCE, seed=seed)
         for name in covered:
             choice = getattr(found, name)
             if sampling == "markov" and name == "td":
-                step, theta_0 = choice.algorithm.step_size, np.zeros(system.n_features)
-                orbit = markov_td_orbit(MarkovTD(system), step, theta_0, mrp.stationary)
+                step, theta_0 = choice.algorithm.step_size, np.zeros(problem.n_features)
+                orbit = markov_td_orbit(MarkovTD(problem), step, theta_0, problem.mrp.stationary)
                 assert orbit is not None
                 truth = orbit.error(choice.n_gradients)
             else:
                 curve = exact_curve(
-                    mrp, phi, choice.algorithm, sampling=sampling, n_gradients=choice.n_gradients, checkpoints=1
+                    problem, choice.algorithm, sampling=sampling, n_gradients=choice.n_gradients, checkpoints=1
                 )
                 truth = float(curve.values("squared_error")[0, -1])
             low, high = choice.interval

@@ -86,11 +86,11 @@ def test_chi_square_catches_a_wrong_row() -> None:
 
 def test_trajectories_visit_transitions_as_often_as_they_should() -> None:
     """The state after two steps from state 7, over many runs: the whole way from the stream to the cursor."""
-    mrp, phi = vrtd.problems.random_mdp(seed=2)
+    problem = vrtd.problems.random_mdp(seed=2)
     result = vrtd.simulate(
-        mrp, phi, vrtd.TD(), n_runs=400_000, n_gradients=2, initial=7, metrics=(), checkpoints=1, seed=3
+        problem, vrtd.TD(), n_runs=400_000, n_gradients=2, initial=7, metrics=(), checkpoints=1, seed=3
     )
-    law = (mrp.P @ mrp.P)[7]
+    law = (problem.mrp.P @ problem.mrp.P)[7]
     assert chi_square_is_fine(np.bincount(result.state.cursors[:, 0].astype(int), minlength=50), law)
 
 

@@ -16,15 +16,14 @@ from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.rows import TransitionRows
 from vrtd.theory.symmetric import unpack
 
-MRP, PHI = vrtd.problems.random_mdp()
-SYSTEM = vrtd.LinearSystem(MRP, PHI)
-LONG = TransitionSample.draw(MRP, PHI, 40_000, seed=1)
+PROBLEM = vrtd.problems.random_mdp()
+LONG = TransitionSample.draw(PROBLEM, 40_000, seed=1)
 
 
 @pytest.mark.parametrize("output", ["average", "random", "last"])
 @pytest.mark.parametrize(("step", "M", "n"), [(0.02, 200, 60), (0.05, 500, 12), (0.01, 1000, 10)])
 def test_epochs_are_near_the_map_of_the_chain(step: float, M: int, n: int, output: Any) -> None:
-    increments = correlated_increments(SYSTEM)
+    increments = correlated_increments(PROBLEM)
     path = epoch_maps(increments, step, [M], output)[M].orbit(increments.start(np.zeros(4)), np.array([n]))
     Y = unpack(path[0], 5)
     covariance = Y[:4, :4] - np.outer(Y[:4, 4], Y[:4, 4])
@@ -47,14 +46,14 @@ def test_epochs_are_near_the_map_of_the_chain(step: float, M: int, n: int, outpu
 )
 def test_standard_deviations_are_those_of_runs(name: str, step: float, M: int, n: int, output: Any) -> None:
     """To 12 %: 4 % of noise in the plug-in and in 1500 runs, the rest for what the recursion leaves out."""
-    mrp, phi = vrtd.problems.LIBRARY[name]()
-    found = recursion_moments(TransitionSample.draw(mrp, phi, 40_000, seed=1), [(step, M, n)], None, output)
+    problem = vrtd.problems.LIBRARY[name]()
+    found = recursion_moments(TransitionSample.draw(problem, 40_000, seed=1), [(step, M, n)], None, output)
     method = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M, None, output)
     n_gradients = n * method.epoch("markov").n_gradients
-    runs = vrtd.simulate(mrp, phi, method, n_runs=1500, n_gradients=n_gradients, checkpoints=1, seed=5).theta
+    runs = vrtd.simulate(problem, method, n_runs=1500, n_gradients=n_gradients, checkpoints=1, seed=5).theta
     spread = runs.std(axis=0, ddof=1)
     assert np.abs(np.sqrt(np.diag(found.covariance)) / spread - 1.0).max() < 0.12
-    bias = runs.mean(axis=0) - vrtd.LinearSystem(mrp, phi).theta_star
+    bias = runs.mean(axis=0) - problem.theta_star
     assert np.abs(found.mean - bias).max() < 0.2 * spread.max()
 
 
@@ -72,37 +71,37 @@ def test_legs_follow_each_other() -> None:
 
 def test_many_features_take_the_short_cut() -> None:
     """60 features: the noise that grows with the error has the right trace and the shape of C; runs agree to 20 %."""
-    mrp, phi = vrtd.problems.random_mdp(seed=2, n_states=100, n_features=60, normalize=True)
-    found = recursion_moments(TransitionSample.draw(mrp, phi, 20_000, seed=1), [(0.5, 500, 10)])
+    problem = vrtd.problems.random_mdp(seed=2, n_states=100, n_features=60, normalize=True)
+    found = recursion_moments(TransitionSample.draw(problem, 20_000, seed=1), [(0.5, 500, 10)])
     method = vrtd.VRTD(0.5, 500, None, "average")
-    runs = vrtd.simulate(mrp, phi, method, n_runs=300, n_gradients=10_000, checkpoints=1).theta
+    runs = vrtd.simulate(problem, method, n_runs=300, n_gradients=10_000, checkpoints=1).theta
     assert abs(np.trace(found.covariance) / runs.var(axis=0, ddof=1).sum() - 1.0) < 0.2
 
 
 def test_optimal_is_the_covariance_of_the_closed_form() -> None:
     from vrtd.theory import instance_optimal
 
-    assert abs(np.trace(recursion_moments(LONG, []).optimal) / instance_optimal(SYSTEM) - 1.0) < 0.1
+    assert abs(np.trace(recursion_moments(LONG, []).optimal) / instance_optimal(PROBLEM) - 1.0) < 0.1
 
 
-def intervals(mrp: Any, phi: Any, n_replicates: int, shrink: float) -> int:
+def intervals(problem: vrtd.LinearProblem, n_replicates: int, shrink: float) -> int:
     """In how many replicates the interval of phi.theta_star at the first state covers, from each one's own pilot."""
-    star, row = vrtd.LinearSystem(mrp, phi).theta_star, phi[0]
+    star, row = problem.theta_star, problem.phi[0]
     covered = 0
     for i in range(n_replicates):
-        sample = TransitionSample.draw(mrp, phi, 3000, seed=i)
+        sample = TransitionSample.draw(problem, 3000, seed=i)
         found = recursion_moments(sample, [(0.05, 1000, 5)])
         method = vrtd.VRTD(0.05, 1000, None, "average")
-        theta = vrtd.simulate(mrp, phi, method, n_runs=1, n_gradients=10_000, checkpoints=1, seed=900 + i).theta[0]
+        theta = vrtd.simulate(problem, method, n_runs=1, n_gradients=10_000, checkpoints=1, seed=900 + i).theta[0]
         half = stats.norm.isf(0.025) * np.sqrt(row @ found.covariance @ row) * shrink + abs(row @ found.mean)
         covered += bool(abs(row @ (theta - star)) <= half)
     return covered
 
 
 def test_intervals_cover() -> None:
-    covered = intervals(MRP, PHI, 60, shrink=1.0)
+    covered = intervals(PROBLEM, 60, shrink=1.0)
     assert stats.binom.cdf(covered, 60, 0.93) > FAMILY_RATE  # 95 %, less what a pilot of 3000 rows may cost
-    assert stats.binom.cdf(intervals(MRP, PHI, 60, shrink=0.25), 60, 0.93) < FAMILY_RATE  # a planted error is seen
+    assert stats.binom.cdf(intervals(PROBLEM, 60, shrink=0.25), 60, 0.93) < FAMILY_RATE  # a planted error is seen
 
 
 def test_directions_that_are_not_reached_have_no_variance() -> None:

@@ -14,7 +14,7 @@ import matplotlib
 import pytest
 
 from vrtd.errors import MissingExtraError
-from vrtd.experiments.evidence import CONFIDENCE, Claim, Comparison, count_verdicts, judge
+from vrtd.experiments.evidence import CONFIDENCE, Claim, NumberCheck, count_verdicts, judge
 from vrtd.experiments.experiment import Experiment, Figure
 from vrtd.experiments.tables import table
 from vrtd.plots import PALETTE
@@ -80,15 +80,15 @@ def claim(name, *comparisons, **rest):
 
 
 def findings():
-    run = Comparison("as in the paper", "A / B", 0.61, 0.005, 1000, below=1.0, basis="simulated")
+    run = NumberCheck("as in the paper", "A / B", 0.61, 0.005, 1000, below=1.0, basis="simulated")
     claims = (
         claim("holds", run, replace(run, estimate=3.2e-8, standard_error=0.0)),
         claim("fails", replace(run, estimate=12345.0), needs=("lake", "car")),
-        claim("under", Comparison("here", "C", 0.99996, below=1.0), Comparison("there", "C", 2.0, below=1.0)),
+        claim("under", NumberCheck("here", "C", 0.99996, below=1.0), NumberCheck("there", "C", 2.0, below=1.0)),
         claim("open", replace(run, estimate=0.95, standard_error=0.1), note="a note"),
-        claim("many", *(Comparison(f"chain {i}", "D", i / 1000, above=-1.0, below=1.0 + 1e-9) for i in range(60))),
-        claim("seen", Comparison("here", "E", 3.0, above=1.0), kind="observation"),
-        claim("shown", Comparison("here", "F", 0.5, below=1.0), kind="universal", proof="1. A section"),
+        claim("many", *(NumberCheck(f"chain {i}", "D", i / 1000, above=-1.0, below=1.0 + 1e-9) for i in range(60))),
+        claim("seen", NumberCheck("here", "E", 3.0, above=1.0), kind="observation"),
+        claim("shown", NumberCheck("here", "F", 0.5, below=1.0), kind="universal", proof="1. A section"),
     )
     return [judge(each, {}, len(claims)) for each in claims]
 
@@ -174,7 +174,7 @@ def test_an_interrupted_reproduction_says_so():
 
 
 def test_a_long_list_of_conditions_is_folded():
-    many = (Comparison(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
+    many = (NumberCheck(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
     found = judge(claim("all", *many, kind="universal"), {}, 1)
     assert found.where in Outline(page([found], [], {"n_runs": 1, "seed": 0})).text
 
@@ -224,7 +224,7 @@ def test_hostile_text_stays_text(hostile):
 
 def _page_with(text):
     """A page on which every text from outside is this one."""
-    c = Comparison(text, text, 0.5, 0.01, 50, below=1.0, basis=text)
+    c = NumberCheck(text, text, 0.5, 0.01, 50, below=1.0, basis=text)
     beyond = [replace(c, condition=f"{text} {i}", estimate=2.0, stated=False) for i in range(60)]  # a list to be folded
     said = Claim(text, text, text, text, (text,), lambda tables: [c, *beyond], note=text)
     short = replace(said, name=f"{text} 1", evidence=lambda tables: [c, *beyond[:1]])

@@ -15,13 +15,13 @@ import vrtd
 from vrtd import plots
 from vrtd.errors import InvalidInputError, MissingExtraError, ResultFileError
 
-MRP, PHI = vrtd.problems.random_mdp(seed=0)
+PROBLEM = vrtd.problems.random_mdp(seed=0)
 
 
 @pytest.fixture(scope="module")
 def result() -> vrtd.Result:
     return vrtd.simulate(
-        MRP, PHI, vrtd.TD(0.1), n_runs=20, n_gradients=500, checkpoints=6, metrics=("squared_error", "neu")
+        PROBLEM, vrtd.TD(0.1), n_runs=20, n_gradients=500, checkpoints=6, metrics=("squared_error", "neu")
     )
 
 
@@ -61,7 +61,7 @@ def test_arrays_are_read_only(result: vrtd.Result) -> None:
 def test_an_unknown_metric_is_named(result: vrtd.Result) -> None:
     with pytest.raises(InvalidInputError, match="metric must be one of 'squared_error', 'neu'; got 'mspbe'"):
         result.values("mspbe")
-    bare = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), n_runs=2, n_gradients=10, metrics=())
+    bare = vrtd.simulate(PROBLEM, vrtd.TD(0.1), n_runs=2, n_gradients=10, metrics=())
     with pytest.raises(InvalidInputError, match="a metric must have been recorded"):
         bare.summary()
 
@@ -82,26 +82,26 @@ def test_save_and_load_keep_every_bit(result: vrtd.Result, tmp_path: Path) -> No
     for name in ("n_gradients", "n_samples", "curves", "theta", "diverged_at"):
         assert getattr(loaded, name).tobytes() == getattr(result, name).tobytes()
     more = {"n_runs": 20, "n_gradients": 300, "checkpoints": 4}
-    here = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), start=result, **more)
-    there = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), start=loaded, **more)
+    here = vrtd.simulate(PROBLEM, vrtd.TD(0.1), start=result, **more)
+    there = vrtd.simulate(PROBLEM, vrtd.TD(0.1), start=loaded, **more)
     assert here.theta.tobytes() == there.theta.tobytes()
     assert [path.name for path in tmp_path.iterdir()] == ["result.npz"]
 
 
 @pytest.mark.parametrize("initial", ["stationary", np.int64(3), np.full(50, 0.02)], ids=["name", "state", "law"])
 def test_where_runs_began_is_on_record(initial: Any, tmp_path: Path) -> None:
-    first = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), n_runs=2, n_gradients=10, initial=initial, theta_0=[0, 1, 2, 3])
+    first = vrtd.simulate(PROBLEM, vrtd.TD(0.1), n_runs=2, n_gradients=10, initial=initial, theta_0=[0, 1, 2, 3])
     first.save(tmp_path / "x.npz")
-    more = vrtd.simulate(MRP, PHI, vrtd.TD(0.1), n_runs=2, n_gradients=10, start=vrtd.load(tmp_path / "x.npz"))
+    more = vrtd.simulate(PROBLEM, vrtd.TD(0.1), n_runs=2, n_gradients=10, start=vrtd.load(tmp_path / "x.npz"))
     assert more.provenance["theta_0"] == [0.0, 1.0, 2.0, 3.0]
     np.testing.assert_array_equal(more.provenance["initial"], initial)
 
 
 def test_settings_with_schedules_survive_the_file(tmp_path: Path) -> None:
     algorithm = vrtd.TD(vrtd.Piecewise((10,), (np.float64(0.1), 0.05)))
-    first = vrtd.simulate(MRP, PHI, algorithm, n_runs=np.int64(2), n_gradients=20)
+    first = vrtd.simulate(PROBLEM, algorithm, n_runs=np.int64(2), n_gradients=20)
     first.save(tmp_path / "x.npz")
-    vrtd.simulate(MRP, PHI, algorithm, n_runs=2, n_gradients=20, start=vrtd.load(tmp_path / "x.npz"))
+    vrtd.simulate(PROBLEM, algorithm, n_runs=2, n_gradients=20, start=vrtd.load(tmp_path / "x.npz"))
 
 
 def test_a_failed_save_leaves_nothing_behind(

@@ -23,7 +23,7 @@ from vrtd.sources.data_set import data_set_choose, data_set_source
 from vrtd.sources.source import make_slots
 
 N_TESTS = 3 + 4 + 2  # chi-squares, means of parameters, differences of errors
-DATA = vrtd.record(*vrtd.problems.random_mdp(seed=0), n_rows=60, seed=1)
+DATA = vrtd.record(vrtd.problems.random_mdp(seed=0), n_rows=60, seed=1)
 THREE = vrtd.DataSet([[1.0], [0.6], [-0.5]], [1.0, -0.5, 2.0], [[0.3], [1.0], [0.8]], [0.9, 0.0, 0.7], [1.0, 1.5, 0.5])
 ALGORITHM = vrtd.SCSG(0.4, 0.3, batch_size=2)
 BUDGET = 6
@@ -32,9 +32,7 @@ Law = Callable[[int], float]  # P(N = k)
 
 
 def simulate(data: vrtd.DataSet, algorithm: Any, n_gradients: int, n_runs: int) -> Any:
-    return vrtd.simulate(
-        data, None, algorithm, sampling="dataset", n_runs=n_runs, n_gradients=n_gradients, seed=5, checkpoints=1
-    ).theta
+    return vrtd.simulate(data, algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=5, checkpoints=1).theta
 
 
 # Every outcome
@@ -178,8 +176,8 @@ def test_diverged_runs_end_and_stay_diverged() -> None:
     """Their counts are not numbers any more, and no further epoch begins."""
     arguments: dict[str, Any] = {"sampling": "dataset", "n_runs": 3}
     algorithm = vrtd.SCSG(100.0, 100.0, batch_size=6)
-    start = vrtd.simulate(DATA, None, algorithm, n_gradients=20_000, **arguments)
+    start = vrtd.simulate(DATA, algorithm, n_gradients=20_000, **arguments)
     assert np.all(start.diverged_at > 0)
-    rest = vrtd.simulate(DATA, None, algorithm, n_gradients=20_000, start=start, **arguments)
+    rest = vrtd.simulate(DATA, algorithm, n_gradients=20_000, start=start, **arguments)
     assert np.array_equal(rest.diverged_at, start.diverged_at)
     assert np.array_equal(rest.state.environment, start.state.environment)

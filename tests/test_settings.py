@@ -14,8 +14,8 @@ from vrtd.theory.modes import eigen_modes, epoch_pairs, largest_stable_step
 from vrtd.theory.rows import TransitionRows, lag_window, long_run_covariance, statistics_of
 from vrtd.theory.settings import Settings, limit_step, settings_for
 
-MRP, PHI = vrtd.problems.random_mdp()
-SAMPLE = TransitionSample.draw(MRP, PHI, 5000, seed=1)
+PROBLEM = vrtd.problems.random_mdp()
+SAMPLE = TransitionSample.draw(PROBLEM, 5000, seed=1)
 
 
 def shift_chain(n: int = 8) -> TransitionRows:
@@ -61,11 +61,11 @@ def test_factors_of_modes_are_sums_over_the_inner_steps(output: Any, step: float
 
 @pytest.mark.parametrize("name", ["random_mdp", "boyan_chain", "random_walk"])
 def test_the_limit_of_stability_is_that_of_the_chain(name: str) -> None:
-    mrp, phi = vrtd.problems.LIBRARY[name]()
-    statistics = statistics_of(TransitionSample.draw(mrp, phi, 20_000, sampling="iid", seed=2), None)
+    problem = vrtd.problems.LIBRARY[name]()
+    statistics = statistics_of(TransitionSample.draw(problem, 20_000, sampling="iid", seed=2), None)
     modes = eigen_modes(statistics)
     assert modes is not None
-    exact = stability_limit(vrtd.LinearSystem(mrp, phi))
+    exact = stability_limit(problem)
     assert abs(largest_stable_step(statistics, modes) / exact - 1.0) < 0.1
 
 
@@ -86,14 +86,14 @@ def test_the_long_run_covariance_counts_every_lag() -> None:
 @pytest.mark.parametrize("name", ["random_mdp", "boyan_chain"])
 def test_what_is_predicted_comes_true(name: str, algorithm: Any) -> None:
     """From 50,000 rows, so that the estimate is the chain's to a few percent."""
-    mrp, phi = vrtd.problems.LIBRARY[name]()
-    found = settings_for(TransitionSample.draw(mrp, phi, 50_000, seed=3), 10_000, algorithm=algorithm)
+    problem = vrtd.problems.LIBRARY[name]()
+    found = settings_for(TransitionSample.draw(problem, 50_000, seed=3), 10_000, algorithm=algorithm)
     assert found.method == "modes of A"
     method = (
         vrtd.TD(found.step_size) if algorithm == "td" else vrtd.VRTD(found.step_size, found.batch_size, None, "average")
     )
     n_gradients = found.n_epochs * method.epoch("markov").n_gradients
-    summary = vrtd.simulate(mrp, phi, method, n_runs=2000, n_gradients=n_gradients, checkpoints=1).summary()
+    summary = vrtd.simulate(problem, method, n_runs=2000, n_gradients=n_gradients, checkpoints=1).summary()
     assert abs(summary.mean[-1] - found.error) < 0.15 * found.error + z_limit(4) * summary.standard_error[-1]
 
 
@@ -104,7 +104,7 @@ def test_no_neighbour_is_much_better() -> None:
         for batch in (100, found.batch_size, 10_000):
             method = vrtd.VRTD(min(factor * found.step_size, 0.9), batch, None, "average")
             n_gradients = 10_000 // batch * method.epoch("markov").n_gradients
-            summary = vrtd.simulate(MRP, PHI, method, n_runs=400, n_gradients=n_gradients, checkpoints=1).summary()
+            summary = vrtd.simulate(PROBLEM, method, n_runs=400, n_gradients=n_gradients, checkpoints=1).summary()
             runs[factor, batch] = float(summary.mean[-1])
     assert runs[1.0, found.batch_size] < 1.3 * min(runs.values())
     assert max(runs.values()) > 3.0 * min(runs.values())  # it matters
@@ -198,7 +198,7 @@ def test_what_the_budget_cannot_determine_is_judged_by_values() -> None:
 
 
 def test_a_step_that_would_diverge_is_lowered() -> None:
-    limit = stability_limit(vrtd.LinearSystem(MRP, PHI))
+    limit = stability_limit(PROBLEM)
     kept, lowered = limit_step(SAMPLE, 0.5 * limit), limit_step(SAMPLE, 2.0 * limit)
     assert kept.step_size == 0.5 * limit
     assert not kept.diverges

@@ -13,7 +13,7 @@ import vrtd
 from vrtd.algorithms._base.schedules import Schedule
 from vrtd.errors import InvalidInputError, StabilityWarning, VrtdError
 
-MRP, PHI = vrtd.problems.random_mdp(seed=0)
+PROBLEM = vrtd.problems.random_mdp(seed=0)
 TD, VRTD = vrtd.TD(0.1), vrtd.VRTD(0.1, 7)
 
 
@@ -27,7 +27,7 @@ class OwnSchedule(Schedule):
 
 
 def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
-    return vrtd.simulate(MRP, PHI, algorithm, **({"n_runs": 3, "n_gradients": 100} | arguments))
+    return vrtd.simulate(PROBLEM, algorithm, **({"n_runs": 3, "n_gradients": 100} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,18 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         (lambda: vrtd.QuadraticForm("a,b", np.eye(1), np.zeros(1)), "the name of a metric must be an identifier"),
         (lambda: vrtd.QuadraticForm("x", [[np.nan]], [0.0]), "matrix must be finite; got nan"),
         (lambda: vrtd.QuadraticForm("x", [[1.0]], [0.0], "a"), "offset must be an array of real numbers"),
-        (lambda: vrtd.LinearSystem(MRP.P, PHI), "mrp must be a MarkovRewardProcess; got ndarray"),
+        (lambda: vrtd.LinearProblem(PROBLEM.mrp.P, PROBLEM.phi), "mrp must be a MarkovRewardProcess; got ndarray"),
         (lambda: vrtd.QuadraticForm("x", np.eye(2), np.zeros(3)), "must be .d, d. and its centre"),
         (
-            lambda: vrtd.simulate("chain", PHI, TD),
-            "problem must be a MarkovRewardProcess, a Simulator or a DataSet; got 'chain'",
+            lambda: vrtd.simulate("chain", TD),
+            "problem must be a LinearProblem, a Simulator or a DataSet; got 'chain'",
         ),
-        (lambda: vrtd.simulate(MRP, None, TD), "a chain needs features phi"),
-        (lambda: vrtd.simulate(MRP, PHI[:49], TD), "phi must have the shape"),
-        (lambda: vrtd.simulate(MRP, np.ones((50, 2)), TD), "full column rank"),
+        (
+            lambda: vrtd.simulate(PROBLEM.mrp, TD),
+            "problem must be a LinearProblem, .* build LinearProblem.mrp, phi.",
+        ),
+        (lambda: vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi[:49]), "phi must have the shape"),
+        (lambda: vrtd.simulate(vrtd.LinearProblem(PROBLEM.mrp, np.ones((50, 2))), TD), "full column rank"),
     ],
 )
 def test_bad_settings_are_refused(make: Any, message: str) -> None:
@@ -118,10 +121,15 @@ def test_bad_settings_are_refused(make: Any, message: str) -> None:
 
 
 def test_the_callers_arrays_are_untouched() -> None:
-    arrays = {"phi": PHI.copy(), "theta_0": np.ones(4), "initial": np.full(50, 0.02), "checkpoints": np.array([90, 10])}
+    arrays = {
+        "phi": PROBLEM.phi.copy(),
+        "theta_0": np.ones(4),
+        "initial": np.full(50, 0.02),
+        "checkpoints": np.array([90, 10]),
+    }
     copies = {name: array.copy() for name, array in arrays.items()}
-    phi = arrays["phi"]
-    vrtd.simulate(MRP, phi, TD, n_runs=2, n_gradients=100, **{k: v for k, v in arrays.items() if k != "phi"})
+    problem = vrtd.LinearProblem(PROBLEM.mrp, arrays["phi"])
+    vrtd.simulate(problem, TD, n_runs=2, n_gradients=100, **{k: v for k, v in arrays.items() if k != "phi"})
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, copies[name])
         assert array.flags.writeable
@@ -133,7 +141,7 @@ def test_checkpoints_by_count_go_from_the_start_to_the_end() -> None:
     assert result.n_samples.tolist() == [0, 25, 50, 75, 100]
     assert simulate(checkpoints=1).n_gradients.tolist() == [100]
     assert simulate(checkpoints=1000).n_gradients.tolist() == list(range(101))
-    theta_star = vrtd.LinearSystem(MRP, PHI).theta_star
+    theta_star = PROBLEM.theta_star
     np.testing.assert_allclose(result.values("squared_error")[:, 0], theta_star @ theta_star)
 
 
@@ -161,20 +169,19 @@ def test_an_initial_state_and_the_distribution_that_is_certain_of_it_are_the_sam
 
 
 def test_theta_0_is_where_runs_begin() -> None:
-    theta_star = vrtd.LinearSystem(MRP, PHI).theta_star
+    theta_star = PROBLEM.theta_star
     assert np.allclose(simulate(theta_0=theta_star).values("squared_error")[:, 0], 0.0)
 
 
 def test_the_metrics_are_what_they_say() -> None:
     result = simulate(metrics=("squared_error", "value_error", "neu", "mspbe"))
-    system = vrtd.LinearSystem(MRP, PHI)
     for theta, last in zip(result.theta, result.curves[:, -1], strict=True):
-        g = system.A @ theta + system.b
+        g = PROBLEM.A @ theta + PROBLEM.b
         expected = (
-            (theta - system.theta_star) @ (theta - system.theta_star),
-            MRP.stationary @ (PHI @ theta - MRP.values) ** 2,
+            (theta - PROBLEM.theta_star) @ (theta - PROBLEM.theta_star),
+            PROBLEM.mrp.stationary @ (PROBLEM.phi @ theta - PROBLEM.mrp.values) ** 2,
             g @ g,
-            g @ np.linalg.solve(system.C, g),
+            g @ np.linalg.solve(PROBLEM.C, g),
         )
         np.testing.assert_allclose(last, expected, rtol=1e-9)
 
@@ -188,9 +195,9 @@ def test_an_unstable_step_is_warned_of() -> None:
         simulate(vrtd.TD(1e-17))
     with pytest.warns(StabilityWarning, match="a growth of inf an update"):
         simulate(vrtd.TD(1e200))
-    mrp, phi = vrtd.problems.random_mdp(seed=0, n_states=80, n_features=70, normalize=True)
+    problem = vrtd.problems.random_mdp(seed=0, n_states=80, n_features=70, normalize=True)
     with pytest.warns(StabilityWarning, match="step_size 10 must not let"):
-        vrtd.simulate(mrp, phi, vrtd.TD(10.0), n_runs=1, n_gradients=10)
+        vrtd.simulate(problem, vrtd.TD(10.0), n_runs=1, n_gradients=10)
 
 
 @pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
@@ -260,9 +267,9 @@ def test_a_start_from_something_else_is_refused(changes: dict[str, Any], message
     start = simulate()
     with pytest.raises(InvalidInputError, match=message):
         simulate(**({"start": start} | changes))
-    mrp, phi = vrtd.problems.random_mdp(seed=1)
+    problem = vrtd.problems.random_mdp(seed=1)
     with pytest.raises(InvalidInputError, match="the same problem"):
-        vrtd.simulate(mrp, phi, TD, n_runs=3, n_gradients=100, start=start)
+        vrtd.simulate(problem, TD, n_runs=3, n_gradients=100, start=start)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ DISTANCE = vrtd.QuadraticForm("distance", np.eye(3), np.zeros(3))
 def run(row: Row, simulator: Any, **changes: Any) -> vrtd.Result:
     n_gradients = row.n_epochs * row.algorithm.epoch("markov").n_gradients
     arguments = {"n_runs": 5, "n_gradients": n_gradients, "seed": 2, "metrics": (DISTANCE,), "checkpoints": 4}
-    return vrtd.simulate(simulator, None, row.algorithm, **(arguments | changes))
+    return vrtd.simulate(simulator, row.algorithm, **(arguments | changes))
 
 
 @each_row
@@ -66,8 +66,8 @@ def test_a_second_simulator_with_the_same_kernels_compiles_nothing() -> None:
     ("changes", "message"),
     [
         ({"metrics": ("squared_error",)}, "must be QuadraticForms"),
-        ({"sampling": "iid"}, "one trajectory"),
-        ({"initial": 2}, "its own features and start"),
+        ({"sampling": "iid"}, "sampling of a Simulator must be 'markov'; got 'iid'; drop it, or pass that"),
+        ({"initial": 2}, "a Simulator has its own start; got initial 2; drop initial"),
         ({"metrics": (vrtd.QuadraticForm("x", np.eye(2), np.zeros(2)),)}, "must be for 3 features"),
     ],
 )
@@ -113,10 +113,10 @@ def test_bad_simulators_are_refused() -> None:
 def test_no_trace_goes_on_from_an_episode_that_was_cut_short() -> None:
     phi = np.random.default_rng(0).normal(size=(5, 3)) / 2
     walk, algorithm = ring(phi), vrtd.TDLambda(0.1, 0.9)
-    data = vrtd.record(walk, None, 400, shuffle=False)
+    data = vrtd.record(walk, 400, shuffle=False)
     ends = (data.phi == phi[LAST]).all(axis=1)  # of an episode, terminated or cut short
     assert (data.discount[ends] > 0).any()
     samples = map(reference.Sample, data.phi, data.phi_next, data.reward, data.discount, np.ones(400), ends)
     expected = td_lambda(algorithm, "markov", iter(samples).__next__, None, np.zeros(3), 400)[-1]
-    found = vrtd.simulate(walk, None, algorithm, n_runs=1, n_gradients=400, metrics=())
+    found = vrtd.simulate(walk, algorithm, n_runs=1, n_gradients=400, metrics=())
     np.testing.assert_allclose(found.theta[0], expected, rtol=1e-11, atol=1e-13)

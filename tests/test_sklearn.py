@@ -20,8 +20,9 @@ import vrtd
 from vrtd.errors import DataError, InvalidInputError, MissingExtraError
 from vrtd.sklearn import ValueRegressor
 
-MRP, PHI = vrtd.problems.random_mdp(seed=0)
-SAMPLE = vrtd.theory.TransitionSample.draw(MRP, PHI, 3000, seed=1)
+PROBLEM = vrtd.problems.random_mdp(seed=0)
+PHI = PROBLEM.phi
+SAMPLE = vrtd.theory.TransitionSample.draw(PROBLEM, 3000, seed=1)
 X, Y, NEXT = SAMPLE.phi, SAMPLE.reward, SAMPLE.phi_next
 ENDS = np.arange(len(Y)) % 50 == 49
 

@@ -91,12 +91,12 @@ def test_noise_that_alternates_has_a_long_run_covariance() -> None:
     rows = TransitionRows(phi[states[:-1]], reward[states[:-1]], phi[states[1:]], 0.9)
     statistics = statistics_of(rows, None)
     assert np.linalg.eigvalsh(long_run_covariance(statistics.noise, statistics.window, clip=False))[0] < 0.0
-    system = vrtd.LinearSystem(vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], n, axis=1), 0.9), phi)
-    exact = vrtd.theory.instance_optimal(system, sampling="markov")
+    problem = vrtd.LinearProblem(vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], n, axis=1), 0.9), phi)
+    exact = vrtd.theory.instance_optimal(problem, sampling="markov")
     found = np.linalg.solve(statistics.A, np.linalg.solve(statistics.A, statistics.long_run).T)
     assert 0.5 < np.trace(found) / exact < 2.0
     values = vrtd.Evaluator(discount=0.9, n_samples=20_000).fit(rows_of(phi, reward, states)).predict(phi)
-    np.testing.assert_allclose(values, phi @ system.theta_star, atol=0.05)
+    np.testing.assert_allclose(values, phi @ problem.theta_star, atol=0.05)
 
 
 def test_the_interval_of_the_recursion_is_about_as_wide_as_that_of_the_closed_form() -> None:

@@ -68,7 +68,7 @@ def test_what_needs_a_data_set_says_so(algorithm: Any) -> None:
     with pytest.raises(InvalidInputError, match=message):
         learner(algorithm(), 4)
     with pytest.raises(InvalidInputError, match=message):
-        vrtd.simulate(*vrtd.problems.random_mdp(), algorithm())
+        vrtd.simulate(vrtd.problems.random_mdp(), algorithm())
 
 
 def test_epochs_of_other_lengths_are_refused() -> None:

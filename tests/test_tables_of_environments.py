@@ -86,10 +86,10 @@ def test_the_choice_to_bootstrap_through_the_reset() -> None:
     np.testing.assert_array_equal(endless.mrp.stationary, once.mrp.stationary)
 
 
-def test_the_linear_system_of_a_table_is_exact() -> None:
+def test_the_linear_problem_of_a_table_is_exact() -> None:
     chain = restart_chain(TAXI, "random", 0.9)
-    system = vrtd.LinearSystem(chain.mrp, np.eye(chain.states.size))
-    np.testing.assert_allclose(system.theta_star, chain.mrp.values, rtol=1e-8)
+    problem = vrtd.LinearProblem(chain.mrp, np.eye(chain.states.size))
+    np.testing.assert_allclose(problem.theta_star, chain.mrp.values, rtol=1e-8)
 
 
 # The chain and live rows are the same process

@@ -9,7 +9,7 @@ import pytest
 import vrtd
 from vrtd.cli import main
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.problems import LinearProblem
 from vrtd.theory import (
     TransitionSample,
     approximation_limit,
@@ -25,16 +25,15 @@ from vrtd.theory.increments import correlated_increments
 from vrtd.theory.limits import optimal_error
 
 
-def problem(n_states, d):
+def random_problem(n_states, d):
     rng = np.random.default_rng(0)
     P = rng.random((n_states, n_states))
     P /= P.sum(axis=1, keepdims=True)
-    return vrtd.MarkovRewardProcess(P, rng.random(n_states), 0.9), rng.normal(size=(n_states, d))
+    return LinearProblem(vrtd.MarkovRewardProcess(P, rng.random(n_states), 0.9), rng.normal(size=(n_states, d)))
 
 
-WIDE = problem(200, 150)
-SYSTEM = LinearSystem(*WIDE)
-SYSTEM.theta_star  # noqa: B018  # what is timed is the theory
+WIDE = random_problem(200, 150)
+WIDE.theta_star  # noqa: B018  # what is timed is the theory
 ZEROS = np.zeros(150)
 MANY, SEARCH = "at most (64|32) features; got 150; simulate instead", 'at most 16 features; got .*; .*mode="guaranteed"'
 SWEEP = r"transitions x \(features \+ 1\)\^2 must be at most"
@@ -43,35 +42,39 @@ SAMPLE = TransitionSample(
 )
 
 
+def narrow(d):
+    return LinearProblem(WIDE.mrp, WIDE.phi[:, :d])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: exact_curve(*WIDE, vrtd.TD(1e-4), sampling="iid", n_gradients=100), MANY),
-        (lambda: exact_curve(*WIDE, vrtd.TD(1e-4), n_gradients=100), MANY),
-        (lambda: exact_curve(*WIDE, vrtd.TD(1e-4, average=True), n_gradients=100), MANY),
-        (lambda: exact_curve(*WIDE, vrtd.VRTD(1e-4, 5), sampling="iid", n_gradients=100), MANY),
-        (lambda: exact_curve(*WIDE, vrtd.VRTD(1e-4, 5), n_gradients=100), MANY),
-        (lambda: td_iid_moments(SYSTEM, 0.1, 3, ZEROS), MANY),
-        (lambda: vrtd_iid_moments(SYSTEM, 0.1, 3, 3, ZEROS), MANY),
-        (lambda: stationary_second_moment(SYSTEM, 0.1), MANY),
-        (lambda: stationary_second_moment(SYSTEM, 0.1, sampling="markov"), MANY),
-        (lambda: stability_limit(SYSTEM), MANY),
-        (lambda: stability_limit(SYSTEM, "markov"), MANY),
-        (lambda: stability_limit(SYSTEM, "markov", 5), MANY),
-        (lambda: approximation_limit(SYSTEM), MANY),
-        (lambda: vrtd.plan(WIDE[0], WIDE[1][:, :120], budget=1000), SEARCH),
-        (lambda: vrtd.plan(WIDE[0], WIDE[1][:, :120], budget=1000, sampling="iid"), SEARCH),
-        (lambda: vrtd.plan(WIDE[0], WIDE[1][:, :120], target_error=0.1), SEARCH),
+        (lambda: exact_curve(WIDE, vrtd.TD(1e-4), sampling="iid", n_gradients=100), MANY),
+        (lambda: exact_curve(WIDE, vrtd.TD(1e-4), n_gradients=100), MANY),
+        (lambda: exact_curve(WIDE, vrtd.TD(1e-4, average=True), n_gradients=100), MANY),
+        (lambda: exact_curve(WIDE, vrtd.VRTD(1e-4, 5), sampling="iid", n_gradients=100), MANY),
+        (lambda: exact_curve(WIDE, vrtd.VRTD(1e-4, 5), n_gradients=100), MANY),
+        (lambda: td_iid_moments(WIDE, 0.1, 3, ZEROS), MANY),
+        (lambda: vrtd_iid_moments(WIDE, 0.1, 3, 3, ZEROS), MANY),
+        (lambda: stationary_second_moment(WIDE, 0.1), MANY),
+        (lambda: stationary_second_moment(WIDE, 0.1, sampling="markov"), MANY),
+        (lambda: stability_limit(WIDE), MANY),
+        (lambda: stability_limit(WIDE, "markov"), MANY),
+        (lambda: stability_limit(WIDE, "markov", 5), MANY),
+        (lambda: approximation_limit(WIDE), MANY),
+        (lambda: vrtd.plan(narrow(120), budget=1000), SEARCH),
+        (lambda: vrtd.plan(narrow(120), budget=1000, sampling="iid"), SEARCH),
+        (lambda: vrtd.plan(narrow(120), target_error=0.1), SEARCH),
         (lambda: vrtd.plan(SAMPLE, budget=1000), SEARCH),
-        (lambda: phase_diagram(*WIDE, budget=1000), SEARCH),
-        (lambda: phase_diagram(*WIDE, budget=1000, sampling="iid"), SEARCH),
+        (lambda: phase_diagram(WIDE, budget=1000), SEARCH),
+        (lambda: phase_diagram(WIDE, budget=1000, sampling="iid"), SEARCH),
         # Fewer features on a chain with many transitions.
-        (lambda: exact_curve(WIDE[0], WIDE[1][:, :60], vrtd.TD(1e-4), n_gradients=100), SWEEP),
-        (lambda: stability_limit(LinearSystem(WIDE[0], WIDE[1][:, :60]), "markov"), SWEEP),
-        (lambda: vrtd.plan(WIDE[0], WIDE[1][:, :16], budget=1000), SWEEP),
-        (lambda: exact_curve(WIDE[0], WIDE[1][:, :30], vrtd.TD(1e-4)), "followed for at most 780 updates; got 100000"),
+        (lambda: exact_curve(narrow(60), vrtd.TD(1e-4), n_gradients=100), SWEEP),
+        (lambda: stability_limit(narrow(60), "markov"), SWEEP),
+        (lambda: vrtd.plan(narrow(16), budget=1000), SWEEP),
+        (lambda: exact_curve(narrow(30), vrtd.TD(1e-4)), "followed for at most 780 updates; got 100000"),
         (
-            lambda: exact_curve(WIDE[0], WIDE[1][:, :9], vrtd.TD(vrtd.Harmonic(1, 10)), n_gradients=7501),
+            lambda: exact_curve(narrow(9), vrtd.TD(vrtd.Harmonic(1, 10)), n_gradients=7501),
             "followed for at most 7500 updates; got 7501; simulate instead",
         ),
     ],
@@ -94,15 +97,14 @@ def test_the_command_refuses_at_once(capsys):
 
 
 def test_a_guaranteed_plan_has_no_limit_of_features():
-    mrp, phi = WIDE
-    phi = phi[:, :40] / np.linalg.norm(phi, axis=1).max()
-    initial = (LinearSystem(mrp, phi).theta_star ** 2).sum()
-    assert vrtd.plan(mrp, phi, target_error=initial / 2, sampling="iid", mode="guaranteed").td is not None
+    problem = LinearProblem(WIDE.mrp, WIDE.phi[:, :40] / np.linalg.norm(WIDE.phi, axis=1).max())
+    initial = (problem.theta_star**2).sum()
+    assert vrtd.plan(problem, target_error=initial / 2, sampling="iid", mode="guaranteed").td is not None
 
 
 def test_the_optimal_error_has_no_limit_of_features():
     """It takes matrices of d x d only, and is the same as from all moments."""
-    assert instance_optimal(SYSTEM) > 0.0
-    assert instance_optimal(SYSTEM, "iid") > 0.0
-    small = LinearSystem(*problem(20, 5))
+    assert instance_optimal(WIDE) > 0.0
+    assert instance_optimal(WIDE, "iid") > 0.0
+    small = random_problem(20, 5)
     assert instance_optimal(small) == pytest.approx(optimal_error(correlated_increments(small)), rel=1e-11)

@@ -17,7 +17,7 @@ from vrtd import experiments
 from vrtd.errors import InvalidInputError
 from vrtd.experiments import store
 from vrtd.experiments.changing_step import analysis as changing_step
-from vrtd.experiments.evidence import CONFIDENCE, Comparison, agrees, judge, paired_ratio, ratio
+from vrtd.experiments.evidence import CONFIDENCE, NumberCheck, agrees, judge, paired_ratio, ratio
 from vrtd.experiments.experiment import Figure, Runner
 from vrtd.experiments.tables import table
 from vrtd.report.numbers import limits, number, plural
@@ -56,7 +56,7 @@ def test_a_claim_needs_comparisons_and_they_need_limits():
     with pytest.raises(InvalidInputError, match="a claim must have a comparison that the paper states; got name"):
         verdict(below("a", 0.5, stated=False))
     with pytest.raises(InvalidInputError, match="a comparison must have a limit; got q"):
-        Comparison("a", "q", 0.5)
+        NumberCheck("a", "q", 0.5)
     assert verdict(below("a", 0.5, math.inf, 10)).runs_needed is None
 
 
@@ -85,7 +85,7 @@ def test_ratios_have_positive_errors():
 
 
 def test_the_tightest_is_so_in_units_of_its_limit():
-    large = Comparison("large", "q", 90.0, below=100.0)
+    large = NumberCheck("large", "q", 90.0, below=100.0)
     assert verdict(large, below("small", 0.5)).decisive.comparison.condition == "large"
 
 
@@ -114,8 +114,8 @@ def test_every_file_that_decides_numbers_is_in_the_digest(tmp_path, monkeypatch)
         "theory/moments.py",
         "experiments/batch_sizes.py",
         "experiments/table_1/floors.py",
-        "sources/mountain_car.py",
-        "linear_system.py",
+        "problems/mountain_car.py",
+        "problems/linear_problem.py",
     ):
         seen.add(code_after(part))
     assert len(seen) == 8
@@ -139,7 +139,7 @@ def test_json_has_no_nan(tmp_path):
 
 def random_claims(monkeypatch, estimate):
     """Claims with intervals, so that a verdict depends on how the confidence is shared."""
-    c = Comparison("a", "q", estimate, 0.1, 50, below=1.0, basis="simulated")
+    c = NumberCheck("a", "q", estimate, 0.1, 50, below=1.0, basis="simulated")
     claims = tuple(replace(each, evidence=lambda _: [c]) for each in small_experiments.CLAIMS)
     monkeypatch.setattr("vrtd.experiments.all_claims", lambda: claims)
 
@@ -181,7 +181,7 @@ def text_of(*comparisons, **rest):
 
 
 def test_words_of_a_claim():
-    inside = Comparison("here", "D", 0.5, below=1.0)
+    inside = NumberCheck("here", "D", 0.5, below=1.0)
     assert "✓ No exception found" in text_of(inside, kind="universal")
     proved = text_of(inside, kind="universal", proof="1. A section")
     assert "■ Proved" in proved
@@ -197,13 +197,13 @@ def test_words_of_a_claim():
 
 
 def test_what_is_not_a_number_is_among_the_tightest():
-    many = [Comparison(f"chain {i}", "D", 0.5, below=1.0) for i in range(60)]
+    many = [NumberCheck(f"chain {i}", "D", 0.5, below=1.0) for i in range(60)]
     found = judge(claim("c", *many[:-1], replace(many[-1], estimate=math.nan)), {}, 1)
     assert '<th scope="row">chain 59</th>' in page([found], [], {"n_runs": 1, "seed": 0})
 
 
 def test_a_long_list_is_behind_its_beginning():
-    many = (Comparison(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
+    many = (NumberCheck(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
     text = page([judge(claim("all", *many, kind="universal"), {}, 1)], [], {"n_runs": 1, "seed": 0})
     assert "<summary>all that was tested: chain 0" in text
 
@@ -218,8 +218,8 @@ def test_a_section_has_the_badges_of_its_own_claims_and_a_claim_all_its_figures(
 
 
 def test_numbers_and_limits():
-    assert limits(Comparison("a", "q", 0.0, above=-1.0 - 1e-9, below=1.005)) == "≥ \N{MINUS SIGN}1 and < 1.005"
-    assert limits(Comparison("a", "q", 0.0, below=1.0000123)) == "< 1.0000123"
+    assert limits(NumberCheck("a", "q", 0.0, above=-1.0 - 1e-9, below=1.005)) == "≥ \N{MINUS SIGN}1 and < 1.005"
+    assert limits(NumberCheck("a", "q", 0.0, below=1.0000123)) == "< 1.0000123"
     assert [number(x, 3) for x in (0.000212, -math.inf)] == ["0.000212", "\N{MINUS SIGN}∞"]
     assert [plural(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 

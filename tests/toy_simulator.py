@@ -9,7 +9,7 @@ import numpy as np
 from tests.reference import Sample
 from vrtd.kernels.jit import dynamics
 from vrtd.kernels.random import next_uniform
-from vrtd.sources import Simulator
+from vrtd.problems import Simulator
 
 N_STATES, LAST = 5, 4
 

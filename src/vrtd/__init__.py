@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from vrtd.algorithms import Constant, Harmonic, Piecewise
     from vrtd.engine import record, simulate
     from vrtd.estimator import Evaluator
-    from vrtd.linear_system import LinearSystem
     from vrtd.metrics import QuadraticForm
-    from vrtd.problems import MDP, DataSet, MarkovRewardProcess
+    from vrtd.problems import MDP, DataSet, LinearProblem, MarkovRewardProcess, Simulator
     from vrtd.report import compare, evaluate, reproduce
     from vrtd.result import Result, load
-    from vrtd.sources import Simulator
     from vrtd.theory import plan
 
 __version__ = "0.1.0"
@@ -31,9 +29,9 @@ _HOMES = {
     "record": "vrtd.engine",
     "simulate": "vrtd.engine",
     "Evaluator": "vrtd.estimator",
-    "LinearSystem": "vrtd.linear_system",
     "QuadraticForm": "vrtd.metrics",
     "DataSet": "vrtd.problems",
+    "LinearProblem": "vrtd.problems",
     "MDP": "vrtd.problems",
     "MarkovRewardProcess": "vrtd.problems",
     "compare": "vrtd.report",
@@ -41,7 +39,7 @@ _HOMES = {
     "reproduce": "vrtd.report",
     "Result": "vrtd.result",
     "load": "vrtd.result",
-    "Simulator": "vrtd.sources",
+    "Simulator": "vrtd.problems",
     "plan": "vrtd.theory",
 }
 _MODULES = ("algorithms", "errors", "experiments", "features", "logs", "metrics", "problems", "sources", "theory")
@@ -54,7 +52,7 @@ __all__ = [
     "DataSet",
     "Evaluator",
     "Harmonic",
-    "LinearSystem",
+    "LinearProblem",
     "MarkovRewardProcess",
     "Piecewise",
     "QuadraticForm",

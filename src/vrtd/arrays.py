@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["ROW_SUM_TOLERANCE", "check_row_sums", "frozen", "real_array"]
+__all__ = ["ROW_SUM_TOLERANCE", "check_row_sums", "check_theta", "frozen", "real_array"]
 
 Floats = NDArray[np.float64]
 Array = TypeVar("Array", bound=NDArray[Any])
@@ -46,6 +46,22 @@ def real_array(name: str, value: ArrayLike, finite: bool = True) -> Floats:
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InvalidInputError(
             f"{name} must be finite", f"{array[place]} at index {place}", "remove or repair that entry"
+        )
+    return array
+
+
+def check_theta(name: str, theta: ArrayLike | None, n_features: int) -> Floats:
+    """Return a private copy of the parameters `theta`, one number per feature; zeros for None.
+
+    >>> check_theta("theta_0", None, 2)
+    array([0., 0.])
+    """
+    if theta is None:
+        return np.zeros(n_features)
+    array = real_array(name, theta)
+    if array.shape != (n_features,):
+        raise InvalidInputError(
+            f"{name} must have the shape ({n_features},)", array.shape, "pass one number per feature"
         )
     return array
 

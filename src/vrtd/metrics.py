@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import frozen, real_array
 from vrtd.errors import InvalidInputError, SingularSystemError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import DataSet
+from vrtd.problems import DataSet, LinearProblem
 
 __all__ = ["METRICS", "QuadraticForm"]
 
@@ -49,55 +48,55 @@ class QuadraticForm:
         return float(self.offset + u @ self.matrix @ u)
 
 
-def squared_error(system: LinearSystem | DataSet) -> QuadraticForm:
+def squared_error(problem: LinearProblem | DataSet) -> QuadraticForm:
     """|theta - theta_star|^2, the error of the paper's figures and theorems."""
-    return QuadraticForm("squared_error", np.eye(system.theta_star.size), system.theta_star)
+    return QuadraticForm("squared_error", np.eye(problem.theta_star.size), problem.theta_star)
 
 
-def value_error(system: LinearSystem | DataSet) -> QuadraticForm:
+def value_error(problem: LinearProblem | DataSet) -> QuadraticForm:
     """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent.
 
     States that the distribution does not visit do not count. The stationary distribution of a chain with an absorbing
     state has no other state, so the error says nothing about the states before: make the chain restart, or pass
-    `value_error(LinearSystem(mrp, phi, state_distribution))` as the metric.
+    `value_error(LinearProblem(mrp, phi, state_distribution))` as the metric.
     """
-    if isinstance(system, DataSet):
+    if isinstance(problem, DataSet):
         raise InvalidInputError(
-            "the value error needs the values of a known chain", repr(system), "pass that chain's QuadraticForm"
+            "the value error needs the values of a known chain", repr(problem), "pass that chain's QuadraticForm"
         )
-    weights, values = system.state_distribution, system.mrp.values
+    weights, values = problem.state_distribution, problem.mrp.values
     root = np.sqrt(weights)
-    centre = np.asarray(np.linalg.lstsq(root[:, None] * system.phi, root * values)[0], float)
-    residual = float(weights @ (system.phi @ centre - values) ** 2)
-    return QuadraticForm("value_error", system.C, centre, residual)
+    centre = np.asarray(np.linalg.lstsq(root[:, None] * problem.phi, root * values)[0], float)
+    residual = float(weights @ (problem.phi @ centre - values) ** 2)
+    return QuadraticForm("value_error", problem.C, centre, residual)
 
 
-def neu(system: LinearSystem | DataSet) -> QuadraticForm:
+def neu(problem: LinearProblem | DataSet) -> QuadraticForm:
     """|E[delta phi]|^2 = |A theta + b|^2, the norm of the expected TD update (Sutton et al. 2009)."""
-    return _size_of_update("neu", system, np.eye(system.n_features))
+    return _size_of_update("neu", problem, np.eye(problem.n_features))
 
 
-def mspbe(system: LinearSystem | DataSet) -> QuadraticForm:
+def mspbe(problem: LinearProblem | DataSet) -> QuadraticForm:
     """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009).
 
     Of dependent features C has a pseudo-inverse in place of its inverse: A theta + b, a mean of multiples of phi, lies
     in its range.
     """
-    values, vectors = np.linalg.eigh(system.C)
-    kept = values > system.n_features * np.finfo(np.float64).eps * values[-1]
-    return _size_of_update("mspbe", system, vectors[:, kept].T / np.sqrt(values[kept])[:, None])
+    values, vectors = np.linalg.eigh(problem.C)
+    kept = values > problem.n_features * np.finfo(np.float64).eps * values[-1]
+    return _size_of_update("mspbe", problem, vectors[:, kept].T / np.sqrt(values[kept])[:, None])
 
 
-def _size_of_update(name: str, system: LinearSystem | DataSet, root: NDArray[np.float64]) -> QuadraticForm:
+def _size_of_update(name: str, problem: LinearProblem | DataSet, root: NDArray[np.float64]) -> QuadraticForm:
     """|root (A theta + b)|^2, about theta_star or else a point where it is least."""
-    A, b = root @ system.A, root @ system.b
+    A, b = root @ problem.A, root @ problem.b
     try:
-        return QuadraticForm(name, A.T @ A, system.theta_star)
+        return QuadraticForm(name, A.T @ A, problem.theta_star)
     except SingularSystemError:
         centre = np.asarray(np.linalg.lstsq(A, -b)[0], np.float64)
         return QuadraticForm(name, A.T @ A, centre, float(np.sum((A @ centre + b) ** 2)))
 
 
-METRICS: Mapping[str, Callable[[LinearSystem | DataSet], QuadraticForm]] = MappingProxyType(
+METRICS: Mapping[str, Callable[[LinearProblem | DataSet], QuadraticForm]] = MappingProxyType(
     {"squared_error": squared_error, "value_error": value_error, "neu": neu, "mspbe": mspbe}
 )

@@ -31,14 +31,16 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    from vrtd.comparison import ENTRANTS, PROBLEMS, Plan
+    from vrtd.comparison import ENTRANTS, PROBLEMS, TournamentSize
 
     parser.set_defaults(command=_compare)
     add = parser.add_argument
     add("--problems", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(PROBLEMS)}")
     add("--algorithms", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(ENTRANTS)}")
     size = parser.add_argument_group("size", "what every algorithm gets on every problem")
-    size.add_argument("--quick", action="store_true", help="a look within a minute: a small plan, seven problems")
+    size.add_argument(
+        "--quick", action="store_true", help="a look within a minute: few samples and runs, seven problems"
+    )
     for option, text in {
         "samples": "transitions of a run",
         "runs": "independent runs that are reported",
@@ -46,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "tuning_runs": "runs of each of them, on other transitions",
         "passes": "pseudo-gradients for each row of a data set",
     }.items():
-        default = getattr(Plan, f"n_{option}")
+        default = getattr(TournamentSize, f"n_{option}")
         size.add_argument(f"--{option.replace('_', '-')}", type=int, metavar="N", help=f"{text} (default {default})")
     add_common_options(parser, "comparison", "processes, one thread each")
 
@@ -54,17 +56,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _compare(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from vrtd.comparison import Plan
-    from vrtd.report import QUICK_PLAN, QUICK_PROBLEMS, compare
+    from vrtd.comparison import TournamentSize
+    from vrtd.report import QUICK_PROBLEMS, QUICK_SIZE, compare
 
     sizes = {f"n_{name}": getattr(arguments, name) for name in ("samples", "runs", "trials", "tuning_runs", "passes")}
     given = {name: value for name, value in sizes.items() if value is not None}
-    plan = replace(QUICK_PLAN if arguments.quick else Plan(), seed=arguments.seed, **given)
+    size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **given)
     with resumable(arguments) as progress:
         found = compare(
             arguments.problems or (QUICK_PROBLEMS if arguments.quick else ()),
             arguments.algorithms,
-            plan=plan,
+            size=size,
             out=arguments.out,
             threads=arguments.threads,
             progress=progress,

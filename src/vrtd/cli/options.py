@@ -86,16 +86,16 @@ def chosen_options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {option: given[option] for option in table[name] if option in given}
 
 
-def build_problem(given: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """The chain, its features, and the settings that describe the problem."""
-    from vrtd.problems import LIBRARY
+def build_problem(given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the named problem and the settings that describe it."""
+    from vrtd.problems import LIBRARY, LinearProblem
 
     name, table = given["problem"], given["tables"]["problem"]
     settings = {option: default for option, (_, default, _) in table[name].items()} | chosen_options("problem", given)
     seed = settings.pop("problem_seed")
-    mrp, phi = LIBRARY[name](seed=seed, **settings)
-    sizes = {"n_states": mrp.n_states, "n_features": phi.shape[1]}
-    return mrp, phi, {"name": name, "seed": seed, **settings, **sizes}
+    problem = LIBRARY[name](seed=seed, **settings)
+    n_states = {"n_states": problem.mrp.n_states} if isinstance(problem, LinearProblem) else {}
+    return problem, {"name": name, "seed": seed, **settings, **n_states, "n_features": problem.n_features}
 
 
 def _flag(option: str) -> str:

@@ -8,14 +8,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, build_problem, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
-from vrtd.cli.plan_formats import Answer, as_json, as_text, draw
+from vrtd.cli.plan_formats import PlanAnswer, as_json, as_text, draw
 from vrtd.cli.terminal import EXIT_CODES, OK
 from vrtd.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from vrtd.problems import LinearProblem
 
 __all__ = ["add_options", "add_parser"]
 
@@ -82,9 +85,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     _check(given)
     files = check_files(given, _MAP if arguments.map else _CURVES)
 
-    from vrtd.linear_system import LinearSystem
     from vrtd.plots import new_panels
     from vrtd.theory import TransitionSample, instance_optimal, phase_diagram, plan
+    from vrtd.theory.on_policy import check_problem
 
     # The figure is begun now, so that a missing library is told before the work.
     panel = new_panels(1)[0] if "figure" in files else None
@@ -92,25 +95,25 @@ def _plan(arguments: argparse.Namespace) -> int:
     sample = limit = diagram = None
     raise_when_safe()
     with _note("planning ...", arguments.quiet):
-        mrp, phi, problem = build_problem(given)
+        problem, description = build_problem(given)
+        check_problem(problem)
         if arguments.normalise:
-            phi, problem["features_divided_by"] = _normalised(phi)
+            problem, description["features_divided_by"] = _normalised(problem)
         if arguments.mode == "estimated":
             n_transitions = given.get("transitions", _TRANSITIONS)
-            sample = TransitionSample.draw(mrp, phi, n_transitions, sampling=arguments.sampling, seed=arguments.seed)
+            sample = TransitionSample.draw(problem, n_transitions, sampling=arguments.sampling, seed=arguments.seed)
             found = plan(sample, **options)
         else:
-            system = LinearSystem(mrp, phi)
             try:
-                found = plan(mrp, phi, mode=arguments.mode, **options)
+                found = plan(problem, mode=arguments.mode, **options)
             except InvalidInputError as error:
-                raise _in_options(error, system) from None
-            limit = instance_optimal(system, arguments.sampling)
+                raise _in_options(error, problem) from None
+            limit = instance_optimal(problem, arguments.sampling)
         if arguments.map:
             output = {"output": arguments.output} if "output" in given else {}
-            diagram = phase_diagram(mrp, phi, budget=arguments.budget, sampling=arguments.sampling, **output)
+            diagram = phase_diagram(problem, budget=arguments.budget, sampling=arguments.sampling, **output)
 
-    answer = Answer(problem, found, diagram, limit, None if sample is None else len(sample), arguments.seed)
+    answer = PlanAnswer(description, found, diagram, limit, None if sample is None else len(sample), arguments.seed)
     shown = json.dumps(as_json(answer, files), allow_nan=False) if arguments.json else as_text(answer)
     writers = {
         "data": (found if diagram is None else diagram).to_csv,
@@ -139,18 +142,20 @@ def _check(given: Mapping[str, Any]) -> None:
                 raise InvalidInputError(must, got, f"drop {got.split()[0]}, or --map")
 
 
-def _normalised(phi: Any) -> tuple[Any, float]:
+def _normalised(problem: LinearProblem) -> tuple[LinearProblem, float]:
     from numpy.linalg import norm
 
-    largest = float(norm(phi, axis=1).max())
-    return phi / largest, largest
+    from vrtd.problems import LinearProblem
+
+    largest = float(norm(problem.phi, axis=1).max())
+    return LinearProblem(problem.mrp, problem.phi / largest), largest
 
 
-def _in_options(error: InvalidInputError, system: Any) -> InvalidInputError:
+def _in_options(error: InvalidInputError, problem: LinearProblem) -> InvalidInputError:
     """The error, with the option that mends it where there is one."""
     from vrtd.theory import check_assumptions
 
-    if error.must != check_assumptions(system).bounded_features.statement:
+    if error.must != check_assumptions(problem).bounded_features.statement:
         return error
     return InvalidInputError(error.must, error.got, "give --normalise, which does it, or plan with --mode exact")
 

@@ -12,13 +12,13 @@ from vrtd.cli.formats import listed
 if TYPE_CHECKING:
     from vrtd.theory import Choice, PhaseDiagram, Plan
 
-__all__ = ["Answer", "as_json", "as_text", "draw"]
+__all__ = ["PlanAnswer", "as_json", "as_text", "draw"]
 
 _UNITS = {"gradients": "pseudo-gradients", "samples": "samples"}
 _DRAWN = {"markov": "of one trajectory", "iid": "drawn independently"}
 
 
-class Answer(NamedTuple):
+class PlanAnswer(NamedTuple):
     """What the command found."""
 
     problem: dict[str, Any]
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     seed: int
 
 
-def as_json(answer: Answer, files: Mapping[str, Path]) -> dict[str, Any]:
+def as_json(answer: PlanAnswer, files: Mapping[str, Path]) -> dict[str, Any]:
     return answer.plan.as_dict() | {
         "problem": answer.problem,
         "seed": answer.seed,
@@ -40,7 +40,7 @@ def as_json(answer: Answer, files: Mapping[str, Path]) -> dict[str, Any]:
     }
 
 
-def as_text(answer: Answer) -> str:
+def as_text(answer: PlanAnswer) -> str:
     plan = answer.plan
     lines = [f"problem    {_problem(answer)}"]
     if answer.n_transitions is not None:
@@ -58,7 +58,7 @@ def as_text(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def draw(panel: Any, answer: Answer) -> Any:
+def draw(panel: Any, answer: PlanAnswer) -> Any:
     """The curves of the plan, or the map; the figure."""
     plan, diagram = answer.plan, answer.map
     if diagram is None:
@@ -72,7 +72,7 @@ def draw(panel: Any, answer: Answer) -> Any:
     return panel.figure
 
 
-def _problem(answer: Answer) -> str:
+def _problem(answer: PlanAnswer) -> str:
     settings = dict(answer.problem)
     factor = settings.pop("features_divided_by", None)
     return listed(settings) + ("" if factor is None else f", features divided by {factor:.6g}")

@@ -18,6 +18,8 @@ from vrtd.errors import InvalidInputError
 __all__ = ["add_options", "add_parser"]
 
 _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
+# Metrics of a simulator are estimated from this many transitions of a run that no simulation has.
+_TEST_ROWS, _TEST_RUN = 100_000, 2**62
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -50,7 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--runs", type=int, dest="n_runs", metavar="N", help="independent runs (default 1000)")
     add("--gradients", type=int, dest="n_gradients", metavar="N", help="pseudo-gradients a run (default 100000)")
     add("--checkpoints", type=int, metavar="N", help="points of a curve (default 200)")
-    add("--metric", choices=METRICS, action="append", dest="metrics", help="repeatable (default squared_error)")
+    metrics = f"repeatable (default squared_error; for a simulator neu, estimated from {_TEST_ROWS:,} transitions)"
+    add("--metric", choices=METRICS, action="append", dest="metrics", help=metrics)
     add("--seed", type=int, help="draws the runs (default 0)")
     start = "where parameters start: one number for all features, or one each (default 0); if negative, --theta-0=-1"
     add("--theta-0", type=_numbers, metavar="X[,X...]", help=start)
@@ -77,7 +80,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
     from vrtd.algorithms import REGISTRY
     from vrtd.engine import record, simulate
+    from vrtd.metrics import METRICS
     from vrtd.plots import new_panels
+    from vrtd.problems import Simulator
     from vrtd.result import CSV_HEADER
 
     files = check_files(given, CSV_HEADER)
@@ -86,30 +91,34 @@ def _simulate(arguments: argparse.Namespace) -> int:
         options["metrics"] = tuple(dict.fromkeys(options["metrics"]))
     # The figure is begun now, so that a missing library does not cost a long run.
     panels = new_panels(len(options.get("metrics", "1"))) if "figure" in files else []
-    mrp, phi, problem = build_problem(given)
+    problem, description = build_problem(given)
     if "theta_0" in given:
-        options["theta_0"] = given["theta_0"] * (phi.shape[1] if len(given["theta_0"]) == 1 else 1)
+        options["theta_0"] = given["theta_0"] * (problem.n_features if len(given["theta_0"]) == 1 else 1)
     algorithm = REGISTRY[arguments.algorithm](**hyperparameters)
     if options.get("sampling") == "dataset":
         n_rows = given.get("n_rows", 1000)
         drawn = {option: options[option] for option in ("seed", "initial") if option in options}
         options.pop("initial", None)
-        mrp, phi, problem = record(mrp, phi, n_rows, **drawn), None, {**problem, "n_rows": n_rows}
+        problem, description["n_rows"] = record(problem, n_rows, **drawn), n_rows
     elif "n_rows" in given:
         got = f"--sampling {options.get('sampling', 'markov')}"
         raise InvalidInputError("--rows belongs to --sampling dataset", got, "drop it, or change --sampling")
+    if isinstance(problem, Simulator):
+        test = record(problem, _TEST_ROWS, run=_TEST_RUN, shuffle=False)
+        options["metrics"] = tuple(METRICS[name](test) for name in options.get("metrics", ("neu",)))
     progress = None if arguments.quiet else Progress(sys.stderr)
     raise_when_safe()
-    result = simulate(mrp, phi, algorithm, progress=progress, **options)
+    result = simulate(problem, algorithm, progress=progress, **options)
     if progress is not None:
         progress.close()
 
     writers = {
         "out": result.save,
         "data": result.to_csv,
-        "figure": lambda path: save_figure(draw(panels, result, problem), path),
+        "figure": lambda path: save_figure(draw(panels, result, description), path),
     }
-    shown = json.dumps(as_json(result, problem, files), allow_nan=False) if arguments.json else as_text(result, problem)
+    as_object = as_json(result, description, files)
+    shown = json.dumps(as_object, allow_nan=False) if arguments.json else as_text(result, description)
     deliver(files, writers, shown, announce=not arguments.json)
     n_diverged = int((result.diverged_at >= 0).sum())
     if n_diverged:

@@ -1,7 +1,7 @@
-"""A tournament: every algorithm on every standard problem, tuned with the same budget, on the same transitions."""
+"""A tournament: every algorithm on every problem, tuned with the same budget, on the same transitions."""
 
-from vrtd.comparison.cell import Plan
+from vrtd.comparison.cell import TournamentSize
 from vrtd.comparison.entrants import ENTRANTS, Entrant
-from vrtd.comparison.problems import PROBLEMS, StandardProblem
+from vrtd.comparison.problems import PROBLEMS, TournamentProblem
 
-__all__ = ["ENTRANTS", "PROBLEMS", "Entrant", "Plan", "StandardProblem"]
+__all__ = ["ENTRANTS", "PROBLEMS", "Entrant", "TournamentProblem", "TournamentSize"]

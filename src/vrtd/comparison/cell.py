@@ -22,7 +22,7 @@ from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import DataSet
 from vrtd.result import Result
 
-__all__ = ["LOST", "Plan", "measure_cell"]
+__all__ = ["LOST", "TournamentSize", "measure_cell"]
 
 Floats = NDArray[np.float64]
 
@@ -32,8 +32,8 @@ _POINTS = 40  # of a curve
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that decides the numbers of a tournament, but for who meets on what."""
+class TournamentSize:
+    """The numbers of samples, runs and settings that every algorithm gets on every problem, and the seed."""
 
     n_samples: int = 20_000
     n_runs: int = 100
@@ -63,17 +63,19 @@ class Curves(NamedTuple):
     seconds_per_gradient: float
 
 
-def measure_cell(loaded: Loaded, entrant: Entrant, plan: Plan, progress: Callable[[float], None]) -> dict[str, Any]:
+def measure_cell(
+    loaded: Loaded, entrant: Entrant, size: TournamentSize, progress: Callable[[float], None]
+) -> dict[str, Any]:
     """Tune for each aim, then measure with the best settings. Plain JSON."""
-    tried = list(trials(entrant, plan.n_trials, loaded.squared_norm))
+    tried = list(trials(entrant, size.n_trials, loaded.squared_norm))
     tuning: list[Curves] = []
     for trial in tried:
-        tuning.append(_run(loaded, entrant, trial.algorithm, plan, plan.n_tuning_runs, plan.tuning_seed, points=2))
+        tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, points=2))
         progress(0.8 * len(tuning) / len(tried))
     finals = {aim: [each.errors[aim][:, -1] for each in tuning] for aim in tuning[0].errors}
     best = {aim: int(np.argmin([values.mean() for values in tries])) for aim, tries in finals.items()}
     measured = {
-        i: _run(loaded, entrant, tried[i].algorithm, plan, plan.n_runs, plan.report_seed, _POINTS)
+        i: _run(loaded, entrant, tried[i].algorithm, size, size.n_runs, size.report_seed, _POINTS)
         for i in sorted(set(best.values()))
     }
     progress(1.0)
@@ -123,16 +125,16 @@ def _limits(loaded: Loaded, aim: str) -> tuple[float, float, str]:
 
 
 def _run(
-    loaded: Loaded, entrant: Entrant, algorithm: Algorithm, plan: Plan, n_runs: int, seed: int, points: int
+    loaded: Loaded, entrant: Entrant, algorithm: Algorithm, size: TournamentSize, n_runs: int, seed: int, points: int
 ) -> Curves:
     """Online on the first samples of each run; or on a data set of the very same samples."""
     on_data_set = entrant.uses_data_set
-    epoch = algorithm.epoch("dataset" if on_data_set else "markov", plan.n_samples)
+    epoch = algorithm.epoch("dataset" if on_data_set else "markov", size.n_samples)
     first = epoch.least_gradients
     if on_data_set:
-        n_gradients = max(plan.n_samples * plan.n_passes, first)
+        n_gradients = max(size.n_samples * size.n_passes, first)
     else:
-        n_gradients = int(epoch.gradients_until(max(plan.n_samples // int(epoch.samples_at(np.array(first))), 1)))
+        n_gradients = int(epoch.gradients_until(max(size.n_samples // int(epoch.samples_at(np.array(first))), 1)))
     checkpoints = np.unique(np.geomspace(first, n_gradients, points - 1).astype(np.int64))
     shared: dict[str, Any] = {
         "n_gradients": n_gradients, "theta_0": loaded.theta_0, "checkpoints": np.concatenate([[0], checkpoints]),
@@ -144,22 +146,19 @@ def _run(
         if on_data_set:
             results = []
             for run in range(n_runs):
-                data, own = _data_set(loaded, plan.n_samples, seed, run)
+                data, own = _data_set(loaded, size.n_samples, seed, run)
                 results.append(
                     simulate(
-                        data, None, algorithm, sampling="dataset", n_runs=1, seed=_seed(seed, run),
-                        metrics=(*forms, own), **shared,
+                        data, algorithm, n_runs=1, seed=_seed(seed, run), metrics=(*forms, own), **shared,
                     )
                 )  # fmt: skip
         else:
-            results = [
-                simulate(loaded.problem, loaded.phi, algorithm, n_runs=n_runs, seed=seed, metrics=forms, **shared)
-            ]
+            results = [simulate(loaded.problem, algorithm, n_runs=n_runs, seed=seed, metrics=forms, **shared)]
     errors = {aim: _clipped(results, form.name, form(loaded.theta_0)) for aim, form in loaded.forms.items()}
     if on_data_set:
         errors["rows"] = _clipped(results, "rows", 1.0)
     axis = results[0].n_gradients
-    samples = np.full_like(axis, plan.n_samples) if on_data_set else results[0].n_samples
+    samples = np.full_like(axis, size.n_samples) if on_data_set else results[0].n_samples
     lanes = LANES if on_data_set else 1  # one run alone leaves the other lanes of the loop idle
     seconds = sum(result.provenance["seconds"] for result in results) / (n_runs * n_gradients * lanes)
     return Curves(samples, axis, errors, seconds)
@@ -168,7 +167,7 @@ def _run(
 @lru_cache(maxsize=16)  # every trial of a tuning uses the same ones
 def _data_set(loaded: Loaded, n_rows: int, seed: int, run: int) -> tuple[DataSet, QuadraticForm]:
     """The transitions of a run, and the error of their own equation as a share of the start's."""
-    data = record(loaded.problem, loaded.phi, n_rows, seed=seed, run=run)
+    data = record(loaded.problem, n_rows, seed=seed, run=run)
     own = METRICS["mspbe"](data)
     return data, QuadraticForm("rows", own.matrix / own(loaded.theta_0), own.centre)
 

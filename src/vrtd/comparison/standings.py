@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.comparison.entrants import ENTRANTS, Entrant
-from vrtd.comparison.problems import PROBLEMS
+from vrtd.comparison.entrants import Entrant
+from vrtd.comparison.problems import TournamentProblem
 
 __all__ = ["Advice", "Standing", "advise", "standings", "tuned", "untuned"]
 
@@ -129,10 +129,10 @@ def untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[
     return standings(errors, lost)
 
 
-def advise(cells: Cells, problems: Sequence[str], entrants: Sequence[str]) -> list[Advice]:
+def advise(cells: Cells, problems: Mapping[str, TournamentProblem], entrants: Mapping[str, Entrant]) -> list[Advice]:
     """What to use, by situation; a situation that nothing here is about is left out."""
-    on_policy = [p for p in problems if not PROBLEMS[p].is_off_policy]
-    off_policy = [p for p in problems if PROBLEMS[p].is_off_policy]
+    on_policy = [name for name, each in problems.items() if not each.is_off_policy]
+    off_policy = [name for name, each in problems.items() if each.is_off_policy]
     linear = _are(entrants, lambda e: not e.is_quadratic)
     stream, on_rows = _are(entrants, lambda e: not e.uses_data_set), _are(entrants, lambda e: e.uses_data_set)
     light = [name for name in linear if name in stream]
@@ -150,7 +150,7 @@ def advise(cells: Cells, problems: Sequence[str], entrants: Sequence[str]) -> li
     for situation, why, rank, columns, where, who in cases:
         found, counts = {}, {}
         for column, aim in columns.items():
-            some = [p for p in where if column in PROBLEMS[p].aims]
+            some = [p for p in where if column in problems[p].aims]
             if len(who) > 1 and len(some) > (rank is untuned):
                 found[column], counts[column] = rank(cells, aim, some, who), len(some)
         if found:
@@ -158,5 +158,5 @@ def advise(cells: Cells, problems: Sequence[str], entrants: Sequence[str]) -> li
     return advice
 
 
-def _are(entrants: Sequence[str], holds: Callable[[Entrant], bool]) -> list[str]:
-    return [name for name in entrants if holds(ENTRANTS[name])]
+def _are(entrants: Mapping[str, Entrant], holds: Callable[[Entrant], bool]) -> list[str]:
+    return [name for name, each in entrants.items() if holds(each)]

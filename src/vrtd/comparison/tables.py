@@ -45,7 +45,8 @@ def tuning_table(cells: Cells) -> Table:
             "settings": json.dumps(cell["trials"][i]["settings"], sort_keys=True),
             **trial,
             "is_chosen": i == found["chosen"],
-            "is_shown": cell["trials"][i]["combination"] == cell["trials"][found["chosen"]]["combination"],
+            "is_shown": bool(cell["main"])
+            and cell["trials"][i]["combination"] == cell["trials"][found["chosen"]]["combination"],
         }
         for labels, cell, found in _each(cells)
         for i, trial in enumerate(found["trials"])

@@ -1,5 +1,7 @@
 """All cells of a tournament: those that are there are kept, the others are shared out among processes.
 
+Cells with a simulator or an algorithm of the caller's own code run in the calling process, before the others.
+
 Processes and not threads, because most of a short tournament is compilation, which takes one thread of a process at a
 time.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,44 +22,62 @@ from threading import Thread
 from typing import Any
 
 import vrtd
-from vrtd.comparison.cell import Plan
-from vrtd.comparison.worker import cell_path, cell_settings
+from vrtd.comparison.cell import TournamentSize
+from vrtd.comparison.worker import Cell, cell_path, cell_settings, work
 from vrtd.errors import VrtdError
 from vrtd.experiments import store
 
 __all__ = ["cells_in", "measure"]
 
-Cell = tuple[str, str]  # problem, entrant
+Name = tuple[str, str]  # of a cell: problem, entrant
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # the same bits on any machine
 
 
-def cells_in(plan: Plan, cells: Sequence[Cell], folder: Path) -> dict[Cell, dict[str, Any]]:
-    """Those that were measured with this plan by this code and are undamaged."""
+def cells_in(size: TournamentSize, cells: Sequence[Cell], folder: Path) -> dict[Name, dict[str, Any]]:
+    """Those that were measured with this size by this code and are undamaged."""
     found = {}
-    for problem, entrant in cells:
-        record = store.read_record(cell_path(folder, problem, entrant))
-        if record is not None and record["digest"] == store.digest(cell_settings(plan, problem, entrant)):
-            found[problem, entrant] = record["cell"]
+    for cell in cells:
+        record = store.read_record(cell_path(folder, cell))
+        if record is not None and record["digest"] == store.digest(cell_settings(size, cell)):
+            found[_name(cell)] = record["cell"]
     return found
 
 
+def _name(cell: Cell) -> Name:
+    problem, entrant = cell
+    return problem.name, entrant.name
+
+
 def measure(
-    plan: Plan, cells: Sequence[Cell], folder: Path, processes: int, progress: Callable[[float, str], None] | None
-) -> dict[Cell, dict[str, Any]]:
+    size: TournamentSize,
+    cells: Sequence[Cell],
+    folder: Path,
+    processes: int,
+    progress: Callable[[float, str], None] | None,
+) -> dict[Name, dict[str, Any]]:
     """All these cells. Ctrl-C, or an error, ends the processes; what they have finished is in the folder."""
-    done = dict.fromkeys(cells_in(plan, cells, folder), 1.0)
-    missing = [cell for cell in cells if cell not in done]
+    done = dict.fromkeys(cells_in(size, cells, folder), 1.0)
+    missing = [cell for cell in cells if _name(cell) not in done]
+
+    def tell(problem: str, entrant: str, share: float) -> None:
+        done[problem, entrant] = share
+        if progress is not None:
+            progress(sum(done.values()) / len(cells), f"{entrant} on {problem}")
+
+    local = [cell for cell in missing if cell[0].is_local or cell[1].is_local]
+    work(size, _with_digests(size, local), folder, tell)
     # All problems of an entrant in one process: its loop is compiled once.
-    entrants = list(dict.fromkeys(entrant for _, entrant in missing))
+    others = [cell for cell in missing if not (cell[0].is_local or cell[1].is_local)]
+    entrants = list(dict.fromkeys(entrant.name for _, entrant in others))
     hands: list[list[Cell]] = [[] for _ in range(min(processes, len(entrants)))]
-    for i, entrant in enumerate(entrants):
-        hands[i % len(hands)] += [cell for cell in missing if cell[1] == entrant]
+    for i, name in enumerate(entrants):
+        hands[i % len(hands)] += [cell for cell in others if cell[1].name == name]
     news: SimpleQueue[Any] = SimpleQueue()  # lines of all workers, and None where one has no more to say
-    workers: list[subprocess.Popen[str]] = []
+    workers: list[subprocess.Popen[bytes]] = []
     listeners: list[Thread] = []
     try:
         for hand in hands:
-            workers.append(_start(plan, hand, folder))
+            workers.append(_start(size, hand, folder))
             listeners.append(Thread(target=_listen, args=(workers[-1], news), daemon=True))
             listeners[-1].start()
         n_working = len(workers)
@@ -65,10 +86,7 @@ def measure(
             if line is None:
                 n_working -= 1
                 continue
-            problem, entrant, share = json.loads(line)
-            done[problem, entrant] = share
-            if progress is not None:
-                progress(sum(done.values()) / len(cells), f"{entrant} on {problem}")
+            tell(*json.loads(line))
         codes = [worker.wait() for worker in workers if worker.poll() is not None or not n_working]
     finally:
         for worker in workers:
@@ -81,10 +99,14 @@ def measure(
             f"every process of the comparison must end well; got exit code {next(filter(None, codes))}; "
             f"see its message above; the same command goes on from what is finished"
         )
-    return cells_in(plan, cells, folder)
+    return cells_in(size, cells, folder)
 
 
-def _listen(worker: subprocess.Popen[str], news: SimpleQueue[Any]) -> None:
+def _with_digests(size: TournamentSize, cells: Sequence[Cell]) -> list[tuple[Cell, str]]:
+    return [(cell, store.digest(cell_settings(size, cell))) for cell in cells]
+
+
+def _listen(worker: subprocess.Popen[bytes], news: SimpleQueue[Any]) -> None:
     assert worker.stdout is not None
     with worker.stdout as lines:
         for line in lines:
@@ -106,7 +128,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(plan: Plan, hand: list[Cell], folder: Path) -> subprocess.Popen[str]:
+def _start(size: TournamentSize, hand: list[Cell], folder: Path) -> subprocess.Popen[bytes]:
     # This very package and its libraries, and nothing that lies in the current folder (-P).
     path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
     with _deaf_to_interrupts():
@@ -114,11 +136,9 @@ def _start(plan: Plan, hand: list[Cell], folder: Path) -> subprocess.Popen[str]:
             [sys.executable, "-P", "-m", "vrtd.comparison.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
             env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
         )
     assert worker.stdin is not None
-    cells = [(*cell, store.digest(cell_settings(plan, *cell))) for cell in hand]
     with worker.stdin as file:
-        json.dump({"plan": vars(plan), "cells": cells, "folder": str(folder.resolve())}, file)
+        pickle.dump((size, _with_digests(size, hand), folder.resolve()), file)
     return worker

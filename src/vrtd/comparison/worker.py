@@ -1,4 +1,4 @@
-"""A process that measures cells: `python -m vrtd.comparison.worker`, told what to do by a JSON object on its input.
+"""A process that measures cells: `python -m vrtd.comparison.worker`, told what to do by a pickled object on its input.
 
 It prints a line for each share of its work that is done. Cells are files, so whatever ends it, what is finished stays.
 """
@@ -6,39 +6,47 @@ It prints a line for each share of its work that is done. Cells are files, so wh
 from __future__ import annotations
 
 import json
+import pickle
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vrtd.comparison.cell import Plan, measure_cell
-from vrtd.comparison.entrants import ENTRANTS
-from vrtd.comparison.problems import PROBLEMS
+from vrtd.comparison.cell import TournamentSize, measure_cell
+from vrtd.comparison.entrants import Entrant
+from vrtd.comparison.problems import TournamentProblem
 from vrtd.experiments import store
 
-__all__ = ["cell_path", "cell_settings", "work"]
+__all__ = ["Cell", "cell_path", "cell_settings", "work"]
 
 
-def cell_path(folder: Path, problem: str, entrant: str) -> Path:
-    return folder / f"{problem}-{entrant}.json"
+Cell = tuple[TournamentProblem, Entrant]
 
 
-def cell_settings(plan: Plan, problem: str, entrant: str) -> dict[str, Any]:
-    """All that decides a cell, beside the code."""
-    return {**vars(plan), "problem": problem, "entrant": entrant}
+def cell_path(folder: Path, cell: Cell) -> Path:
+    problem, entrant = cell
+    return folder / f"{problem.name}-{entrant.name}.json"
 
 
-def work(plan: Plan, cells: Iterable[Sequence[str]], folder: Path, tell: Callable[[str, str, float], None]) -> None:
-    """Measure these (problem, entrant, digest) and keep each as soon as it is finished."""
+def cell_settings(size: TournamentSize, cell: Cell) -> dict[str, Any]:
+    """All that decides a cell, beside the code of this package."""
+    problem, entrant = cell
+    return {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
+
+
+def work(
+    size: TournamentSize, cells: Iterable[tuple[Cell, str]], folder: Path, tell: Callable[[str, str, float], None]
+) -> None:
+    """Measure these cells, each with the digest of its settings, and keep each as soon as it is finished."""
     loaded: dict[str, Any] = {}
-    for problem, entrant, digest in cells:
-        if problem not in loaded:
-            loaded[problem] = PROBLEMS[problem].load()
-        settings = cell_settings(plan, problem, entrant)
-        measured = measure_cell(loaded[problem], ENTRANTS[entrant], plan, partial(tell, problem, entrant))
-        record = {"digest": digest, "settings": settings, "cell": measured}
-        store.write_record(record, cell_path(folder, problem, entrant))
+    for cell, digest in cells:
+        problem, entrant = cell
+        if problem.name not in loaded:
+            loaded[problem.name] = problem.load()
+        measured = measure_cell(loaded[problem.name], entrant, size, partial(tell, problem.name, entrant.name))
+        record = {"digest": digest, "settings": cell_settings(size, cell), "cell": measured}
+        store.write_record(record, cell_path(folder, cell))
 
 
 def main() -> None:
@@ -46,11 +54,14 @@ def main() -> None:
         print(json.dumps([problem, entrant, share]), flush=True)
 
     try:
-        task = json.loads(sys.stdin.read())
-    except ValueError:  # the process that waits for this one was interrupted before it had told all
+        size, cells, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    except (
+        EOFError,
+        pickle.UnpicklingError,
+    ):  # the process that waits for this one was interrupted before it had told all
         sys.exit(130)
     try:
-        work(Plan(**task["plan"]), task["cells"], Path(task["folder"]), tell)
+        work(size, cells, folder, tell)
     except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
         sys.exit(130)
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from vrtd.algorithms import Algorithm, Sampling, check_sampling
+from vrtd.algorithms import Algorithm, Sampling
 from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
-from vrtd.cone_radius import RADIUS_TOLERANCE
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
-from vrtd.linear_system import LinearSystem
 from vrtd.metrics import METRICS, QuadraticForm
-from vrtd.problems import DataSet, MarkovRewardProcess
+from vrtd.problems import DataSet, LinearProblem, MarkovRewardProcess, Simulator
+from vrtd.problems.cone_radius import RADIUS_TOLERANCE
 from vrtd.result import EngineState, Result
-from vrtd.sources import Simulator, Source, chain_source, data_set_source, simulator_source
+from vrtd.sources import Source, chain_source, data_set_source, simulator_source
 
 __all__ = [
-    "as_form", "bind_problem", "check_arguments", "check_memory", "check_start", "check_state", "check_theta_0",
-    "checkpoint_axis", "start_distribution", "warn_if_unstable",
+    "as_form", "bind_problem", "check_arguments", "check_memory", "check_start", "check_state", "checkpoint_axis",
+    "choose_sampling", "start_distribution", "warn_if_unstable",
 ]  # fmt: skip
 
 # Arnoldi's iteration takes hundreds of products of O(d^3): beyond this many features it would be felt.
@@ -38,8 +36,8 @@ def check_arguments(
         raise InvalidInputError(
             "algorithm must be an Algorithm", repr(algorithm), "pass vrtd.TD(...) or vrtd.VRTD(...)"
         )
-    check_choice("sampling", sampling, ("iid", "markov", "dataset"))
-    check_sampling(algorithm, sampling)
+    if sampling is not None:
+        check_choice("sampling", sampling, ("iid", "markov", "dataset"))
     check_count("n_runs", n_runs)
     check_exact_count("n_gradients", n_gradients)
     check_count("seed", seed, least=0)
@@ -54,52 +52,53 @@ def check_arguments(
         raise InvalidInputError("start must be a Result", repr(start), "pass vrtd.load(path) for a file")
 
 
-def bind_problem(
-    problem: Any, phi: ArrayLike | None, sampling: Sampling, initial: Any, specialise: bool = True
-) -> tuple[LinearSystem | DataSet | None, Source, str]:
-    """The exact system where there is one, the source of transitions, and a digest of the problem."""
-    if isinstance(problem, Simulator):
-        if phi is not None or sampling != "markov" or not _is_default(initial):
-            raise InvalidInputError(
-                "a simulator brings its own features and start, and gives one trajectory",
-                f"phi, initial or sampling={sampling!r} beside it",
-                'pass phi=None, sampling="markov" and no initial',
-            )
-        return None, simulator_source(problem), problem.digest
-    if isinstance(problem, DataSet):
-        if phi is not None or sampling != "dataset" or not _is_default(initial):
-            raise InvalidInputError(
-                "a data set brings its own features and rows",
-                f"phi, initial or sampling={sampling!r} beside it",
-                'pass phi=None, sampling="dataset" and no initial',
-            )
-        return problem, data_set_source(problem), problem.digest
-    if not isinstance(problem, MarkovRewardProcess):
+def choose_sampling(problem: Any, sampling: Sampling | None) -> Sampling:
+    """Return `sampling`, or the default of the problem for None; check that the problem offers it."""
+    if not isinstance(problem, LinearProblem | Simulator | DataSet):
         raise InvalidInputError(
-            "problem must be a MarkovRewardProcess, a Simulator or a DataSet",
+            "problem must be a LinearProblem, a Simulator or a DataSet",
             repr(problem),
-            "build one from P, R and gamma",
+            "build LinearProblem(mrp, phi)" if isinstance(problem, MarkovRewardProcess) else "build one",
         )
-    if sampling == "dataset":
+    if sampling is None:
+        return problem.samplings[0]
+    if sampling not in problem.samplings:
         raise InvalidInputError(
-            'sampling="dataset" must come with a DataSet', repr(problem), "draw one: vrtd.record(mrp, phi, n_rows)"
+            f"sampling of a {type(problem).__name__} must be {' or '.join(map(repr, problem.samplings))}",
+            repr(sampling),
+            "draw rows first: vrtd.record(problem, n_rows)" if sampling == "dataset" else "drop it, or pass that",
         )
-    if phi is None:
-        raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
-    system = LinearSystem(problem, phi)
-    start = start_distribution(problem, sampling, initial)
-    source = chain_source(problem, np.array(system.phi), sampling, start, specialise)
-    return system, source, hashlib.sha256(problem.digest.encode() + system.phi.tobytes()).hexdigest()
+    return sampling
+
+
+def bind_problem(
+    problem: LinearProblem | Simulator | DataSet, sampling: Sampling, initial: Any, specialise: bool = True
+) -> Source:
+    """Return the source of the problem's transitions."""
+    if isinstance(problem, LinearProblem):
+        start = start_distribution(problem, sampling, initial)
+        return chain_source(problem.mrp, np.array(problem.phi), sampling, start, specialise)
+    if not _is_default(initial):
+        raise InvalidInputError(f"a {type(problem).__name__} has its own start", f"initial {initial!r}", "drop initial")
+    return simulator_source(problem) if isinstance(problem, Simulator) else data_set_source(problem)
 
 
 def _is_default(initial: Any) -> bool:
     return isinstance(initial, str) and initial == "stationary"
 
 
-def start_distribution(mrp: MarkovRewardProcess, sampling: Sampling, initial: Any) -> NDArray[np.float64]:
+def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any) -> NDArray[np.float64]:
+    """Return the distribution of every state (i.i.d.) or of the first one (Markov)."""
+    mrp = problem.mrp
+    if sampling == "markov" and not problem.is_stationary:
+        raise InvalidInputError(
+            "a trajectory visits states as its chain does, so state_distribution must be stationary",
+            "a problem with another state_distribution",
+            'build LinearProblem(mrp, phi), or use sampling="iid"',
+        )
     if isinstance(initial, str):
         check_choice("initial", initial, ("stationary",))
-        return mrp.stationary
+        return problem.state_distribution if sampling == "iid" else mrp.stationary
     if sampling == "iid":
         raise InvalidInputError(
             'initial must be "stationary" when samples are independent', initial, 'drop it, or use sampling="markov"'
@@ -125,32 +124,22 @@ def start_distribution(mrp: MarkovRewardProcess, sampling: Sampling, initial: An
     return distribution
 
 
-def as_form(metric: Any, system: LinearSystem | DataSet | None, n_features: int) -> QuadraticForm:
+def as_form(metric: Any, problem: LinearProblem | Simulator | DataSet) -> QuadraticForm:
     if isinstance(metric, QuadraticForm):
+        n_features = problem.n_features
         if metric.centre.size != n_features:
             raise InvalidInputError(
                 f"metric {metric.name!r} must be for {n_features} features", metric.centre.size, "rebuild it for phi"
             )
         return metric
     check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
-    if system is None:
+    if isinstance(problem, Simulator):
         raise InvalidInputError(
             "metrics of a simulator must be QuadraticForms, as its linear system is not known",
             repr(metric),
             "pass vrtd.metrics.QuadraticForm(...), or metrics=()",
         )
-    return METRICS[metric](system)
-
-
-def check_theta_0(theta_0: ArrayLike | None, n_features: int) -> NDArray[np.float64]:
-    if theta_0 is None:
-        return np.zeros(n_features)
-    theta = real_array("theta_0", theta_0)
-    if theta.shape != (n_features,):
-        raise InvalidInputError(
-            f"theta_0 must have the shape ({n_features},)", theta.shape, "match it to the columns of phi"
-        )
-    return theta
+    return METRICS[metric](problem)
 
 
 def check_start(start: Result, identity: dict[str, Any], theta_0: Any, initial: Any) -> None:
@@ -174,20 +163,24 @@ def check_state(state: EngineState, fresh: EngineState, problem: Any) -> None:
                 f"{ours.dtype} of shape {ours.shape}",
                 "repeat the first call, or run it again",
             )
-    limit = {MarkovRewardProcess: "n_states", DataSet: "n_rows"}.get(type(problem))
-    if limit is not None and np.any(state.cursors >= getattr(problem, limit)):
+    match problem:
+        case LinearProblem():
+            name, limit = "n_states", problem.mrp.n_states
+        case DataSet():
+            name, limit = "n_rows", problem.n_rows
+        case _:  # a simulator's cursor is its state, which indexes nothing
+            return
+    if np.any(state.cursors >= limit):
         raise InvalidInputError(
-            f"cursors of the start must be below {limit}, {getattr(problem, limit)}",
-            state.cursors.max(),
-            "run it again",
+            f"cursors of the start must be below {name}, {limit}", state.cursors.max(), "run it again"
         )
 
 
-def warn_if_unstable(system: LinearSystem, step_size: float) -> None:
+def warn_if_unstable(problem: LinearProblem, step_size: float) -> None:
     """A radius of the exact operator; of its first applications where the dimension makes that too long."""
     try:
-        small = system.n_features <= _MOST_FEATURES_FOR_RADIUS
-        radius = system.mean_square_radius(step_size) if small else system.mean_square_growth(step_size)
+        small = problem.n_features <= _MOST_FEATURES_FOR_RADIUS
+        radius = problem.mean_square_radius(step_size) if small else problem.mean_square_growth(step_size)
     except AccuracyError:  # what cannot be told must not stop the work
         return
     if radius > 1 + RADIUS_TOLERANCE:

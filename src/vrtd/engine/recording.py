@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.algorithms import Sampling
+from vrtd.algorithms import ChainSampling
 from vrtd.checks import check_choice, check_count, check_flag
-from vrtd.engine.arguments import bind_problem
+from vrtd.engine.arguments import bind_problem, choose_sampling
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import specialise
 from vrtd.kernels.random import ENVIRONMENT, make_streams
-from vrtd.problems import DataSet, MarkovRewardProcess
-from vrtd.sources import Simulator
+from vrtd.problems import DataSet, LinearProblem, Simulator
 from vrtd.sources.source import make_slots
 
 __all__ = ["record"]
@@ -40,11 +39,10 @@ def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., 
 
 
 def record(
-    problem: MarkovRewardProcess | Simulator,
-    phi: ArrayLike | None,
+    problem: LinearProblem | Simulator,
     n_rows: int,
     *,
-    sampling: Sampling = "markov",
+    sampling: ChainSampling = "markov",
     seed: int = 0,
     run: int = 0,
     initial: int | ArrayLike = "stationary",
@@ -55,17 +53,19 @@ def record(
     They are shuffled, so that batches of rows are alike; `shuffle=False` keeps their order.
 
     >>> import vrtd
-    >>> data = record(*vrtd.problems.random_mdp(), n_rows=1000)
+    >>> data = record(vrtd.problems.random_mdp(), 1000)
     >>> data
     DataSet(1000 rows, 4 features)
     """
     check_choice("sampling", sampling, ("iid", "markov"))
     for name, value, least in (("n_rows", n_rows, 1), ("seed", seed, 0), ("run", run, 0)):
         check_count(name, value, least=least)
-    if not isinstance(problem, MarkovRewardProcess | Simulator):
-        raise InvalidInputError("problem must be a MarkovRewardProcess or a Simulator", repr(problem), "pass one")
+    if not isinstance(problem, LinearProblem | Simulator):
+        raise InvalidInputError(
+            "problem must be a LinearProblem or a Simulator", repr(problem), "build LinearProblem(mrp, phi)"
+        )
     check_flag("shuffle", shuffle)
-    _, source, _ = bind_problem(problem, phi, sampling, initial, specialise=False)
+    source = bind_problem(problem, choose_sampling(problem, sampling), initial, specialise=False)
     n, d = int(n_rows), source.n_features
     rows = np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n)
     loop = _compile(f"record_{source.name}", (("reset", source.reset), ("draw", source.draw), ("read", source.read)))

@@ -11,7 +11,8 @@ from importlib.metadata import version
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import Algorithm, Sampling
+from vrtd.algorithms import Algorithm, Sampling, check_sampling
+from vrtd.arrays import check_theta
 from vrtd.checks import check_count, check_flag
 from vrtd.engine.arguments import (
     as_form,
@@ -20,28 +21,26 @@ from vrtd.engine.arguments import (
     check_memory,
     check_start,
     check_state,
-    check_theta_0,
     checkpoint_axis,
+    choose_sampling,
     warn_if_unstable,
 )  # fmt: skip
 from vrtd.engine.blocks import Job, prepare, run_blocks
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
-from vrtd.linear_system import LinearSystem
 from vrtd.metrics import QuadraticForm
-from vrtd.problems import DataSet, MarkovRewardProcess
+from vrtd.problems import DataSet, LinearProblem, Simulator
 from vrtd.result import EngineState, Result
-from vrtd.sources import Simulator, Source
+from vrtd.sources import Source
 
 __all__ = ["simulate"]
 
 
 def simulate(
-    problem: MarkovRewardProcess | Simulator | DataSet,
-    phi: ArrayLike | None,
+    problem: LinearProblem | Simulator | DataSet,
     algorithm: Algorithm,
     *,
-    sampling: Sampling = "markov",
+    sampling: Sampling | None = None,
     n_runs: int = 1000,
     n_gradients: int = 100_000,
     seed: int = 0,
@@ -54,10 +53,11 @@ def simulate(
     specialise: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> Result:
-    """Run `algorithm` on `problem` with features `phi`, `n_runs` times, for `n_gradients` pseudo-gradients each.
+    """Run `algorithm` on `problem`, `n_runs` times, for `n_gradients` pseudo-gradients each.
 
-    - `sampling`: "iid" draws from the stationary distribution, "markov" follows one trajectory a run, from `initial`:
-      "stationary", a state, or a distribution; "dataset" uses the rows of a `DataSet` again and again.
+    - `sampling`: "markov" follows one trajectory per run, from `initial`: "stationary", a state, or a distribution;
+      "iid" draws states from the problem's state distribution; "dataset" uses the rows of a `DataSet` again and again.
+      The default is "dataset" for a `DataSet` and "markov" otherwise.
     - `checkpoints`: how many, from 0 to the end of the budget; or an array of pseudo-gradients, to which the end is
       added. A value there is that of the parameter the algorithm would return then.
     - `metrics`: names in `vrtd.metrics.METRICS`, or `QuadraticForm`s of your own.
@@ -68,16 +68,18 @@ def simulate(
     The same seed gives the same bits, whatever the number of threads.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
-    >>> result = vrtd.simulate(mrp, phi, vrtd.VRTD(step_size=0.1, batch_size=50), n_runs=4, n_gradients=10_000)
+    >>> problem = vrtd.problems.random_mdp(seed=0)
+    >>> result = vrtd.simulate(problem, vrtd.VRTD(step_size=0.1, batch_size=50), n_runs=4, n_gradients=10_000)
     >>> result.values("squared_error").shape
     (4, 200)
     """
     check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
     check_flag("specialise", specialise)
     n_runs, n_gradients = int(n_runs), int(n_gradients)
-    system, source, problem_digest = bind_problem(problem, phi, sampling, initial, specialise)
-    forms = [as_form(metric, system, source.n_features) for metric in metrics]
+    sampling = choose_sampling(problem, sampling)
+    check_sampling(algorithm, sampling)
+    source = bind_problem(problem, sampling, initial, specialise)
+    forms = [as_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling, source.n_rows)
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
@@ -86,7 +88,7 @@ def simulate(
     )
     identity = {
         "algorithm": algorithm.settings,
-        "problem": problem_digest,
+        "problem": problem.digest,
         "sampling": sampling,
         "seed": int(seed),
         "n_runs": n_runs,
@@ -98,7 +100,7 @@ def simulate(
                 n_gradients,
                 "raise the budget, or make epochs smaller",
             )
-        done, theta = 0, check_theta_0(theta_0, source.n_features)
+        done, theta = 0, check_theta("theta_0", theta_0, source.n_features)
         state = _fresh_state(algorithm, source, n_runs, seed, theta)
         began = {"theta_0": theta.tolist(), "initial": np.asarray(initial).tolist()}
     else:
@@ -106,8 +108,8 @@ def simulate(
         done, state = int(start.n_gradients[-1]), start.state.map(np.copy)
         check_state(state, _fresh_state(algorithm, source, n_runs, seed, np.zeros(source.n_features)), problem)
         began = {key: start.provenance[key] for key in ("theta_0", "initial")}
-    if isinstance(system, LinearSystem) and algorithm.largest_step_size is not None:
-        warn_if_unstable(system, algorithm.largest_step_size)
+    if isinstance(problem, LinearProblem) and algorithm.largest_step_size is not None:
+        warn_if_unstable(problem, algorithm.largest_step_size)
 
     axis = checkpoint_axis(checkpoints, done, done + n_gradients)
     job = Job(
@@ -129,7 +131,7 @@ def simulate(
     for run in np.flatnonzero(left >= 0):
         curves[run, left[run] :] = np.nan
         theta[run] = state.workspaces[run] = np.nan  # so that a continued run stays diverged
-    averaged = {"rewards_averaged": isinstance(problem, MarkovRewardProcess) and problem.rewards_averaged}
+    averaged = {"rewards_averaged": isinstance(problem, LinearProblem) and problem.mrp.rewards_averaged}
     provenance = identity | began | averaged | seconds | {"versions": dict(_versions())}
     names = tuple(form.name for form in forms)
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)

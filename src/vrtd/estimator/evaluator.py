@@ -46,12 +46,12 @@ class Evaluator:
     One thread at a time may use an evaluator.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
-    >>> sample = vrtd.theory.TransitionSample.draw(mrp, phi, 50_000, seed=1)
+    >>> problem = vrtd.problems.random_mdp(seed=0)
+    >>> sample = vrtd.theory.TransitionSample.draw(problem, 50_000, seed=1)
     >>> log = vrtd.logs.from_arrays(sample.phi, sample.reward, sample.phi_next)
     >>> evaluator = vrtd.Evaluator(discount=0.95, n_samples=50_000).fit(log)
-    >>> found = evaluator.predict(phi, return_interval=0.95)
-    >>> exact = phi @ vrtd.LinearSystem(mrp, phi).theta_star
+    >>> found = evaluator.predict(problem.phi, return_interval=0.95)
+    >>> exact = problem.phi @ problem.theta_star
     >>> bool(np.mean((found.low < exact) & (exact < found.high)) > 0.9)
     True
     """

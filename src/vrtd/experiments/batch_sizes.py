@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments.curves import curve_rows, draw_means, log_grid
-from vrtd.experiments.evidence import Basis, Claim, Comparison, agrees, over_runs, paired_ratio
+from vrtd.experiments.evidence import Basis, Claim, NumberCheck, agrees, over_runs, paired_ratio
 from vrtd.experiments.experiment import Runner, Settings, Tables
 from vrtd.experiments.tables import Table, rows, rows_where, table
 from vrtd.problems import LIBRARY
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Row = dict[str, Any]
-Compare = Callable[[Table], list[Comparison]]
+Compare = Callable[[Table], list[NumberCheck]]
 
 _TD_CLOSELY = 4000  # so many of TD's first updates are looked at one by one
 _TD_STRIDE = 50  # the last updates of TD are looked at every so many
@@ -59,8 +59,8 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
     curves: list[dict[str, Any]] = []
     floors: list[dict[str, Any]] = []
     for cell in settings["cells"]:
-        mrp, phi = LIBRARY[cell["problem"]](**cell["arguments"])
-        theta_0 = np.full(phi.shape[1], cell["theta_0"])
+        problem = LIBRARY[cell["problem"]](**cell["arguments"])
+        theta_0 = np.full(problem.n_features, cell["theta_0"])
         td_floor, smaller = np.nan, list[NDArray[np.float64]]()  # errors with the smaller batches, TD's first
         for M in sizes:
             method = algorithm(settings["step_size"], M)
@@ -68,13 +68,13 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
             axis = np.union1d(window, grid)
             options = {"sampling": settings["sampling"], "n_gradients": n_gradients, "theta_0": theta_0}
             result = runner.simulate(
-                mrp, phi, method, n_runs=cell["n_runs"], seed=settings["seed"], initial=settings["initial"],
+                problem, method, n_runs=cell["n_runs"], seed=settings["seed"], initial=settings["initial"],
                 checkpoints=axis, **options,
             )  # fmt: skip
             # The approximation of VRTD on a trajectory is for a stationary first state; TD's recursion for any.
             first = settings["initial"] if M == 1 else "stationary"
             every = np.arange(_TD_CLOSELY + 1) if M == 1 else np.arange(0, n_gradients + 1, 2 * M)
-            exact = exact_curve(mrp, phi, method, checkpoints=np.union1d(axis, every), initial=first, **options)
+            exact = exact_curve(problem, method, checkpoints=np.union1d(axis, every), initial=first, **options)
             errors = exact.values("squared_error")[0]
             expected, inside = errors[np.isin(exact.n_gradients, axis)], np.isin(axis, window)
             td_floor = float(expected[inside].mean()) if M == 1 else td_floor
@@ -157,7 +157,7 @@ def bars(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str, Any]]]
 # Comparisons
 
 
-def falls(floors: Table, basis: Basis) -> list[Comparison]:
+def falls(floors: Table, basis: Basis) -> list[NumberCheck]:
     """Each batch size has a smaller error than the one before it."""
     found = []
     for small, large in pairwise(np.unique(floors["batch_size"])):
@@ -167,7 +167,7 @@ def falls(floors: Table, basis: Basis) -> list[Comparison]:
     return found
 
 
-def improves(floors: Table, basis: Basis) -> list[Comparison]:
+def improves(floors: Table, basis: Basis) -> list[NumberCheck]:
     """Each batch size has at most MUCH_SMALLER of TD's error."""
     return [
         _error_ratio(
@@ -180,21 +180,21 @@ def improves(floors: Table, basis: Basis) -> list[Comparison]:
 
 def _error_ratio(
     basis: Basis, condition: str, quantity: str, row: Row, other: Row, column: str, below: float
-) -> Comparison:
+) -> NumberCheck:
     """Of a row to another, exact, or simulated and then in a column of the row."""
     if basis == "exact":
-        return Comparison(condition, quantity, row["exact"] / other["exact"], below=below)
+        return NumberCheck(condition, quantity, row["exact"] / other["exact"], below=below)
     estimate, se = row[column], row[f"{column}_standard_error"]
-    return Comparison(condition, quantity, estimate, se, row["n_runs"], below=below, basis="simulated")
+    return NumberCheck(condition, quantity, estimate, se, row["n_runs"], below=below, basis="simulated")
 
 
-def reduces(floors: Table, basis: Basis) -> list[Comparison]:
+def reduces(floors: Table, basis: Basis) -> list[NumberCheck]:
     """The largest batch size has at most MUCH_SMALLER of TD's error; the others are looked at beyond that."""
     largest = f"M = {floors['batch_size'].max()}"
     return [replace(each, stated=each.condition == largest) for each in improves(floors, basis)]
 
 
-def slows(floors: Table) -> list[Comparison]:
+def slows(floors: Table) -> list[NumberCheck]:
     """Until the error is twice TD's floor, a batch size needs at most MUCH_SLOWER of the whole run beyond TD; STRICTER
     is beyond what is stated."""
     found = []
@@ -208,13 +208,13 @@ def slows(floors: Table) -> list[Comparison]:
             quantity = f"pseudo-gradients to twice the error of TD: {counts}, as a share of the run ({_condition(row)})"
             strict = f"M = {M}, with {STRICTER:g} of the run"
             found += [
-                Comparison(f"M = {M}", quantity, float(later), below=MUCH_SLOWER, basis=basis),
-                Comparison(strict, quantity, float(later), below=STRICTER, basis=basis, stated=False),
+                NumberCheck(f"M = {M}", quantity, float(later), below=MUCH_SLOWER, basis=basis),
+                NumberCheck(strict, quantity, float(later), below=STRICTER, basis=basis, stated=False),
             ]
     return found
 
 
-def agreement(floors: Table) -> list[Comparison]:
+def agreement(floors: Table) -> list[NumberCheck]:
     """Simulated errors are the expected ones, or near the approximate ones."""
     return [agrees(f"{_condition(row)}, M = {row['batch_size']}", row) for row in rows(floors)]
 
@@ -236,7 +236,7 @@ def claims(
     words: str,
     basis: Basis,
     floors: Callable[[Mapping[str, Tables]], Table],
-    judged: Callable[[Compare, Table], list[Comparison]] = lambda compare, table: compare(table),
+    judged: Callable[[Compare, Table], list[NumberCheck]] = lambda compare, table: compare(table),
 ) -> tuple[Claim, ...]:
     """What the paper says of each of these figures: batches reduce the error, substantially, and are not much slower.
 

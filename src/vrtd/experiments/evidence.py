@@ -23,10 +23,10 @@ __all__ = [
     "CONFIDENCE",
     "Basis",
     "Claim",
-    "Comparison",
     "Finding",
     "Judged",
     "Kind",
+    "NumberCheck",
     "Verdict",
     "agrees",
     "count_verdicts",
@@ -53,7 +53,7 @@ Verdict = Literal[
 
 
 @dataclass(frozen=True)
-class Comparison:
+class NumberCheck:
     """If the claim is true then, in this condition, above < quantity < below."""
 
     condition: str  # conditions are judged one by one; comparisons of one condition stand or fall together
@@ -81,8 +81,8 @@ class Claim:
     statement: str  # in our own words
     test: str  # what is compared with what
     needs: tuple[str, ...]  # experiments
-    evidence: Callable[[Mapping[str, Tables]], Sequence[Comparison]]
-    agreement: Callable[[Mapping[str, Tables]], Sequence[Comparison]] | None = None  # simulation against recursion
+    evidence: Callable[[Mapping[str, Tables]], Sequence[NumberCheck]]
+    agreement: Callable[[Mapping[str, Tables]], Sequence[NumberCheck]] | None = None  # simulation against recursion
     kind: Kind = "finite"
     proof: str = ""  # of a universal claim: the heading of docs/what-holds.md under which it is proved
     note: str = ""  # what to make of it, or what takes its place
@@ -96,7 +96,7 @@ class Claim:
 class Judged:
     """A comparison with its interval and what it says: True, False, or None where the interval contains a limit."""
 
-    comparison: Comparison
+    comparison: NumberCheck
     low: float
     high: float
     outcome: bool | None
@@ -259,7 +259,7 @@ def _joined(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _judged(c: Comparison, level: float) -> Judged:
+def _judged(c: NumberCheck, level: float) -> Judged:
     low, high = _interval(c, level)
     if math.isnan(low):
         return Judged(c, low, high, None)
@@ -272,7 +272,7 @@ def _judged(c: Comparison, level: float) -> Judged:
     return Judged(c, low, high, None, _more(c, level))
 
 
-def _interval(c: Comparison, level: float) -> tuple[float, float]:
+def _interval(c: NumberCheck, level: float) -> tuple[float, float]:
     if math.isinf(c.estimate):  # what is never reached takes infinitely long
         return c.estimate, c.estimate
     if c.n_runs and c.estimate > 0.0:
@@ -289,7 +289,7 @@ def _interval(c: Comparison, level: float) -> tuple[float, float]:
     return c.estimate - half, c.estimate + half
 
 
-def _more(c: Comparison, level: float) -> float | None:
+def _more(c: NumberCheck, level: float) -> float | None:
     """How many times the runs would make the interval too short to contain the limit, if the estimate is right."""
     if c.n_runs == 0 or c.estimate <= 0.0 or not 0.0 < c.standard_error < math.inf:
         return None
@@ -313,13 +313,13 @@ def _student(n_runs: float, level: float) -> float:
     return -float(stdtrit(n_runs - 1.0, level / 2.0))
 
 
-def agrees(condition: str, row: Mapping[str, Any]) -> Comparison:
+def agrees(condition: str, row: Mapping[str, Any]) -> NumberCheck:
     """A row with the `mean` of `n_runs` runs, its `standard_error` and the `exact` value: are they the same?
 
     Where the `basis` of the exact value is an approximation, they may differ by APPROXIMATION.
     """
     tolerance = APPROXIMATION if row["basis"] == "approximation" else ROUNDING
-    return Comparison(
+    return NumberCheck(
         condition, "simulated / expected error", row["mean"] / row["exact"], row["standard_error"] / row["exact"],
         row["n_runs"], 1.0 - tolerance, 1.0 + tolerance, "simulated",
     )  # fmt: skip

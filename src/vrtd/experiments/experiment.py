@@ -59,7 +59,7 @@ class Runner:
         """Pseudo-gradients, over all runs, of all simulations to come."""
         self._expected = n_gradients
 
-    def simulate(self, problem: Any, phi: Any, algorithm: Any, *, n_runs: int, n_gradients: int, **rest: Any) -> Result:
+    def simulate(self, problem: Any, algorithm: Any, *, n_runs: int, n_gradients: int, **rest: Any) -> Result:
         """`vrtd.simulate`, counted."""
         size = n_runs * n_gradients
 
@@ -68,7 +68,7 @@ class Runner:
                 self._progress(min((self.n_gradients + share * size) / max(self._expected, size), 1.0))
 
         result = simulate(
-            problem, phi, algorithm, n_runs=n_runs, n_gradients=n_gradients,
+            problem, algorithm, n_runs=n_runs, n_gradients=n_gradients,
             progress=tell, threads=self._threads, **rest,
         )  # fmt: skip
         self.n_gradients += size

@@ -1,4 +1,4 @@
-"""Exact finite problems: reward processes, decision processes and a library of named ones."""
+"""What methods are evaluated on: chains with features, simulators, data sets, and a library of named problems."""
 
 from vrtd.problems.data_set import DataSet
 from vrtd.problems.library import (
@@ -11,8 +11,11 @@ from vrtd.problems.library import (
     random_mdp,
     random_walk,
 )
+from vrtd.problems.linear_problem import LinearProblem
 from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
+from vrtd.problems.mountain_car import mountain_car
+from vrtd.problems.simulator import Simulator
 from vrtd.problems.tables import RestartChain, restart_chain
 
 __all__ = [
@@ -20,12 +23,15 @@ __all__ = [
     "MDP",
     "DataSet",
     "Edges",
+    "LinearProblem",
     "MarkovRewardProcess",
     "RestartChain",
+    "Simulator",
     "baird",
     "boyan_chain",
     "frozen_lake",
     "garnet",
+    "mountain_car",
     "off_policy_garnet",
     "random_mdp",
     "random_walk",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import frozen, real_array
 from vrtd.checks import warn_if_ill_conditioned
 from vrtd.errors import InvalidInputError, SingularSystemError
+
+if TYPE_CHECKING:
+    from vrtd.algorithms import Sampling
 
 __all__ = ["DataSet"]
 
@@ -35,6 +38,8 @@ class DataSet:
     >>> data.theta_star.round(4)
     array([5.7143])
     """
+
+    samplings: ClassVar[tuple[Sampling, ...]] = ("dataset",)  # of `simulate`
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Named problems: each function returns the chain and the features of its states."""
+"""Named problems: each function returns a `LinearProblem`, or a `Simulator` where there is no finite chain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError, ReducibleChainError
+from vrtd.problems.linear_problem import LinearProblem
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.mdp import MDP
+from vrtd.problems.mountain_car import mountain_car
 
 __all__ = ["LIBRARY", "baird", "boyan_chain", "frozen_lake", "garnet", "off_policy_garnet", "random_mdp", "random_walk"]
-
-Problem = tuple[MarkovRewardProcess, NDArray[np.float64]]
 
 
 def random_mdp(
@@ -26,15 +26,15 @@ def random_mdp(
     gamma: float = 0.95,
     normalize: bool = False,
     laziness: float = 0.0,
-) -> Problem:
+) -> LinearProblem:
     """Dense random chain of the VRTD experiments (Xu, Wang, Zhou, Liang 2020): all entries uniform on [0, 1].
 
     Transition probabilities are the uniform draws divided by their row sums. With `normalize` the features are
     divided by their largest row norm, as the theorems assume. With `laziness`, the probability of staying where one is
     before anything else, successive states are as alike as you wish.
 
-    >>> mrp, phi = random_mdp(seed=0)
-    >>> mrp.n_states, phi.shape
+    >>> problem = random_mdp(seed=0)
+    >>> problem.mrp.n_states, problem.phi.shape
     (50, (50, 4))
     """
     _check_sizes(n_states, n_features)
@@ -50,18 +50,20 @@ def random_mdp(
     phi = rng.random((n, d))
     if normalize:
         phi /= np.linalg.norm(phi, axis=1).max()
-    return MarkovRewardProcess(P, R, gamma), phi
+    return LinearProblem(MarkovRewardProcess(P, R, gamma), phi)
 
 
-def garnet(seed: int = 0, n_states: int = 100, branching: int = 5, n_features: int = 8, gamma: float = 0.95) -> Problem:
+def garnet(
+    seed: int = 0, n_states: int = 100, branching: int = 5, n_features: int = 8, gamma: float = 0.95
+) -> LinearProblem:
     """Sparse Garnet chain (Archibald, McKinnon, Thomas 1995).
 
     Each state has `branching` distinct successors, uniform among all states; their probabilities are the gaps
     between sorted uniform cut points. Rewards of transitions and features are uniform on [0, 1]. The draw is repeated
     until there is one closed class, on which the features have full rank.
 
-    >>> mrp, phi = garnet(seed=0, n_states=30, branching=3)
-    >>> mrp.P.nnz, phi.shape
+    >>> problem = garnet(seed=0, n_states=30, branching=3)
+    >>> problem.mrp.P.nnz, problem.phi.shape
     (90, (30, 8))
     """
     from scipy.sparse import csr_array
@@ -69,7 +71,7 @@ def garnet(seed: int = 0, n_states: int = 100, branching: int = 5, n_features: i
     _check_garnet(n_states, branching, n_features)
     n, rng = n_states, _rng(seed)
 
-    def draw() -> Problem:
+    def draw() -> tuple[MarkovRewardProcess, NDArray[np.float64]]:
         successor, probability = _branches(rng, n, branching, n)
         place = (successor, np.arange(0, successor.size + 1, branching))
         P = csr_array((probability, *place), shape=(n, n))
@@ -87,7 +89,7 @@ def off_policy_garnet(
     gamma: float = 0.95,
     n_actions: int = 2,
     difference: float = 1.0,
-) -> Problem:
+) -> LinearProblem:
     """A Garnet in which every action has branches of its own, seen under another policy than the evaluated one.
 
     The behaviour takes all actions alike. The evaluated policy is, in every state, (1 - difference) times the behaviour
@@ -96,8 +98,9 @@ def off_policy_garnet(
     drawn as in `garnet`, in this order, and again until the behaviour has one closed class, on which the features have
     full rank. Whether TD converges is left to chance.
 
-    >>> mrp, phi = off_policy_garnet(seed=0)
-    >>> mrp.edges.origin.size, phi.shape, bool(mrp.edges.weight.max() < 2.0)
+    >>> problem = off_policy_garnet(seed=0)
+    >>> edges = problem.mrp.edges
+    >>> edges.origin.size, problem.phi.shape, bool(edges.weight.max() < 2.0)
     (1000, (100, 8), True)
     """
     _check_garnet(n_states, branching, n_features)
@@ -109,7 +112,7 @@ def off_policy_garnet(
     n, k, A, rng = n_states, branching, n_actions, _rng(seed)
     origin = np.tile(np.repeat(np.arange(n), k), A)
 
-    def draw() -> Problem:
+    def draw() -> tuple[MarkovRewardProcess, NDArray[np.float64]]:
         successor, probability = _branches(rng, n, k, n * A)
         reward = rng.random(origin.size)
         ratio = (1.0 - difference) + difference * A * _simplex(rng, n, A)
@@ -122,25 +125,24 @@ def off_policy_garnet(
     return _first_solvable(draw, f"branching {k}, {n} states and {n_features} features")
 
 
-def boyan_chain(seed: int = 0) -> Problem:
+def boyan_chain(seed: int = 0) -> LinearProblem:
     """Boyan's (1999) chain: 13 states, 4 interpolating features, values -2 s, theta_star = (-24, -16, -8, 0).
 
     States 12..2 move one or two down with reward -3, state 1 moves to 0 with reward -2, undiscounted. The end of an
     episode is a restart: state 0 is visited for one step and goes to 12 with reward and discount 0. Nothing is random:
     `seed` is accepted for uniformity.
 
-    >>> mrp, phi = boyan_chain()
-    >>> mrp.values[[12, 8, 4, 0]]
+    >>> boyan_chain().mrp.values[[12, 8, 4, 0]]
     array([-24., -16.,  -8.,   0.])
     """
     _rng(seed)
     down = [(s, s - step, 0.5, -3.0, 1.0) for s in range(12, 1, -1) for step in (1, 2)]
     mrp = _from_rows(13, [*down, (1, 0, 1.0, -2.0, 1.0), (0, 12, 1.0, 0.0, 0.0)])
     position = (12 - np.arange(13)[:, None]) / 4
-    return mrp, np.maximum(0.0, 1.0 - np.abs(position - np.arange(4)))
+    return LinearProblem(mrp, np.maximum(0.0, 1.0 - np.abs(position - np.arange(4))))
 
 
-def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = None) -> Problem:
+def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = None) -> LinearProblem:
     """Sutton and Barto's random walk with tabular features, as a restart chain.
 
     Episodes start in the middle of an odd number of states and end beyond either end: reward 1 on the right,
@@ -149,8 +151,7 @@ def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = No
     (s - 9)/10 for 19. When (n_states + 1)/2 is even, as for 19, the chain has period 2. Nothing is random: `seed` is
     accepted for uniformity.
 
-    >>> mrp, phi = random_walk()
-    >>> (6 * mrp.values).round(12).tolist()
+    >>> (6 * random_walk().mrp.values).round(12).tolist()
     [1.0, 2.0, 3.0, 4.0, 5.0]
     """
     _rng(seed)
@@ -163,10 +164,10 @@ def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = No
     middle = n // 2
     rows = [(s, t, 0.5, 0.0, 1.0) for s in range(n) for t in (s - 1, s + 1) if 0 <= t < n]
     exits = [(0, middle, 0.5, left_reward, 0.0), (n - 1, middle, 0.5, 1.0, 0.0)]
-    return _from_rows(n, rows + exits), np.eye(n)
+    return LinearProblem(_from_rows(n, rows + exits), np.eye(n))
 
 
-def baird(seed: int = 0) -> Problem:
+def baird(seed: int = 0) -> LinearProblem:
     """Baird's (1995) star, on which off-policy TD diverges: seven states, eight features (Sutton and Barto's form).
 
     The behaviour goes to the seventh state with probability 1/7, else to one of the other six; the evaluated policy
@@ -175,11 +176,11 @@ def baird(seed: int = 0) -> Problem:
     them: errors are measured by "value_error", "neu" or "mspbe". Runs begin away from the solution, at theta_0 =
     (1, 1, 1, 1, 1, 1, 10, 1) as a rule. Nothing is random: `seed` is accepted for uniformity.
 
-    >>> mrp, phi = baird()
-    >>> phi[[0, 6]]
+    >>> problem = baird()
+    >>> problem.phi[[0, 6]]
     array([[2., 0., 0., 0., 0., 0., 0., 1.],
            [0., 0., 0., 0., 0., 0., 1., 2.]])
-    >>> mrp.edges.weight[:7]
+    >>> problem.mrp.edges.weight[:7]
     array([0., 0., 0., 0., 0., 0., 7.])
     """
     _rng(seed)
@@ -191,21 +192,22 @@ def baird(seed: int = 0) -> Problem:
     phi[:6, 7] = 1.0
     phi[6, 6:] = 1.0, 2.0
     mdp = MDP([others, seventh], np.zeros(7), 0.99)
-    return mdp.chain(np.ones(7, int), behaviour=np.tile([6.0 / 7.0, 1.0 / 7.0], (7, 1))), phi
+    behaviour = np.tile([6.0 / 7.0, 1.0 / 7.0], (7, 1))
+    return LinearProblem(mdp.chain(np.ones(7, int), behaviour=behaviour), phi)
 
 
 _LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")  # start, frozen, hole, goal
 
 
-def frozen_lake(seed: int = 0, n_features: int = 4, gamma: float = 0.95) -> Problem:
+def frozen_lake(seed: int = 0, n_features: int = 4, gamma: float = 0.95) -> LinearProblem:
     """The 4 x 4 Frozen Lake of the VRTD experiments (Xu, Wang, Zhou, Liang 2020), its map that of Gymnasium.
 
     From the start and the frozen cells one moves to a neighbour (up, down, left, right), with probabilities uniform on
     [0, 1] divided by their sum. A hole or the goal is visited for one step and leads back to the start; entering the
     goal pays 1. Nothing terminates: values count what comes after a return. Features are uniform on [0, 1].
 
-    >>> mrp, phi = frozen_lake(seed=0)
-    >>> mrp.P.nnz, phi.shape
+    >>> problem = frozen_lake(seed=0)
+    >>> problem.mrp.P.nnz, problem.phi.shape
     (39, (16, 4))
     """
     _check_sizes(16, n_features)
@@ -224,7 +226,7 @@ def frozen_lake(seed: int = 0, n_features: int = 4, gamma: float = 0.95) -> Prob
             (s, k * n + m, weight, float(_LAKE[k][m] == "G"), gamma)
             for (k, m), weight in zip(near, weights / weights.sum(), strict=True)
         ]
-    return _from_rows(n * n, rows), rng.random((n * n, n_features))
+    return LinearProblem(_from_rows(n * n, rows), rng.random((n * n, n_features)))
 
 
 def _rng(seed: int) -> np.random.Generator:
@@ -261,7 +263,7 @@ def _simplex(rng: np.random.Generator, n: int, k: int) -> NDArray[np.float64]:
     return np.diff(cuts, axis=1, prepend=0.0, append=1.0)
 
 
-def _first_solvable(draw: Callable[[], Problem], what: str) -> Problem:
+def _first_solvable(draw: Callable[[], tuple[MarkovRewardProcess, NDArray[np.float64]]], what: str) -> LinearProblem:
     for _ in range(1000):
         mrp, phi = draw()
         try:
@@ -270,7 +272,7 @@ def _first_solvable(draw: Callable[[], Problem], what: str) -> Problem:
             continue
         d = phi.shape[1]
         if recurrent.size >= d and np.linalg.matrix_rank(phi[recurrent]) == d:
-            return mrp, phi
+            return LinearProblem(mrp, phi)
     raise InvalidInputError(
         "a Garnet must have one closed class on which its features have full rank",
         f"none in 1000 draws with {what}",
@@ -293,5 +295,6 @@ LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "baird": baird,
         "off_policy_garnet": off_policy_garnet,
         "frozen_lake": frozen_lake,
+        "mountain_car": mountain_car,
     }
 )

@@ -224,12 +224,8 @@ class MarkovRewardProcess:
     @cached_property
     def values(self) -> Floats:
         """(S,) expected discounted sum of rewards from each state."""
-        from scipy import sparse
-        from scipy.sparse.linalg import splu
-
-        n, D, r = self.n_states, self.discounted_P, self.mean_reward
         # The system is singular exactly when some closed class never discounts.
-        edges = self._edges
+        edges, n = self._edges, self.n_states
         undiscounted = np.bincount(edges.origin, (edges.discount < 1.0) & (edges.weight > 0.0), minlength=n) == 0
         target = self.matrix(edges.probability * edges.weight).copy()  # where the target policy leads
         target.eliminate_zeros()
@@ -240,33 +236,40 @@ class MarkovRewardProcess:
                     f"discount 1 on all transitions of the class of state {states[0]}",
                     "give the transitions that end an episode discount 0",
                 )
+        return frozen(self.discounted_sum(self.mean_reward))
+
+    def discounted_sum(self, reward: Floats, decay: float = 1.0) -> Floats:
+        """Return the sum over k >= 0 of (decay `discounted_P`)^k `reward`, for (S,) or (S, k) rewards."""
+        from scipy.sparse import eye_array
+        from scipy.sparse.linalg import splu
+
+        n, D, r = self.n_states, self.discounted_P, reward
         # A row sum may round up to 1 where every discount is below it.
-        contraction = min(float(D.sum(axis=1).max()), float(self._edges.discount.max()))
+        contraction = decay * min(float(D.sum(axis=1).max()), float(self._edges.discount.max()))
         if n <= DENSE_LIMIT:
-            v = np.linalg.solve(np.eye(n) - D.toarray(), r)
+            v = np.linalg.solve(np.eye(n) - decay * D.toarray(), r)
         elif contraction <= 0.999:  # LU of a random sparse graph fills in; iteration does not care
-            v = r.copy()
+            v = r
             for _ in range(int(np.ceil(np.log(1e-16) / np.log(max(contraction, 1e-16))))):
-                v = r + D @ v
+                v = r + decay * (D @ v)
         else:
-            v = splu(sparse.eye_array(n, format="csc") - D.tocsc()).solve(r)
-        scale = max(1.0, float(np.abs(v).max()))
-        residual = float(np.abs(r + D @ v - v).max())
-        if not residual <= 1e-10 * scale:
+            v = splu(eye_array(n, format="csc") - decay * D.tocsc()).solve(r)
+        scale = np.maximum(1.0, np.abs(v).max(axis=0))
+        residual = float((np.abs(r + decay * (D @ v) - v) / scale).max())
+        if not residual <= 1e-10:
             raise AccuracyError(
-                f"values must solve v = r + P v to 1e-10; got the residual {residual:.3g}; "
+                f"values must solve v = r + P v to 1e-10; got the residual {residual:.3g} relative to the values; "
                 f"use discounts that are not so close to 1"
             )
         # The error is at most the residual, itself known up to rounding, over 1 - contraction; where some state never
         # discounts that says nothing.
-        rounding = float(np.finfo(np.float64).eps) * scale
-        error = (residual + rounding) / (1.0 - contraction) if contraction < 1.0 else 0.0
-        if not error <= 1e-6 * scale:
+        error = (residual + float(np.finfo(np.float64).eps)) / (1.0 - contraction) if contraction < 1.0 else 0.0
+        if not error <= 1e-6:
             raise AccuracyError(
-                f"values must be known to a millionth; got an error of up to {error:.3g} beside values of up to "
-                f"{np.abs(v).max():.3g}; use discounts that are not so close to 1"
+                f"values must be known to a millionth; got an error of up to {error:.3g} relative to the values; "
+                f"use discounts that are not so close to 1"
             )
-        return frozen(v)
+        return np.asarray(v)
 
     @property
     def mixing_constant(self) -> float:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vrtd.checks import check_choice, check_count
-from vrtd.comparison import ENTRANTS, PROBLEMS, Plan
+from vrtd.algorithms import Algorithm
+from vrtd.checks import check_count
+from vrtd.comparison import Entrant, TournamentProblem, TournamentSize
 from vrtd.comparison.problems import AIMS
+from vrtd.comparison.selection import choose_entrants, choose_problems
 from vrtd.comparison.standings import Advice, Standing, advise, tuned
 from vrtd.comparison.tables import curve_table, run_table, tuning_table
 from vrtd.comparison.tournament import measure
@@ -21,15 +23,16 @@ from vrtd.experiments import store
 from vrtd.experiments.tables import Table, table, write_csv, write_parquet
 from vrtd.logs.arrow import library
 from vrtd.plots import new_panels
+from vrtd.problems import LinearProblem, Simulator
 from vrtd.report.comparison_figures import figures_of
 from vrtd.report.comparison_page import page
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
 from vrtd.report.svg import draw_svg
 
-__all__ = ["QUICK_PLAN", "QUICK_PROBLEMS", "Comparison", "compare"]
+__all__ = ["QUICK_PROBLEMS", "QUICK_SIZE", "Comparison", "compare"]
 
-QUICK_PLAN = Plan(n_samples=2000, n_runs=10, n_trials=18, n_tuning_runs=3, n_passes=10)
+QUICK_SIZE = TournamentSize(n_samples=2000, n_runs=10, n_trials=18, n_tuning_runs=3, n_passes=10)
 QUICK_PROBLEMS = (
     "random-mdp", "boyan-chain", "random-walk-5", "garnet", "garnet-off-policy-1", "garnet-off-policy-2", "baird",
 )  # fmt: skip
@@ -62,56 +65,84 @@ class Comparison:
 
 
 def compare(
-    problems: Sequence[str] = (),
-    algorithms: Sequence[str] = (),
+    problems: Sequence[str | LinearProblem | Simulator] | Mapping[str, str | LinearProblem | Simulator] = (),
+    algorithms: Sequence[str | Algorithm] | Mapping[str, str | Algorithm] = (),
     *,
-    plan: Plan | None = None,
+    size: TournamentSize | None = None,
     out: str | os.PathLike[str] = "comparison",
     threads: int | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Comparison:
-    """Let these algorithms meet on these problems, all without any, with the same budget for tuning.
+    """Compare algorithms on problems, all standard ones by default, with the same budget for tuning.
 
-    Writes `report.html`, `figures/`, `data/`, `manifest.json` and tidy tables as Parquet into the folder `out`. What is
-    finished there with the same plan is kept, so that an interrupted comparison goes on. `progress` is called with the
-    share of the work that is done and what is being done.
+    Write `report.html`, `figures/`, `data/`, `manifest.json` and tidy tables as Parquet into the folder `out`. What is
+    finished there with the same problems, algorithms and size is kept, so that an interrupted comparison goes on.
+
+    Parameters
+    ----------
+    problems : sequence or mapping, optional
+        Names of standard problems (`vrtd.comparison.PROBLEMS`), `LinearProblem` and `Simulator` objects; or a mapping
+        from names of your choice to these. Objects without a name are called "problem-1", "problem-2", ...
+    algorithms : sequence or mapping, optional
+        Names (`vrtd.comparison.ENTRANTS`), which are tuned on every problem, and `Algorithm` objects, which run with
+        their own settings; or a mapping from names of your choice to these. Objects without a name are called
+        "vrtd_1", "vrtd_2", ... after their class.
+    size : TournamentSize, optional
+        The numbers of samples, runs and settings, and the seed.
+    out : path, optional
+        The output folder.
+    threads : int, optional
+        The number of processes that share the work, one per processor by default. A `Simulator`, and an algorithm whose
+        class is not in the registry, run in the calling process, because their code cannot be sent to another one.
+    progress : callable, optional
+        Called with the share of the work that is done and what is being done.
+
+    Returns
+    -------
+    Comparison
+        Advice, ranks, tables, and where the report is.
     """
-    plan = Plan() if plan is None else plan
-    if not isinstance(plan, Plan):
-        raise InvalidInputError("plan must be a vrtd.comparison.Plan", repr(plan), "pass Plan(n_samples=...)")
-    chosen = _chosen("problem", problems, tuple(PROBLEMS)), _chosen("algorithm", algorithms, tuple(ENTRANTS))
-    if len(chosen[1]) < 2:
-        raise InvalidInputError("a comparison must have two algorithms at least", chosen[1], "name another one")
+    size = TournamentSize() if size is None else size
+    if not isinstance(size, TournamentSize):
+        raise InvalidInputError(
+            "size must be a vrtd.comparison.TournamentSize", repr(size), "pass TournamentSize(n_samples=...)"
+        )
     if threads is not None:
         check_count("threads", threads)
+    entrants, where = choose_entrants(algorithms, size), choose_problems(problems)
     new_panels(1), library()  # what is missing must not cost a long measurement
     with opened(Path(out), _FORMAT, "comparison", ("cells", "data", "figures")) as folder:
-        pairs = [(problem, entrant) for problem in chosen[0] for entrant in chosen[1]]
-        cells = measure(plan, pairs, folder / "cells", threads or available_threads(), progress)
-        advice = tuple(advise(cells, *chosen))
+        pairs = [(problem, entrant) for problem in where.values() for entrant in entrants.values()]
+        cells = measure(size, pairs, folder / "cells", threads or available_threads(), progress)
+        advice = tuple(advise(cells, where, entrants))
         overall = {}
         for aim in AIMS:
-            where = [problem for problem in chosen[0] if aim in PROBLEMS[problem].aims]
-            if where:
-                overall[aim] = tuned(cells, aim, where, chosen[1])
+            some = [name for name, problem in where.items() if aim in problem.aims]
+            if some:
+                overall[aim] = tuned(cells, aim, some, list(entrants))
         tables = {
             "curves": curve_table(cells),
             "tuning": tuning_table(cells),
             "runs": run_table(cells),
-            "ranks": table({"aim": aim} | row for aim, found in _plain(overall).items() for row in found),
+            "ranks": table(
+                {"aim": aim} | row | {"is_tuned": entrants[row["algorithm"]].given is None}
+                for aim, found in _plain(overall).items()
+                for row in found
+            ),
         }
         for name, each in tables.items():
             write_parquet(each, folder / f"{name}.parquet")
         manifest = {
             "format": _FORMAT,
-            "plan": dict(vars(plan)),
-            "problems": list(chosen[0]),
-            "algorithms": list(chosen[1]),
+            "size": dict(vars(size)),
+            "problems": list(where),
+            "algorithms": list(entrants),
+            "objects": _objects(where, entrants),
             "versions": dict(store.versions()),
             "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},
         }
-        panels = _panels(folder, tables, chosen[0])
-        write_text(page(advice, overall, cells, panels, plan, manifest), folder / "report.html")
+        panels = _panels(folder, tables, where)
+        write_text(page(advice, overall, cells, panels, where, entrants, size, manifest), folder / "report.html")
         store.write_json(manifest, folder / "manifest.json")
     return Comparison(Path(out), advice, overall, tables, manifest)
 
@@ -126,7 +157,15 @@ def _plain(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str, 
     return {aim: [_row(each) for each in found] for aim, found in standings.items()}
 
 
-def _panels(folder: Path, tables: Mapping[str, Table], problems: Sequence[str]) -> dict[str, list[Panel]]:
+def _objects(problems: Mapping[str, TournamentProblem], entrants: Mapping[str, Entrant]) -> dict[str, str]:
+    """What the names of the caller's stand for: digests of problems, algorithms with their settings."""
+    found = {name: problem.identity for name, problem in problems.items() if problem.identity}
+    return found | {name: entrant.identity for name, entrant in entrants.items() if entrant.given is not None}
+
+
+def _panels(
+    folder: Path, tables: Mapping[str, Table], problems: Mapping[str, TournamentProblem]
+) -> dict[str, list[Panel]]:
     """By problem, and "" for those of all; figures of another comparison in this folder go."""
     panels: dict[str, list[Panel]] = {}
     written = set()
@@ -141,10 +180,3 @@ def _panels(folder: Path, tables: Mapping[str, Table], problems: Sequence[str]) 
             if path not in written:
                 path.unlink()
     return panels
-
-
-def _chosen(kind: str, names: Sequence[str], all_names: tuple[str, ...]) -> tuple[str, ...]:
-    names = (names,) if isinstance(names, str) else tuple(names)
-    for name in names:
-        check_choice(f"name of {'an' if kind == 'algorithm' else 'a'} {kind}", name, all_names)
-    return tuple(name for name in all_names if name in names) or all_names

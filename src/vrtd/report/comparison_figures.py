@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrtd.comparison import PROBLEMS
+from vrtd.comparison import TournamentProblem
 from vrtd.comparison.cell import LOST
 from vrtd.comparison.problems import AIMS
 from vrtd.experiments.experiment import Figure, Tables
@@ -26,7 +26,9 @@ _MOST_COLOURS = len(PALETTE)
 _ALWAYS = ("td", "vrtd")  # shown in colour wherever they rank
 
 
-def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator[tuple[str, Figure, Tables]]:
+def figures_of(
+    tables: Mapping[str, Table], problems: Mapping[str, TournamentProblem]
+) -> Iterator[tuple[str, Figure, Tables]]:
     """(problem or "", figure, the tables behind it)"""
     for aim in dict.fromkeys(tables["ranks"]["aim"].tolist()):
         caption = (
@@ -34,11 +36,11 @@ def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator
             f"best."
         )
         yield "", Figure(f"ranks-{aim}", caption, "ranks", _draw_ranks), {"ranks": rows_where(tables["ranks"], aim=aim)}
-    for problem in problems:
-        for aim in PROBLEMS[problem].aims:
+    for problem, about in problems.items():
+        for aim in about.aims:
             curves = rows_where(tables["curves"], problem=problem, aim=aim)
             coloured = _coloured(rows_where(tables["ranks"], aim=aim))
-            title = f"{PROBLEMS[problem].title}, {AIMS[aim][0].lower()}{AIMS[aim][1:]}"
+            title = f"{about.title}, {AIMS[aim][0].lower()}{AIMS[aim][1:]}"
             for axis, label in _AXES.items():
                 if aim != "equation" and axis != "n_samples":
                     continue
@@ -47,16 +49,19 @@ def figures_of(tables: Mapping[str, Table], problems: Sequence[str]) -> Iterator
                     caption += " A square: with a data set of all samples. Dotted: the least error of any parameter."
                 name = f"{problem}-{aim}-{axis.removeprefix('n_')}"
                 yield problem, Figure(name, caption, "curves", partial(_draw, axis, coloured)), {"curves": curves}
+            tuning = rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=True)
+            if not tuning["main"].size:  # nobody was tuned
+                continue
             caption = (
                 f"{title}: mean error of the tuning runs against the step size (the ridge of least squares), the other "
                 f"settings as chosen. A ring: the chosen one. A cross: some run diverged."
             )
             figure = Figure(f"{problem}-{aim}-step-size", caption, "tuning", partial(_draw_sensitivity, coloured))
-            yield problem, figure, {"tuning": rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=True)}
+            yield problem, figure, {"tuning": tuning}
         curves = rows_where(tables["curves"], problem=problem, aim="rows")
         if curves["mean"].size:
             caption = (
-                f"{PROBLEMS[problem].title}, a data set's own equation: its mean squared projected Bellman error, as a "
+                f"{about.title}, a data set's own equation: its mean squared projected Bellman error, as a "
                 f"share of the start's, against pseudo-gradients, two standard errors shaded."
             )
             names = np.array(list(dict.fromkeys(curves["algorithm"].tolist())))

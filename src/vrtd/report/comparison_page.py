@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from vrtd.comparison import ENTRANTS, PROBLEMS, Plan
+from vrtd.comparison import Entrant, TournamentProblem, TournamentSize
 from vrtd.comparison.problems import AIMS
 from vrtd.comparison.standings import Advice, Standing
 from vrtd.report.html import Panel, document, drawn, folded, joined
@@ -24,16 +24,18 @@ def page(
     overall: Mapping[str, Sequence[Standing]],
     cells: Cells,
     panels: Mapping[str, Sequence[Panel]],
-    plan: Plan,
+    problems: Mapping[str, TournamentProblem],
+    entrants: Mapping[str, Entrant],
+    size: TournamentSize,
     manifest: Mapping[str, Any],
 ) -> str:
     title = "Which algorithm should I use?"
-    problems, entrants = manifest["problems"], manifest["algorithms"]
     body = f"""<header>
 <h1>{title}</h1>
-<p>{plural(len(entrants), "algorithm")} on {plural(len(problems), "problem")}, {count(plan.n_samples)} samples each.
-Every algorithm tried {plural(plan.n_trials, "setting")} on every problem with {plural(plan.n_tuning_runs, "run")} each;
-what is shown are {plural(plan.n_runs, "run")} with the best of them, on other transitions, the same for all.</p>
+<p>{plural(len(entrants), "algorithm")} on {plural(len(problems), "problem")}, {count(size.n_samples)} samples each.
+Every algorithm tried {plural(size.n_trials, "setting")} on every problem with {plural(size.n_tuning_runs, "run")} each;
+what is shown are {plural(size.n_runs, "run")} with the best of them, on other transitions, the same for all.
+{_not_tuned(entrants)}</p>
 </header>
 <main>
 <section aria-label="What to use">
@@ -43,21 +45,27 @@ what is shown are {plural(plan.n_runs, "run")} with the best of them, on other t
 <h2 id="who">Who did how well</h2>
 <p class="quiet">Mean error at the end as a share of that of the start. ✗: the error grew; or so many of the runs ended
 with more than a hundred times the error they began with. Behind a name above: on how many problems either happened.</p>
-{joined(_standings(aim, found, cells, problems) for aim, found in overall.items())}
+{joined(_standings(aim, found, cells, problems, entrants) for aim, found in overall.items())}
 <div class="panels">
 {joined(drawn(panel) for panel in panels.get("", ()))}
 </div>
 </section>
-{joined(_problem(name, cells, entrants, panels.get(name, ())) for name in problems)}
+{joined(_problem(problem, cells, entrants, panels.get(name, ())) for name, problem in problems.items())}
 <section aria-labelledby="how">
 <h2 id="how">How it was done</h2>
-{_method(plan)}
+{_method(size)}
 </section>
 </main>
 <footer>
-{folded("This comparison: plan, versions and machine", manifest)}
+{folded("This comparison: size, versions and machine", manifest)}
 </footer>"""
     return document(title, body, "comparison.css")
+
+
+def _not_tuned(entrants: Mapping[str, Entrant]) -> str:
+    """Which algorithms have settings of their own."""
+    names = [name for name, entrant in entrants.items() if entrant.given is not None]
+    return f"Not tuned, because they were given with their settings: {escape(', '.join(names))}." if names else ""
 
 
 def _advice(advice: Sequence[Advice], aims: Sequence[str]) -> str:
@@ -87,11 +95,17 @@ def _named(standing: Standing) -> str:
     return f"{standing.entrant} ✗{standing.n_lost}" if standing.n_lost else standing.entrant
 
 
-def _standings(aim: str, overall: Sequence[Standing], cells: Cells, problems: Sequence[str]) -> str:
-    where = [p for p in problems if aim in PROBLEMS[p].aims]
+def _standings(
+    aim: str,
+    overall: Sequence[Standing],
+    cells: Cells,
+    problems: Mapping[str, TournamentProblem],
+    entrants: Mapping[str, Entrant],
+) -> str:
+    where = [name for name, problem in problems.items() if aim in problem.aims]
     rows = []
     for each in overall:
-        entrant = ENTRANTS[each.entrant]
+        entrant = entrants[each.entrant]
         needs = ("data set" if entrant.uses_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
         texts = []
         for p in where:
@@ -102,16 +116,15 @@ def _standings(aim: str, overall: Sequence[Standing], cells: Cells, problems: Se
         name, what = escape(each.entrant), escape(entrant.words)
         head = f'<th scope="row">{name}<br><span class="quiet">{what}</span></th>'
         rows.append(f"<tr>{head}<td>{needs}</td><td>{_rank(each)}</td>{''.join(texts)}</tr>")
-    heads = ("Algorithm", "Needs", "Mean rank", *(PROBLEMS[p].title for p in where))
+    heads = ("Algorithm", "Needs", "Mean rank", *(problems[p].title for p in where))
     return f"<h3>{escape(AIMS[aim])}</h3>\n{_table(AIMS[aim], heads, rows)}"
 
 
-def _problem(name: str, cells: Cells, entrants: Sequence[str], panels: Sequence[Panel]) -> str:
-    problem = PROBLEMS[name]
+def _problem(problem: TournamentProblem, cells: Cells, entrants: Mapping[str, Entrant], panels: Sequence[Panel]) -> str:
     mark = " (importance ratios)" if problem.is_off_policy else ""
-    tables = joined(_settings(name, aim, cells, entrants) for aim in problem.aims)
-    return f"""<section aria-labelledby="problem-{name}">
-<h2 id="problem-{name}">{escape(problem.title)}{mark}</h2>
+    tables = joined(_settings(problem.name, aim, cells, entrants) for aim in problem.aims)
+    return f"""<section aria-labelledby="problem-{problem.name}">
+<h2 id="problem-{problem.name}">{escape(problem.title)}{mark}</h2>
 <div class="panels">
 {joined(drawn(panel) for panel in panels)}
 </div>
@@ -121,7 +134,7 @@ def _problem(name: str, cells: Cells, entrants: Sequence[str], panels: Sequence[
 </section>"""
 
 
-def _settings(name: str, aim: str, cells: Cells, entrants: Sequence[str]) -> str:
+def _settings(name: str, aim: str, cells: Cells, entrants: Mapping[str, Entrant]) -> str:
     rows = []
     for entrant in sorted(entrants, key=lambda entrant: cells[name, entrant]["aims"][aim]["mean"][-1]):
         cell = cells[name, entrant]
@@ -130,7 +143,7 @@ def _settings(name: str, aim: str, cells: Cells, entrants: Sequence[str]) -> str
         chosen = {key: value for key, value in trial["settings"].items() if value is not None}
         texts = (
             ", ".join(f"{key} {_short(value)}" for key, value in chosen.items() if key != "name")
-            + (" (edge of the grid)" if _is_edge(cell, found["chosen"]) else ""),
+            + _remark(entrants[entrant], cell, found["chosen"]),
             f"{number(found['mean'][-1], 3)} ± {number(2 * found['standard_error'][-1], 2)}",
             f"{found['n_diverged'][-1]} of {len(found['finals'])}",
             number(cell["seconds_per_gradient"] * 1e9, 2),
@@ -141,20 +154,23 @@ def _settings(name: str, aim: str, cells: Cells, entrants: Sequence[str]) -> str
     return f"<h3>{escape(AIMS[aim])}</h3>\n{_table(AIMS[aim], heads, rows)}"
 
 
-def _is_edge(cell: Mapping[str, Any], chosen: int) -> bool:
+def _remark(entrant: Entrant, cell: Mapping[str, Any], chosen: int) -> str:
+    if entrant.given is not None:
+        return " (not tuned)"
     mains = [trial["main"] for trial in cell["trials"]]
-    return mains[chosen] in (min(mains), max(mains))
+    return " (edge of the grid)" if mains[chosen] in (min(mains), max(mains)) else ""
 
 
-def _method(plan: Plan) -> str:
+def _method(size: TournamentSize) -> str:
     return f"""<p>Run i of every algorithm sees the same transitions of one trajectory; one that comes back to a data
-set gets these {count(plan.n_samples)} as one, and {count(plan.n_passes)} pseudo-gradients for each. Step sizes
+set gets these {count(size.n_samples)} as one, and {count(size.n_passes)} pseudo-gradients for each. Step sizes
 are tried on a grid from 2⁻¹⁰ to 2⁵, in units of the power of max |φ| with which they must grow for the same
 effect on scaled features, and the ridge of least squares from 10⁻⁴ to 10³; further hyperparameters take three
 values each, within the same number of settings, as long as that leaves four points of the grid. Settings
-are chosen for each aim by the error at the end, so a curve is tuned for its last point.</p>
-<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on Mountain Car,
-whose values and equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. On a data
+are chosen for each aim by the error at the end, so a curve is tuned for its last point. An algorithm that was
+given as an object keeps its settings.</p>
+<p>To solve the TD equation is to bring the mean squared projected Bellman error to 0; on a simulator such as
+Mountain Car, whose values and equation are not known, it is |E δφ|² on 100,000 transitions that no run sees. On a data
 set it is the data's own equation that is to be solved. To know the values is to bring the mean of (φᵀθ -
 V)² over the visited states down, of which the solution of the equation is not the minimum: traces lead to
 another point, and a run may pass the minimum on its way.</p>

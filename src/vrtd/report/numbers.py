@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vrtd.experiments.evidence import Comparison, Judged, Kind
+from vrtd.experiments.evidence import Judged, Kind, NumberCheck
 
 __all__ = ["condition", "count", "interval", "limits", "measured", "number", "plural", "superscript", "totals"]
 
@@ -23,7 +23,7 @@ def measured(judged: Judged) -> str:
     return f"{estimate} [{', '.join(interval)}]" if interval else estimate
 
 
-def condition(kind: Kind, c: Comparison) -> str:
+def condition(kind: Kind, c: NumberCheck) -> str:
     """What the limits of a comparison mean, in words: a claim needs them, an observation is made inside them."""
     return f"{'observed if' if kind == 'observation' else 'must be'} {limits(c)}"
 
@@ -41,7 +41,7 @@ def totals(counts: Mapping[str, int]) -> str:
     )
 
 
-def limits(c: Comparison) -> str:
+def limits(c: NumberCheck) -> str:
     """In symbols. A limit a little beyond a plain number allows for rounding: that number may be reached."""
     parts = []
     for limit, sign, reached, outward in ((c.above, ">", "≥", -1.0), (c.below, "<", "≤", 1.0)):

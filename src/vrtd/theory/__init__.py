@@ -1,23 +1,12 @@
 """What is known of the methods: constants, bounds, exact moments and curves, and the advice that follows from them."""
 
-from vrtd.theory.bounds import (
-    td_iid_bound,
-    td_iid_sharp,
-    td_markov_bound,
-    theorem1,
-    theorem1_corrected,
-    theorem1_sharp,
-    theorem2,
-    theorem2_repaired,
-)
+from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.complexity import (
     Complexity,
-    corollary1,
-    corollary1_corrected,
-    corollary2,
-    corollary2_repaired,
     td_iid_complexity,
     td_markov_complexity,
+    vrtd_iid_complexity,
+    vrtd_markov_complexity,
 )
 from vrtd.theory.constants import (
     Assumptions,
@@ -32,16 +21,16 @@ from vrtd.theory.estimation import AutocorrelationTime, autocorrelation_time
 from vrtd.theory.explained import value_explained
 from vrtd.theory.lemmas import (
     Inequality,
+    batch_bias_inequality,
     epoch_inequality_iid,
     epoch_inequality_markov,
-    lemma1,
-    lemma2,
-    lemma3,
-    lemma4,
-    lemma5,
+    mixing_inequalities,
+    pseudo_gradient_inequality,
+    squared_pseudo_gradient_inequality,
+    transition_inequalities,
 )
 from vrtd.theory.limits import approximation_limit, instance_optimal, stability_limit
-from vrtd.theory.moments import Anchor, Moments, Output, td_iid_moments, vrtd_iid_moments
+from vrtd.theory.moments import Moments, td_iid_moments, vrtd_iid_moments
 from vrtd.theory.phase import PhaseDiagram, phase_diagram
 from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
@@ -53,7 +42,6 @@ from vrtd.theory.statements import Bound, EpochInequality
 from vrtd.theory.stationary import stationary_second_moment
 
 __all__ = [
-    "Anchor",
     "Assumptions",
     "AutocorrelationTime",
     "Bound",
@@ -63,18 +51,14 @@ __all__ = [
     "EpochInequality",
     "Inequality",
     "Moments",
-    "Output",
     "PhaseDiagram",
     "Plan",
     "SaddleSteps",
     "TransitionSample",
     "approximation_limit",
     "autocorrelation_time",
+    "batch_bias_inequality",
     "check_assumptions",
-    "corollary1",
-    "corollary1_corrected",
-    "corollary2",
-    "corollary2_repaired",
     "dobrushin",
     "epoch_inequality_iid",
     "epoch_inequality_markov",
@@ -82,30 +66,27 @@ __all__ = [
     "instance_constants",
     "instance_optimal",
     "lambda_A",
-    "lemma1",
-    "lemma2",
-    "lemma3",
-    "lemma4",
-    "lemma5",
     "limit_step",
+    "mixing_inequalities",
     "phase_diagram",
     "plan",
+    "pseudo_gradient_inequality",
     "recursion_moments",
     "saddle_steps",
     "settings_for",
+    "squared_pseudo_gradient_inequality",
     "stability_limit",
     "stationary_second_moment",
     "td_iid_bound",
     "td_iid_complexity",
     "td_iid_moments",
-    "td_iid_sharp",
     "td_markov_bound",
     "td_markov_complexity",
-    "theorem1",
-    "theorem1_corrected",
-    "theorem1_sharp",
-    "theorem2",
-    "theorem2_repaired",
+    "transition_inequalities",
     "value_explained",
+    "vrtd_iid_bound",
+    "vrtd_iid_complexity",
     "vrtd_iid_moments",
+    "vrtd_markov_bound",
+    "vrtd_markov_complexity",
 ]

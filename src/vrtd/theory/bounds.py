@@ -1,4 +1,7 @@
-"""Bounds of the expected squared error: the paper's, as printed and repaired, and sharper ones.
+"""Bounds of the expected squared error of TD and VRTD, by method and sampling.
+
+Each bound has one or more forms: "printed" is the paper's statement, "corrected" the statement with its proof repaired,
+and "sharp" a tighter one from the chain's own constants. `td_markov_bound` has one form only.
 
 Notation: u = theta - theta_star, a the step size, M the batch size, lam = lambda_A, gamma the largest discount,
 g2 = (1 + gamma)^2, R the radius, r = r_max, kappa and rho the chain's mixing constants. A bound says
@@ -9,21 +12,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.checks import check_exact_count, check_positive
-from vrtd.linear_system import LinearSystem
+from vrtd.checks import check_choice, check_exact_count, check_positive
+from vrtd.errors import InvalidInputError
+from vrtd.problems import LinearProblem
 from vrtd.theory.constants import (
     Condition,
     InstanceConstants,
     TDIidConstants,
     TDMarkovConstants,
-    Theorem1Constants,
-    Theorem1CorrectedConstants,
-    Theorem1SharpConstants,
-    Theorem2Constants,
+    VRTDIidConstants,
+    VRTDIidSharpConstants,
+    VRTDMarkovConstants,
     check_assumptions,
     instance_constants,
     largest_discount,
@@ -36,6 +40,7 @@ from vrtd.theory.statements import (
     ONE_STEP_LATE,
     Bound,
     Constants,
+    Form,
     at_most,
     ball_holds,
     batch_above,
@@ -43,101 +48,238 @@ from vrtd.theory.statements import (
     step_below,
 )
 
-__all__ = [
-    "td_iid_bound",
-    "td_iid_sharp",
-    "td_markov_bound",
-    "theorem1",
-    "theorem1_corrected",
-    "theorem1_sharp",
-    "theorem2",
-    "theorem2_repaired",
-]
+__all__ = ["td_iid_bound", "td_markov_bound", "vrtd_iid_bound", "vrtd_markov_bound"]
 
 Floats = NDArray[np.float64]
+VRTDIidForm = Literal["printed", "corrected", "sharp"]
+TDIidForm = Literal["printed", "sharp"]
 
 
-def theorem1(
-    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
-) -> Bound[Theorem1Constants]:
-    """Theorem 1 as printed, for Algorithm 1: not proven, and violated on actual chains.
+@overload
+def vrtd_iid_bound(
+    problem: LinearProblem,
+    step_size: float,
+    batch_size: int,
+    theta_0: ArrayLike,
+    radius: None = None,
+    *,
+    form: Literal["sharp"] = "sharp",
+) -> Bound[VRTDIidSharpConstants]: ...
+@overload
+def vrtd_iid_bound(
+    problem: LinearProblem,
+    step_size: float,
+    batch_size: int,
+    theta_0: ArrayLike,
+    radius: float | None = None,
+    *,
+    form: Form,
+) -> Bound[VRTDIidConstants]: ...
+def vrtd_iid_bound(
+    problem: LinearProblem,
+    step_size: float,
+    batch_size: int,
+    theta_0: ArrayLike,
+    radius: float | None = None,
+    *,
+    form: VRTDIidForm = "sharp",
+) -> Bound[Any]:
+    """Bound the error of VRTD on independent samples (Algorithm 1), the subject of the paper's Theorem 1.
 
-    C1 = (4 a g2 + (4 g2 a^2 + 1)/(a M))/den with den = lam - 4 a g2; the floor is 2 D2 a/((1 - C1) den M).
+    `form="printed"` is Theorem 1 as printed. It is not proven, and it is violated on actual chains. With
+    den = lam - 4 a g2, C1 = (4 a g2 + (4 g2 a^2 + 1)/(a M))/den and the floor is 2 D2 a/((1 - C1) den M).
 
-    >>> from vrtd.problems import random_mdp
-    >>> theorem1(LinearSystem(*random_mdp()), 1e-4, 10_000, [0.0] * 4).valid
-    False
-    """
-    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
-    lam, g2, R = system.lambda_A, _g2(system), radius_of(system, radius)
-    D1, D2, den = 2.0 * g2, 4.0 * (g2 * R**2 + system.mrp.r_max**2), lam - 4.0 * a * g2
-    C1 = ratio(4.0 * a * g2 + (4.0 * g2 * a**2 + 1.0) / (a * M), den)
-    found = check_assumptions(system)
-    conditions = (
-        found.solvable,
-        found.bounded_features,
-        found.ergodic,
-        ball_holds("theta_star", system.theta_star, R),
-        step_below(a, lam / (8.0 * g2), "lambda_A/(8 (1 + gamma)^2)"),
-        batch_above(M, 4.0 * g2 * a**2 + 1.0, a * (lam - 8.0 * a * g2)),
-    )
-    floor = ratio(2.0 * D2 * a, (1.0 - C1) * den * M)
-    return _bound("Theorem 1 as printed", "epoch", CROSS_TERM, conditions, Theorem1Constants(C1, D1, D2), C1, u0, floor)
+    `form="corrected"` bounds the cross term that the proof drops by 2a<u, e> <= (a lam/2)|u|^2 + (2a/lam)|e|^2. With
+    den = lam/2 - 4 a g2, C1 = (1/(a M) + 4 a g2 + (2a + 2/lam) D1/M)/den and the floor is
+    (2a + 2/lam) D2/((1 - C1) den M).
 
-
-def theorem1_corrected(
-    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
-) -> Bound[Theorem1CorrectedConstants]:
-    """Theorem 1 with its cross term bounded by 2a<u, e> <= (a lam/2)|u|^2 + (2a/lam)|e|^2, for Algorithm 1.
-
-    C1 = (1/(a M) + 4 a g2 + (2a + 2/lam) D1/M)/den with den = lam/2 - 4 a g2; the floor is
-    (2a + 2/lam) D2/((1 - C1) den M). The output may be "random" or "average".
-
-    >>> from vrtd.problems import MarkovRewardProcess
-    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-    >>> bound = theorem1_corrected(system, 0.02, 2000, [0.0])
-    >>> bound.valid, round(bound.rate, 3), round(bound.floor, 4)
-    (True, 0.655, 0.037)
-    """
-    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
-    lam, g2, R = system.lambda_A, _g2(system), radius_of(system, radius)
-    D1, D2, den = 2.0 * g2, 4.0 * (g2 * R**2 + system.mrp.r_max**2), 0.5 * lam - 4.0 * a * g2
-    reach = 2.0 * a + 2.0 / lam
-    C1 = ratio(1.0 / (a * M) + 4.0 * a * g2 + reach * D1 / M, den)
-    found = check_assumptions(system)
-    conditions = (
-        found.solvable,
-        found.bounded_features,
-        ball_holds("theta_star", system.theta_star, R),
-        step_below(a, lam / (16.0 * g2), "lambda_A/(16 (1 + gamma)^2)"),
-        batch_above(M, 1.0 / a + reach * D1, 0.5 * lam - 8.0 * a * g2),
-    )
-    floor = ratio(reach * D2, (1.0 - C1) * den * M)
-    constants = Theorem1CorrectedConstants(C1, D1, D2)
-    return _bound("Theorem 1 corrected", "epoch", "", conditions, constants, C1, u0, floor)
-
-
-def theorem1_sharp(
-    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike
-) -> Bound[Theorem1SharpConstants]:
-    """A bound for Algorithm 1 from the chain's own constants; no assumption on features, no radius, any batch size.
-
-    With lam, eta, nu, sigma2 of `instance_constants`, den = lam - a (eta + nu), b^2 = 1 - a lam + a^2 eta,
-    c = a den, lag = the mean of 1 - (1 - c)^t over t = 1..M, w = (1 - (1 - c)^M)/(c M), reach = a sum_{j<M} b^j:
+    `form="sharp"` uses the chain's own constants: lam, eta, nu and sigma2 of `instance_constants`. It needs no
+    assumption on the features and no radius, and holds for any batch size. With den = lam - a (eta + nu),
+    b^2 = 1 - a lam + a^2 eta, c = a den, lag = the mean of 1 - (1 - c)^t over t = 1..M, w = (1 - (1 - c)^M)/(c M) and
+    reach = a sum_{j<M} b^j,
 
         1 - C0 = lag (1 - a nu/den) - 2 a nu w (reach - 2a),  gain = lag (2 reach - a)/den,  p = nu gain/M,
         C1 = C0 + sqrt(p (1 - C0)),  floor = sigma2 gain/(M (sqrt(1 - C0) - sqrt(p))^2),
 
-    wherever C0 + p < 1. The output may be "random" or "average". The proof is in docs/what-holds.md.
+    wherever C0 + p < 1. The proof is in docs/what-holds.md.
+
+    The corrected and the sharp form hold for the outputs "random" and "average". D1 = 2 g2, D2 = 4 (g2 R^2 + r^2), and
+    the default radius is |theta_star|.
 
     >>> from vrtd.problems import MarkovRewardProcess
-    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-    >>> bound = theorem1_sharp(system, 0.02, 2000, [0.0])  # the exact value is 0.0019
+    >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> bound = vrtd_iid_bound(problem, 0.02, 2000, [0.0])  # the exact error is 0.0019
     >>> bound.valid, round(bound.rate, 4), round(bound.floor, 4)
     (True, 0.0246, 0.002)
+    >>> bound = vrtd_iid_bound(problem, 0.02, 2000, [0.0], form="corrected")
+    >>> bound.valid, round(bound.rate, 3), round(bound.floor, 4)
+    (True, 0.655, 0.037)
+    >>> vrtd_iid_bound(problem, 0.02, 2000, [0.0], form="printed").valid
+    False
     """
-    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
-    instance = instance_constants(system)
+    check_choice("form", form, get_args(VRTDIidForm))
+    a, M, u0 = _vrtd_arguments(problem, step_size, batch_size, theta_0)
+    if form == "sharp":
+        if radius is not None:
+            raise InvalidInputError('radius must be left out with form="sharp"', radius, "drop it, or change the form")
+        return _vrtd_iid_sharp(problem, a, M, u0)
+    lam, g2, R = problem.lambda_A, _g2(problem), radius_of(problem, radius)
+    D1, D2 = 2.0 * g2, 4.0 * (g2 * R**2 + problem.mrp.r_max**2)
+    found, ball = check_assumptions(problem), ball_holds("theta_star", problem.theta_star, R)
+    if form == "printed":
+        den = lam - 4.0 * a * g2
+        C1 = ratio(4.0 * a * g2 + (4.0 * g2 * a**2 + 1.0) / (a * M), den)
+        floor = ratio(2.0 * D2 * a, (1.0 - C1) * den * M)
+        conditions: tuple[Condition, ...] = (
+            found.solvable,
+            found.bounded_features,
+            found.ergodic,
+            ball,
+            step_below(a, lam / (8.0 * g2), "lambda_A/(8 (1 + gamma)^2)"),
+            batch_above(M, 4.0 * g2 * a**2 + 1.0, a * (lam - 8.0 * a * g2)),
+        )
+    else:
+        den, reach = 0.5 * lam - 4.0 * a * g2, 2.0 * a + 2.0 / lam
+        C1 = ratio(1.0 / (a * M) + 4.0 * a * g2 + reach * D1 / M, den)
+        floor = ratio(reach * D2, (1.0 - C1) * den * M)
+        conditions = (
+            found.solvable,
+            found.bounded_features,
+            ball,
+            step_below(a, lam / (16.0 * g2), "lambda_A/(16 (1 + gamma)^2)"),
+            batch_above(M, 1.0 / a + reach * D1, 0.5 * lam - 8.0 * a * g2),
+        )
+    statement, reason = ("Theorem 1 as printed", CROSS_TERM) if form == "printed" else ("Theorem 1 corrected", "")
+    return _bound(statement, "epoch", reason, conditions, VRTDIidConstants(C1, D1, D2), C1, u0, floor)
+
+
+def vrtd_markov_bound(
+    problem: LinearProblem,
+    step_size: float,
+    batch_size: int,
+    theta_0: ArrayLike,
+    radius: float | None = None,
+    *,
+    form: Form = "corrected",
+) -> Bound[VRTDMarkovConstants]:
+    """Bound the error of VRTD on a trajectory (Algorithm 2), the subject of the paper's Theorem 2.
+
+    In both forms C1 = (1/M + 3 a^2 g2)/(a den) with den = lam/2 - 3 a g2; variance and bias are 3 a C4 and C2/lam,
+    each over (1 - C1) den M. The default radius is the least that holds theta_star and theta_0.
+
+    `form="printed"` is Theorem 2 as printed. It is not proven, because its Lemma 5 is false. `form="corrected"` has
+    larger constants, C2 = 16 (R^2 g2 + r^2)(1 + 2 kappa/(1 - rho)) and C4 = G^2 (1 + 4 kappa/(1 - rho)). It holds from
+    every start state, for the outputs "random" and "average", with projection onto |theta| <= R.
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
+    >>> bound = vrtd_markov_bound(problem, 0.01, 10_000, [0.0])
+    >>> bound.valid, bound.bias > bound.variance
+    (True, True)
+    """
+    check_choice("form", form, get_args(Form))
+    a, M, u0 = _vrtd_arguments(problem, step_size, batch_size, theta_0)
+    start = parameter(problem, "theta_0", theta_0)
+    lam, g2, R = problem.lambda_A, _g2(problem), radius_of(problem, radius, start)
+    kappa, rho = mixing(problem)
+    G, scale = math.sqrt(g2) * R + problem.mrp.r_max, 16.0 * (R**2 * g2 + problem.mrp.r_max**2)
+    if form == "printed":
+        statement, reason = "Theorem 2 as printed", ONE_STEP_LATE
+        C2 = ratio(scale * (1.0 + (kappa - 1.0) * rho), 1.0 - rho)
+        C4 = G**2 + ratio(2.0 * rho * kappa * G**2, 1.0 - rho)
+    else:
+        statement, reason = "Theorem 2 corrected", ""
+        C2 = scale + ratio(2.0 * kappa * scale, 1.0 - rho)
+        C4 = G**2 + ratio(4.0 * kappa * G**2, 1.0 - rho)
+    den = 0.5 * lam - 3.0 * a * g2
+    C1 = ratio(1.0 / M + 3.0 * a**2 * g2, a * den)
+    conditions = (
+        *_markov_conditions(problem, start, R),
+        step_below(a, lam / (12.0 * g2), "lambda_A/(12 (1 + gamma)^2)"),
+        batch_above(M, 1.0, 0.5 * a * lam - 6.0 * a**2 * g2),
+    )
+    share = (1.0 - C1) * den * M if C1 < 1.0 else 0.0
+    constants = VRTDMarkovConstants(C1, C2, ratio(3.0 * a, den), C4, G)
+    variance, bias = ratio(3.0 * a * C4, share), ratio(C2 / lam, share)
+    return _bound(statement, "epoch", reason, conditions, constants, C1, u0, variance, bias)
+
+
+@overload
+def td_iid_bound(
+    problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: Literal["sharp"] = "sharp"
+) -> Bound[InstanceConstants]: ...
+@overload
+def td_iid_bound(
+    problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: Literal["printed"]
+) -> Bound[TDIidConstants]: ...
+def td_iid_bound(
+    problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: TDIidForm = "sharp"
+) -> Bound[Any]:
+    """Bound the error of TD on independent samples, the subject of the paper's Appendix F.1.
+
+    `form="printed"` is the appendix's bound with its constant made explicit, C5 = 2 E|g_x(theta_star)|^2. The rate is
+    1 - a lam/2 and the floor 2 a C5/lam, for a <= lam/(4 g2).
+
+    `form="sharp"` uses the chain's own constants, for a < lam/q, and needs no assumption on the features. The rate is
+    1 - a lam + a sqrt(a q lam) and the floor a sigma2/(sqrt(lam) - sqrt(a q))^2.
+
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> bound = td_iid_bound(problem, 0.01, [0.0])
+    >>> bound.valid, bound.rate, round(bound.floor, 4)
+    (True, 0.9905, 0.0111)
+    >>> bound = td_iid_bound(problem, 0.1, [0.0], form="printed")
+    >>> bound.valid, bound.rate, bound.floor
+    (True, 0.95, 0.4)
+    """
+    check_choice("form", form, get_args(TDIidForm))
+    a, u0 = _td_arguments(problem, step_size, theta_0)
+    if form == "sharp":
+        constants = instance_constants(problem)
+        lam, _, _, q, sigma2 = constants
+        root = math.sqrt(lam) - math.sqrt(a * q)
+        rate = 1.0 - a * math.sqrt(lam) * root if root > 0.0 else math.inf
+        step, floor = step_below(a, lam / q, "lambda_A/q"), ratio(a * sigma2, root**2)
+        return _bound("TD, i.i.d., sharpened", "update", "", (step,), constants, rate, u0, floor)
+    lam, C5 = problem.lambda_A, 2.0 * float(np.trace(problem.noise_covariance))
+    limit = lam / (4.0 * _g2(problem))
+    found = check_assumptions(problem)
+    conditions = (
+        found.solvable,
+        found.bounded_features,
+        at_most("step_size is", a, limit, "step_size <= lambda_A/(4 (1 + gamma)^2)", f"lower step_size to {limit:.6g}"),
+    )
+    rate, floor = 1.0 - 0.5 * a * lam, 2.0 * a * C5 / lam
+    return _bound("TD, i.i.d.", "update", "", conditions, TDIidConstants(C5), rate, u0, floor)
+
+
+def td_markov_bound(
+    problem: LinearProblem, step_size: float, theta_0: ArrayLike, radius: float | None = None
+) -> Bound[TDMarkovConstants]:
+    """Bound the error of projected TD on a trajectory whose first state is stationary: Appendix F.2 of the paper.
+
+    G = r + 2 R, C6 = G^2 (21 + 12 ln(max(kappa, 1))/ln(1/rho)), C7 = 12 G^2/ln(1/rho); the rate is 1 - a lam and the
+    floor a C6/lam + a C7 max(ln(1/a), 0)/lam, for a <= 1/lam. Of it, a G^2/lam is the variance, which independent
+    samples would leave as well; the rest is the bias of correlated ones.
+    """
+    a, u0 = _td_arguments(problem, step_size, theta_0)
+    start = parameter(problem, "theta_0", theta_0)
+    lam, R, mrp = problem.lambda_A, radius_of(problem, radius, start), problem.mrp
+    kappa, rho = mixing(problem)
+    G, speed = mrp.r_max + 2.0 * R, -math.log(rho)
+    C6 = 21.0 * G**2 + ratio(12.0 * math.log(max(kappa, 1.0)) * G**2, speed)
+    C7 = ratio(12.0 * G**2, speed)
+    conditions = (
+        *_markov_conditions(problem, start, R),
+        at_most("step_size is", a, 1.0 / lam, "step_size <= 1/lambda_A", f"lower step_size to {1.0 / lam:.6g}"),
+    )
+    bias = a * (C6 - G**2 + (C7 * -math.log(a) if a < 1.0 else 0.0)) / lam
+    constants = TDMarkovConstants(G, C6, C7)
+    return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
+
+
+def _vrtd_iid_sharp(problem: LinearProblem, a: float, M: int, u0: Floats) -> Bound[VRTDIidSharpConstants]:
+    instance = instance_constants(problem)
     lam, eta, nu, _, sigma2 = instance
     den = lam - a * (eta + nu)
     gap, gain, reach = _exact_gradient_epoch(instance, a, M) if den > 0.0 else (-math.inf, math.inf, math.inf)
@@ -150,152 +292,8 @@ def theorem1_sharp(
         at_most("C0 + p is", 1.0 - gap + p, 1.0, "C0 + p < 1", "lower step_size or raise batch_size", strict=True),
     )
     floor = ratio(sigma2 * gain, M * root**2)
-    constants = Theorem1SharpConstants(C1, 1.0 - gap, gain, reach, lam, eta, nu, sigma2)
+    constants = VRTDIidSharpConstants(C1, 1.0 - gap, gain, reach, lam, eta, nu, sigma2)
     return _bound("Theorem 1 sharpened", "epoch", "", conditions, constants, C1, u0, floor)
-
-
-def theorem2(
-    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
-) -> Bound[Theorem2Constants]:
-    """Theorem 2 as printed, for Algorithm 2: not proven, because its Lemma 5 is false.
-
-    C1 = (1/M + 3 a^2 g2)/(a den) with den = lam/2 - 3 a g2; variance and bias are 3 a C4 and C2/lam, each over
-    (1 - C1) den M. The default radius is the least that holds theta_star and theta_0.
-    """
-    R = radius_of(system, radius, parameter(system, "theta_0", theta_0))
-    kappa, rho = mixing(system)
-    G = math.sqrt(_g2(system)) * R + system.mrp.r_max
-    C2 = ratio(16.0 * (R**2 * _g2(system) + system.mrp.r_max**2) * (1.0 + (kappa - 1.0) * rho), 1.0 - rho)
-    C4 = G**2 + ratio(2.0 * rho * kappa * G**2, 1.0 - rho)
-    return _theorem2("Theorem 2 as printed", ONE_STEP_LATE, system, step_size, batch_size, theta_0, R, C2, C4, G)
-
-
-def theorem2_repaired(
-    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike, radius: float | None = None
-) -> Bound[Theorem2Constants]:
-    """Theorem 2 with C2 = 16 (R^2 g2 + r^2)(1 + 2 kappa/(1 - rho)) and C4 = G^2 (1 + 4 kappa/(1 - rho)).
-
-    It holds from every start state, for the outputs "random" and "average", with projection onto |theta| <= R.
-
-    >>> from vrtd.problems import MarkovRewardProcess
-    >>> system = LinearSystem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
-    >>> bound = theorem2_repaired(system, 0.01, 10_000, [0.0])
-    >>> bound.valid, bound.bias > bound.variance
-    (True, True)
-    """
-    R = radius_of(system, radius, parameter(system, "theta_0", theta_0))
-    kappa, rho = mixing(system)
-    G = math.sqrt(_g2(system)) * R + system.mrp.r_max
-    scale = 16.0 * (R**2 * _g2(system) + system.mrp.r_max**2)
-    C2 = scale + ratio(2.0 * kappa * scale, 1.0 - rho)
-    C4 = G**2 + ratio(4.0 * kappa * G**2, 1.0 - rho)
-    return _theorem2("Theorem 2 repaired", "", system, step_size, batch_size, theta_0, R, C2, C4, G)
-
-
-def td_iid_bound(system: LinearSystem, step_size: float, theta_0: ArrayLike) -> Bound[TDIidConstants]:
-    """The appendix's bound for TD on independent samples, its constant made explicit: C5 = 2 E|g_x(theta_star)|^2.
-
-    The rate is 1 - a lam/2 and the floor 2 a C5/lam, for a <= lam/(4 g2).
-
-    >>> from vrtd.problems import MarkovRewardProcess
-    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-    >>> bound = td_iid_bound(system, 0.1, [0.0])
-    >>> bound.valid, bound.rate, bound.floor
-    (True, 0.95, 0.4)
-    """
-    a, u0 = _td_arguments(system, step_size, theta_0)
-    lam, C5 = system.lambda_A, 2.0 * float(np.trace(system.noise_covariance))
-    limit = lam / (4.0 * _g2(system))
-    found = check_assumptions(system)
-    conditions = (
-        found.solvable,
-        found.bounded_features,
-        at_most("step_size is", a, limit, "step_size <= lambda_A/(4 (1 + gamma)^2)", f"lower step_size to {limit:.6g}"),
-    )
-    return _bound(
-        "TD, i.i.d.", "update", "", conditions, TDIidConstants(C5), 1.0 - 0.5 * a * lam, u0, 2.0 * a * C5 / lam
-    )
-
-
-def td_iid_sharp(system: LinearSystem, step_size: float, theta_0: ArrayLike) -> Bound[InstanceConstants]:
-    """A bound for TD on independent samples from the chain's own constants, for a < lam/q; no assumption on features.
-
-    The rate is 1 - a lam + a sqrt(a q lam) and the floor a sigma2/(sqrt(lam) - sqrt(a q))^2.
-
-    >>> from vrtd.problems import MarkovRewardProcess
-    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-    >>> bound = td_iid_sharp(system, 0.01, [0.0])
-    >>> bound.valid, bound.rate, round(bound.floor, 4)
-    (True, 0.9905, 0.0111)
-    """
-    a, u0 = _td_arguments(system, step_size, theta_0)
-    constants = instance_constants(system)
-    lam, _, _, q, sigma2 = constants
-    conditions = (step_below(a, lam / q, "lambda_A/q"),)
-    root = math.sqrt(lam) - math.sqrt(a * q)
-    rate = 1.0 - a * math.sqrt(lam) * root if root > 0.0 else math.inf
-    return _bound("TD, i.i.d., sharpened", "update", "", conditions, constants, rate, u0, ratio(a * sigma2, root**2))
-
-
-def td_markov_bound(
-    system: LinearSystem, step_size: float, theta_0: ArrayLike, radius: float | None = None
-) -> Bound[TDMarkovConstants]:
-    """The appendix's bound for projected TD along a trajectory whose first state is stationary, constants explicit.
-
-    G = r + 2 R, C6 = G^2 (21 + 12 ln(max(kappa, 1))/ln(1/rho)), C7 = 12 G^2/ln(1/rho); the rate is 1 - a lam and the
-    floor a C6/lam + a C7 max(ln(1/a), 0)/lam, for a <= 1/lam. Of it, a G^2/lam is the variance, which independent
-    samples would leave as well; the rest is the bias of correlated ones.
-    """
-    a, u0 = _td_arguments(system, step_size, theta_0)
-    start = parameter(system, "theta_0", theta_0)
-    lam, R, mrp = system.lambda_A, radius_of(system, radius, start), system.mrp
-    kappa, rho = mixing(system)
-    G, speed = mrp.r_max + 2.0 * R, -math.log(rho)
-    C6 = 21.0 * G**2 + ratio(12.0 * math.log(max(kappa, 1.0)) * G**2, speed)
-    C7 = ratio(12.0 * G**2, speed)
-    conditions = (
-        *_markov_conditions(system, start, R),
-        at_most("step_size is", a, 1.0 / lam, "step_size <= 1/lambda_A", f"lower step_size to {1.0 / lam:.6g}"),
-    )
-    bias = a * (C6 - G**2 + (C7 * -math.log(a) if a < 1.0 else 0.0)) / lam
-    constants = TDMarkovConstants(G, C6, C7)
-    return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
-
-
-def _theorem2(
-    statement: str,
-    reason: str,
-    system: LinearSystem,
-    step_size: float,
-    batch_size: int,
-    theta_0: ArrayLike,
-    R: float,
-    C2: float,
-    C4: float,
-    G: float,
-) -> Bound[Theorem2Constants]:
-    a, M, u0 = _vrtd_arguments(system, step_size, batch_size, theta_0)
-    lam, g2 = system.lambda_A, _g2(system)
-    den = 0.5 * lam - 3.0 * a * g2
-    C1 = ratio(1.0 / M + 3.0 * a**2 * g2, a * den)
-    conditions = (
-        *_markov_conditions(system, parameter(system, "theta_0", theta_0), R),
-        step_below(a, lam / (12.0 * g2), "lambda_A/(12 (1 + gamma)^2)"),
-        batch_above(M, 1.0, 0.5 * a * lam - 6.0 * a**2 * g2),
-    )
-    share = (1.0 - C1) * den * M if C1 < 1.0 else 0.0
-    constants = Theorem2Constants(C1, C2, ratio(3.0 * a, den), C4, G)
-    return _bound(
-        statement,
-        "epoch",
-        reason,
-        conditions,
-        constants,
-        C1,
-        u0,
-        ratio(3.0 * a * C4, share),
-        ratio(C2 / lam, share),
-    )
 
 
 def _bound(
@@ -317,7 +315,7 @@ def _bound(
 
 
 def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tuple[float, float, float]:
-    """1 - C0, gain and reach of `theorem1_sharp`, without cancellation however small the step."""
+    """1 - C0, gain and reach of the sharp form, without cancellation however small the step."""
     lam, eta, nu, _, _ = instance
     den = lam - a * (eta + nu)
     c, log_b = a * den, 0.5 * math.log1p(max(-a * (lam - a * eta), 1e-15 - 1.0))  # b is 0 at most by rounding
@@ -333,8 +331,8 @@ def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tupl
     return gap, lag * (2.0 * reach - a) / den, reach
 
 
-def _g2(system: LinearSystem) -> float:
-    return (1.0 + largest_discount(system)) ** 2
+def _g2(problem: LinearProblem) -> float:
+    return (1.0 + largest_discount(problem)) ** 2
 
 
 def _steps(step_size: float, batch_size: int) -> tuple[float, int]:
@@ -344,25 +342,25 @@ def _steps(step_size: float, batch_size: int) -> tuple[float, int]:
 
 
 def _vrtd_arguments(
-    system: LinearSystem, step_size: float, batch_size: int, theta_0: ArrayLike
+    problem: LinearProblem, step_size: float, batch_size: int, theta_0: ArrayLike
 ) -> tuple[float, int, Floats]:
     a, M = _steps(step_size, batch_size)
-    return a, M, parameter(system, "theta_0", theta_0) - system.theta_star
+    return a, M, parameter(problem, "theta_0", theta_0) - problem.theta_star
 
 
-def _td_arguments(system: LinearSystem, step_size: float, theta_0: ArrayLike) -> tuple[float, Floats]:
-    a, _, u0 = _vrtd_arguments(system, step_size, 1, theta_0)
+def _td_arguments(problem: LinearProblem, step_size: float, theta_0: ArrayLike) -> tuple[float, Floats]:
+    a, _, u0 = _vrtd_arguments(problem, step_size, 1, theta_0)
     return a, u0
 
 
-def _markov_conditions(system: LinearSystem, theta_0: Floats, R: float) -> tuple[Condition, ...]:
-    found = check_assumptions(system)
-    distance = 0.5 * float(np.abs(system.state_distribution - system.mrp.stationary).sum())
+def _markov_conditions(problem: LinearProblem, theta_0: Floats, R: float) -> tuple[Condition, ...]:
+    found = check_assumptions(problem)
+    distance = 0.5 * float(np.abs(problem.state_distribution - problem.mrp.stationary).sum())
     stationary = distance <= 1e-8
     on_policy = Condition(
         "A and b are means over the stationary distribution of the chain",
         stationary,
         f"total variation distance {distance:.3g}" + ("" if stationary else "; leave state_distribution out"),
     )
-    inside = (ball_holds("theta_star", system.theta_star, R), ball_holds("theta_0", theta_0, R))
+    inside = (ball_holds("theta_star", problem.theta_star, R), ball_holds("theta_0", theta_0, R))
     return (found.solvable, found.bounded_features, found.ergodic, on_policy, *inside)

@@ -1,4 +1,4 @@
-"""How many pseudo-gradients and samples a target error takes, by the paper's corollaries and by the repaired theorems.
+"""How many pseudo-gradients and samples a target error takes, by the paper's corollaries as printed or corrected.
 
 Where the paper's batch size depends on C1, which depends on the batch size, the least batch size that agrees with
 itself is taken; C1 falls as the batch grows, so bisection finds it.
@@ -9,38 +9,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.checks import check_positive
+from vrtd.checks import check_choice, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.theory.bounds import (
-    td_iid_bound,
-    td_markov_bound,
-    theorem1,
-    theorem1_corrected,
-    theorem2,
-    theorem2_repaired,
-)
+from vrtd.problems import LinearProblem
+from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.constants import Condition, check_assumptions, largest_discount
-from vrtd.theory.on_policy import check_system
-from vrtd.theory.statements import Bound, at_most, failures
+from vrtd.theory.on_policy import check_problem
+from vrtd.theory.statements import Bound, Form, at_most, failures
 
 __all__ = [
     "Complexity",
-    "corollary1",
-    "corollary1_corrected",
-    "corollary2",
-    "corollary2_repaired",
     "td_iid_complexity",
     "td_markov_complexity",
+    "vrtd_iid_complexity",
+    "vrtd_markov_complexity",
 ]
 
 _LARGEST_BATCH = 2**53  # larger counts are no exact floats
 ORDER = "1/(eps lambda_A^2) log(1/eps)"
+
+Enough = Callable[[Bound[Any], int], bool]  # whether a batch of this size, with this bound, is enough
 
 
 @dataclass(frozen=True)
@@ -72,133 +65,147 @@ class Complexity:
         return self.bound.reasons + failures(True, "", self.conditions)
 
 
-def corollary1(
-    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+def vrtd_iid_complexity(
+    problem: LinearProblem,
+    target_error: float,
+    theta_0: ArrayLike,
+    radius: float | None = None,
+    *,
+    form: Form = "corrected",
 ) -> Complexity:
-    """Corollary 1 as printed, for Algorithm 1: not proven, since it rests on Theorem 1; it misses its target.
+    """Count the epochs of VRTD on independent samples (Algorithm 1), the subject of the paper's Corollary 1.
 
-    a = lam/(16 g2) and M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2), rounded up.
-    """
-    eps, lam, g2 = _arguments(system, target_error)
-    a = lam / (16.0 * g2)
+    `form="printed"` is Corollary 1 as printed. It is not proven, because it rests on Theorem 1, and it misses its
+    target. It takes a = lam/(16 g2) and M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2), rounded up.
 
-    def enough(bound: Bound[Any], M: int) -> bool:
-        return bool(max(bound.constants.D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2) <= M)
-
-    order = "max(1/eps, 1/lambda_A^2) log(1/eps)"
-    bound, M = _least_batch(system, eps, lambda M: theorem1(system, a, M, theta_0, radius), enough)
-    return _vrtd("Corollary 1 as printed", eps, a, M, bound, 2, order)
-
-
-def corollary1_corrected(
-    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
-) -> Complexity:
-    """The corrected Theorem 1 with a = lam/(32 g2) and the least M for which C1 <= 1/2 and the floor is eps/2.
-
-    Then C1 - 1/3 and the floor are of the order 1/(lam^2 M), so M is of the order 1/(lam^2 min(eps, 1)), and the
-    number of epochs is at most log2(2 |u_0|^2/eps), rounded up.
+    `form="corrected"` rests on the corrected Theorem 1. It takes a = lam/(32 g2) and the least M for which C1 <= 1/2
+    and the floor is at most eps/2. Then C1 - 1/3 and the floor are of the order 1/(lam^2 M), so M is of the order
+    1/(lam^2 min(eps, 1)), and the number of epochs is at most log2(2 |u_0|^2/eps), rounded up.
 
     >>> from vrtd.problems import MarkovRewardProcess
-    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-    >>> plan = corollary1_corrected(system, 0.01, [1.0])
+    >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> plan = vrtd_iid_complexity(problem, 0.01, [1.0])
     >>> plan.valid, plan.batch_size, plan.n_epochs
     (True, 6814, 6)
     """
-    eps, lam, g2 = _arguments(system, target_error)
-    a = lam / (32.0 * g2)
-    bound, M = _least_batch(system, eps, lambda M: theorem1_corrected(system, a, M, theta_0, radius), _halves(eps))
-    return _vrtd("Corollary 1 corrected", eps, a, M, bound, 2, ORDER)
+    check_choice("form", form, get_args(Form))
+    eps, lam, g2 = _arguments(problem, target_error)
+    if form == "printed":
+        statement, order = "Corollary 1 as printed", "max(1/eps, 1/lambda_A^2) log(1/eps)"
+        a, enough = lam / (16.0 * g2), _enough_as_in_corollary_1(eps, lam, g2)
+    else:
+        statement, order = "Corollary 1 corrected", ORDER
+        a, enough = lam / (32.0 * g2), _halves(eps)
+    bound, M = _least_batch(problem, eps, lambda M: vrtd_iid_bound(problem, a, M, theta_0, radius, form=form), enough)
+    return _vrtd(statement, eps, a, M, bound, 2, order)
 
 
-def corollary2(
-    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+def vrtd_markov_complexity(
+    problem: LinearProblem,
+    target_error: float,
+    theta_0: ArrayLike,
+    radius: float | None = None,
+    *,
+    form: Form = "corrected",
 ) -> Complexity:
-    """Corollary 2 as printed, for Algorithm 2: not proven, since it rests on Theorem 2.
+    """Count the epochs of VRTD on a trajectory (Algorithm 2), the subject of the paper's Corollary 2.
 
-    a = lam/(24 g2) and M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps, rounded up. That this M exceeds
+    Both forms take a = lam/(24 g2). `form="printed"` is Corollary 2 as printed. It is not proven, because it rests on
+    Theorem 2. It takes M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps, rounded up. That this M exceeds
     the theorem's 96 g2/lam^2 is certain only for eps <= 100/96.
+
+    `form="corrected"` rests on the corrected Theorem 2. It takes the least M for which C1 <= 1/2 and the floor is at
+    most eps/2.
     """
-    eps, lam, g2 = _arguments(system, target_error)
-    _check_mixing(system)
+    check_choice("form", form, get_args(Form))
+    eps, lam, g2 = _arguments(problem, target_error)
+    _check_mixing(problem)
     a = lam / (24.0 * g2)
-
-    def enough(bound: Bound[Any], M: int) -> bool:
-        C = bound.constants
-        least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
-        return bool(least * max(1.0, 1.0 / lam**2) / eps <= M)
-
-    bound, M = _least_batch(system, eps, lambda M: theorem2(system, a, M, theta_0, radius), enough)
-    order = "max(1/eps, 1/(eps lambda_A^2)) log(1/eps)"
-    small = at_most("target_error is", eps, 100.0 / 96.0, "target_error <= 100/96", "lower target_error to 100/96")
-    return _vrtd("Corollary 2 as printed", eps, a, M, bound, 1, order, (small,))
-
-
-def corollary2_repaired(
-    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
-) -> Complexity:
-    """The repaired Theorem 2 with a = lam/(24 g2) and the least M for which C1 <= 1/2 and the floor is eps/2."""
-    eps, lam, g2 = _arguments(system, target_error)
-    _check_mixing(system)
-    a = lam / (24.0 * g2)
-    bound, M = _least_batch(system, eps, lambda M: theorem2_repaired(system, a, M, theta_0, radius), _halves(eps))
-    return _vrtd("Corollary 2 repaired", eps, a, M, bound, 1, ORDER)
+    conditions: tuple[Condition, ...] = ()
+    if form == "printed":
+        statement, order = "Corollary 2 as printed", "max(1/eps, 1/(eps lambda_A^2)) log(1/eps)"
+        enough = _enough_as_in_corollary_2(eps, lam, g2)
+        do = "lower target_error to 100/96"
+        conditions = (at_most("target_error is", eps, 100.0 / 96.0, "target_error <= 100/96", do),)
+    else:
+        statement, order, enough = "Corollary 2 corrected", ORDER, _halves(eps)
+    bound, M = _least_batch(
+        problem, eps, lambda M: vrtd_markov_bound(problem, a, M, theta_0, radius, form=form), enough
+    )
+    return _vrtd(statement, eps, a, M, bound, 1, order, conditions)
 
 
-def td_iid_complexity(system: LinearSystem, target_error: float, theta_0: ArrayLike) -> Complexity:
-    """The appendix's count for TD on independent samples: a = min(lam/(4 g2), 2/lam, eps lam/(4 C5)).
+def td_iid_complexity(problem: LinearProblem, target_error: float, theta_0: ArrayLike) -> Complexity:
+    """Count the updates of TD on independent samples, as in Appendix F.1: a = min(lam/(4 g2), 2/lam, eps lam/(4 C5)).
 
     t = 2/(lam a) ln(2 |u_0|^2/eps) updates, rounded up.
     """
-    eps, lam, g2 = _arguments(system, target_error)
-    C5 = 2.0 * float(np.trace(system.noise_covariance))
+    eps, lam, g2 = _arguments(problem, target_error)
+    C5 = 2.0 * float(np.trace(problem.noise_covariance))
     a = min(lam / (4.0 * g2), 2.0 / lam, eps * lam / (4.0 * C5) if C5 else math.inf)
-    bound = td_iid_bound(system, a, theta_0)
+    bound = td_iid_bound(problem, a, theta_0, form="printed")
     return _td("TD, i.i.d.", eps, a, _updates(bound, 2.0, eps, lam * a), bound, ORDER)
 
 
 def td_markov_complexity(
-    system: LinearSystem, target_error: float, theta_0: ArrayLike, radius: float | None = None
+    problem: LinearProblem, target_error: float, theta_0: ArrayLike, radius: float | None = None
 ) -> Complexity:
-    """The appendix's count for projected TD along a trajectory, with C8 = lam min(1/(3 C6), 1/(6 C7)).
+    """Count the updates of projected TD on a trajectory, as in Appendix F.2, with C8 = lam min(1/(3 C6), 1/(6 C7)).
 
     a = min(C8 eps/ln(1/(C8 eps)), 1/lam) and t = 2/(lam a) ln(3 |u_0|^2/eps), rounded up. With the printed 1/C6 the
     three parts of the bound may add up to more than eps; they are a third each only if C8 eps <= 1/e.
     """
-    eps, lam, _ = _arguments(system, target_error)
-    _check_mixing(system)
-    _, C6, C7 = td_markov_bound(system, 1.0, theta_0, radius).constants
+    eps, lam, _ = _arguments(problem, target_error)
+    _check_mixing(problem)
+    _, C6, C7 = td_markov_bound(problem, 1.0, theta_0, radius).constants
     # Without rewards and with theta_0 = 0 there is nothing to learn: C6 = C7 = 0.
     x = eps * lam * min(1.0 / (3.0 * C6), 1.0 / (6.0 * C7)) if C6 > 0.0 else 1.0 / math.e
     a = min(x / max(-math.log(x), 1.0), 1.0 / lam)
-    bound = td_markov_bound(system, a, theta_0, radius)
+    bound = td_markov_bound(problem, a, theta_0, radius)
     do = f"lower target_error to {eps / (math.e * x):.6g}"
     small = at_most("C8 target_error is", x, 1.0 / math.e, "C8 target_error <= 1/e", do)
     order = "1/(eps lambda_A^2) log^2(1/eps)"
     return _td("TD, Markovian", eps, a, _updates(bound, 3.0, eps, lam * a), bound, order, (small,))
 
 
-def _arguments(system: LinearSystem, target_error: float) -> tuple[float, float, float]:
-    check_system(system)
+def _arguments(problem: LinearProblem, target_error: float) -> tuple[float, float, float]:
+    check_problem(problem)
     check_positive("target_error", target_error)
-    return float(target_error), system.lambda_A, (1.0 + largest_discount(system)) ** 2
+    return float(target_error), problem.lambda_A, (1.0 + largest_discount(problem)) ** 2
 
 
-def _check_mixing(system: LinearSystem) -> None:
+def _check_mixing(problem: LinearProblem) -> None:
     """On a periodic chain the bounds of a trajectory are infinite: no batch and no number of updates is enough."""
-    if system.mrp.period > 1:
-        ergodic = check_assumptions(system).ergodic
+    if problem.mrp.period > 1:
+        ergodic = check_assumptions(problem).ergodic
         raise InvalidInputError(ergodic.statement, ergodic.detail, "or count for independent samples")
 
 
-def _halves(eps: float) -> Callable[[Bound[Any], int], bool]:
+def _halves(eps: float) -> Enough:
     return lambda bound, _: bound.rate <= 0.5 and bound.floor <= 0.5 * eps
 
 
+def _enough_as_in_corollary_1(eps: float, lam: float, g2: float) -> Enough:
+    def enough(bound: Bound[Any], M: int) -> bool:
+        return bool(max(bound.constants.D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2) <= M)
+
+    return enough
+
+
+def _enough_as_in_corollary_2(eps: float, lam: float, g2: float) -> Enough:
+    def enough(bound: Bound[Any], M: int) -> bool:
+        C = bound.constants
+        least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
+        return bool(least * max(1.0, 1.0 / lam**2) / eps <= M)
+
+    return enough
+
+
 def _least_batch(
-    system: LinearSystem,
+    problem: LinearProblem,
     eps: float,
     bound_of: Callable[[int], Bound[Any]],
-    enough: Callable[[Bound[Any], int], bool],
+    enough: Enough,
 ) -> tuple[Bound[Any], int]:
     """The least M with a contraction that is `enough`; once enough, always enough."""
 
@@ -206,12 +213,12 @@ def _least_batch(
         bound = bound_of(M)
         return math.isfinite(bound.rate) and enough(bound, M)
 
-    high, norm = 1, float(np.linalg.norm(system.theta_star))
+    high, norm = 1, float(np.linalg.norm(problem.theta_star))
     while not passes(high):
         if high == _LARGEST_BATCH:
             raise InvalidInputError(
                 "target_error must be within the reach of batches of at most 2**53 transitions",
-                f"{eps:.6g}, with lambda_A = {system.lambda_A:.3g} and |theta_star| = {norm:.3g}",
+                f"{eps:.6g}, with lambda_A = {problem.lambda_A:.3g} and |theta_star| = {norm:.3g}",
                 "raise target_error, or use features for which lambda_A is larger",
             )
         high *= 2

@@ -1,6 +1,6 @@
-"""What the bounds are made of: the paper's assumptions checked on a chain, and constants by the statement they serve.
+"""What the bounds are made of: the paper's assumptions checked on a chain, and the constants of each bound.
 
-C1 and G mean different things in different statements, so the constants of each statement are a tuple of their own.
+C1 and G mean different things in different bounds, so the constants of each bound are a tuple of their own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import real_array
+from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems.markov_reward_process import MarkovRewardProcess
+from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
-from vrtd.theory.on_policy import check_system
+from vrtd.theory.on_policy import check_problem
 
 __all__ = [
     "Assumptions",
@@ -28,10 +27,9 @@ __all__ = [
     "InstanceConstants",
     "TDIidConstants",
     "TDMarkovConstants",
-    "Theorem1Constants",
-    "Theorem1CorrectedConstants",
-    "Theorem1SharpConstants",
-    "Theorem2Constants",
+    "VRTDIidConstants",
+    "VRTDIidSharpConstants",
+    "VRTDMarkovConstants",
     "check_assumptions",
     "dobrushin",
     "instance_constants",
@@ -56,7 +54,7 @@ class Condition:
     detail: str
 
 
-class Theorem1Constants(NamedTuple):
+class VRTDIidConstants(NamedTuple):
     """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
 
     C1: float
@@ -64,15 +62,7 @@ class Theorem1Constants(NamedTuple):
     D2: float
 
 
-class Theorem1CorrectedConstants(NamedTuple):
-    """As in Theorem 1; C1 is the corrected contraction."""
-
-    C1: float
-    D1: float
-    D2: float
-
-
-class Theorem1SharpConstants(NamedTuple):
+class VRTDIidSharpConstants(NamedTuple):
     """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
 
     E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
@@ -89,7 +79,7 @@ class Theorem1SharpConstants(NamedTuple):
     sigma2: float
 
 
-class Theorem2Constants(NamedTuple):
+class VRTDMarkovConstants(NamedTuple):
     """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
 
     C1: float
@@ -140,20 +130,20 @@ class Assumptions:
         return self.solvable.holds and self.bounded_features.holds and self.ergodic.holds
 
 
-def lambda_A(system: LinearSystem, definition: Definition = "appendix") -> float:
+def lambda_A(problem: LinearProblem, definition: Definition = "appendix") -> float:
     """|lambda_max(A + A^T)| as in the paper's appendix, or twice that, as in its Section 3.2.
 
     Only the first makes the proofs valid. They use 2 u^T A u = u^T (A + A^T) u <= -lambda_A |u|^2; with one feature
     this is an equality for the first definition, so for the second it is false.
 
     >>> from vrtd.problems import random_walk
-    >>> system = LinearSystem(*random_walk())
-    >>> round(lambda_A(system), 6), round(lambda_A(system, "section 3.2"), 6)
+    >>> problem = random_walk()
+    >>> round(lambda_A(problem), 6), round(lambda_A(problem, "section 3.2"), 6)
     (0.042563, 0.085126)
     """
-    check_system(system)
+    check_problem(problem)
     check_choice("definition", definition, get_args(Definition))
-    return system.lambda_A * (1.0 if definition == "appendix" else 2.0)
+    return problem.lambda_A * (1.0 if definition == "appendix" else 2.0)
 
 
 def dobrushin(mrp: MarkovRewardProcess) -> float:
@@ -166,7 +156,7 @@ def dobrushin(mrp: MarkovRewardProcess) -> float:
     0.3
     """
     if not isinstance(mrp, MarkovRewardProcess):
-        raise InvalidInputError("mrp must be a MarkovRewardProcess", type(mrp).__name__, "take system.mrp")
+        raise InvalidInputError("mrp must be a MarkovRewardProcess", type(mrp).__name__, "take problem.mrp")
     from scipy.spatial.distance import cdist
 
     P = mrp.matrix(mrp.edges.probability).toarray()
@@ -178,31 +168,31 @@ def dobrushin(mrp: MarkovRewardProcess) -> float:
     return min(0.5 * largest, 1.0)
 
 
-def check_assumptions(system: LinearSystem) -> Assumptions:
+def check_assumptions(problem: LinearProblem) -> Assumptions:
     """The paper's Assumptions 1 to 3 on this chain, with the numbers and what would mend a failure.
 
     >>> from vrtd.problems import random_mdp
-    >>> assumptions = check_assumptions(LinearSystem(*random_mdp()))
+    >>> assumptions = check_assumptions(random_mdp())
     >>> assumptions.hold
     False
     >>> print(assumptions.bounded_features.detail)
     the largest norm is 1.59588; divide the features by 1.59588, which multiplies theta_star by as much
     """
-    check_system(system)
-    return _assumptions(system)
+    check_problem(problem)
+    return _assumptions(problem)
 
 
-@lru_cache(maxsize=16)  # a system does not change, and bounds are asked for again and again
-def _assumptions(system: LinearSystem) -> Assumptions:
-    smallest = float(np.linalg.svd(system.A, compute_uv=False)[-1])
-    invertible = system.condition_number * system.n_features * np.finfo(np.float64).eps < 1.0
+@lru_cache(maxsize=16)  # a problem does not change, and bounds are asked for again and again
+def _assumptions(problem: LinearProblem) -> Assumptions:
+    smallest = float(np.linalg.svd(problem.A, compute_uv=False)[-1])
+    invertible = problem.condition_number * problem.n_features * np.finfo(np.float64).eps < 1.0
     solvable = Condition(
         "A is non-singular (Assumption 1)",
         bool(invertible),
-        f"condition number {system.condition_number:.6g}, smallest singular value {smallest:.6g}"
+        f"condition number {problem.condition_number:.6g}, smallest singular value {smallest:.6g}"
         + ("" if invertible else "; change the features, the discount or the state distribution"),
     )
-    norm = float(np.linalg.norm(system.phi, axis=1).max())
+    norm = float(np.linalg.norm(problem.phi, axis=1).max())
     bounded = norm <= 1.0 + SLACK
     features = Condition(
         "|phi(s)| <= 1 in every state (Assumption 2)",
@@ -210,62 +200,58 @@ def _assumptions(system: LinearSystem) -> Assumptions:
         f"the largest norm is {norm:.6g}"
         + ("" if bounded else f"; divide the features by {norm:.6g}, which multiplies theta_star by as much"),
     )
-    return Assumptions(solvable, features, _ergodic(system.mrp))
+    return Assumptions(solvable, features, _ergodic(problem.mrp))
 
 
-def instance_constants(system: LinearSystem) -> InstanceConstants:
+def instance_constants(problem: LinearProblem) -> InstanceConstants:
     """The constants of the sharp bounds, exact for the chain.
 
-    >>> system = LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
-    >>> instance_constants(system)
+    >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> instance_constants(problem)
     InstanceConstants(lambda_A=1.0, eta=0.25, nu=0.0, q=0.25, sigma2=1.0)
     """
-    check_system(system)
-    return _instance_constants(system)
+    check_problem(problem)
+    return _instance_constants(problem)
 
 
 @lru_cache(maxsize=16)
-def _instance_constants(system: LinearSystem) -> InstanceConstants:
-    mrp, phi, A = system.mrp, system.phi, system.A
-    weight = system.state_distribution * (phi**2).sum(axis=1)
+def _instance_constants(problem: LinearProblem) -> InstanceConstants:
+    mrp, phi, A = problem.mrp, problem.phi, problem.A
+    weight = problem.state_distribution * (phi**2).sum(axis=1)
     carried = mrp.matrix(mrp.edges.probability * mrp.edges.discount**2).T @ weight
     cross = (weight[:, None] * (mrp.discounted_P @ phi)).T @ phi
     square = (phi * (weight + carried)[:, None]).T @ phi - cross - cross.T  # E[A_x^T A_x] = E[|phi|^2 psi psi^T]
     return InstanceConstants(
-        lambda_A=system.lambda_A,
+        lambda_A=problem.lambda_A,
         eta=float(np.linalg.norm(A, 2)) ** 2,
         nu=max(float(np.linalg.eigvalsh(square - A.T @ A)[-1]), 0.0),
         q=float(np.linalg.eigvalsh(square)[-1]),
-        sigma2=float(np.trace(system.noise_covariance)),
+        sigma2=float(np.trace(problem.noise_covariance)),
     )
 
 
-def largest_discount(system: LinearSystem) -> float:
-    check_system(system)
-    return float(system.mrp.edges.discount.max())
+def largest_discount(problem: LinearProblem) -> float:
+    check_problem(problem)
+    return float(problem.mrp.edges.discount.max())
 
 
-def mixing(system: LinearSystem) -> tuple[float, float]:
+def mixing(problem: LinearProblem) -> tuple[float, float]:
     """kappa and rho of the chain; inf and 1 for a periodic one, which does not mix."""
-    mrp = system.mrp
+    mrp = problem.mrp
     return (mrp.mixing_constant, mrp.mixing_rate) if mrp.period == 1 else (math.inf, 1.0)
 
 
-def parameter(system: LinearSystem, name: str, value: ArrayLike) -> Floats:
-    check_system(system)
-    theta = real_array(name, value)
-    if theta.shape != (system.n_features,):
-        must = f"{name} must have the shape ({system.n_features},)"
-        raise InvalidInputError(must, theta.shape, "pass one number per feature")
-    return theta
+def parameter(problem: LinearProblem, name: str, value: ArrayLike) -> Floats:
+    check_problem(problem)
+    return check_theta(name, value, problem.n_features)
 
 
-def radius_of(system: LinearSystem, radius: float | None, *inside: Floats) -> float:
+def radius_of(problem: LinearProblem, radius: float | None, *inside: Floats) -> float:
     """R: as given, or the least for which the ball holds theta_star and the points `inside`."""
     check_radius(radius)
     if radius is not None:
         return float(radius)
-    return max(float(np.linalg.norm(theta)) for theta in (system.theta_star, *inside))
+    return max(float(np.linalg.norm(theta)) for theta in (problem.theta_star, *inside))
 
 
 def _ergodic(mrp: MarkovRewardProcess) -> Condition:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, get_args
@@ -10,19 +9,29 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.algorithms import TD, VRTD, Algorithm, ChainSampling, Constant, Piecewise, Schedule, as_schedule
+from vrtd.algorithms import (
+    TD,
+    VRTD,
+    Algorithm,
+    ChainSampling,
+    Constant,
+    Piecewise,
+    Schedule,
+    as_schedule,
+    check_sampling,
+)
+from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_count
-from vrtd.engine.arguments import as_form, check_arguments, check_theta_0, checkpoint_axis, start_distribution
+from vrtd.engine.arguments import as_form, check_arguments, checkpoint_axis, start_distribution
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
 from vrtd.metrics import QuadraticForm
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import LinearProblem
 from vrtd.result import EngineState, Result
 from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, td_terms
-from vrtd.theory.on_policy import check_chain
+from vrtd.theory.on_policy import check_problem
 from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import orbit, outer, triangle, unpack
 
@@ -36,8 +45,7 @@ APPROXIMATION = "approximation: inner samples as if independent of the batches, 
 
 
 def exact_curve(
-    mrp: MarkovRewardProcess,
-    phi: ArrayLike,
+    problem: LinearProblem,
     algorithm: Algorithm,
     *,
     sampling: ChainSampling = "markov",
@@ -55,19 +63,19 @@ def exact_curve(
     `provenance["method"]` says so: within a few percent up to the step size of `approximation_limit`.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
-    >>> curve = exact_curve(mrp, phi, vrtd.TD(0.1), sampling="iid", n_gradients=80_000)
+    >>> problem = vrtd.problems.random_mdp(seed=0)
+    >>> curve = exact_curve(problem, vrtd.TD(0.1), sampling="iid", n_gradients=80_000)
     >>> round(float(curve.values("squared_error")[0, -1]), 3)
     1.669
     """
     check_arguments(algorithm, sampling, 1, n_gradients, 0, None, metrics, None)
+    check_sampling(algorithm, sampling)
     check_choice("method", method, (EXACT, "approximate", "auto"))
     check_choice("sampling", sampling, get_args(ChainSampling))
-    check_chain(mrp)
-    system = LinearSystem(mrp, phi)
-    distribution = start_distribution(mrp, sampling, initial)
-    theta = check_theta_0(theta_0, system.n_features)
-    forms = [as_form(metric, system, system.n_features) for metric in metrics]
+    check_problem(problem)
+    distribution = start_distribution(problem, sampling, initial)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    forms = [as_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling)
     if n_gradients < epoch.n_gradients:
         raise InvalidInputError(
@@ -88,7 +96,7 @@ def exact_curve(
     label = EXACT
     match algorithm:
         case TD(step_size, _, average):
-            Y = _td(system, as_schedule(step_size), average, sampling, counts, theta, distribution)
+            Y = _td(problem, as_schedule(step_size), average, sampling, counts, theta, distribution)
         case VRTD(step_size, batch_size, _, output, _):
             a, M = float(step_size), int(batch_size)
             if epoch.inner != ("fresh" if sampling == "iid" else "resample") and M > 1:
@@ -98,39 +106,39 @@ def exact_curve(
                     "drop inner, or simulate",
                 )
             if sampling == "iid" or M > 1:
-                check_vrtd_features(system.n_features, output)
-            start = outer(np.append(theta - system.theta_star, 1.0))
+                check_vrtd_features(problem.n_features, output)
+            start = outer(np.append(theta - problem.theta_star, 1.0))
             if sampling == "iid":
-                Y = _vrtd(independent_increments(system), a, M, output, start, counts)
+                Y = _vrtd(independent_increments(problem), a, M, output, start, counts)
             elif M == 1:
-                Y = _td(system, Constant(a), False, sampling, counts, theta, distribution)
-            elif method == EXACT or (method == "auto" and is_enumerable(system, M)):
-                T = enumerated_epoch_map(system, a, M, output)
+                Y = _td(problem, Constant(a), False, sampling, counts, theta, distribution)
+            elif method == EXACT or (method == "auto" and is_enumerable(problem, M)):
+                T = enumerated_epoch_map(problem, a, M, output)
                 path = orbit(T, np.outer(distribution, start).ravel(), counts)
                 path = path.reshape(len(counts), -1, len(start)).sum(axis=1)
-                Y = unpack(path / path[:, -1:], system.n_features + 1)
+                Y = unpack(path / path[:, -1:], problem.n_features + 1)
             else:
-                if not np.array_equal(distribution, mrp.stationary):
+                if not np.array_equal(distribution, problem.mrp.stationary):
                     raise InvalidInputError(
                         "the approximation of Algorithm 2 is for a first state that is stationary",
                         f"initial {initial!r}",
                         "drop initial, or simulate",
                     )
-                Y = _vrtd(correlated_increments(system), a, M, output, start, counts)
+                Y = _vrtd(correlated_increments(problem), a, M, output, start, counts)
                 label = APPROXIMATION
         case _:
             raise InvalidInputError("exact moments are known for TD and VRTD", algorithm.name, "simulate instead")
 
     with np.errstate(over="ignore", invalid="ignore"):
-        curves = _errors(Y, system.theta_star, forms)[None, place]
-    theta_end = Y[-1:, :-1, -1] + system.theta_star
+        curves = _errors(Y, problem.theta_star, forms)[None, place]
+    theta_end = Y[-1:, :-1, -1] + problem.theta_star
     finite = np.isfinite(Y).reshape(len(Y), -1).min(axis=1)
     gone = np.flatnonzero(~(np.isfinite(curves[0]).all(axis=-1) & finite[place]))
     if gone.size:
         curves[0, gone[0] :] = theta_end[:] = np.nan
     provenance = {
         "algorithm": algorithm.settings,
-        "problem": hashlib.sha256(mrp.digest.encode() + system.phi.tobytes()).hexdigest(),
+        "problem": problem.digest,
         "sampling": sampling,
         "method": label,
         "n_runs": 1,
@@ -155,7 +163,7 @@ def _vrtd(increments: Increments, a: float, M: int, output: Output, start: Float
 
 
 def _td(
-    system: LinearSystem,
+    problem: LinearProblem,
     schedule: Schedule,
     average: bool,
     sampling: ChainSampling,
@@ -164,17 +172,17 @@ def _td(
     initial: Floats,
 ) -> Floats:
     """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates."""
-    d = system.n_features
+    d = problem.n_features
     path = np.empty((len(counts), triangle((2 * d if average else d) + 1)))
     segments = _segments(schedule, int(counts[-1]))
     run: Callable[[Any, float, NDArray[np.int64]], tuple[Floats, Any]]
     if sampling == "iid":
         check_features(d, "averaged TD" if average else "TD")
-        terms = td_terms(independent_increments(system), average)
-        state: Any = outer(np.concatenate([np.zeros(d if average else 0), theta_0 - system.theta_star, [1.0]]))
+        terms = td_terms(independent_increments(problem), average)
+        state: Any = outer(np.concatenate([np.zeros(d if average else 0), theta_0 - problem.theta_star, [1.0]]))
         run = partial(_run_iid, terms)
     else:
-        recursion = MarkovTD(system, average)
+        recursion = MarkovTD(problem, average)
         recursion.check_updates(len(segments))
         state, run = recursion.start(theta_0, initial), recursion.run
     for a, begin, end in segments:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.problems import LinearProblem
 from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.moments import Output, epoch_maps
 from vrtd.theory.on_policy import check_on_policy
@@ -29,11 +29,11 @@ _MOST_UNKNOWNS, _MOST_EDGES = 2000, 64
 Types = dict[tuple[int, tuple[int, ...]], float]  # (last state, counts of transitions) -> probability
 
 
-def batch_types(system: LinearSystem, batch_size: int) -> list[Types] | None:
+def batch_types(problem: LinearProblem, batch_size: int) -> list[Types] | None:
     """The types of batches from each first state, or None if there are too many of them."""
-    edges = system.mrp.edges
-    n_states, n_edges = system.mrp.n_states, edges.origin.size
-    if n_states * triangle(system.n_features + 1) > _MOST_UNKNOWNS or n_edges > _MOST_EDGES:
+    edges = problem.mrp.edges
+    n_states, n_edges = problem.mrp.n_states, edges.origin.size
+    if n_states * triangle(problem.n_features + 1) > _MOST_UNKNOWNS or n_edges > _MOST_EDGES:
         return None
     found: list[Types] = []
     for s in range(n_states):
@@ -51,23 +51,23 @@ def batch_types(system: LinearSystem, batch_size: int) -> list[Types] | None:
     return found
 
 
-def is_enumerable(system: LinearSystem, batch_size: int) -> bool:
+def is_enumerable(problem: LinearProblem, batch_size: int) -> bool:
     """Whether Algorithm 2 can be followed exactly on this chain with this batch size."""
-    return batch_types(system, batch_size) is not None
+    return batch_types(problem, batch_size) is not None
 
 
-def enumerated_epoch_map(system: LinearSystem, step_size: float, batch_size: int, output: Output) -> Floats:
+def enumerated_epoch_map(problem: LinearProblem, step_size: float, batch_size: int, output: Output) -> Floats:
     """The map of one epoch of Algorithm 2 on the packed Y_s = E[y y^T; state s], one block a state."""
-    check_on_policy(system)
-    types = batch_types(system, batch_size)
+    check_on_policy(problem)
+    types = batch_types(problem, batch_size)
     if types is None:
         raise InvalidInputError(
             f"batches are enumerated for {_MOST_EDGES} transitions, {MOST_TYPES} types and {_MOST_UNKNOWNS} moments",
-            f"more, for {system.mrp.n_states} states and batch_size {batch_size}",
+            f"more, for {problem.mrp.n_states} states and batch_size {batch_size}",
             'use the approximation, method="approximate", or simulate',
         )
-    edges, d = system.mrp.edges, system.n_features
-    by_edge, phi = zeta(system), system.phi[edges.origin]
+    edges, d = problem.mrp.edges, problem.n_features
+    by_edge, phi = zeta(problem), problem.phi[edges.origin]
     means = np.einsum("ei,ej->eij", phi, by_edge)
     squares = np.einsum("ei,ej->eij", outer(phi), quadratic(by_edge))
     size = triangle(d + 1)
@@ -77,7 +77,7 @@ def enumerated_epoch_map(system: LinearSystem, step_size: float, batch_size: int
         for (last, counts), p in from_first.items():
             if counts not in maps:
                 share = np.array(counts) / batch_size
-                batch = Increments(system.theta_star, np.tensordot(share, means, 1), np.tensordot(share, squares, 1))
+                batch = Increments(problem.theta_star, np.tensordot(share, means, 1), np.tensordot(share, squares, 1))
                 maps[counts] = epoch_maps(batch, step_size, [batch_size], output, "mean")[batch_size].later
             whole[last, :, first] += p * maps[counts]
     return whole.reshape(len(types) * size, -1)

@@ -48,8 +48,7 @@ def autocorrelation_time(sample: TransitionSample, confidence: float = 0.95) -> 
     """Integrated autocorrelation time of the TD noise A^-1 g_x(theta_star) along consecutive transitions.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp()
-    >>> found = autocorrelation_time(TransitionSample.draw(mrp, phi, 50_000))
+    >>> found = autocorrelation_time(TransitionSample.draw(vrtd.problems.random_mdp(), 50_000))
     >>> found.low < 128 / 342 < found.high  # the exact ratio
     True
     """

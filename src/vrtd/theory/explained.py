@@ -58,8 +58,8 @@ def value_explained(
     are known. A theta that has not converged is judged as it is.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.boyan_chain()
-    >>> found = value_explained(TransitionSample.draw(mrp, phi, 5000), vrtd.LinearSystem(mrp, phi).theta_star)
+    >>> problem = vrtd.problems.boyan_chain()
+    >>> found = value_explained(TransitionSample.draw(problem, 5000), problem.theta_star)
     >>> found.exact, found.share + 4 * found.share_error > 1.0
     (True, True)
     """

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.theory.on_policy import check_on_policy, check_system
+from vrtd.problems import LinearProblem
+from vrtd.theory.on_policy import check_on_policy, check_problem
 from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
 
@@ -106,51 +106,51 @@ class Increments:
         return outer(np.append(theta_0 - self.theta_star, 1.0))
 
 
-def independent_increments(system: LinearSystem) -> Increments:
-    """Of independent transitions from the system's state distribution.
+def independent_increments(problem: LinearProblem) -> Increments:
+    """Of independent transitions from the problem's state distribution.
 
     >>> from vrtd.problems import random_mdp
-    >>> system = LinearSystem(*random_mdp())
-    >>> bool(np.allclose(independent_increments(system).long_run_covariance(), system.noise_covariance))
+    >>> problem = random_mdp()
+    >>> bool(np.allclose(independent_increments(problem).long_run_covariance(), problem.noise_covariance))
     True
     """
-    check_system(system)
-    edges = system.mrp.edges
-    d, n_edges = system.n_features, edges.origin.size
+    check_problem(problem)
+    edges = problem.mrp.edges
+    d, n_edges = problem.n_features, edges.origin.size
     check_features(d, "TD")
-    weight = system.state_distribution[edges.origin] * edges.probability
+    weight = problem.state_distribution[edges.origin] * edges.probability
     square = np.zeros((triangle(d), triangle(d + 1)))
     piece = max(1, _PIECE // triangle(d + 1))
     for i in range(0, n_edges, piece):
         part = slice(i, i + piece)
-        square += (weight[part, None] * outer(system.phi[edges.origin[part]])).T @ quadratic(zeta(system, part))
-    mean = np.concatenate([system.A, np.zeros((d, 1))], axis=1)
-    return Increments(system.theta_star, mean, square)
+        square += (weight[part, None] * outer(problem.phi[edges.origin[part]])).T @ quadratic(zeta(problem, part))
+    mean = np.concatenate([problem.A, np.zeros((d, 1))], axis=1)
+    return Increments(problem.theta_star, mean, square)
 
 
-def correlated_increments(system: LinearSystem) -> Increments:
+def correlated_increments(problem: LinearProblem) -> Increments:
     """Of consecutive transitions of one stationary trajectory."""
-    check_on_policy(system)
-    plain = independent_increments(system)
-    return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(system, plain.mean))
+    check_on_policy(problem)
+    plain = independent_increments(problem)
+    return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(problem, plain.mean))
 
 
-def long_run_noise(system: LinearSystem, sampling: ChainSampling) -> Floats:
+def long_run_noise(problem: LinearProblem, sampling: ChainSampling) -> Floats:
     """(d, d) limit of M Cov(mean of g_x(theta_star) over M transitions), for any number of features."""
-    check_system(system)
+    check_problem(problem)
     if sampling == "iid":
-        return system.noise_covariance
-    check_on_policy(system)
-    edges, mu = system.mrp.edges, system.mrp.stationary
+        return problem.noise_covariance
+    check_on_policy(problem)
+    edges, mu = problem.mrp.edges, problem.mrp.stationary
     _check_states(len(mu))
-    g = zeta(system)[:, -1:] * system.phi[edges.origin]
-    conditional, entering = np.zeros_like(system.phi), np.zeros_like(system.phi)
+    g = zeta(problem)[:, -1:] * problem.phi[edges.origin]
+    conditional, entering = np.zeros_like(problem.phi), np.zeros_like(problem.phi)
     np.add.at(conditional, edges.origin, edges.probability[:, None] * g)
     np.add.at(entering, edges.successor, (mu[edges.origin] * edges.probability)[:, None] * g)
-    P = system.mrp.matrix(edges.probability).toarray()
+    P = problem.mrp.matrix(edges.probability).toarray()
     # Conditional means have mean 0 under mu, so that I - P + 1 mu^T inverts I - P on them.
     lags = entering.T @ np.linalg.solve(np.eye(len(mu)) - P + mu, conditional)
-    total: Floats = system.noise_covariance + lags + lags.T
+    total: Floats = problem.noise_covariance + lags + lags.T
     return total
 
 
@@ -161,12 +161,12 @@ def _check_states(n: int) -> None:
         )
 
 
-def zeta(system: LinearSystem, part: slice = slice(None)) -> Floats:
+def zeta(problem: LinearProblem, part: slice = slice(None)) -> Floats:
     """(E, d + 1) the zeta of each transition."""
-    edges, phi = system.mrp.edges, system.phi
+    edges, phi = problem.mrp.edges, problem.phi
     origin, successor = edges.origin[part], edges.successor[part]
     psi = edges.discount[part, None] * phi[successor] - phi[origin]
-    delta = edges.reward[part] + psi @ system.theta_star
+    delta = edges.reward[part] + psi @ problem.theta_star
     return np.column_stack([psi, delta])
 
 
@@ -177,12 +177,12 @@ class _ChainCorrelation(Correlation):
     sum_{k=1}^{M-1} (1 - k/M) P^(k-1) = N - N^2 (I - P^M) / M   and   D_j = J^T R P^(M (j-1)) R F,   R = N (I - P^M).
     """
 
-    def __init__(self, system: LinearSystem, mean: Floats) -> None:
-        mrp, phi = system.mrp, system.phi
+    def __init__(self, problem: LinearProblem, mean: Floats) -> None:
+        mrp, phi = problem.mrp, problem.phi
         n, d = phi.shape
         _check_states(n)
         edges = mrp.edges
-        by_edge = zeta(system)
+        by_edge = zeta(problem)
         mu = mrp.stationary
         conditional = np.stack(
             [np.bincount(edges.origin, edges.probability * column, minlength=n) for column in by_edge.T], axis=1

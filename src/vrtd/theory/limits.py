@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vrtd.algorithms import ChainSampling
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.problems import LinearProblem
 from vrtd.theory.increments import (
     Correlation,
     Increments,
@@ -22,7 +22,7 @@ from vrtd.theory.increments import (
 )
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, fixed_point, td_terms
-from vrtd.theory.on_policy import check_system
+from vrtd.theory.on_policy import check_problem
 
 __all__ = [
     "approximation_limit",
@@ -42,13 +42,13 @@ _DRIFT_CHANGE = 0.01  # relative change of the drift that may be neglected
 _NO_NOISE = 1e-20  # of |theta_star|^2: rounding
 
 
-def increments_of(system: LinearSystem, sampling: ChainSampling) -> Increments:
+def increments_of(problem: LinearProblem, sampling: ChainSampling) -> Increments:
     """Moments of the transitions that this sampling gives."""
     check_choice("sampling", sampling, get_args(ChainSampling))
-    return independent_increments(system) if sampling == "iid" else correlated_increments(system)
+    return independent_increments(problem) if sampling == "iid" else correlated_increments(problem)
 
 
-def instance_optimal(system: LinearSystem, sampling: ChainSampling = "markov") -> float:
+def instance_optimal(problem: LinearProblem, sampling: ChainSampling = "markov") -> float:
     """tr(A^-1 Sigma A^-T): n times the squared error, in the long run, of the best that n samples allow.
 
     Sigma is the covariance of g_x(theta_star); on a trajectory its long-run covariance, with every lag. It is what
@@ -57,12 +57,12 @@ def instance_optimal(system: LinearSystem, sampling: ChainSampling = "markov") -
     the very chain it estimates can: it reaches the value of a trajectory.)
 
     >>> from vrtd.problems import random_mdp
-    >>> system = LinearSystem(*random_mdp())
-    >>> [round(instance_optimal(system, sampling)) for sampling in ("iid", "markov")]
+    >>> problem = random_mdp()
+    >>> [round(instance_optimal(problem, sampling)) for sampling in ("iid", "markov")]
     [342, 128]
     """
     check_choice("sampling", sampling, get_args(ChainSampling))
-    return _optimal(system.A, long_run_noise(system, sampling))
+    return _optimal(problem.A, long_run_noise(problem, sampling))
 
 
 def optimal_error(increments: Increments) -> float:
@@ -76,33 +76,33 @@ def _optimal(A: Floats, noise: Floats) -> float:
 
 
 def stability_limit(
-    system: LinearSystem, sampling: ChainSampling = "iid", batch_size: int = 1, output: Output = "random"
+    problem: LinearProblem, sampling: ChainSampling = "iid", batch_size: int = 1, output: Output = "random"
 ) -> float:
     """The step size below which E|theta - theta_star|^2 stays bounded: TD's, or VRTD's with this batch size.
 
     VRTD on a trajectory is judged by the approximation of Algorithm 2 (`exact_curve` says what it leaves out).
 
     >>> from vrtd.problems import random_mdp
-    >>> round(stability_limit(LinearSystem(*random_mdp())), 2)
+    >>> round(stability_limit(random_mdp()), 2)
     1.14
     """
-    check_system(system)
+    check_problem(problem)
     check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("output", output, get_args(Output))
     check_exact_count("batch_size", batch_size)
     M = int(batch_size)
-    norm = float((system.phi**2).sum(axis=1).max())
+    norm = float((problem.phi**2).sum(axis=1).max())
     if M == 1 and sampling == "markov":
-        return _crossing(MarkovTD(system).radius, norm)
+        return _crossing(MarkovTD(problem).radius, norm)
     if M > 1:
-        check_vrtd_features(system.n_features, output)
-    increments = increments_of(system, sampling)
+        check_vrtd_features(problem.n_features, output)
+    increments = increments_of(problem, sampling)
     if M == 1:
         return stable_below(increments, norm)
     return _crossing(lambda step: _radius(epoch_maps(increments, step, [M], output)[M].later), norm)
 
 
-def approximation_limit(system: LinearSystem) -> float:
+def approximation_limit(problem: LinearProblem) -> float:
     """The step size up to which the approximation of Algorithm 2 is trusted, to about 5 %.
 
     Its error is of first order in the step a. The limit is the least of three steps:
@@ -116,28 +116,28 @@ def approximation_limit(system: LinearSystem) -> float:
       initial error has fallen to 2 % of itself, and by 2 to 3 % more for each further factor of seven.
 
     >>> from vrtd.problems import random_mdp
-    >>> round(approximation_limit(LinearSystem(*random_mdp())), 3)
+    >>> round(approximation_limit(random_mdp()), 3)
     0.014
     """
-    check_system(system)
-    check_vrtd_features(system.n_features, "last")
-    increments, d = correlated_increments(system), system.n_features
-    limit = stable_below(increments, float((system.phi**2).sum(axis=1).max()))
+    check_problem(problem)
+    check_vrtd_features(problem.n_features, "last")
+    increments, d = correlated_increments(problem), problem.n_features
+    limit = stable_below(increments, float((problem.phi**2).sum(axis=1).max()))
     step = _SMALL * limit
     approximation = fixed_point(epoch_maps(increments, step, [1], "last")[1].later, d, f"step_size {step}")
-    true, near = float(np.trace(MarkovTD(system).stationary(step))), float(np.trace(approximation))
-    noisy = near > _NO_NOISE * float(system.theta_star @ system.theta_star)
+    true, near = float(np.trace(MarkovTD(problem).stationary(step))), float(np.trace(approximation))
+    noisy = near > _NO_NOISE * float(problem.theta_star @ problem.theta_star)
     assert increments.correlation is not None
-    drift = _drift_change(system, increments.correlation)
+    drift = _drift_change(problem, increments.correlation)
     settled = abs(true / near - 1.0) / step if noisy else 0.0
     return min(_LARGE * limit, _TRUSTED / max(settled, 1e-300), _DRIFT_CHANGE / max(drift, 1e-300))
 
 
-def _drift_change(system: LinearSystem, correlation: Correlation) -> float:
+def _drift_change(problem: LinearProblem, correlation: Correlation) -> float:
     """The relative change of the drift that the approximation neglects, over the step."""
-    edges, A, d = system.mrp.edges, system.A, system.n_features
-    phi, psi = system.phi[edges.origin], zeta(system)[:, :d]
-    weight = system.state_distribution[edges.origin] * edges.probability * (phi * psi).sum(axis=1)
+    edges, A, d = problem.mrp.edges, problem.A, problem.n_features
+    phi, psi = problem.phi[edges.origin], zeta(problem)[:, :d]
+    weight = problem.state_distribution[edges.origin] * edges.probability * (phi * psi).sum(axis=1)
     lags = correlation.within(np.inf).reshape(d, d + 1, d, d + 1)[:, :d, :, :d]
     C = np.einsum("mpjm->jp", lags)
     V = (weight[:, None] * phi).T @ psi - A @ A + C + np.einsum("jmmp->jp", lags)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
-from vrtd.linear_system import LinearSystem
+from vrtd.problems import LinearProblem
 from vrtd.theory.increments import zeta
 from vrtd.theory.moments import fixed_point, fixed_point_vector
 from vrtd.theory.on_policy import check_on_policy
@@ -49,17 +49,17 @@ class _Slow(NamedTuple):
 class MarkovTD:
     """The recursion of one problem; with `average`, y = (r, u, 1) holds the running sum of the iterates' errors."""
 
-    def __init__(self, system: LinearSystem, average: bool = False) -> None:
-        check_on_policy(system)
-        edges = system.mrp.edges
-        check_features(system.n_features, "averaged TD" if average else "TD")
-        self._most_updates = most_updates(edges.origin.size, (2 if average else 1) * system.n_features)
-        self._edges = edges.origin, edges.successor, edges.probability, np.array(system.phi), zeta(system)
-        self._stationary = system.mrp.stationary
+    def __init__(self, problem: LinearProblem, average: bool = False) -> None:
+        check_on_policy(problem)
+        edges = problem.mrp.edges
+        check_features(problem.n_features, "averaged TD" if average else "TD")
+        self._most_updates = most_updates(edges.origin.size, (2 if average else 1) * problem.n_features)
+        self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
+        self._stationary = problem.mrp.stationary
         self._average = average
-        self.n_features = system.n_features
+        self.n_features = problem.n_features
         self.size = (2 if average else 1) * self.n_features + 1
-        self._theta_star = system.theta_star
+        self._theta_star = problem.theta_star
 
     def start(self, theta_0: Floats, initial: Floats) -> Floats:
         """(S, n, n) Y_s when the first state has the distribution `initial`."""

@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import frozen, real_array
+from vrtd.arrays import check_theta, frozen, real_array
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
+from vrtd.problems import LinearProblem
 from vrtd.theory.increments import Increments, independent_increments, lag_operator
-from vrtd.theory.on_policy import check_system
+from vrtd.theory.on_policy import check_problem
 from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
 
@@ -33,7 +33,6 @@ __all__ = [
     "EpochMap",
     "Moments",
     "Output",
-    "check_theta",
     "check_vrtd_features",
     "checked_epoch_map",
     "epoch_maps",
@@ -67,11 +66,11 @@ class Moments:
         return error
 
 
-def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, theta_0: ArrayLike) -> Moments:
+def td_iid_moments(problem: LinearProblem, step_size: ArrayLike, n_updates: int, theta_0: ArrayLike) -> Moments:
     """Moments of TD after 0..n_updates updates; `step_size` is a number or one per update.
 
     >>> from vrtd.problems import random_mdp
-    >>> moments = td_iid_moments(LinearSystem(*random_mdp()), 0.1, 2000, [0.0] * 4)
+    >>> moments = td_iid_moments(random_mdp(), 0.1, 2000, [0.0] * 4)
     >>> round(float(moments.squared_error[-1]), 2)
     1.67
     """
@@ -85,10 +84,10 @@ def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, t
     if not (steps > 0.0).all():
         k = int(np.flatnonzero(~(steps > 0.0).ravel())[0])
         raise InvalidInputError("step_size must be positive", f"{steps.flat[k]} at update {k}", "pass numbers above 0")
-    check_system(system)
-    theta = check_theta(theta_0, system.n_features)
-    check_features(system.n_features, "TD")
-    increments = independent_increments(system)
+    check_problem(problem)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    check_features(problem.n_features, "TD")
+    increments = independent_increments(problem)
     x = increments.start(theta)
     still, first, second = td_terms(increments)
     if steps.ndim == 0:
@@ -100,11 +99,11 @@ def td_iid_moments(system: LinearSystem, step_size: ArrayLike, n_updates: int, t
         for k, a in enumerate(steps.tolist()):
             by_step, by_square = (both @ path[k]).reshape(2, -1)
             path[k + 1] = path[k] + a * by_step + a * a * by_square
-    return read_moments(path, system.theta_star)
+    return read_moments(path, problem.theta_star)
 
 
 def vrtd_iid_moments(
-    system: LinearSystem,
+    problem: LinearProblem,
     step_size: float,
     batch_size: int,
     n_epochs: int,
@@ -119,18 +118,18 @@ def vrtd_iid_moments(
     batch's; the error then vanishes.
 
     >>> from vrtd.problems import random_mdp
-    >>> moments = vrtd_iid_moments(LinearSystem(*random_mdp()), 0.1, 50, 400, [0.0] * 4)
+    >>> moments = vrtd_iid_moments(random_mdp(), 0.1, 50, 400, [0.0] * 4)
     >>> round(float(moments.squared_error[-1]), 2)
     1.06
     """
     check_exact_count("n_epochs", n_epochs, least=0)
-    check_system(system)
-    theta = check_theta(theta_0, system.n_features)
-    check_vrtd_features(system.n_features, output)
-    increments = independent_increments(system)
+    check_problem(problem)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    check_vrtd_features(problem.n_features, output)
+    increments = independent_increments(problem)
     x = increments.start(theta)
     T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
-    return read_moments(moments_along(T, x, int(n_epochs)), system.theta_star)
+    return read_moments(moments_along(T, x, int(n_epochs)), problem.theta_star)
 
 
 def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Floats, Floats]:
@@ -301,13 +300,6 @@ def read_moments(path: Floats, theta_star: Floats) -> Moments:
     d = len(theta_star)
     Y = unpack(path, d + 1)
     return Moments(frozen(Y[:, :d, d] + theta_star), frozen(np.ascontiguousarray(Y[:, :d, :d])))
-
-
-def check_theta(theta_0: ArrayLike, d: int) -> Floats:
-    theta = real_array("theta_0", theta_0)
-    if theta.shape != (d,):
-        raise InvalidInputError(f"theta_0 must have the shape ({d},)", theta.shape, "pass one number per feature")
-    return theta
 
 
 def checked_epoch_map(

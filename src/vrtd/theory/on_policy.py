@@ -1,4 +1,4 @@
-"""The door of the theory: its statements and moments are of a policy's own chain, without importance ratios."""
+"""Checks of the problems that the theory is about: chains without importance ratios, under the evaluated policy."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from typing import Any
 import numpy as np
 
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import LinearProblem, Simulator
 
-__all__ = ["check_chain", "check_on_policy", "check_system"]
+__all__ = ["check_on_policy", "check_problem"]
 
 
-def check_system(system: Any) -> None:
-    if not isinstance(system, LinearSystem):
+def check_problem(problem: Any) -> None:
+    """Raise unless `problem` is a LinearProblem whose chain has no importance ratios."""
+    if isinstance(problem, Simulator):
         raise InvalidInputError(
-            "system must be a LinearSystem", type(system).__name__, "build one: vrtd.LinearSystem(mrp, phi)"
+            "problem must be a LinearProblem: exact moments and bounds need its transition probabilities",
+            f"the Simulator {problem.name}, whose probabilities are not known",
+            "simulate instead",
         )
-    check_chain(system.mrp)
-
-
-def check_chain(mrp: Any) -> None:
-    """What is no chain is left to those that build a system from it."""
-    if isinstance(mrp, MarkovRewardProcess) and mrp.is_weighted:
+    if not isinstance(problem, LinearProblem):
+        raise InvalidInputError(
+            "problem must be a LinearProblem", type(problem).__name__, "build LinearProblem(mrp, phi)"
+        )
+    if problem.mrp.is_weighted:
         raise InvalidInputError(
             "the theory is of chains without importance ratios, under the policy that is evaluated",
-            f"importance ratios of up to {np.max(mrp.edges.weight):.6g}",
+            f"importance ratios of up to {np.max(problem.mrp.edges.weight):.6g}",
             "simulate instead, or take mdp.chain(policy) without a behaviour",
         )
 
 
-def check_on_policy(system: LinearSystem) -> None:
-    """A trajectory visits states as its chain does: another state distribution has no Markovian sampling."""
-    check_system(system)
-    if not system.is_stationary:
+def check_on_policy(problem: LinearProblem) -> None:
+    """Raise unless states are distributed as a trajectory of the chain visits them."""
+    check_problem(problem)
+    if not problem.is_stationary:
         raise InvalidInputError(
             "Markovian samples must come from the chain's own stationary distribution",
-            "a system with another state_distribution",
-            "build LinearSystem(mrp, phi), or use independent samples",
+            "a problem with another state_distribution",
+            "build LinearProblem(mrp, phi), or use independent samples",
         )

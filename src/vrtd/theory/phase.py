@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import ChainSampling
-from vrtd.arrays import frozen
+from vrtd.arrays import check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
-from vrtd.engine.arguments import check_theta_0
 from vrtd.errors import InvalidInputError
 from vrtd.files import write_at_once
-from vrtd.linear_system import LinearSystem
 from vrtd.plots import draw_map, new_panels
-from vrtd.problems import MarkovRewardProcess
-from vrtd.theory.bounds import theorem1_corrected, theorem1_sharp, theorem2_repaired
+from vrtd.problems import LinearProblem
+from vrtd.theory.bounds import vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
+from vrtd.theory.on_policy import check_problem
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.search import least_error_td
 from vrtd.theory.size import check_search
@@ -36,8 +36,11 @@ Floats = NDArray[np.float64]
 
 _DECADES = 4.5  # of step sizes below the largest, at least
 _THEOREMS: dict[str, dict[str, Callable[..., Bound[Any]]]] = {
-    "iid": {"Theorem 1, corrected": theorem1_corrected, "Theorem 1, sharpened": theorem1_sharp},
-    "markov": {"Theorem 2, repaired": theorem2_repaired},
+    "iid": {
+        "Theorem 1, corrected": partial(vrtd_iid_bound, form="corrected"),
+        "Theorem 1, sharpened": partial(vrtd_iid_bound, form="sharp"),
+    },
+    "markov": {"Theorem 2, corrected": partial(vrtd_markov_bound, form="corrected")},
 }
 
 
@@ -130,8 +133,7 @@ class PhaseDiagram:
 
 
 def phase_diagram(
-    mrp: MarkovRewardProcess,
-    phi: ArrayLike,
+    problem: LinearProblem,
     *,
     budget: int,
     sampling: ChainSampling = "markov",
@@ -145,8 +147,7 @@ def phase_diagram(
     3 2^k, whose powers of the inner loop are cheap.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp()
-    >>> diagram = phase_diagram(mrp, phi, budget=10_000, sampling="iid", n_steps=12)
+    >>> diagram = phase_diagram(vrtd.problems.random_mdp(), budget=10_000, sampling="iid", n_steps=12)
     >>> diagram.best[1]  # at this budget TD with a small step beats every batch size
     1
     """
@@ -156,13 +157,13 @@ def phase_diagram(
     check_count("n_steps", n_steps, least=2)
     if budget < 4:
         raise InvalidInputError("budget must be at least 4, one epoch with a batch of two", budget, "raise it")
-    system = LinearSystem(mrp, phi)
-    theta = check_theta_0(theta_0, system.n_features)
-    check_search(system.n_features, mrp.edges.origin.size if sampling == "markov" else None)
+    check_problem(problem)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    check_search(problem.n_features, problem.mrp.edges.origin.size if sampling == "markov" else None)
     doubled = 2 ** np.arange(int(budget).bit_length(), dtype=np.int64)
     sizes = np.union1d(doubled, 3 * doubled)
     sizes = sizes[sizes <= budget // 2]
-    predictions = exact_predictions(system, sampling, theta, output)
+    predictions = exact_predictions(problem, sampling, theta, output)
     largest = predictions.largest_step
     # Down to where TD, which wants the smallest steps, has passed its best.
     slow = least_error_td(predictions.td, predictions.td, largest, int(budget)).step_size / 3.0
@@ -175,11 +176,11 @@ def phase_diagram(
     covered = {M: M > 1 and output != "last" for M in sizes.tolist()}  # TD and the last iterate are not the theorems'
     admissible = {
         name: np.array(
-            [[covered[M] and _applies(theorem, system, step, M, theta) for M in covered] for step in steps.tolist()]
+            [[covered[M] and _applies(theorem, problem, step, M, theta) for M in covered] for step in steps.tolist()]
         )
         for name, theorem in _THEOREMS[sampling].items()
     }
-    known = [largest, *(stability_limit(system, sampling, M, output) for M in sizes[1::4].tolist())]
+    known = [largest, *(stability_limit(problem, sampling, M, output) for M in sizes[1::4].tolist())]
     limits = np.exp(np.interp(np.log(sizes), np.log([1, *sizes[1::4]]), np.log(known)))
     return PhaseDiagram(
         budget=int(budget),
@@ -190,13 +191,13 @@ def phase_diagram(
         error=frozen(error),
         stability=frozen(limits),
         admissible=admissible,
-        trusted=approximation_limit(system) if sampling == "markov" else None,
-        initial_error=float(((theta - system.theta_star) ** 2).sum()),
+        trusted=approximation_limit(problem) if sampling == "markov" else None,
+        initial_error=float(((theta - problem.theta_star) ** 2).sum()),
     )
 
 
-def _applies(theorem: Callable[..., Bound[Any]], system: LinearSystem, step: float, M: int, theta_0: Floats) -> bool:
+def _applies(theorem: Callable[..., Bound[Any]], problem: LinearProblem, step: float, M: int, theta_0: Floats) -> bool:
     try:
-        return theorem(system, step, M, theta_0).valid
+        return theorem(problem, step, M, theta_0).valid
     except InvalidInputError:  # a constant of the theorem does not exist on this chain
         return False

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.problems import MarkovRewardProcess
+from vrtd.theory.on_policy import check_problem
 from vrtd.theory.plans import Mode
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.search import MOST_COST
@@ -14,29 +14,22 @@ from vrtd.theory.search import MOST_COST
 __all__ = ["check_goal", "check_mode"]
 
 
-def check_mode(problem: Any, phi: Any, mode: Mode | None) -> Mode:
+def check_mode(problem: Any, mode: Mode | None) -> Mode:
     if isinstance(problem, TransitionSample):
-        if phi is not None:
-            raise InvalidInputError("a sample of transitions brings its own features", "phi beside it", "drop phi")
         if mode not in (None, "estimated"):
             raise InvalidInputError(
                 'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
                 repr(mode),
-                "drop the mode, or pass the chain and its features",
+                "drop the mode, or pass a LinearProblem",
             )
         return "estimated"
-    if not isinstance(problem, MarkovRewardProcess):
-        raise InvalidInputError(
-            "problem must be a MarkovRewardProcess or a TransitionSample", type(problem).__name__, "build one"
-        )
-    if phi is None:
-        raise InvalidInputError("a chain needs features phi", None, "pass an (S, d) array")
+    check_problem(problem)
     check_choice("mode", mode, (None, *get_args(Mode)))
     if mode == "estimated":
         raise InvalidInputError(
             'mode="estimated" needs a sample in place of the chain',
-            "a MarkovRewardProcess",
-            "pass vrtd.theory.TransitionSample(...), or TransitionSample.draw(mrp, phi, n)",
+            "a LinearProblem",
+            "pass vrtd.theory.TransitionSample(...), or TransitionSample.draw(problem, n)",
         )
     return mode or "exact"
 

@@ -9,16 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
-from vrtd.arrays import frozen
+from vrtd.arrays import check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_radius
 from vrtd.engine import simulate
-from vrtd.engine.arguments import check_theta_0
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess
+from vrtd.problems import LinearProblem
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
 from vrtd.theory.moments import Output
-from vrtd.theory.on_policy import check_chain
 from vrtd.theory.plan_arguments import check_goal, check_mode
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
 from vrtd.theory.predictions import (
@@ -59,8 +56,7 @@ _MOST_CHECKS = 16
 
 
 def plan(
-    problem: MarkovRewardProcess | TransitionSample,
-    phi: ArrayLike | None = None,
+    problem: LinearProblem | TransitionSample,
     *,
     target_error: float | None = None,
     budget: int | None = None,
@@ -81,18 +77,18 @@ def plan(
       simulation from `seed` must confirm the target to 3 %, and its mean is the reported error); "guaranteed" by
       proven bounds, which are safe and far from tight, on a trajectory above all; "estimated" from a
       `TransitionSample` in place of the chain, with an interval for the error at this `confidence`, whose random part
-      is drawn from `seed`. The default is "exact" for a chain and "estimated" for a sample.
+      is drawn from `seed`. The default is "exact" for a `LinearProblem` and "estimated" for a sample.
     - `radius`: R_theta of the projection, which must hold theta_star. The bounds on a trajectory need one (default: the
       least that holds theta_star and theta_0); other predictions take it as never reached.
     - `output`: what an epoch of VRTD returns.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp(seed=0)
-    >>> found = vrtd.plan(mrp, phi, target_error=0.025, sampling="iid")
+    >>> problem = vrtd.problems.random_mdp(seed=0)
+    >>> found = vrtd.plan(problem, target_error=0.025, sampling="iid")
     >>> found.best.algorithm.name, found.td.n_gradients < found.vrtd.n_gradients
     ('td', True)
     """
-    mode = check_mode(problem, phi, mode)
+    mode = check_mode(problem, mode)
     check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("objective", objective, get_args(Objective))
     check_choice("output", output, get_args(Output))
@@ -102,7 +98,7 @@ def plan(
     sample_cost = 1 if objective == "samples" and sampling == "markov" else 2
     check_goal(target_error, budget, _LEAST_BATCH * sample_cost)
 
-    view = _look(problem, phi, mode, sampling, theta_0, radius, output)
+    view = _look(problem, mode, sampling, theta_0, radius, output)
     if target_error is not None and target_error >= view.initial_error:
         raise InvalidInputError(
             f"target_error must be below the error of theta_0, {view.initial_error:.6g}",
@@ -114,8 +110,7 @@ def plan(
         raise _unreachable(view.predictions, goal, view.predictions.optimal / MOST_COST)
     td = _td(view.predictions, goal)
     if mode == "exact" and sampling == "markov":
-        assert phi is not None
-        vrtd, check = _confirmed(problem, phi, view, goal, output, seed)
+        vrtd, check = _confirmed(problem, view, goal, output, seed)
     else:
         vrtd, check = _vrtd(view.predictions, goal), None
     if mode == "guaranteed":  # a bound above where theta_0 is says nothing
@@ -152,8 +147,7 @@ class _View(NamedTuple):
 
 
 def _look(
-    problem: MarkovRewardProcess | TransitionSample,
-    phi: Any,
+    problem: LinearProblem | TransitionSample,
     mode: Mode,
     sampling: ChainSampling,
     theta_0: ArrayLike | None,
@@ -161,19 +155,17 @@ def _look(
     output: Output,
 ) -> _View:
     if isinstance(problem, TransitionSample):
-        theta = check_theta_0(theta_0, problem.n_features)
+        theta = check_theta("theta_0", theta_0, problem.n_features)
         check_search(problem.n_features)
         increments = estimate_increments(problem, sampling)
         largest_norm = float((problem.phi**2).sum(axis=1).max())
         predictions = estimated_predictions(increments, theta, output, largest_norm)
         theta_star = increments.theta_star
     else:
-        check_chain(problem)
-        system = LinearSystem(problem, phi)
-        theta, theta_star = check_theta_0(theta_0, system.n_features), system.theta_star
+        theta, theta_star = check_theta("theta_0", theta_0, problem.n_features), problem.theta_star
         if mode == "exact":
-            check_search(system.n_features, problem.edges.origin.size if sampling == "markov" else None)
-            predictions = exact_predictions(system, sampling, theta, output)
+            check_search(problem.n_features, problem.mrp.edges.origin.size if sampling == "markov" else None)
+            predictions = exact_predictions(problem, sampling, theta, output)
         else:
             if output == "last":
                 raise InvalidInputError(
@@ -192,7 +184,7 @@ def _look(
                     radius,
                     "raise it",
                 )
-            predictions = guaranteed_predictions(system, sampling, theta, radius)
+            predictions = guaranteed_predictions(problem, sampling, theta, radius)
             if sampling == "markov" and radius is None:
                 radius = least_radius
     norm = float(np.linalg.norm(theta_star))
@@ -231,9 +223,7 @@ def _vrtd(p: Predictions, goal: _Goal, largest_step: float | None = None, least_
     return found if np.isfinite(found.error) else None
 
 
-def _confirmed(
-    problem: Any, phi: ArrayLike, view: _View, goal: _Goal, output: Output, seed: int
-) -> tuple[Found | None, Check | None]:
+def _confirmed(problem: Any, view: _View, goal: _Goal, output: Output, seed: int) -> tuple[Found | None, Check | None]:
     """The best plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation confirms.
 
     For a target the simulated error and two standard errors must be within 3 % of the target. Within a budget, where
@@ -263,7 +253,7 @@ def _confirmed(
         if n_gradients * _CHECK_RUNS[0] > _UNCHECKED_GRADIENTS:
             return found, None
         limit = (1.0 + _CHECK_TOLERANCE) * (goal.target or found.error)
-        check = _simulated(problem, phi, algorithm, n_gradients, view.theta_0, limit, seed)
+        check = _simulated(problem, algorithm, n_gradients, view.theta_0, limit, seed)
         margin = _CHECK_Z * check.standard_error
         if check.error + (margin if goal.target else -margin) <= limit:
             return found._replace(error=check.error), check
@@ -276,14 +266,12 @@ def _confirmed(
     return None, None
 
 
-def _simulated(
-    problem: Any, phi: ArrayLike, algorithm: VRTD, n_gradients: int, theta_0: Floats, limit: float, seed: int
-) -> Check:
+def _simulated(problem: Any, algorithm: VRTD, n_gradients: int, theta_0: Floats, limit: float, seed: int) -> Check:
     """The error by simulation, with more runs until it is clearly on one side of the limit or that takes too long."""
     n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
     while True:
         summary = simulate(
-            problem, phi, algorithm,
+            problem, algorithm,
             n_runs=n_runs, n_gradients=n_gradients, theta_0=theta_0, checkpoints=1, seed=seed,
         ).summary()  # fmt: skip
         check = Check(float(summary.mean[-1]), float(summary.standard_error[-1]), n_runs)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.theory.bounds import td_iid_sharp, td_markov_bound, theorem1_sharp, theorem2_repaired
+from vrtd.problems import LinearProblem
+from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.constants import check_assumptions
 from vrtd.theory.increments import Increments
 from vrtd.theory.limits import increments_of, optimal_error, stability_limit, stable_below
@@ -89,12 +89,12 @@ def moment_predictions(increments: Increments, theta_0: Floats, output: Output, 
     )  # fmt: skip
 
 
-def exact_predictions(system: LinearSystem, sampling: ChainSampling, theta_0: Floats, output: Output) -> Predictions:
+def exact_predictions(problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, output: Output) -> Predictions:
     """From the chain; TD on a trajectory is followed exactly where the chain is small or mixes fast enough."""
-    found = moment_predictions(increments_of(system, sampling), theta_0, output, stability_limit(system, sampling))
+    found = moment_predictions(increments_of(problem, sampling), theta_0, output, stability_limit(problem, sampling))
     if sampling == "iid":
         return found
-    recursion, initial = MarkovTD(system), system.mrp.stationary
+    recursion, initial = MarkovTD(problem), problem.mrp.stationary
 
     @lru_cache(maxsize=64)
     def followed(step: float) -> Errors:
@@ -107,7 +107,7 @@ def exact_predictions(system: LinearSystem, sampling: ChainSampling, theta_0: Fl
         found,
         td_polish=followed,
         td_method=lambda step: FIRST_ORDER if isinstance(followed(step), _Then) else "exact",
-        largest_vrtd_step=stability_limit(system) / 2.0,
+        largest_vrtd_step=stability_limit(problem) / 2.0,
     )
 
 
@@ -130,21 +130,22 @@ def estimated_predictions(increments: Increments, theta_0: Floats, output: Outpu
 
 
 def guaranteed_predictions(
-    system: LinearSystem, sampling: ChainSampling, theta_0: Floats, radius: float | None
+    problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, radius: float | None
 ) -> Predictions:
     """From bounds that are proven, with the chain's own constants."""
     td: Callable[[float], Bound[Any]]
     epochs: Callable[[float, int], Bound[Any]]
     if sampling == "iid":
-        statements = "td_iid_sharp", "theorem1_sharp"
-        td, epochs = partial(td_iid_sharp, system, theta_0=theta_0), partial(theorem1_sharp, system, theta_0=theta_0)
+        statements = "td_iid_bound, sharp", "vrtd_iid_bound, sharp"
+        td = partial(td_iid_bound, problem, theta_0=theta_0, form="sharp")
+        epochs = partial(vrtd_iid_bound, problem, theta_0=theta_0, form="sharp")
     else:
-        for condition in vars(check_assumptions(system)).values():
+        for condition in vars(check_assumptions(problem)).values():
             if not condition.holds:
                 raise InvalidInputError(condition.statement, condition.detail, 'or plan with mode="exact"')
-        statements = "td_markov_bound", "theorem2_repaired"
-        td = partial(td_markov_bound, system, theta_0=theta_0, radius=radius)
-        epochs = partial(theorem2_repaired, system, theta_0=theta_0, radius=radius)
+        statements = "td_markov_bound", "vrtd_markov_bound, corrected"
+        td = partial(td_markov_bound, problem, theta_0=theta_0, radius=radius)
+        epochs = partial(vrtd_markov_bound, problem, theta_0=theta_0, radius=radius, form="corrected")
 
     def bounded(step: float) -> Errors:
         return _Bounded(td(step))
@@ -155,8 +156,8 @@ def guaranteed_predictions(
         lambda step, sizes: {M: _Bounded(epochs(step, M)) for M in sizes},
         td_method=_always(f"bound: {statements[0]}"),
         vrtd_method=f"bound: {statements[1]}",
-        largest_step=1.0 / system.lambda_A,
-        largest_vrtd_step=1.0 / system.lambda_A,
+        largest_step=1.0 / problem.lambda_A,
+        largest_vrtd_step=1.0 / problem.lambda_A,
         largest_batch=_always(1 << 48),
         limit="the bounds need larger batches and smaller steps than that",
     )

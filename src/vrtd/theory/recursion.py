@@ -51,7 +51,7 @@ def recursion_moments(
     are: they have no variance, and nothing is known of their mean.
 
     >>> import vrtd
-    >>> sample = TransitionSample.draw(*vrtd.problems.random_mdp(), 5000)
+    >>> sample = TransitionSample.draw(vrtd.problems.random_mdp(), 5000)
     >>> moments = recursion_moments(sample, [(0.02, 5000, 4)])
     >>> bool(1.0 < 20_000 * np.trace(moments.covariance) / np.trace(moments.optimal) < 4.0)
     True

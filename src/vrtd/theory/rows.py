@@ -14,9 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import real_array
+from vrtd.arrays import check_theta, real_array
 from vrtd.errors import InvalidInputError
-from vrtd.theory.moments import check_theta
 from vrtd.theory.sample import TransitionSample
 from vrtd.theory.symmetric import outer, pack, quadratic, triangle, unpack
 
@@ -204,7 +203,7 @@ def statistics_of(sample: TransitionSample | TransitionRows, theta_0: ArrayLike 
             "sample must be a TransitionSample or TransitionRows", type(sample).__name__, "build one"
         )
     d = sample.n_features
-    theta = check_theta(np.zeros(d) if theta_0 is None else theta_0, d)
+    theta = check_theta("theta_0", theta_0, d)
     phi, psi = sample.phi, np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi
     weight = sample.weight if isinstance(sample, TransitionRows) else None
     left = phi if weight is None else phi * weight[:, None]

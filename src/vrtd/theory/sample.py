@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
 from vrtd.arrays import frozen, real_array
 from vrtd.checks import check_choice, check_count
 from vrtd.errors import InvalidInputError
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess
-from vrtd.theory.on_policy import check_chain
+from vrtd.problems import LinearProblem
+from vrtd.theory.on_policy import check_on_policy, check_problem
 
 __all__ = ["TransitionSample"]
 
@@ -27,8 +26,7 @@ class TransitionSample:
     an episode). Rows are independent draws, or consecutive steps of one trajectory: whoever uses them says which.
 
     >>> import vrtd
-    >>> mrp, phi = vrtd.problems.random_mdp()
-    >>> TransitionSample.draw(mrp, phi, 1000, sampling="markov", seed=1).phi.shape
+    >>> TransitionSample.draw(vrtd.problems.random_mdp(), 1000, sampling="markov", seed=1).phi.shape
     (1000, 4)
     """
 
@@ -80,8 +78,7 @@ class TransitionSample:
     @classmethod
     def draw(
         cls,
-        mrp: MarkovRewardProcess,
-        phi: ArrayLike,
+        problem: LinearProblem,
         n_transitions: int,
         *,
         sampling: ChainSampling = "markov",
@@ -91,11 +88,11 @@ class TransitionSample:
         check_choice("sampling", sampling, get_args(ChainSampling))
         check_count("n_transitions", n_transitions)
         check_count("seed", seed, least=0)
-        check_chain(mrp)
-        table, edges, n = LinearSystem(mrp, phi).phi, mrp.edges, int(n_transitions)
+        (check_problem if sampling == "iid" else check_on_policy)(problem)
+        mrp, table, edges, n = problem.mrp, problem.phi, problem.mrp.edges, int(n_transitions)
         rng = np.random.default_rng(seed)
         if sampling == "iid":
-            chosen = rng.choice(edges.origin.size, n, p=mrp.stationary[edges.origin] * edges.probability)
+            chosen = rng.choice(edges.origin.size, n, p=problem.state_distribution[edges.origin] * edges.probability)
         else:
             # A cumulative sum over all edges serves every state: its own edges lie between two whole numbers.
             ends = np.cumsum(edges.probability)

@@ -68,7 +68,7 @@ def settings_for(
     in whole epochs. Data that are merely poor raise no error: `method` then begins with "fallback" and says why.
 
     >>> import vrtd
-    >>> sample = TransitionSample.draw(*vrtd.problems.random_mdp(), 5000)
+    >>> sample = TransitionSample.draw(vrtd.problems.random_mdp(), 5000)
     >>> found = settings_for(sample, 100_000)
     >>> found.method, found.n_epochs * found.batch_size <= 100_000, found.step_size < found.largest_step
     ('modes of A', True, True)
@@ -127,7 +127,7 @@ def limit_step(sample: TransitionSample | TransitionRows, step_size: float) -> L
     """Whether the second moment of the error would grow with this step, and the largest one that is safe.
 
     >>> import vrtd
-    >>> sample = TransitionSample.draw(*vrtd.problems.random_mdp(), 5000)
+    >>> sample = TransitionSample.draw(vrtd.problems.random_mdp(), 5000)
     >>> limit_step(sample, 0.1).remark is None, limit_step(sample, 10.0).diverges
     (True, True)
     """

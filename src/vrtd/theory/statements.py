@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,16 @@ __all__ = ["Bound", "EpochInequality"]
 
 Floats = NDArray[np.float64]
 Constants = TypeVar("Constants", bound=tuple[float, ...])
+Form = Literal["printed", "corrected"]  # as in the paper, or with its proof repaired
 
 
 CROSS_TERM = (
     "the proof drops the cross term 2a<theta_{m,i} - theta_star, e_m>, but theta_{m,i} depends on the error e_m of the "
-    "batch gradient, so its mean is not 0: the floor is of order 1/M, not a/M; use theorem1_corrected or theorem1_sharp"
+    'batch gradient, so its mean is not 0: the floor is of order 1/M, not a/M; use form="corrected"'
 )
 ONE_STEP_LATE = (
     "Lemma 5 is false as printed: x_j reveals the state s_{j+1}, so the distance after i - j steps is of order "
-    "rho^(i-j-1), and an integral against |dP - dmu| is up to twice the total variation; use theorem2_repaired"
+    'rho^(i-j-1), and an integral against |dP - dmu| is up to twice the total variation; use form="corrected"'
 )
 
 

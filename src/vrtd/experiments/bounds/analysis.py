@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrtd.experiments.bounds.statements import FAR_ABOVE, measure
 from vrtd.experiments.bounds.sweep import settings
-from vrtd.experiments.evidence import Claim, Comparison, Kind
+from vrtd.experiments.evidence import Claim, Kind, NumberCheck
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.tables import rows, rows_where
 
@@ -71,10 +71,10 @@ def _printed(tables: Mapping[str, Tables], statement: str) -> list[dict[str, Any
     return rows(rows_where(whole, statement=statement, variant="printed", conditions_hold="yes"))
 
 
-def _at_most(statements: Sequence[str], quantity: str, tables: Mapping[str, Tables]) -> list[Comparison]:
+def _at_most(statements: Sequence[str], quantity: str, tables: Mapping[str, Tables]) -> list[NumberCheck]:
     """The left side is at most the right side."""
     return [
-        Comparison(
+        NumberCheck(
             row["family"], f"{quantity} ({statement}, {row['chain']}, {row['parameters']})", row["left"] / row["right"],
             below=AT_MOST_1, basis=row["basis"],
         )
@@ -83,10 +83,10 @@ def _at_most(statements: Sequence[str], quantity: str, tables: Mapping[str, Tabl
     ]  # fmt: skip
 
 
-def _td_count(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _td_count(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     """Target by target. For a target above the first error there is nothing to do: that is beyond the statement."""
     return [
-        Comparison(
+        NumberCheck(
             row["parameters"], f"bound / target ({row['chain']})", row["left"] / row["right"], below=AT_MOST_1,
             stated=row["parameters"] != FAR_ABOVE,
         )
@@ -94,17 +94,19 @@ def _td_count(tables: Mapping[str, Tables]) -> list[Comparison]:
     ]  # fmt: skip
 
 
-def _twice_the_contraction(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _twice_the_contraction(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     return [
-        Comparison(row["family"], f"lambda_A of Section 3.2 / contraction ({row['chain']})", row["left"] / row["right"],
-                   above=1.0)
+        NumberCheck(
+            row["family"], f"lambda_A of Section 3.2 / contraction ({row['chain']})", row["left"] / row["right"],
+            above=1.0,
+        )
         for row in _printed(tables, "lambda_A")
     ]  # fmt: skip
 
 
-def _floors(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _floors(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     return [
-        Comparison(
+        NumberCheck(
             row["family"],
             f"error after {2 * row['n_epochs']} epochs / after {row['n_epochs']} ({row['chain']}, {row['sampling']})",
             row["later_error"] / row["error"], above=STILL_THERE, basis=row["basis"],
@@ -113,22 +115,22 @@ def _floors(tables: Mapping[str, Tables]) -> list[Comparison]:
     ]  # fmt: skip
 
 
-def _mixes(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _mixes(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     """A periodic chain, for which there is no bound, is beyond the statement."""
     found = []
     for row in rows(tables[NAME]["mixing"]):
         quantity = f"distance to stationarity after {row['lag']} steps"
         if row["ergodic"] == "yes":
             share = row["distance"] / row["bound"]
-            found.append(Comparison(row["chain"], f"{quantity} / bound", share, below=AT_MOST_1))
+            found.append(NumberCheck(row["chain"], f"{quantity} / bound", share, below=AT_MOST_1))
         else:
-            found.append(Comparison(row["chain"], quantity, row["distance"], below=FORGOTTEN, stated=False))
+            found.append(NumberCheck(row["chain"], quantity, row["distance"], below=FORGOTTEN, stated=False))
     return found
 
 
-def _scalar_equation(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _scalar_equation(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     return [
-        Comparison(
+        NumberCheck(
             row["family"], f"mean of T v / mean of v ({row['chain']})", row["mean_after"] / row["mean"],
             above=1.0 - SAME, below=1.0 + SAME,
         )
@@ -137,16 +139,16 @@ def _scalar_equation(tables: Mapping[str, Tables]) -> list[Comparison]:
     ]  # fmt: skip
 
 
-def _out_of_range(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _out_of_range(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     """Features as described; the lakes are only tried on trajectories, so only Theorem 2 speaks of them."""
     found = []
     for row in rows(rows_where(tables[NAME]["experiments"], features="raw")):
         family, problem = row["family"], row["problem"]
         norm = f"largest |phi| ({problem})"
-        found.append(Comparison(f"features of {family}", norm, row["largest_norm"], above=1.0))
+        found.append(NumberCheck(f"features of {family}", norm, row["largest_norm"], above=1.0))
         for k in ("1", "2") if family == "random MDPs" else ("2",):
             share, quantity = row["step_size"] / row[f"theorem{k}_limit"], f"step / limit of Theorem {k} ({problem})"
-            found.append(Comparison(f"steps on {family}", quantity, share, above=1.0))
+            found.append(NumberCheck(f"steps on {family}", quantity, share, above=1.0))
     return found
 
 
@@ -189,7 +191,7 @@ def _claim(
     place: str,
     statement: str,
     test: str,
-    evidence: Callable[[Mapping[str, Tables]], Sequence[Comparison]],
+    evidence: Callable[[Mapping[str, Tables]], Sequence[NumberCheck]],
     note: str,
     kind: Kind = "universal",
     proof: str = "",

@@ -13,19 +13,21 @@ from vrtd import theory
 from vrtd.algorithms import VRTD
 from vrtd.experiments.experiment import Runner, Settings
 from vrtd.experiments.tables import Table, table
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import LIBRARY, MarkovRewardProcess
+from vrtd.problems import LIBRARY, LinearProblem, MarkovRewardProcess
 from vrtd.theory import Bound, Complexity, Condition, Inequality, Moments, exact_curve
 from vrtd.theory.enumeration import batch_types
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Anchor, epoch_maps, read_moments, td_terms
+from vrtd.theory.statements import Form
 from vrtd.theory.symmetric import orbit
 
 __all__ = ["FAR_ABOVE", "measure"]
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
+
+_FORMS: dict[str, Form] = {"printed": "printed", "repaired": "corrected"}  # by the name of the variant in the tables
 
 FAR_ABOVE = "C8 eps = 1/e, far above |u_0|^2"  # a target for which there is nothing to do
 
@@ -43,25 +45,27 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
     }
 
 
-def _system(chain: Mapping[str, Any], normalised: bool = True) -> LinearSystem:
+def _problem(chain: Mapping[str, Any], normalised: bool = True) -> LinearProblem:
     if "problem" in chain:
-        mrp, phi = LIBRARY[chain["problem"]](**chain["arguments"])
+        problem: LinearProblem = LIBRARY[chain["problem"]](**chain["arguments"])
     else:
-        mrp, phi = MarkovRewardProcess(chain["P"], chain["R"], chain["gamma"]), np.array(chain["phi"])
-    return LinearSystem(mrp, phi / max(np.linalg.norm(phi, axis=1).max(), 1.0) if normalised else phi)
+        problem = LinearProblem(MarkovRewardProcess(chain["P"], chain["R"], chain["gamma"]), chain["phi"])
+    if not normalised:
+        return problem
+    return LinearProblem(problem.mrp, problem.phi / max(np.linalg.norm(problem.phi, axis=1).max(), 1.0))
 
 
 class Case:
     """A chain, with what its statements share."""
 
     def __init__(self, chain: Mapping[str, Any], settings: Settings) -> None:
-        system = _system(chain)
-        self.name, self.family, self.system, self.settings = chain["name"], chain["family"], system, settings
-        self.lam, self.g2 = system.lambda_A, float(1.0 + system.mrp.edges.discount.max()) ** 2
-        self.theta_0: Floats = system.theta_star + settings["distance"] / math.sqrt(system.n_features)
-        self.radius = float(max(np.linalg.norm(theta) for theta in (self.theta_0, system.theta_star)))
+        problem = _problem(chain)
+        self.name, self.family, self.problem, self.settings = chain["name"], chain["family"], problem, settings
+        self.lam, self.g2 = problem.lambda_A, float(1.0 + problem.mrp.edges.discount.max()) ** 2
+        self.theta_0: Floats = problem.theta_star + settings["distance"] / math.sqrt(problem.n_features)
+        self.radius = float(max(np.linalg.norm(theta) for theta in (self.theta_0, problem.theta_star)))
         self.wide = 2.0 * self.radius  # where the projection, which the moments leave out, has nothing to do
-        self.independent, self.correlated = independent_increments(system), correlated_increments(system)
+        self.independent, self.correlated = independent_increments(problem), correlated_increments(problem)
 
     def batch(self, units: float) -> int:
         return math.ceil(units * self.g2 / self.lam**2)
@@ -71,7 +75,7 @@ class Case:
     ) -> Moments:
         """Of VRTD after so many epochs."""
         path = epoch_maps(samples, a, [M], "random", anchor)[M].orbit(samples.start(start), np.array(epochs))
-        return read_moments(path, self.system.theta_star)
+        return read_moments(path, self.problem.theta_star)
 
     def errors_iid(self, a: float, M: int, epochs: Sequence[int]) -> Floats:
         return self.moments(self.independent, a, M, epochs, self.theta_0).squared_error
@@ -83,7 +87,7 @@ class Case:
             return self.moments(self.correlated, a, M, epochs, self.theta_0).squared_error, "approximation"
         counts = 2 * M * np.array(epochs)
         curve = exact_curve(
-            self.system.mrp, self.system.phi, VRTD(a, M), n_gradients=int(counts[-1]), checkpoints=counts,
+            self.problem, VRTD(a, M), n_gradients=int(counts[-1]), checkpoints=counts,
             theta_0=self.theta_0, method="exact",
         )  # fmt: skip
         return curve.values("squared_error")[0], "exact"
@@ -120,10 +124,11 @@ def _theorem1(case: Case) -> Iterator[Row]:
     n, step = case.settings["n_epochs"], case.lam / (16.0 * case.g2)
     for units in case.settings["theorem1_batches"]:
         M = case.batch(units)
+        start = M, case.theta_0, case.radius
         bounds: list[tuple[str, float, Bound[Any]]] = [
-            ("printed", step, theory.theorem1(case.system, step, M, case.theta_0, case.radius)),
-            ("repaired", step / 2, theory.theorem1_corrected(case.system, step / 2, M, case.theta_0, case.radius)),
-            ("sharp", step, theory.theorem1_sharp(case.system, step, M, case.theta_0)),
+            ("printed", step, theory.vrtd_iid_bound(case.problem, step, *start, form="printed")),
+            ("repaired", step / 2, theory.vrtd_iid_bound(case.problem, step / 2, *start, form="corrected")),
+            ("sharp", step, theory.vrtd_iid_bound(case.problem, step, M, case.theta_0, form="sharp")),
         ]
         for variant, a, bound in bounds:
             sides = _worst(case.errors_iid(a, M, range(1, n + 1)), bound.curve(n)[1:])
@@ -131,16 +136,18 @@ def _theorem1(case: Case) -> Iterator[Row]:
 
 
 def _one_epoch(case: Case) -> Iterator[Row]:
-    system = case.system
+    problem = case.problem
     for share, units in case.settings["epoch_settings"]:
         a, M = share * case.lam / (8.0 * case.g2), case.batch(units)
-        for where, theta in (("theta_star", system.theta_star), ("theta_0", case.theta_0)):
-            u, mean = theta - system.theta_star, system.mean_update(theta)
-            second = system.expected_square(np.outer(u, u)) + 2.0 * system.expected_cross(u) + system.noise_covariance
+        for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+            u, mean = theta - problem.theta_star, problem.mean_update(theta)
+            second = (
+                problem.expected_square(np.outer(u, u)) + 2.0 * problem.expected_cross(u) + problem.noise_covariance
+            )
             gradient_error = float(np.trace(second) - mean @ mean) / M
             left = float(case.moments(case.independent, a, M, [1], theta).squared_error[0])
-            for variant in ("printed", "repaired"):
-                found = theory.epoch_inequality_iid(system, a, M, printed=variant == "printed")
+            for variant, form in _FORMS.items():
+                found = theory.epoch_inequality_iid(problem, a, M, form=form)
                 sides = left, found.right(float(u @ u), gradient_error)
                 yield case.row("Section 4.1, one epoch", variant, f"from {where}, {_at(a, M)}", sides, found.conditions)
 
@@ -154,11 +161,11 @@ def _corollaries(case: Case) -> Iterator[Row]:
         return case.row(statement, variant, f"eps = {eps:g}, M = {M:,}", (float(errors[0]), eps), conditions, basis)
 
     for eps in case.settings["targets"]:
-        one, two = (case.system, eps, case.theta_0, case.radius), (case.system, eps, case.theta_0, case.wide)
-        yield row("Corollary 1", "printed", theory.corollary1(*one))
-        yield row("Corollary 1", "repaired", theory.corollary1_corrected(*one))
-        yield row("Corollary 2", "printed", theory.corollary2(*two))
-        yield row("Corollary 2", "repaired", theory.corollary2_repaired(*two))
+        one, two = (case.problem, eps, case.theta_0, case.radius), (case.problem, eps, case.theta_0, case.wide)
+        for variant, form in _FORMS.items():
+            yield row("Corollary 1", variant, theory.vrtd_iid_complexity(*one, form=form))
+        for variant, form in _FORMS.items():
+            yield row("Corollary 2", variant, theory.vrtd_markov_complexity(*two, form=form))
 
 
 def _remarks(case: Case) -> Iterator[Row]:
@@ -166,10 +173,10 @@ def _remarks(case: Case) -> Iterator[Row]:
     epochs, a = range(1, 6), case.lam / (16.0 * case.g2)
     for units in case.settings["theorem1_batches"]:
         M = case.batch(units)
-        bound = theory.theorem1(case.system, a, M, case.theta_0, case.radius)
+        bound = theory.vrtd_iid_bound(case.problem, a, M, case.theta_0, case.radius, form="printed")
         decay = bound.initial * bound.rate ** np.array(epochs)
         error = case.moments(case.independent, a, M, epochs, case.theta_0, "mean").squared_error
-        mean = case.moments(case.independent, a, M, epochs, case.theta_0).mean - case.system.theta_star
+        mean = case.moments(case.independent, a, M, epochs, case.theta_0).mean - case.problem.theta_star
         for statement, left in (("Exact gradients", error), ("No bias", (mean**2).sum(axis=1))):
             yield case.row(statement, "printed", _at(a, M), _worst(left, decay), bound.conditions)
 
@@ -179,44 +186,44 @@ def _theorem2(case: Case) -> Iterator[Row]:
     for units in case.settings["theorem2_batches"]:
         M = case.batch(units)
         errors, basis = case.errors_markov(a, M, range(1, n + 1))
-        for variant, theorem in (("printed", theory.theorem2), ("repaired", theory.theorem2_repaired)):
-            bound = theorem(case.system, a, M, case.theta_0, case.wide)
+        for variant, form in _FORMS.items():
+            bound = theory.vrtd_markov_bound(case.problem, a, M, case.theta_0, case.wide, form=form)
             yield case.row("Theorem 2", variant, _at(a, M), _worst(errors, bound.curve(n)[1:]), bound.conditions, basis)
 
 
 def _one_epoch_markov(case: Case) -> Iterator[Row]:
-    chosen, system = case.settings["trajectory_epochs"], case.system
-    for M in chosen["batch_sizes"] if system.mrp.n_states == 2 else []:
-        batches = batch_types(system, M) or []
+    chosen, problem = case.settings["trajectory_epochs"], case.problem
+    for M in chosen["batch_sizes"] if problem.mrp.n_states == 2 else []:
+        batches = batch_types(problem, M) or []
         for a in (share * case.lam / (3.0 * case.g2) for share in chosen["steps"]):
-            found = theory.epoch_inequality_markov(system, a, M)
-            for where, theta in (("theta_star", system.theta_star), ("theta_0", case.theta_0)):
-                u = theta - system.theta_star
+            found = theory.epoch_inequality_markov(problem, a, M)
+            for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+                u = theta - problem.theta_star
                 for state, types in enumerate(batches):
-                    left, gradient, bias = _epoch_from(system, a, M, u, types)
+                    left, gradient, bias = _epoch_from(problem, a, M, u, types)
                     sides = left, found.right(float(u @ u), gradient, bias)
                     what = f"from {where} and state {state}, {_at(a, M)}"
                     yield case.row("Section 4.2, one epoch", "printed", what, sides, found.conditions)
 
 
-def _epoch_from(system: LinearSystem, a: float, M: int, u: Floats, types: Mapping[Any, float]) -> Floats:
+def _epoch_from(problem: LinearProblem, a: float, M: int, u: Floats, types: Mapping[Any, float]) -> Floats:
     """E|u_1|^2, E|g_m(theta_star)|^2 and the mean of E xi_m over the epoch, over all batches from one state.
 
     Given the batch, whose mean of A_x is A_m and whose gradient at the anchor is G, the way w from the anchor has
     E w' = E w + a (A_m E w + G), and E[w w^T] follows in the same way.
     """
-    edges, phi, d = system.mrp.edges, system.phi, system.n_features
+    edges, phi, d = problem.mrp.edges, problem.phi, problem.n_features
     A = np.einsum("ei,ej->eij", phi[edges.origin], edges.discount[:, None] * phi[edges.successor] - phi[edges.origin])
     p, share = np.array(list(types.values())), np.array([counts for _, counts in types]) / M
     A_m = np.tensordot(share, A, 1)
     A_twice = np.tensordot(share, np.einsum("eik,ejl->eijkl", A, A), 1)
-    g_star = A_m @ system.theta_star + share @ (edges.reward[:, None] * phi[edges.origin])
+    g_star = A_m @ problem.theta_star + share @ (edges.reward[:, None] * phi[edges.origin])
     G = A_m @ u + g_star
     w, ww = np.zeros((len(p), d)), np.zeros((len(p), d, d))
     left = bias = 0.0
     for _ in range(M):
         square = np.outer(u, u) + u[:, None] * w[:, None] + w[:, :, None] * u + ww
-        bias += p @ (np.einsum("tij,tij->t", A_m - system.A, square) + np.einsum("ti,ti->t", u + w, g_star))
+        bias += p @ (np.einsum("tij,tij->t", A_m - problem.A, square) + np.einsum("ti,ti->t", u + w, g_star))
         moved = w + a * np.einsum("tij,tj->ti", A_m, w)
         half = a * (A_m @ ww + moved[:, :, None] * G[:, None])
         spread = np.einsum("tijkl,tkl->tij", A_twice, ww) + G[:, :, None] * G[:, None]
@@ -227,71 +234,75 @@ def _epoch_from(system: LinearSystem, a: float, M: int, u: Floats, types: Mappin
 
 
 def _lemmas(case: Case) -> Iterator[Row]:
-    system = case.system
+    problem = case.problem
 
     def row(name: str, variant: str, parameters: str, found: Inequality) -> Row:
         return case.row(name, variant, parameters, (found.left, found.right), found.conditions)
 
     for M in case.settings["lemma1_batches"]:
         for sign in (1.0, -1.0):
-            theta = system.theta_star + sign * (case.theta_0 - system.theta_star)
-            for variant in ("printed", "repaired"):
-                found = theory.lemma1(system, M, theta, case.wide, printed=variant == "printed")
+            theta = problem.theta_star + sign * (case.theta_0 - problem.theta_star)
+            for variant, form in _FORMS.items():
+                found = theory.batch_bias_inequality(problem, M, theta, case.wide, form=form)
                 yield row("Lemma 1", variant, f"M = {M:,}, theta_star {'+' if sign > 0 else '-'} u_0", found)
-    for what, found in zip("Ab", theory.lemma2(system), strict=True):
+    for what, found in zip("Ab", theory.transition_inequalities(problem), strict=True):
         yield row("Lemma 2", "printed", what, found)
-    yield row("Lemma 3", "printed", f"R = {case.radius:.3g}", theory.lemma3(system, case.radius))
-    for where, theta in (("theta_star", system.theta_star), ("theta_0", case.theta_0)):
-        yield row("Lemma 4", "printed", f"at {where}", theory.lemma4(system, theta))
+    found = theory.pseudo_gradient_inequality(problem, case.radius)
+    yield row("Lemma 3", "printed", f"R = {case.radius:.3g}", found)
+    for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+        yield row("Lemma 4", "printed", f"at {where}", theory.squared_pseudo_gradient_inequality(problem, theta))
     for lag in case.settings["lags"]:
-        for variant in ("printed", "repaired"):
-            for what, found in zip("Ab", theory.lemma5(system, lag, printed=variant == "printed"), strict=True):
+        for variant, form in _FORMS.items():
+            for what, found in zip("Ab", theory.mixing_inequalities(problem, lag, form=form), strict=True):
                 yield row("Lemma 5", variant, f"{what}, lag {lag}", found)
 
 
 def _contraction(case: Case) -> Iterator[Row]:
     """2 u^T A u <= -lambda_A |u|^2, in the direction u in which A contracts least."""
-    u = np.linalg.eigh(case.system.A + case.system.A.T)[1][:, -1]
-    right = -2.0 * float(u @ case.system.A @ u)
-    yield case.row("lambda_A", "printed", "Section 3.2", (theory.lambda_A(case.system, "section 3.2"), right))
-    yield case.row("lambda_A", "repaired", "appendix", (theory.lambda_A(case.system), right))
+    u = np.linalg.eigh(case.problem.A + case.problem.A.T)[1][:, -1]
+    right = -2.0 * float(u @ case.problem.A @ u)
+    yield case.row("lambda_A", "printed", "Section 3.2", (theory.lambda_A(case.problem, "section 3.2"), right))
+    yield case.row("lambda_A", "repaired", "appendix", (theory.lambda_A(case.problem), right))
 
 
 def _td_iid(case: Case) -> Iterator[Row]:
-    system, samples = case.system, case.independent
+    problem, samples = case.problem, case.independent
     still, first, second = td_terms(samples)
 
     def errors(a: float, counts: NDArray[np.int64]) -> Floats:
         path = orbit(still + a * first + a * a * second, samples.start(case.theta_0), counts)
-        return read_moments(path, system.theta_star).squared_error
+        return read_moments(path, problem.theta_star).squared_error
 
     for a in (share * case.lam / (4.0 * case.g2) for share in case.settings["td_steps"]):
         counts = np.ceil(np.array(case.settings["td_times"]) / (a * case.lam)).astype(np.int64)
-        for variant, bound_of in (("printed", theory.td_iid_bound), ("sharp", theory.td_iid_sharp)):
-            bound: Bound[Any] = bound_of(system, a, case.theta_0)
+        bounds: dict[str, Bound[Any]] = {
+            "printed": theory.td_iid_bound(problem, a, case.theta_0, form="printed"),
+            "sharp": theory.td_iid_bound(problem, a, case.theta_0, form="sharp"),
+        }
+        for variant, bound in bounds.items():
             sides = _worst(errors(a, counts), bound.initial * bound.rate**counts + bound.floor)
             yield case.row("TD, i.i.d.", variant, f"a = {a:.2g}", sides, bound.conditions)
     for eps in case.settings["targets"]:
-        plan = theory.td_iid_complexity(system, eps, case.theta_0)
+        plan = theory.td_iid_complexity(problem, eps, case.theta_0)
         reached = float(errors(plan.step_size, np.array([plan.n_epochs]))[0])
         yield case.row("TD, i.i.d., count", "printed", f"eps = {eps:g}", (reached, eps), plan.bound.conditions)
 
 
 def _td_markov(case: Case) -> Iterator[Row]:
-    a, counts, recursion = case.settings["experiments_step"], case.settings["td_updates"], MarkovTD(case.system)
-    Y, errors = recursion.start(case.theta_0, case.system.mrp.stationary), []
+    a, counts, recursion = case.settings["experiments_step"], case.settings["td_updates"], MarkovTD(case.problem)
+    Y, errors = recursion.start(case.theta_0, case.problem.mrp.stationary), []
     for n in np.diff(counts, prepend=0).tolist():
         Y = recursion.update(Y, a, n)
         errors.append(float(np.trace(Y.sum(axis=0)[:-1, :-1])))
-    bound = theory.td_markov_bound(case.system, a, case.theta_0, case.wide)
+    bound = theory.td_markov_bound(case.problem, a, case.theta_0, case.wide)
     sides = _worst(np.array(errors), bound.curve(counts[-1])[counts])
     yield case.row("TD, trajectory", "printed", f"a = {a:.2g}", sides, bound.conditions)
 
 
 def _td_markov_count(case: Case) -> Iterator[Row]:
     """What the bound says after the counted updates, against the target that they are counted for."""
-    system, start, lam = case.system, case.theta_0, case.lam
-    _, C6, C7 = theory.td_markov_bound(system, 1.0, start).constants
+    problem, start, lam = case.problem, case.theta_0, case.lam
+    _, C6, C7 = theory.td_markov_bound(problem, 1.0, start).constants
     C8, initial = lam * min(1.0 / C6, 1.0 / (6.0 * C7)), case.settings["distance"] ** 2
     targets = {
         "eps = |u_0|^2": initial,
@@ -301,8 +312,8 @@ def _td_markov_count(case: Case) -> Iterator[Row]:
     for name, eps in targets.items():
         a = min(C8 * eps / -math.log(C8 * eps), 1.0 / lam)
         n = max(math.ceil(2.0 / (lam * a) * math.log(3.0 * initial / eps)), 0)
-        plan = theory.td_markov_complexity(system, eps, start)
-        printed = theory.td_markov_bound(system, a, start)
+        plan = theory.td_markov_complexity(problem, eps, start)
+        printed = theory.td_markov_bound(problem, a, start)
         for variant, k, bound in (("printed", n, printed), ("repaired", plan.n_epochs, plan.bound)):
             sides = bound.initial * bound.rate**k + bound.floor, eps
             yield case.row("TD, trajectory, count", variant, name, sides, bound.conditions)
@@ -334,7 +345,7 @@ def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
     """
     for name, chain in chains.items():
         known = "problem" in chain
-        mrp = LIBRARY[chain["problem"]](**chain["arguments"])[0] if known else MarkovRewardProcess(**chain)
+        mrp = LIBRARY[chain["problem"]](**chain["arguments"]).mrp if known else MarkovRewardProcess(**chain)
         P = mrp.P if isinstance(mrp.P, np.ndarray) else mrp.P.toarray()
         later, n = np.linalg.matrix_power(P, lag), _first_positive_power(P)
         common = len(P) * float(np.linalg.matrix_power(P, n).min()) if n else 0.0
@@ -360,22 +371,22 @@ def _first_positive_power(P: Floats) -> int:
 
 def _fixed_point(case: Case) -> Row:
     """How far theta_star is from the scalar equation of Section 2.2, the mean of v and of T v being the same."""
-    system, mrp = case.system, case.system.mrp
-    values = system.phi @ system.theta_star
+    problem, mrp = case.problem, case.problem.mrp
+    values = problem.phi @ problem.theta_star
     mean, after = (float(mrp.stationary @ each) for each in (values, mrp.mean_reward + mrp.discounted_P @ values))
     return {"family": case.family, "chain": case.name, "mean": mean, "mean_after": after}
 
 
 def _experiment(chain: Mapping[str, Any], settings: Settings) -> Iterator[Row]:
     for features in ("raw", "normalised"):
-        system = _system(chain, features == "normalised")
-        g2 = float(1.0 + system.mrp.edges.discount.max()) ** 2
+        problem = _problem(chain, features == "normalised")
+        g2 = float(1.0 + problem.mrp.edges.discount.max()) ** 2
         yield {
             "family": chain["family"],
             "problem": chain["name"],
             "features": features,
-            "largest_norm": float(np.linalg.norm(system.phi, axis=1).max()),
+            "largest_norm": float(np.linalg.norm(problem.phi, axis=1).max()),
             "step_size": settings["experiments_step"],
-            "theorem1_limit": system.lambda_A / (8.0 * g2),
-            "theorem2_limit": system.lambda_A / (12.0 * g2),
+            "theorem1_limit": problem.lambda_A / (8.0 * g2),
+            "theorem2_limit": problem.lambda_A / (12.0 * g2),
         }

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from vrtd.algorithms import TD, VRTD, Algorithm, Piecewise
 from vrtd.experiments.changing_step.sweep import settings
 from vrtd.experiments.curves import curve_rows, draw_means, log_grid
-from vrtd.experiments.evidence import Claim, Comparison, agrees
+from vrtd.experiments.evidence import Claim, NumberCheck, agrees
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.experiments.tables import Table, rows, rows_where, table
-from vrtd.linear_system import LinearSystem
 from vrtd.problems import LIBRARY
 from vrtd.theory import exact_curve
 from vrtd.theory.markov import MarkovTD
@@ -51,14 +50,14 @@ MUCH_FASTER = 2.0  # a criterion of ours
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    mrp, phi = LIBRARY[settings["problem"]](**settings["arguments"])
-    recursion, end = MarkovTD(LinearSystem(mrp, phi)), settings["n_gradients"]
+    problem = LIBRARY[settings["problem"]](**settings["arguments"])
+    recursion, end = MarkovTD(problem), settings["n_gradients"]
     initial, batch_size = settings["initial"], settings["batch_size"]
     runner.expect(settings["n_runs"] * end * len(settings["starts"]) * (len(settings["windows"]) + 2))
     axis = np.union1d(log_grid(end) // STRIDE * STRIDE, np.arange(0, end + 1, 1000))
 
-    d = phi.shape[1]
-    trace = np.tile(pack(np.diag([*[1.0] * d, 0.0])), mrp.n_states)  # of E[u u^T], out of the packed moments by state
+    d, n_states = problem.n_features, problem.mrp.n_states
+    trace = np.tile(pack(np.diag([*[1.0] * d, 0.0])), n_states)  # of E[u u^T], out of the packed moments by state
 
     @cache
     def stride(step_size: float) -> Floats:
@@ -71,16 +70,16 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
         rules["TD, the authors' times"] = lambda errors: STRIDE * (len(errors) - 1) in settings["authors_halvings"]
         methods: dict[str, tuple[Algorithm, Floats, str]] = {}
         for label, rule in rules.items():
-            first = pack(recursion.start(theta_0, np.eye(mrp.n_states)[initial])).ravel()
+            first = pack(recursion.start(theta_0, np.eye(n_states)[initial])).ravel()
             errors, times = follow(stride, first, trace, rule, settings)
             schedules += [{"start": start, "method": label, "halved_at": t} for t in times]
             methods[label] = TD(_schedule(settings["step_size"], times)), errors[axis // STRIDE], "exact"
         vrtd = VRTD(settings["step_size"], batch_size)
-        near = exact_curve(mrp, phi, vrtd, n_gradients=end, theta_0=theta_0, checkpoints=axis)
+        near = exact_curve(problem, vrtd, n_gradients=end, theta_0=theta_0, checkpoints=axis)
         methods[f"VRTD, M = {batch_size}"] = vrtd, near.values("squared_error")[0], "approximation"
         for label, (method, expected, basis) in methods.items():
             result = runner.simulate(
-                mrp, phi, method, n_runs=settings["n_runs"], n_gradients=end, seed=settings["seed"],
+                problem, method, n_runs=settings["n_runs"], n_gradients=end, seed=settings["seed"],
                 theta_0=theta_0, initial=initial, checkpoints=axis,
             )  # fmt: skip
             labels = {"start": start, "method": label, "basis": basis, "n_runs": result.n_runs}
@@ -130,7 +129,7 @@ def _draw(start: str, x: Axis, axes: Axes, tables: Tables) -> None:
         draw_means(axes, rows_where(curves, method=label), label, x)
 
 
-def vrtd_is_faster(curves: Table, x: Axis, above: float) -> list[Comparison]:
+def vrtd_is_faster(curves: Table, x: Axis, above: float) -> list[NumberCheck]:
     """Until its error is down to WITHIN times VRTD's final one, TD needs `above` times as much as VRTD: for ever, where
     it does not get there within the run."""
     axis, found = ("pseudo-gradients" if x == "n_gradients" else "samples"), []
@@ -148,7 +147,7 @@ def vrtd_is_faster(curves: Table, x: Axis, above: float) -> list[Comparison]:
                 quantity = f"{axis} of TD / of VRTD to {factor:g} times VRTD's final error: {counts}"
                 estimate = td / max(own, 1)
                 found.append(
-                    Comparison(condition, quantity, estimate, above=above, basis="approximation", stated=stated)
+                    NumberCheck(condition, quantity, estimate, above=above, basis="approximation", stated=stated)
                 )
     return found
 
@@ -159,11 +158,11 @@ def _first(curve: Table, x: Axis, target: float) -> float:
     return int(curve[x][below[0]]) if below.size else inf
 
 
-def samples_are_gradients(curves: Table) -> list[Comparison]:
+def samples_are_gradients(curves: Table) -> list[NumberCheck]:
     """As many samples are drawn as pseudo-gradients are counted."""
     last = rows_where(curves, n_gradients=curves["n_gradients"].max(), start="ones")
     return [
-        Comparison(
+        NumberCheck(
             "the two algorithms of the figure", f"samples drawn / pseudo-gradients, {row['method']}",
             row["n_samples"] / row["n_gradients"], above=0.99, below=1.01,
         )
@@ -171,7 +170,7 @@ def samples_are_gradients(curves: Table) -> list[Comparison]:
     ]  # fmt: skip
 
 
-def agreement(curves: Table) -> list[Comparison]:
+def agreement(curves: Table) -> list[NumberCheck]:
     """Simulated errors at the end of the budget are the expected ones."""
     last = rows_where(curves, n_gradients=curves["n_gradients"].max())
     return [agrees(f"{row['method']}, from {row['start']}", row) for row in rows(last)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from vrtd.experiments.counter_example.measurement import measure
 from vrtd.experiments.counter_example.sweep import settings
-from vrtd.experiments.evidence import Claim, Comparison, agrees, over_runs, ratio
+from vrtd.experiments.evidence import Claim, NumberCheck, agrees, over_runs, ratio
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.tables import rows, rows_where
 from vrtd.plots import METRIC_LABELS
@@ -90,14 +90,14 @@ def _draw_corollary1(axes: Axes, tables: Tables) -> None:
     axes.legend(frameon=False)
 
 
-def _korda(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _korda(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     mean, square = rows(tables[NAME]["moments"])
     stated = {
         "difference of the means": (mean["difference"], 0.0),
         "difference of the mean squares, 14/3 - 3": (square["difference"], 5.0 / 3.0),
     }
     found = [
-        Comparison("the batch {1, 2, -3}", name, value, above=expected - SAME, below=expected + SAME)
+        NumberCheck("the batch {1, 2, -3}", name, value, above=expected - SAME, below=expected + SAME)
         for name, (value, expected) in stated.items()
     ]
     x, y = np.abs(tables[NAME]["batches"]["mean"]), np.abs(tables[NAME]["batches"]["mean_square"])
@@ -105,26 +105,26 @@ def _korda(tables: Mapping[str, Tables]) -> list[Comparison]:
     means = [tuple(over_runs(part).values()) for part in (near, y)]
     estimate, se = ratio(*means[0], *means[1])
     quantity = f"difference of the mean squares where the means differ by less than {NEAR}, against all batches"
-    others = Comparison(
+    others = NumberCheck(
         "random batches of 3", quantity, estimate, se, int(near.size), above=0.5, basis="simulated", stated=False
     )
     return [*found, others]
 
 
-def _theorem1(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _theorem1(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     coin, (floor,) = tables[NAME]["coin"], rows(tables[NAME]["coin_floor"])
     found = []
     if floor["conditions_hold"] == "yes":
         worst, bound, se = float((coin["exact"] / coin["printed"]).max()), floor["printed"], floor["standard_error"]
         found += [
-            Comparison("coin", "error / bound, at its largest over the epochs", worst, below=AT_MOST_1),
-            Comparison(
+            NumberCheck("coin", "error / bound, at its largest over the epochs", worst, below=AT_MOST_1),
+            NumberCheck(
                 "coin, simulated", "error / bound, mean over the epochs", floor["mean"] / bound, se / bound,
                 floor["n_runs"], below=AT_MOST_1, basis="simulated",
             ),
         ]  # fmt: skip
     return found + [
-        Comparison(
+        NumberCheck(
             row["chain"], f"error / bound as m grows, M = {row['batch_size']:,}", row["exact"] / row["printed"],
             below=AT_MOST_1,
         )
@@ -132,13 +132,13 @@ def _theorem1(tables: Mapping[str, Tables]) -> list[Comparison]:
     ]  # fmt: skip
 
 
-def _simulated_coin(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _simulated_coin(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     return [agrees("coin", row) for row in rows(tables[NAME]["coin_floor"])]
 
 
-def _corollary1(tables: Mapping[str, Tables]) -> list[Comparison]:
+def _corollary1(tables: Mapping[str, Tables]) -> list[NumberCheck]:
     return [
-        Comparison(
+        NumberCheck(
             row["chain"], f"error reached / target, eps = {row['target']:g}", row["error"] / row["target"],
             below=AT_MOST_1,
         )

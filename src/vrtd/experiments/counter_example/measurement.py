@@ -14,15 +14,12 @@ from vrtd.algorithms import VRTD
 from vrtd.experiments.evidence import over_runs
 from vrtd.experiments.experiment import Runner, Settings
 from vrtd.experiments.tables import Table, table
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import MarkovRewardProcess, random_mdp
+from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
 from vrtd.theory import (
-    corollary1,
     exact_curve,
     stationary_second_moment,
-    theorem1,
-    theorem1_corrected,
-    theorem1_sharp,
+    vrtd_iid_bound,
+    vrtd_iid_complexity,
     vrtd_iid_moments,
 )
 
@@ -33,15 +30,15 @@ Row = dict[str, Any]
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    systems = {f"random MDP {seed}": LinearSystem(*random_mdp(seed, normalize=True)) for seed in settings["mdp_seeds"]}
+    problems = {f"random MDP {seed}": random_mdp(seed, normalize=True) for seed in settings["mdp_seeds"]}
     epochs, floor = _coin(settings, runner)
     return {
         "moments": _moments(settings["uniform"]),
         "batches": _batches(settings["uniform"], settings["seed"]),
         "coin": epochs,
         "coin_floor": floor,
-        "theorem1": table(row for name, s in systems.items() for row in _theorem1(name, s, settings["batch_factors"])),
-        "corollary1": table([*_coin_plans(settings), *_mdp_plans(systems, settings["mdp_targets"])]),
+        "theorem1": table(row for name, s in problems.items() for row in _theorem1(name, s, settings["batch_factors"])),
+        "corollary1": table([*_coin_plans(settings), *_mdp_plans(problems, settings["mdp_targets"])]),
     }
 
 
@@ -73,28 +70,28 @@ def _batches(uniform: Settings, seed: int) -> Table:
     return {"mean": v.mean(axis=1) - mean, "mean_square": (v**2).mean(axis=1) - square}
 
 
-def coin(gamma: float) -> LinearSystem:
-    return LinearSystem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], gamma), [[1.0], [1.0]])
+def coin(gamma: float) -> LinearProblem:
+    return LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], gamma), [[1.0], [1.0]])
 
 
 def _coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
     """Errors after each epoch, and averaged over the epochs, beside the bounds; theta_0 = theta_star."""
     chosen, n_runs = settings["coin"], settings["n_runs"]
-    system, a, M, n = coin(chosen["gamma"]), chosen["step_size"], chosen["batch_size"], chosen["n_epochs"]
+    problem, a, M, n = coin(chosen["gamma"]), chosen["step_size"], chosen["batch_size"], chosen["n_epochs"]
     options = {
         "sampling": "iid",
         "n_gradients": 2 * M * n,
-        "theta_0": system.theta_star,
+        "theta_0": problem.theta_star,
         "checkpoints": 2 * M * np.arange(1, n + 1),
     }
     runner.expect(n_runs * 2 * M * n)
-    result = runner.simulate(system.mrp, system.phi, VRTD(a, M), n_runs=n_runs, seed=settings["seed"], **options)
+    result = runner.simulate(problem, VRTD(a, M), n_runs=n_runs, seed=settings["seed"], **options)
     errors = result.values("squared_error")
-    exact = exact_curve(system.mrp, system.phi, VRTD(a, M), **options).values("squared_error")[0]
-    arguments = system, a, M, system.theta_star
-    printed = theorem1(*arguments, radius=chosen["radius"])
-    corrected = theorem1_corrected(*arguments, radius=chosen["radius"])
-    sharp = theorem1_sharp(*arguments)
+    exact = exact_curve(problem, VRTD(a, M), **options).values("squared_error")[0]
+    arguments = problem, a, M, problem.theta_star
+    printed = vrtd_iid_bound(*arguments, chosen["radius"], form="printed")
+    corrected = vrtd_iid_bound(*arguments, chosen["radius"], form="corrected")
+    sharp = vrtd_iid_bound(*arguments, form="sharp")
     curves = {
         "exact": exact, "printed": printed.curve(n)[1:], "corrected": corrected.curve(n)[1:],
         "sharp": sharp.curve(n)[1:],
@@ -110,19 +107,19 @@ def _coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
     return epochs, table([floor])
 
 
-def _theorem1(name: str, system: LinearSystem, factors: list[float]) -> Iterator[Row]:
+def _theorem1(name: str, problem: LinearProblem, factors: list[float]) -> Iterator[Row]:
     """Where the error settles, at the step of Corollary 1 with R = |theta_star|, and the bounds of it."""
-    lam, g2 = system.lambda_A, float(1.0 + system.mrp.edges.discount.max()) ** 2
-    a, least, theta_0 = lam / (16.0 * g2), 32.0 * g2 / lam**2 + 0.5, np.zeros(system.n_features)
+    lam, g2 = problem.lambda_A, float(1.0 + problem.mrp.edges.discount.max()) ** 2
+    a, least, theta_0 = lam / (16.0 * g2), 32.0 * g2 / lam**2 + 0.5, np.zeros(problem.n_features)
     for factor in factors:
         M = math.ceil(factor * least)
-        printed = theorem1(system, a, M, theta_0)
+        printed = vrtd_iid_bound(problem, a, M, theta_0, form="printed")
         yield {
             "chain": name,
             "batch_size": M,
-            "exact": float(np.trace(stationary_second_moment(system, a, M))),
+            "exact": float(np.trace(stationary_second_moment(problem, a, M))),
             "printed": printed.floor,
-            "sharp": theorem1_sharp(system, a, M, theta_0).floor,
+            "sharp": vrtd_iid_bound(problem, a, M, theta_0, form="sharp").floor,
             "conditions_hold": "yes" if all(condition.holds for condition in printed.conditions) else "no",
         }
 
@@ -133,20 +130,20 @@ def _coin_plans(settings: Settings) -> Iterator[Row]:
             yield _reached(f"coin, gamma = {gamma:g}", coin(gamma), target, np.ones(1), settings["coin"]["radius"])
 
 
-def _mdp_plans(systems: dict[str, LinearSystem], targets: list[float]) -> Iterator[Row]:
-    for name, system in systems.items():
+def _mdp_plans(problems: dict[str, LinearProblem], targets: list[float]) -> Iterator[Row]:
+    for name, problem in problems.items():
         for target in targets:
-            radius = float(np.linalg.norm(system.theta_star))
-            yield _reached(name, system, target, np.zeros(system.n_features), radius)
+            radius = float(np.linalg.norm(problem.theta_star))
+            yield _reached(name, problem, target, np.zeros(problem.n_features), radius)
 
 
-def _reached(name: str, system: LinearSystem, target: float, theta_0: Floats, radius: float) -> Row:
+def _reached(name: str, problem: LinearProblem, target: float, theta_0: Floats, radius: float) -> Row:
     """The error after the epochs that Corollary 1 asks for, with its step and batch size."""
-    plan = corollary1(system, target, theta_0, radius)
-    moments = vrtd_iid_moments(system, plan.step_size, plan.batch_size, plan.n_epochs, theta_0)
+    plan = vrtd_iid_complexity(problem, target, theta_0, radius, form="printed")
+    moments = vrtd_iid_moments(problem, plan.step_size, plan.batch_size, plan.n_epochs, theta_0)
     return {
         "chain": name,
-        "gamma": float(system.mrp.edges.discount.max()),
+        "gamma": float(problem.mrp.edges.discount.max()),
         "radius": radius,
         "target": target,
         "batch_size": plan.batch_size,

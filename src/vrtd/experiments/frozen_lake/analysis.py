@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from vrtd.experiments.batch_sizes import MUCH_SMALLER, agreement, bars, claims, convergence, improves, measure
-from vrtd.experiments.evidence import Claim, Comparison
+from vrtd.experiments.evidence import Claim, NumberCheck
 from vrtd.experiments.experiment import Experiment, Figure, Tables
 from vrtd.experiments.frozen_lake.sweep import SEEDS, STARTS, settings
 from vrtd.experiments.tables import Table, rows_where
@@ -32,7 +32,7 @@ def _draw_floors(axes: Axes, tables: Tables) -> None:
     )
 
 
-def _draw_0_and_beyond(compare: Callable[[Table], list[Comparison]], floors: Table) -> list[Comparison]:
+def _draw_0_and_beyond(compare: Callable[[Table], list[NumberCheck]], floors: Table) -> list[NumberCheck]:
     """The paper shows one lake: here draw 0, with all the runs. The start is forgotten in the end, so one is enough."""
     part = rows_where(floors, theta_0=STARTS["ones"])
     others = {name: column[part["mdp_seed"] > 0] for name, column in part.items()}

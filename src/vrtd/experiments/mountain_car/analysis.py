@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD
 from vrtd.experiments.curves import curve_rows
-from vrtd.experiments.evidence import Claim, Comparison, over_runs, paired_ratio
+from vrtd.experiments.evidence import Claim, NumberCheck, over_runs, paired_ratio
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.experiments.mountain_car.sweep import MAIN, settings
 from vrtd.experiments.tables import Table, rows, rows_where, table
 from vrtd.metrics import QuadraticForm
 from vrtd.plots import AXIS_LABELS, draw_curve
-from vrtd.sources import Simulator
-from vrtd.sources.mountain_car import features_at, mountain_car, visited
+from vrtd.problems import Simulator, mountain_car
+from vrtd.problems.mountain_car import features_at, visited
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
         for M in variant["batch_sizes"]:
             method = TD(settings["step_size"]) if M == 1 else VRTD(settings["step_size"], M)
             result = runner.simulate(
-                car, None, method, n_runs=variant["n_runs"], n_gradients=end, seed=settings["seed"], metrics=(form,),
+                car, method, n_runs=variant["n_runs"], n_gradients=end, seed=settings["seed"], metrics=(form,),
                 checkpoints=axis,
             )  # fmt: skip
             errors = result.values(form.name)[:, np.isin(axis, window)].mean(axis=1)
@@ -76,7 +76,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 
 def variant_car(settings: Settings, variant: Mapping[str, Any]) -> Simulator:
     return mountain_car(
-        variant["bandwidth"], variant["feature_seed"], settings["n_features"], settings["gamma"], variant["time_limit"]
+        variant["feature_seed"], settings["n_features"], settings["gamma"], variant["bandwidth"], variant["time_limit"]
     )
 
 
@@ -162,7 +162,7 @@ def _draw_variants(axes: Axes, tables: Tables) -> None:
 # Comparisons
 
 
-def smaller_neu(floors: Table) -> list[Comparison]:
+def smaller_neu(floors: Table) -> list[NumberCheck]:
     """VRTD ends with a smaller NEU than TD: the paper's batch for every variant, larger ones beyond it."""
     found = []
     for row in rows(floors):
@@ -175,7 +175,7 @@ def smaller_neu(floors: Table) -> list[Comparison]:
             quantity = f"NEU of VRTD / NEU of TD, M = {M}, draw {row['feature_seed']} of the features"
             estimate, se = row["ratio"], row["ratio_standard_error"]
             found.append(
-                Comparison(
+                NumberCheck(
                     condition, quantity, estimate, se, row["n_runs"], below=1.0, basis="simulated", stated=stated
                 )
             )

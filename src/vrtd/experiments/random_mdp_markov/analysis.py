@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments import batch_sizes
-from vrtd.experiments.evidence import Claim, Comparison, over_runs
+from vrtd.experiments.evidence import Claim, NumberCheck, over_runs
 from vrtd.experiments.experiment import Experiment, Figure, Runner, Settings, Tables
 from vrtd.experiments.random_mdp_iid.analysis import figures
 from vrtd.experiments.random_mdp_iid.sweep import SEEDS
 from vrtd.experiments.random_mdp_markov.sweep import LAZY, settings
 from vrtd.experiments.tables import Table, rows, rows_where, table
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import LIBRARY
+from vrtd.problems import LIBRARY, LinearProblem
 from vrtd.theory import stationary_second_moment
 
 if TYPE_CHECKING:
@@ -42,10 +41,10 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 
 def _samplings(settings: Settings, floors: Table, lazy: list[dict[str, Any]]) -> Table:
     """The floors on a trajectory beside the exact ones of independent samples."""
-    systems = [LinearSystem(*_problem(cell)) for cell in (*settings["cells"], settings["lazy"])]
+    problems = [_problem(cell) for cell in (*settings["cells"], settings["lazy"])]
     iid = [
-        float(stationary_second_moment(system, settings["step_size"], M).trace())
-        for system in systems
+        float(stationary_second_moment(problem, settings["step_size"], M).trace())
+        for problem in problems
         for M in settings["batch_sizes"]
     ]
     kept = [{name: row[name] for name in lazy[0]} for row in rows(floors)]
@@ -54,24 +53,25 @@ def _samplings(settings: Settings, floors: Table, lazy: list[dict[str, Any]]) ->
 
 def _lazy(settings: Settings, runner: Runner) -> Iterator[dict[str, Any]]:
     """The same on a chain whose successive samples are alike."""
-    mrp, phi = _problem(settings["lazy"])
+    problem = _problem(settings["lazy"])
     for M in settings["batch_sizes"]:
         window, _ = batch_sizes.checkpoints(settings, M)
         result = runner.simulate(
-            mrp, phi, batch_sizes.algorithm(settings["step_size"], M), n_runs=settings["lazy"]["n_runs"],
+            problem, batch_sizes.algorithm(settings["step_size"], M), n_runs=settings["lazy"]["n_runs"],
             n_gradients=settings["n_gradients"], seed=settings["seed"], checkpoints=window,
         )  # fmt: skip
         labels = {"mdp_seed": 0, "features": LAZY, "batch_size": M, "n_runs": result.n_runs}
         yield labels | over_runs(result.values("squared_error").mean(axis=1))
 
 
-def _problem(cell: Mapping[str, Any]) -> Any:
-    return LIBRARY[cell["problem"]](**cell["arguments"])
+def _problem(cell: Mapping[str, Any]) -> LinearProblem:
+    problem: LinearProblem = LIBRARY[cell["problem"]](**cell["arguments"])
+    return problem
 
 
 def _identities(settings: Settings, runner: Runner) -> Table:
     """How many runs change when Algorithm 2 projects, and when TD is written as VRTD with a batch of one."""
-    mrp, phi = LIBRARY["random_mdp"](seed=0)
+    problem = LIBRARY["random_mdp"](seed=0)
     step, radius = settings["step_size"], settings["radius"]
     n_runs = settings["lazy"]["n_runs"]
     pairs: list[tuple[int, Algorithm, Algorithm]] = [
@@ -80,7 +80,7 @@ def _identities(settings: Settings, runner: Runner) -> Table:
 
     def final(method: Algorithm) -> NDArray[np.float64]:
         return runner.simulate(
-            mrp, phi, method, n_runs=n_runs, n_gradients=settings["n_same"], seed=settings["seed"], checkpoints=1
+            problem, method, n_runs=n_runs, n_gradients=settings["n_same"], seed=settings["seed"], checkpoints=1
         ).theta
 
     found = []
@@ -114,7 +114,7 @@ def _draw_samplings(axes: Axes, tables: Tables) -> None:
     axes.legend(frameon=False, ncols=3, loc="upper left")
 
 
-def iid_is_below(samplings: Table) -> list[Comparison]:
+def iid_is_below(samplings: Table) -> list[NumberCheck]:
     """At every batch size the error on a trajectory exceeds that with independent samples."""
     found = []
     columns = (samplings[name].tolist() for name in samplings)
@@ -124,15 +124,15 @@ def iid_is_below(samplings: Table) -> list[Comparison]:
         quantity = f"error on a trajectory / error with independent samples, M = {M}"
         se = standard_error / iid
         found.append(
-            Comparison(condition, quantity, mean / iid, se, n_runs, above=1.0, basis="simulated", stated=not is_lazy)
+            NumberCheck(condition, quantity, mean / iid, se, n_runs, above=1.0, basis="simulated", stated=not is_lazy)
         )
     return found
 
 
-def batch_of_one_is_td(identities: Table) -> list[Comparison]:
+def batch_of_one_is_td(identities: Table) -> list[NumberCheck]:
     part = rows_where(identities, batch_size=1)
     quantity = f"of {part['n_runs'][0]} runs, those that differ"
-    return [Comparison("random MDP 0", quantity, float(part["n_different"][0]), below=0.5, basis="simulated")]
+    return [NumberCheck("random MDP 0", quantity, float(part["n_different"][0]), below=0.5, basis="simulated")]
 
 
 EXPERIMENT = Experiment(

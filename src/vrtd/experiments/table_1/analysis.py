@@ -38,19 +38,19 @@ _TARGET = r"target $\varepsilon$, as a share of the initial error"
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
     """Everything but `simulated`, and the slopes fitted to it, is the same for any number of runs."""
-    systems = {name: build(spec) for name, spec in settings["problems"].items()}
+    problems = {name: build(spec) for name, spec in settings["problems"].items()}
     grid = settings["floors"]
-    limits = {(name, step): td_limit(systems[name], step) for name in grid["problems"] for step in grid["step_sizes"]}
-    batches = enumerated(settings, systems[TWO_STATES])
+    limits = {(name, step): td_limit(problems[name], step) for name in grid["problems"] for step in grid["step_sizes"]}
+    batches = enumerated(settings, problems[TWO_STATES])
     found = {
-        "floors": floors(settings, systems, limits, batches),
-        "variances": variances(settings, systems),
-        "biases": biases(settings, systems, limits, batches),
-        "rates": rates(settings, systems),
-        "arrivals": arrivals(settings, systems),
+        "floors": floors(settings, problems, limits, batches),
+        "variances": variances(settings, problems),
+        "biases": biases(settings, problems, limits, batches),
+        "rates": rates(settings, problems),
+        "arrivals": arrivals(settings, problems),
         "costs": costs(settings),
     }
-    found["simulated"] = simulated(settings, systems, found["costs"], runner)
+    found["simulated"] = simulated(settings, problems, found["costs"], runner)
     parts = ("floors", "variances", "biases", "arrivals", "costs", "simulated")
     found["slopes"] = slopes(*(found[name] for name in parts))
     return {name: table(rows) for name, rows in found.items()}

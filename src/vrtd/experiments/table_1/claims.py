@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from vrtd.experiments.evidence import Claim, Comparison, agrees
+from vrtd.experiments.evidence import Claim, NumberCheck, agrees
 from vrtd.experiments.experiment import Tables
 from vrtd.experiments.table_1.floors import LONG_EPOCHS, SHORT_EPOCHS, THEOREM
 from vrtd.experiments.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET
@@ -16,7 +16,7 @@ from vrtd.experiments.tables import rows, rows_where
 
 __all__ = ["CLAIMS"]
 
-Evidence = Callable[[Mapping[str, Tables]], list[Comparison]]
+Evidence = Callable[[Mapping[str, Tables]], list[NumberCheck]]
 
 _NAME = "table-1"
 # Criteria of ours. A slope is of the claimed order within this; an upper bound may be undercut by any amount.
@@ -49,7 +49,7 @@ def _orders(
     below: float = inf,
     beyond: tuple[str, ...] = (SHORT_EPOCHS, MODERATE_TARGETS),
     **where: Any,
-) -> list[Comparison]:
+) -> list[NumberCheck]:
     """Every local slope of every range is above and below; the ranges `beyond` are outside what is stated."""
     found = []
     for row in rows(rows_where(tables[_NAME]["slopes"], **where)):
@@ -60,10 +60,10 @@ def _orders(
         limits["stated"] = row["range"] not in beyond
         if above > -inf:
             quantity = f"{what}: least slope in {row['against']}"
-            found.append(Comparison(condition, quantity, row["low"], above=above, **limits))
+            found.append(NumberCheck(condition, quantity, row["low"], above=above, **limits))
         if below < inf:
             quantity = f"{what}: largest slope in {row['against']}"
-            found.append(Comparison(condition, quantity, row["high"], below=below, **limits))
+            found.append(NumberCheck(condition, quantity, row["high"], below=below, **limits))
     return found
 
 
@@ -78,7 +78,7 @@ def _all(*parts: Evidence) -> Evidence:
 def _agreement(sampling: str, method: str, kind: str = "floor") -> Evidence:
     """Simulated errors are the expected ones, or near the approximate ones."""
 
-    def compare(tables: Mapping[str, Tables]) -> list[Comparison]:
+    def compare(tables: Mapping[str, Tables]) -> list[NumberCheck]:
         part = rows_where(tables[_NAME]["simulated"], kind=kind, sampling=sampling, method=method)
         return [agrees(f"{method}, alpha = {row['step_size']:.3g}, M = {row['batch_size']}", row) for row in rows(part)]
 
@@ -88,7 +88,7 @@ def _agreement(sampling: str, method: str, kind: str = "floor") -> Evidence:
 def _linear(sampling: str) -> Evidence:
     """What the error has above its floor falls like radius^m; settings that no proof covers are not stated."""
 
-    def compare(tables: Mapping[str, Tables]) -> list[Comparison]:
+    def compare(tables: Mapping[str, Tables]) -> list[NumberCheck]:
         found = []
         for row in rows(rows_where(tables[_NAME]["rates"], sampling=sampling)):
             where = f"alpha = {row['step_size']:g}, M = {row['batch_size']:,}"
@@ -97,8 +97,8 @@ def _linear(sampling: str) -> Evidence:
             condition = row["problem"] if is_stated else f"{row['problem']}, outside the conditions of the proof"
             rest: dict[str, Any] = {"basis": row["basis"], "stated": is_stated}
             found += [
-                Comparison(condition, rate, row["radius"], below=1.0, **rest),
-                Comparison(condition, most, row["constant"], below=_MOST_CONSTANT, **rest),
+                NumberCheck(condition, rate, row["radius"], below=1.0, **rest),
+                NumberCheck(condition, most, row["constant"], below=_MOST_CONSTANT, **rest),
             ]
         return found
 
@@ -109,7 +109,7 @@ def _cheaper(sampling: str, *families: str) -> Evidence:
     """Tuned VRTD costs less than tuned TD, for small targets, and for larger ones beyond what is stated; along a family
     at its least lambda_A."""
 
-    def compare(tables: Mapping[str, Tables]) -> list[Comparison]:
+    def compare(tables: Mapping[str, Tables]) -> list[NumberCheck]:
         found = []
         for family in families:
             part = rows_where(tables[_NAME]["costs"], family=family, sampling=sampling)
@@ -119,7 +119,7 @@ def _cheaper(sampling: str, *families: str) -> Evidence:
                 condition = f"{family}, eps = {a['target']:g}"
                 quantity = f"cost of TD / cost of VRTD at lambda_A = {a['lambda_A']:.2g}"
                 found.append(
-                    Comparison(
+                    NumberCheck(
                         condition, quantity, a["cost"] / b["cost"], above=1.0, basis=b["basis"],
                         stated=a["target"] <= SMALL_TARGET,
                     )

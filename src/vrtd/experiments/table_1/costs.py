@@ -41,10 +41,10 @@ def costs(settings: Settings) -> Rows:
     """Tuned TD and tuned VRTD for each member of each family and each target."""
     rows = []
     for member in settings["costs"]:
-        system = build(member["problem"])
-        theta_0 = np.full(system.n_features, member["theta_0"])
-        predictions = exact_predictions(system, member["sampling"], theta_0, "random")
-        initial = float(np.sum((theta_0 - system.theta_star) ** 2))
+        problem = build(member["problem"])
+        theta_0 = np.full(problem.n_features, member["theta_0"])
+        predictions = exact_predictions(problem, member["sampling"], theta_0, "random")
+        initial = float(np.sum((theta_0 - problem.theta_star) ** 2))
         tuning = Tuning(predictions, [share * initial for share in member["targets"]])
         for share in member["targets"]:
             td = tuning.td(share * initial)
@@ -53,7 +53,7 @@ def costs(settings: Settings) -> Rows:
             rows += [
                 {
                     "family": member["family"], "sampling": member["sampling"], "method": method,
-                    "lambda_A": system.lambda_A, "target": share, "step_size": found.step_size,
+                    "lambda_A": problem.lambda_A, "target": share, "step_size": found.step_size,
                     "batch_size": found.batch_size, "n_epochs": found.n_epochs, "cost": int(found.cost),
                     "basis": how[method].split(":")[0],
                 }

@@ -12,9 +12,8 @@ from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.experiments.evidence import over_runs
 from vrtd.experiments.experiment import Runner, Settings
 from vrtd.experiments.table_1.sweep import LONG, RANDOM, SHORT, TWO_STATES
-from vrtd.linear_system import LinearSystem
-from vrtd.problems import LIBRARY, MarkovRewardProcess
-from vrtd.theory import exact_curve, lemma1, theorem1_sharp, theorem2_repaired
+from vrtd.problems import LIBRARY, LinearProblem, MarkovRewardProcess
+from vrtd.theory import batch_bias_inequality, exact_curve, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.curves import EXACT
 from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.limits import increments_of
@@ -30,7 +29,7 @@ __all__ = [
     "MIXED_CHAIN",
     "SHORT_EPOCHS",
     "THEOREM",
-    "Batches",
+    "LongRunFloor",
     "Rows",
     "TDLimit",
     "arrivals",
@@ -47,7 +46,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Rows = list[dict[str, Any]]
-Systems = Mapping[str, LinearSystem]
+Problems = Mapping[str, LinearProblem]
 Limits = Mapping[tuple[str, float], "TDLimit"]
 
 THEOREM, LONG_EPOCHS, SHORT_EPOCHS = "the theorems' steps", f"alpha lambda M > {LONG:g}", f"alpha lambda M < {SHORT:g}"
@@ -59,14 +58,14 @@ _MOST_CHECKPOINTS = 20
 _FIRST_EPOCHS = 60
 
 
-def build(spec: Mapping[str, Any]) -> LinearSystem:
+def build(spec: Mapping[str, Any]) -> LinearProblem:
     """A chain, or a named problem whose features may be mixed with their mean."""
     if "P" in spec:
-        return LinearSystem(MarkovRewardProcess(spec["P"], spec["R"], spec["gamma"]), spec["phi"])
-    mrp, phi = LIBRARY[spec["problem"]](**spec["arguments"])
-    own, d = spec.get("mixing", 1.0), phi.shape[1]
-    mixed = phi @ (own * np.eye(d) + (1.0 - own) / d)
-    return LinearSystem(mrp, mixed / np.linalg.norm(mixed, axis=1).max())
+        return LinearProblem(MarkovRewardProcess(spec["P"], spec["R"], spec["gamma"]), spec["phi"])
+    problem: LinearProblem = LIBRARY[spec["problem"]](**spec["arguments"])
+    own, d = spec.get("mixing", 1.0), problem.n_features
+    mixed = problem.phi @ (own * np.eye(d) + (1.0 - own) / d)
+    return LinearProblem(problem.mrp, mixed / np.linalg.norm(mixed, axis=1).max())
 
 
 class TDLimit(NamedTuple):
@@ -77,19 +76,19 @@ class TDLimit(NamedTuple):
     mean: float  # |E u|
 
 
-def td_limit(system: LinearSystem, step_size: float) -> TDLimit:
+def td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
     """Exact, from the moments of each state."""
-    recursion, d, edges = MarkovTD(system), system.n_features, system.mrp.edges
-    n = int(_TIME_CONSTANTS / (step_size * system.lambda_A)) + 1000
-    _, Y = recursion.run(recursion.start(system.theta_star, system.mrp.stationary), step_size, np.array([n]))
+    recursion, d, edges = MarkovTD(problem), problem.n_features, problem.mrp.edges
+    n = int(_TIME_CONSTANTS / (step_size * problem.lambda_A)) + 1000
+    _, Y = recursion.run(recursion.start(problem.theta_star, problem.mrp.stationary), step_size, np.array([n]))
     total = Y.sum(axis=0)
-    weighted = edges.probability[:, None] * system.phi[edges.origin]
-    along = np.einsum("ei,eij,ej->", weighted, Y[edges.origin, :d], zeta(system))  # E[u^T g_x(theta)]
+    weighted = edges.probability[:, None] * problem.phi[edges.origin]
+    along = np.einsum("ei,eij,ej->", weighted, Y[edges.origin, :d], zeta(problem))  # E[u^T g_x(theta)]
     S = total[:d, :d]
-    return TDLimit(float(np.trace(S)), float(along - np.trace(system.A @ S)), float(np.linalg.norm(total[:d, d])))
+    return TDLimit(float(np.trace(S)), float(along - np.trace(problem.A @ S)), float(np.linalg.norm(total[:d, d])))
 
 
-class Batches(NamedTuple):
+class LongRunFloor(NamedTuple):
     """Algorithm 2 in the long run, exact: every batch is looked at."""
 
     against: str
@@ -100,19 +99,19 @@ class Batches(NamedTuple):
     mean: float  # |E u|
 
 
-def enumerated(settings: Settings, system: LinearSystem) -> list[Batches]:
+def enumerated(settings: Settings, problem: LinearProblem) -> list[LongRunFloor]:
     """Over batch sizes at one step, and over steps at one batch size."""
     grid, found = settings["enumerated"], []
     cells = [("M", grid["step_size"], M) for M in grid["batch_sizes"]]
     for against, step, M in [*cells, *(("alpha", step, grid["batch_size"]) for step in grid["step_sizes"])]:
         end: dict[str, Any] = {"method": "exact", "n_gradients": 2 * M * _MANY_EPOCHS, "checkpoints": 1}
-        curve = exact_curve(system.mrp, system.phi, VRTD(step, M), **end)
-        floor, mean = curve.values("squared_error")[0, -1], np.linalg.norm(curve.theta[0] - system.theta_star)
-        found.append(Batches(against, epoch(step * system.lambda_A * M), step, M, float(floor), float(mean)))
+        curve = exact_curve(problem, VRTD(step, M), **end)
+        floor, mean = curve.values("squared_error")[0, -1], np.linalg.norm(curve.theta[0] - problem.theta_star)
+        found.append(LongRunFloor(against, epoch(step * problem.lambda_A * M), step, M, float(floor), float(mean)))
     return found
 
 
-def floors(settings: Settings, systems: Systems, limits: Limits, batches: Sequence[Batches]) -> Rows:
+def floors(settings: Settings, problems: Problems, limits: Limits, batches: Sequence[LongRunFloor]) -> Rows:
     """E|u|^2 in the long run over steps, for some batch sizes, and over batch sizes, for some steps."""
     rows = []
 
@@ -120,16 +119,16 @@ def floors(settings: Settings, systems: Systems, limits: Limits, batches: Sequen
         rows.append(
             {
                 "problem": name, "sampling": sampling, "method": _method(M), "against": against, "range": where,
-                "step_size": step, "batch_size": M, "alpha_lambda_M": step * systems[name].lambda_A * M,
+                "step_size": step, "batch_size": M, "alpha_lambda_M": step * problems[name].lambda_A * M,
                 "basis": basis, "floor": value,
             }
         )  # fmt: skip
 
     for name in settings["floors"]["problems"]:
-        system = systems[name]
+        problem = problems[name]
         for sampling in _SAMPLINGS:
-            increments = increments_of(system, sampling)
-            for against, where, step, M in _cells(settings, system.lambda_A):
+            increments = increments_of(problem, sampling)
+            for against, where, step, M in _cells(settings, problem.lambda_A):
                 if sampling == "markov" and M == 1:
                     add(name, sampling, "exact", against, where, step, M, limits[name, step].floor)
                 else:
@@ -173,7 +172,7 @@ def _floor(increments: Increments, step: float, M: int) -> float:
     return float(np.trace(fixed_point(T, increments.n_features, f"step_size {step}, batch_size {M}")))
 
 
-def biases(settings: Settings, systems: Systems, limits: Limits, batches: Sequence[Batches]) -> Rows:
+def biases(settings: Settings, problems: Problems, limits: Limits, batches: Sequence[LongRunFloor]) -> Rows:
     """On a trajectory: the paper's bias, E xi, and that of the estimate, |E u|.
 
     E xi of TD is that of the long run. For VRTD it is Lemma 1's: theta stays fixed, at zero, and the batch starts in
@@ -195,16 +194,17 @@ def biases(settings: Settings, systems: Systems, limits: Limits, batches: Sequen
         add(name, "TD", "E xi", "alpha", where, step, 1, limit.xi)
         add(name, "TD", "|E u|", "alpha", where, step, 1, limit.mean)
     for name in settings["floors"]["problems"]:
-        system = systems[name]
+        problem = problems[name]
         for M in settings["lemma_batch_sizes"]:
-            where = MIXED_CHAIN if M * (1.0 - system.mrp.mixing_rate) > 10.0 else BETWEEN
-            add(name, "VRTD", "E xi", "M", where, 0.0, M, lemma1(system, M, np.zeros(system.n_features)).left)
+            where = MIXED_CHAIN if M * (1.0 - problem.mrp.mixing_rate) > 10.0 else BETWEEN
+            bias = batch_bias_inequality(problem, M, np.zeros(problem.n_features)).left
+            add(name, "VRTD", "E xi", "M", where, 0.0, M, bias)
     for each in batches:
         add(TWO_STATES, "VRTD", "|E u|", each.against, each.where, each.step_size, each.batch_size, each.mean)
     return rows
 
 
-def variances(settings: Settings, systems: Systems) -> Rows:
+def variances(settings: Settings, problems: Problems) -> Rows:
     """The paper's variance error of VRTD on a trajectory, at the theorems' steps and from a stationary state: the term
     3a/(lambda_A - 3a (1 + gamma)^2) E|g_m(theta_star)|^2 of the inequality of one epoch.
 
@@ -213,38 +213,38 @@ def variances(settings: Settings, systems: Systems) -> Rows:
     grid, rows = settings["floors"], []
     steps, sizes = grid["theorem_step_sizes"], settings["lemma_batch_sizes"]
     for name in grid["problems"]:
-        system = systems[name]
-        increments, g2 = increments_of(system, "markov"), float(1.0 + system.mrp.edges.discount.max()) ** 2
-        at_star = increments.start(system.theta_star)
+        problem = problems[name]
+        increments, g2 = increments_of(problem, "markov"), float(1.0 + problem.mrp.edges.discount.max()) ** 2
+        at_star = increments.start(problem.theta_star)
         cells = [("alpha", THEOREM, step, grid["theorem_batch_size"]) for step in steps]
         for M in sizes:
-            where = MIXED_CHAIN if M * (1.0 - system.mrp.mixing_rate) > 10.0 else BETWEEN
+            where = MIXED_CHAIN if M * (1.0 - problem.mrp.mixing_rate) > 10.0 else BETWEEN
             cells.append(("M", where, steps[-1], M))
         for against, where, step, M in cells:
-            square = float(np.trace(unpack(increments.batch_square(M) @ at_star, system.n_features)))
+            square = float(np.trace(unpack(increments.batch_square(M) @ at_star, problem.n_features)))
             rows.append(
                 {
                     "problem": name, "sampling": "markov", "method": "VRTD", "against": against, "range": where,
                     "step_size": step, "batch_size": M, "basis": "exact", "square": square,
-                    "value": 3.0 * step / (system.lambda_A - 3.0 * step * g2) * square,
+                    "value": 3.0 * step / (problem.lambda_A - 3.0 * step * g2) * square,
                 }
             )  # fmt: skip
     return rows
 
 
-def rates(settings: Settings, systems: Systems) -> Rows:
+def rates(settings: Settings, problems: Problems) -> Rows:
     """An epoch of VRTD multiplies what the error has above its floor by at most `radius`, up to a `constant` in all.
 
-    `conditions_hold` says whether a proof covers the setting: of the sharp Theorem 1, or of the repaired Theorem 2.
+    `conditions_hold` says whether a proof covers the setting: of the sharp Theorem 1, or of the corrected Theorem 2.
     """
     rows = []
     for name in settings["floors"]["problems"]:
-        d = systems[name].n_features
+        d = problems[name].n_features
         for sampling in _SAMPLINGS:
-            increments = increments_of(systems[name], sampling)
-            theorem: Any = theorem1_sharp if sampling == "iid" else theorem2_repaired
+            increments = increments_of(problems[name], sampling)
+            bound_of: Any = vrtd_iid_bound if sampling == "iid" else vrtd_markov_bound
             for step, M in settings["rates"]:
-                is_covered = theorem(systems[name], step, M, np.zeros(d)).valid
+                is_covered = bound_of(problems[name], step, M, np.zeros(d)).valid
                 maps = epoch_maps(increments, step, [M], "random")[M]
                 radius = float(np.abs(np.linalg.eigvals(maps.later[:-1, :-1])).max())
                 orbit, floor = epoch_orbit(increments, maps, np.zeros(d)), _floor(increments, step, M)
@@ -261,11 +261,11 @@ def rates(settings: Settings, systems: Systems) -> Rows:
     return rows
 
 
-def arrivals(settings: Settings, systems: Systems) -> Rows:
+def arrivals(settings: Settings, problems: Problems) -> Rows:
     """Updates of TD from zero until its error is twice its floor, independent samples."""
     rows = []
     for name in settings["floors"]["problems"]:
-        increments = increments_of(systems[name], "iid")
+        increments = increments_of(problems[name], "iid")
         orbits = TDOrbits(increments, np.zeros(increments.n_features))
         for step in settings["floors"]["step_sizes"]:
             if step <= settings["largest_small_step"]:
@@ -275,28 +275,28 @@ def arrivals(settings: Settings, systems: Systems) -> Rows:
     return rows
 
 
-def simulated(settings: Settings, systems: Systems, costs: Rows, runner: Runner) -> Rows:
+def simulated(settings: Settings, problems: Problems, costs: Rows, runner: Runner) -> Rows:
     """Simulations beside what is expected: errors in the long run, and the ends of tuned runs of Algorithm 2."""
-    system = systems[RANDOM]
+    problem = problems[RANDOM]
     jobs: list[tuple[str, Any, Algorithm, NDArray[np.int64], Floats]] = []
     for sampling in _SAMPLINGS:
         for step, M, n_epochs in settings["simulated"]:
             per_epoch = 1 if M == 1 else 2 * M
             window = np.unique(np.linspace(n_epochs // 2 + 1, n_epochs, _MOST_CHECKPOINTS).astype(np.int64))
             method: Algorithm = TD(step) if M == 1 else VRTD(step, M)
-            jobs.append(("floor", sampling, method, window * per_epoch, system.theta_star))
+            jobs.append(("floor", sampling, method, window * per_epoch, problem.theta_star))
     for row in costs:
         wanted = (row["family"], row["sampling"], row["method"]) == (RANDOM, "markov", "VRTD")
         if wanted and row["target"] in settings["simulated_targets"]:
             plan = VRTD(row["step_size"], row["batch_size"])
-            jobs.append(("tuned", "markov", plan, np.array([row["cost"]]), np.zeros(system.n_features)))
+            jobs.append(("tuned", "markov", plan, np.array([row["cost"]]), np.zeros(problem.n_features)))
     runner.expect(settings["n_runs"] * sum(int(axis[-1]) for _, _, _, axis, _ in jobs))
-    return [_simulate(settings, system, runner, k, *job) for k, job in enumerate(jobs)]
+    return [_simulate(settings, problem, runner, k, *job) for k, job in enumerate(jobs)]
 
 
 def _simulate(
     settings: Settings,
-    system: LinearSystem,
+    problem: LinearProblem,
     runner: Runner,
     index: int,
     kind: str,
@@ -308,12 +308,12 @@ def _simulate(
     options: dict[str, Any] = {"n_gradients": int(axis[-1]), "checkpoints": axis, "theta_0": theta_0}
     options["sampling"] = sampling
     seed = 1000 * settings["seed"] + index  # cells, and reproductions with other seeds, must be independent
-    result = runner.simulate(system.mrp, system.phi, method, n_runs=settings["n_runs"], seed=seed, **options)
-    exact = exact_curve(system.mrp, system.phi, method, **options)
+    result = runner.simulate(problem, method, n_runs=settings["n_runs"], seed=seed, **options)
+    exact = exact_curve(problem, method, **options)
     M = method.settings.get("batch_size", 1)
     return {
         "kind": kind, "problem": RANDOM, "sampling": sampling, "method": _method(M),
-        "alpha_lambda_M": method.settings["step_size"] * system.lambda_A * M,
+        "alpha_lambda_M": method.settings["step_size"] * problem.lambda_A * M,
         "step_size": method.settings["step_size"], "batch_size": M, "n_gradients": int(axis[-1]),
         "n_runs": result.n_runs, **over_runs(result.values("squared_error").mean(axis=1)),
         "exact": float(exact.values("squared_error").mean()),

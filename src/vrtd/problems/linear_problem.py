@@ -1,39 +1,47 @@
-"""The linear system A theta + b = 0 that TD methods solve: exact from a chain, its features and a distribution."""
+"""A chain with features: the linear system A theta + b = 0 that TD methods solve, exact."""
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
 from vrtd.checks import check_fraction, check_positive, warn_if_ill_conditioned
-from vrtd.cone_radius import cone_radius
 from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.problems.cone_radius import cone_radius
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
-from vrtd.problems.stationary import DENSE_LIMIT
 
-__all__ = ["LinearSystem"]
+if TYPE_CHECKING:
+    from vrtd.algorithms import Sampling
+
+__all__ = ["LinearProblem"]
 
 Floats = NDArray[np.float64]
 
 
 @final
-class LinearSystem:
-    """Mean and second moments of the pseudo-gradient g_x(theta) = A_x theta + b_x of one transition x = (s, r, s').
+class LinearProblem:
+    """A Markov reward process `mrp` with features `phi`, one row per state.
 
-    A_x = weight phi(s) (discount phi(s') - phi(s))^T and b_x = weight r phi(s), the weight being x's importance ratio,
-    with s from the stationary distribution of `mrp`, or from `state_distribution` if given. Features may be dependent:
-    only what needs one solution is refused then. Nothing larger than the (S, d) features and the list of transitions
-    is held.
+    Its properties are mean and second moments of the pseudo-gradient g_x(theta) = A_x theta + b_x of one transition
+    x = (s, r, s'): A_x = weight phi(s) (discount phi(s') - phi(s))^T and b_x = weight r phi(s), the weight being x's
+    importance ratio. The state s is from the stationary distribution of `mrp`, or from `state_distribution` if given;
+    then only independent samples can be simulated. Features may be dependent: only what needs one solution is refused
+    then. Nothing larger than the (S, d) features and the list of transitions is held.
 
     >>> from vrtd.problems import boyan_chain
-    >>> system = LinearSystem(*boyan_chain())
-    >>> system.theta_star[:3].round(9).tolist()
+    >>> problem = boyan_chain()
+    >>> problem
+    LinearProblem(MarkovRewardProcess(13 states, 24 transitions), 4 features)
+    >>> problem.theta_star[:3].round(9).tolist()
     [-24.0, -16.0, -8.0]
     """
+
+    samplings: ClassVar[tuple[Sampling, ...]] = ("markov", "iid")  # of `simulate`; the first is the default
 
     def __init__(self, mrp: MarkovRewardProcess, phi: ArrayLike, state_distribution: ArrayLike | None = None) -> None:
         if not isinstance(mrp, MarkovRewardProcess):
@@ -58,9 +66,10 @@ class LinearSystem:
                 raise InvalidInputError(must, f"the sum {mu.sum()}", "normalise it")
             mu = frozen(mu / mu.sum())
         self._mrp, self._phi, self._mu = mrp, frozen(table), mu
+        self._follows_chain = state_distribution is None
 
     def __repr__(self) -> str:
-        return f"LinearSystem({self._mrp!r}, {self.n_features} features)"
+        return f"LinearProblem({self._mrp!r}, {self.n_features} features)"
 
     @property
     def mrp(self) -> MarkovRewardProcess:
@@ -77,6 +86,12 @@ class LinearSystem:
     @property
     def n_features(self) -> int:
         return int(self._phi.shape[1])
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the chain, the features and, if one was given, the state distribution, in hexadecimal."""
+        mu = b"" if self._follows_chain else self._mu.tobytes()
+        return hashlib.sha256(self._mrp.digest.encode() + self._phi.tobytes() + mu).hexdigest()
 
     @cached_property
     def is_stationary(self) -> bool:
@@ -114,7 +129,7 @@ class LinearSystem:
         Its trace is z = weight (lambda before z_before + phi), `before` the discount of the transition that led here.
 
         >>> from vrtd.problems import boyan_chain
-        >>> A, b = LinearSystem(*boyan_chain()).traced(0.5)
+        >>> A, b = boyan_chain().traced(0.5)
         >>> A.shape, b.shape
         ((4, 4), (4,))
         """
@@ -124,20 +139,20 @@ class LinearSystem:
         if not self.is_stationary:
             raise InvalidInputError(
                 "traces must run along the chain, whose states are stationary",
-                "a system with another state_distribution",
-                "build LinearSystem(mrp, phi)",
+                "a problem with another state_distribution",
+                "build LinearProblem(mrp, phi)",
             )
         if trace_decay == 1.0:  # sums of all that follows: TD errors add up to values less phi
             return frozen(-self.C), frozen(self._weighted_phi.T @ self._mrp.values)
         one_step = np.column_stack([self._next_phi - self._phi, self._mrp.mean_reward])
-        both = self._weighted_phi.T @ _discounted_sum(self._mrp.discounted_P, float(trace_decay), one_step)
+        both = self._weighted_phi.T @ self._mrp.discounted_sum(one_step, float(trace_decay))
         return frozen(both[:, :-1]), frozen(both[:, -1])
 
     def fixed_point(self, trace_decay: float = 0.0) -> Floats:
         """(d,) where TD(lambda) and LSTD(lambda) end: `theta_star` for 0, the projection of the values for 1.
 
         >>> from vrtd.problems import boyan_chain
-        >>> LinearSystem(*boyan_chain()).fixed_point(0.5)[:3].round(9).tolist()
+        >>> boyan_chain().fixed_point(0.5)[:3].round(9).tolist()
         [-24.0, -16.0, -8.0]
         """
         A, b = self.traced(trace_decay)
@@ -166,8 +181,8 @@ class LinearSystem:
         """E g_x(theta) = A theta + b; `theta` may have leading axes.
 
         >>> from vrtd.problems import random_walk
-        >>> system = LinearSystem(*random_walk())
-        >>> bool(abs(system.mean_update(system.theta_star)).max() < 1e-15)
+        >>> problem = random_walk()
+        >>> bool(abs(problem.mean_update(problem.theta_star)).max() < 1e-15)
         True
         """
         t = real_array("theta", theta)
@@ -196,7 +211,7 @@ class LinearSystem:
         """Spectral radius of S -> E[(I + a A_x) S (I + a A_x)^T], a the step size: TD is mean-square stable below 1.
 
         >>> from vrtd.problems import random_mdp
-        >>> LinearSystem(*random_mdp()).mean_square_radius(0.1) < 1.0
+        >>> random_mdp().mean_square_radius(0.1) < 1.0
         True
         """
         check_positive("step_size", step_size)
@@ -277,20 +292,3 @@ class LinearSystem:
             )
         warn_if_ill_conditioned(condition, stacklevel=4)
         return frozen(np.asarray(-np.linalg.solve(A, b), dtype=np.float64))
-
-
-def _discounted_sum(D: Any, decay: float, X: Floats) -> Floats:
-    """The sum over k >= 0 of (decay D)^k X, for decay < 1."""
-    from scipy.sparse import eye_array
-    from scipy.sparse.linalg import splu
-
-    n = len(X)
-    if n <= DENSE_LIMIT:
-        return np.asarray(np.linalg.solve(np.eye(n) - decay * D.toarray(), X))
-    contraction = decay * min(float(D.sum(axis=1).max()), 1.0)
-    if contraction > 0.999:
-        return np.asarray(splu(eye_array(n, format="csc") - decay * D.tocsc()).solve(X))
-    total = X  # LU of a random sparse graph fills in; iteration does not care
-    for _ in range(int(np.ceil(np.log(1e-16) / np.log(max(contraction, 1e-16))))):
-        total = X + decay * (D @ total)
-    return np.asarray(total)

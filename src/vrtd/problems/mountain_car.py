@@ -1,14 +1,8 @@
-"""Mountain Car under the uniform random policy, with random Fourier features of its standardised state.
-
-The dynamics are those of Gymnasium's MountainCar-v0, bit for bit in float64 (A. W. Moore, 1990; Sutton and Barto, 2018,
-example 10.1). The features approximate a Gaussian kernel (A. Rahimi, B. Recht, 2007).
-"""
+"""Mountain Car under the uniform random policy, with random Fourier features of its standardised state."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,19 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import frozen, real_array
 from vrtd.checks import check_count, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.kernels.cosine import cosine_of_turns
-from vrtd.kernels.jit import dynamics, kernel, specialise
-from vrtd.kernels.random import make_streams, uniform_index
-from vrtd.sources.simulator import Simulator
+from vrtd.problems.simulator import Simulator
 
-__all__ = ["advance", "features_at", "mountain_car", "visited"]
+__all__ = ["features_at", "mountain_car", "visited"]
 
 Floats = NDArray[np.float64]
-
-# Gymnasium's constants, and the start: near the lowest point, at rest.
-_FORCE, _GRAVITY, _MAX_SPEED = 0.001, 0.0025, 0.07
-_MIN_POSITION, _MAX_POSITION, _GOAL = -1.2, 0.6, 0.5
-_START = -0.5
 
 # Streams of trajectories that are not runs: purposes that no run has.
 _STANDARDISATION, _VISITS = 2, 3
@@ -45,46 +31,8 @@ class MountainCarParams(NamedTuple):
     amplitude: float
 
 
-@dynamics
-def advance(position, velocity, action):
-    """Position and velocity one step later; actions 0, 1 and 2 push left, not at all, and right."""
-    velocity += (float(action) - 1.0) * _FORCE + math.cos(3.0 * position) * (-_GRAVITY)
-    velocity = min(max(velocity, -_MAX_SPEED), _MAX_SPEED)
-    position = min(max(position + velocity, _MIN_POSITION), _MAX_POSITION)
-    if position == _MIN_POSITION and velocity < 0.0:
-        velocity = 0.0
-    return position, velocity
-
-
-@dynamics
-def mountain_car_reset(params, state, stream):
-    state[0] = _START
-    state[1] = 0.0
-    state[2] = 0.0  # steps since the start
-
-
-@dynamics
-def mountain_car_transition(params, state, stream):
-    position, velocity = advance(state[0], state[1], uniform_index(stream, 3))
-    steps = state[2] + 1.0
-    if position >= _GOAL and velocity >= 0.0:  # a continuing task: this very transition leads back to the start
-        position, velocity, steps = _START, 0.0, 0.0
-    state[0], state[1], state[2] = position, velocity, steps
-    return -1.0, params.gamma, steps >= params.time_limit
-
-
-@kernel  # not `dynamics`, which is optimised on its own first: inlined, its loop may know how many features there are
-def mountain_car_features(params, state, out):
-    """sqrt(2/d) cos(w.z + c), z the standardised state"""
-    position = (state[0] - params.mean[0]) / params.std[0]
-    velocity = (state[1] - params.mean[1]) / params.std[1]
-    waves = params.waves
-    for i in range(out.size):
-        out[i] = params.amplitude * cosine_of_turns(waves[0, i] * position + waves[1, i] * velocity + waves[2, i])
-
-
 def mountain_car(
-    bandwidth: float = 5.0, seed: int = 0, n_features: int = 20, gamma: float = 0.95, time_limit: int | None = None
+    seed: int = 0, n_features: int = 20, gamma: float = 0.95, bandwidth: float = 5.0, time_limit: int | None = None
 ) -> Simulator:
     """Mountain Car as the VRTD experiments describe it (Xu, Wang, Zhou, Liang 2020): every step costs 1.
 
@@ -101,6 +49,12 @@ def mountain_car(
     >>> car.n_features, car.params.mean.round(1)
     (20, array([-0.5,  0. ]))
     """
+    from vrtd.problems.mountain_car_kernels import (
+        mountain_car_features,
+        mountain_car_reset,
+        mountain_car_transition,
+    )
+
     check_positive("bandwidth", bandwidth)
     check_count("seed", seed, least=0)
     check_count("n_features", n_features)
@@ -151,12 +105,14 @@ def features_at(car: Simulator, states: ArrayLike) -> Floats:
     >>> features_at(mountain_car(), [[-0.5, 0.0], [0.4, 0.01]]).shape
     (2, 20)
     """
+    from vrtd.problems.mountain_car_kernels import compiled, describe
+
     _check_car(car)
     places = real_array("states", states)
     if places.ndim != 2 or places.shape[1] != 2:
         raise InvalidInputError("states must be of shape (n, 2)", places.shape, "pass positions and velocities")
     phi = np.empty((len(places), car.n_features))
-    _compiled(describe)(car.params, places, phi)
+    compiled(describe)(car.params, places, phi)
     return phi
 
 
@@ -166,30 +122,10 @@ def _check_car(car: Simulator) -> None:
 
 
 def _visited(params: MountainCarParams, steps: NDArray[Any], seed: int, purpose: int) -> tuple[Floats, Floats]:
+    from vrtd.kernels.random import make_streams
+    from vrtd.problems.mountain_car_kernels import compiled, follow
+
     before, after = np.empty((2, steps.size, 2))
     stream = make_streams(seed, np.zeros(1, np.int64), purpose)[0]
-    _compiled(follow)(params, stream, steps.astype(np.int64), np.empty(3), before, after)
+    compiled(follow)(params, stream, steps.astype(np.int64), np.empty(3), before, after)
     return before, after
-
-
-@cache
-def _compiled(template: Callable[..., Any]) -> Callable[..., Any]:
-    return specialise(template, f"mountain_car_{template.__name__}", {})
-
-
-def follow(params, stream, steps, state, before, after):
-    i, done = 0, True
-    for step in range(steps[-1] + 1):
-        if done:
-            mountain_car_reset(params, state, stream)
-        position, velocity = state[0], state[1]
-        _, _, done = mountain_car_transition(params, state, stream)
-        if step == steps[i]:
-            before[i, 0], before[i, 1] = position, velocity
-            after[i, 0], after[i, 1] = state[0], state[1]
-            i += 1
-
-
-def describe(params, states, phi):
-    for i in range(phi.shape[0]):
-        mountain_car_features(params, states[i], phi[i])
