@@ -24,8 +24,8 @@ from intervals import Problem, trajectory
 
 import vrtd
 from vrtd.errors import DivergenceError, SingularSystemError
-from vrtd.estimator.learner import Learner
-from vrtd.estimator.rows import NO_WEIGHT, NotFiniteError, Rows
+from vrtd.estimator.learner import first_learner, learn
+from vrtd.estimator.rows import NotFiniteError
 from vrtd.theory import instance_optimal, stability_limit
 
 STEPS, DECADES, SEED = 12, 3.0, 900
@@ -57,11 +57,10 @@ def problems(n_rows: int) -> dict[str, Problem]:
     }
 
 
-def cell_error(problem: Problem, rows: Rows, step: float, M: int, seed: int, star: Any) -> float:
+def cell_error(rows: vrtd.Transitions, step: float, M: int, seed: int, star: Any) -> float:
     algorithm = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M, output="average")
-    learner = Learner(algorithm, None, problem.discount, np.zeros(star.size), seed, False)
     try:
-        learner.feed(rows)
+        learner = learn(first_learner(algorithm, None, np.zeros(star.size), seed), rows)
     except NotFiniteError:
         return np.inf
     return float(np.square(learner.theta - star).sum())
@@ -92,14 +91,15 @@ def study(problem: Problem, n_replications: int) -> dict[str, Any]:
         for k in range(problem.n_rows.bit_length())
     ]
     errors = np.empty((n_replications, len(cells)))
-    methods: dict[str, list[float]] = {"vrtd": [], "td": [], "lstd": []}
+    methods: dict[str, list[float]] = {"vrtd": [], "td": [], "closed_form": []}
     for r in range(n_replications):
         chunk = trajectory(problem, SEED + r)
         for algorithm, found in methods.items():
             found.append(evaluator_error(problem, chunk, algorithm, r, star))
         phi, phi_next = problem.phi[chunk.observations], problem.phi[chunk.next_observations]
-        rows = Rows(phi, phi_next, chunk.rewards, chunk.terminated, chunk.terminated, NO_WEIGHT).sealed()
-        errors[r] = [cell_error(problem, rows, step, M, r, star) for step, M in cells]
+        discount = np.where(chunk.terminated, 0.0, problem.discount)
+        rows = vrtd.Transitions(phi, chunk.reward, phi_next, discount, ends=chunk.terminated)
+        errors[r] = [cell_error(rows, step, M, r, star) for step, M in cells]
     mean = errors.mean(axis=0)
     best = int(mean.argmin())
     report: dict[str, Any] = {
@@ -130,9 +130,11 @@ def main() -> None:
     for name, problem in chosen:
         report[name] = row = study(problem, 5 if options.quick else 200)
         if not options.json:
-            ratios = ", ".join(f"{method} {row[method]['ratio']:.2f}" for method in ("vrtd", "td", "lstd"))
+            ratios = ", ".join(f"{method} {row[method]['ratio']:.2f}" for method in ("vrtd", "td", "closed_form"))
             print(f"{name:32} best cell {row['best_cell']}; ratios to it: {ratios}", flush=True)
-    ratios = {m: [row[m]["ratio"] for name, row in report.items() if "d=" in name] for m in ("vrtd", "td", "lstd")}
+    ratios = {
+        m: [row[m]["ratio"] for name, row in report.items() if "d=" in name] for m in ("vrtd", "td", "closed_form")
+    }
     report["ratios"] = {m: {"median": float(np.median(r)), "worst": float(max(r))} for m, r in ratios.items()}
     report["machine"] = {"cores": os.cpu_count(), "python": sys.version.split()[0], "vrtd": vrtd.__version__}
     print(json.dumps(report if options.json else {key: report[key] for key in ("ratios", "machine")}))

@@ -29,6 +29,7 @@ import vrtd
 from vrtd.engine import simulation
 from vrtd.engine.simulation import run_blocks
 from vrtd.engine.stream import compile_stream
+from vrtd.estimator.rows import loop_columns
 from vrtd.kernels.jit import short_vectors
 from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
@@ -167,7 +168,7 @@ def in_memory(quick: bool) -> dict[str, Any]:
         n = (1 << (21 if quick else 26)) // d // BATCH * BATCH
         for dtype in (np.float32, np.float64):
             chunk = rows(n, d, dtype)
-            log = vrtd.logs.from_arrays(chunk.observations, chunk.rewards, chunk.next_observations)
+            log = vrtd.logs.from_arrays(chunk.observations, chunk.reward, chunk.next_observations)
             for name, algorithm in METHODS.items():
                 count = gradients(algorithm, n)
                 evaluator = vrtd.Evaluator(algorithm, discount=GAMMA).fit(log)  # compiles
@@ -196,13 +197,12 @@ def compiled_call(algorithm: Any, chunk: Chunk) -> Callable[[], bool]:
     n, d = chunk.observations.shape
     epoch = algorithm.epoch("markov")
     loop = compile_stream(algorithm, epoch, d, False)
-    state, columns = np.zeros(algorithm.workspace_size(d)), []
-    flags = chunk.terminated, chunk.terminated
-    for column in (chunk.observations, chunk.next_observations, chunk.rewards, *flags, np.empty(0)):
-        columns.append(column.view())
-        columns[-1].flags.writeable = False  # as the estimator passes them: one compilation serves both
+    state = np.zeros(algorithm.workspace_size(d))
+    rows = vrtd.Transitions.trusted(
+        chunk.observations, chunk.reward, chunk.next_observations, np.full(n, GAMMA), None, chunk.terminated
+    )
     arguments = (
-        algorithm.params(), *columns, GAMMA, 0, n // max(epoch.n_absorb, 1), 0, state, aligned_copy(state),
+        algorithm.params(), *loop_columns(rows), 0, n // max(epoch.n_absorb, 1), 0, state, aligned_copy(state), state,
         make_streams(0, np.arange(1), ALGORITHM)[0], np.zeros(d), d, epoch.n_absorb, epoch.n_steps,
     )  # fmt: skip
     with short_vectors():
@@ -298,7 +298,7 @@ def side_by_side(quick: bool) -> dict[str, Any]:
     phi /= np.linalg.norm(phi, axis=1).max()
     problem = vrtd.LinearProblem(problem.mrp, phi)
     n = 20_000 if quick else 200_000
-    sample = vrtd.theory.TransitionSample.draw(problem, n, sampling="markov", seed=1)
+    sample = vrtd.record(problem, n, sampling="markov", seed=1, shuffle=False)
     log = vrtd.logs.from_arrays(sample.phi, sample.reward, sample.phi_next)
     exact, mu = phi @ problem.theta_star, problem.mrp.stationary
     spread = np.sqrt(mu @ (exact - mu @ exact) ** 2)
@@ -313,7 +313,7 @@ def side_by_side(quick: bool) -> dict[str, Any]:
     methods: dict[str, Callable[[], Any]] = {
         "vrtd, auto": lambda: evaluator("vrtd"),
         "td, auto": lambda: evaluator("td"),
-        "vrtd's closed form": lambda: evaluator("lstd"),
+        "vrtd's closed form": lambda: evaluator("closed_form"),
         "NumPy LSTD, all in memory": lambda: numpy_lstd(*columns),
         "NumPy TD loop, step 0.1": lambda: numpy_td(*columns, 0.1),
     }

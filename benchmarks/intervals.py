@@ -28,7 +28,7 @@ from vrtd.errors import ConvergenceWarning, VrtdError
 from vrtd.logs import Chunk
 
 LEVELS = (0.95, 0.8)
-METHODS = {"default": "vrtd", "closed form": "lstd"}
+METHODS = {"default": "vrtd", "closed form": "closed_form"}
 
 
 class Problem(NamedTuple):

@@ -81,7 +81,7 @@ class Ladders(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.rungs, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        rewards = np.zeros(self.num_envs)
+        reward = np.zeros(self.num_envs)
         terminated, truncated = np.zeros((2, self.num_envs), dtype=np.bool_)
         info: dict[str, Any] = {}
         assert self.mode != "Disabled" or not self.done.any()
@@ -89,12 +89,12 @@ class Ladders(gymnasium.vector.VectorEnv[Any, Any, Any]):
             if self.mode == "NextStep" and self.done[e]:
                 self.rungs[e] = env.reset()[0]
                 continue
-            self.rungs[e], rewards[e], terminated[e], truncated[e], _ = env.step(actions[e])
+            self.rungs[e], reward[e], terminated[e], truncated[e], _ = env.step(actions[e])
             if self.mode == "SameStep" and (terminated[e] or truncated[e]):
                 info.setdefault("final_obs", np.full(self.num_envs, None))[e] = self.rungs[e].copy()
                 self.rungs[e] = env.reset()[0]
         self.done = terminated | truncated
-        return self.rungs, rewards, terminated, truncated, info
+        return self.rungs, reward, terminated, truncated, info
 
 
 def rows_of(chunks: Sequence[Chunk]) -> list[Row]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from vrtd.logs import Chunk, Log
 
-FIELDS = ("observations", "rewards", "next_observations", "terminated", "truncated", "weight")
+FIELDS = ("observations", "reward", "next_observations", "terminated", "truncated", "weight")
 
 
 def rows(log: Log) -> dict[str, np.ndarray | None]:
@@ -23,13 +23,13 @@ def rows(log: Log) -> dict[str, np.ndarray | None]:
 
 def check_chunk(chunk: Chunk) -> None:
     """What a consumer may rely on."""
-    n = chunk.rewards.size
+    n = chunk.reward.size
     assert n > 0
     assert chunk.observations.shape == chunk.next_observations.shape
     assert chunk.observations.dtype == chunk.next_observations.dtype
     assert chunk.observations.flags.c_contiguous
     assert chunk.next_observations.flags.c_contiguous
-    for array, kind in ((chunk.rewards, np.float64), (chunk.terminated, np.bool_), (chunk.truncated, np.bool_)):
+    for array, kind in ((chunk.reward, np.float64), (chunk.terminated, np.bool_), (chunk.truncated, np.bool_)):
         assert array.dtype == kind
         assert array.shape == (n,)
     assert chunk.weight is None or (chunk.weight.dtype == np.float64 and chunk.weight.shape == (n,))
@@ -51,7 +51,7 @@ def episodic(n: int = 500, width: int = 3, seed: int = 0, dtype: type = np.float
     end = rng.random(n)
     return {
         "observations": (10 * rng.standard_normal((n, width))).astype(dtype),
-        "rewards": rng.standard_normal(n),
+        "reward": rng.standard_normal(n),
         "next_observations": (10 * rng.standard_normal((n, width))).astype(dtype),
         "terminated": end < 0.05,
         "truncated": end > 0.95,
@@ -59,9 +59,9 @@ def episodic(n: int = 500, width: int = 3, seed: int = 0, dtype: type = np.float
     }
 
 
-def paired_by_hand(observations, rewards, terminated, truncated, episode, part_ends=()):
+def paired_by_hand(observations, reward, terminated, truncated, episode, part_ends=()):
     """Row by row: what pairing must give for one log whose files end before the rows `part_ends`."""
-    n, out, reasons = len(rewards), [], Counter()
+    n, out, reasons = len(reward), [], Counter()
     for i in range(n):
         if terminated[i]:
             out.append([i, None, False])
@@ -86,7 +86,7 @@ def paired_by_hand(observations, rewards, terminated, truncated, episode, part_e
             successors[row] = observations[j]
     whole = {
         "observations": observations[kept],
-        "rewards": rewards[kept],
+        "reward": reward[kept],
         "next_observations": successors,
         "terminated": terminated[kept],
         "truncated": np.array([mark for _, _, mark in out], dtype=bool),

@@ -21,7 +21,7 @@ def chain() -> vrtd.LinearProblem:
 
 @cache
 def sample(n: int, seed: int = 1) -> Any:
-    return vrtd.theory.TransitionSample.draw(chain(), n, seed=seed)
+    return vrtd.record(chain(), n, seed=seed, shuffle=False)
 
 
 def chunk(first: int, last: int, n: int = 20_000, seed: int = 1, dtype: str = "f8") -> Chunk:
@@ -43,7 +43,7 @@ def split(n: int, seed: int, most: int = 3000) -> list[tuple[int, int]]:
 def boyan(n: int, seed: int = 1) -> tuple[Any, Any, Any]:
     """Rows of Boyan's chain, whose values its features represent; with the features and theta_star. Discount 1."""
     problem = vrtd.problems.boyan_chain()
-    s = vrtd.theory.TransitionSample.draw(problem, n, seed=seed)
+    s = vrtd.record(problem, n, seed=seed, shuffle=False)
     rows = Chunk(s.phi, s.reward, s.phi_next, np.asarray(s.discount) == 0.0, np.zeros(n, bool))
     return rows, problem.phi, problem.theta_star
 

@@ -91,4 +91,4 @@ def noiseless_rows(n: int) -> tuple[Any, Any]:
     """The same as a data set, of four states."""
     rng = np.random.default_rng(1)
     theta, phi, phi_next = rng.normal(size=4), np.eye(4)[np.arange(n) % 4], np.eye(4)[rng.integers(4, size=n)]
-    return vrtd.DataSet(phi, phi @ theta - 0.5 * phi_next @ theta, phi_next, 0.5), theta
+    return vrtd.Transitions(phi, phi @ theta - 0.5 * phi_next @ theta, phi_next, 0.5), theta

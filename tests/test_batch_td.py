@@ -29,15 +29,15 @@ SADDLE_ROWS = [row for row in ROWS if row.reference.__module__ == reference_batc
 each_row = pytest.mark.parametrize("row", SADDLE_ROWS, ids=lambda row: row.id)
 
 
-def weighted_data(n: int = 40, d: int = 4) -> vrtd.DataSet:
+def weighted_data(n: int = 40, d: int = 4) -> vrtd.Transitions:
     """Off-policy rows of no chain: A need not be negative definite."""
     rng = np.random.default_rng(2)
     phi, phi_next = rng.normal(size=(2, n, d)) / np.sqrt(d)
     discount, weight = np.where(rng.random(n) < 0.2, 0.0, 0.9), rng.uniform(0.0, 2.0, n)
-    return vrtd.DataSet(phi, rng.normal(size=n), phi_next, discount, weight)
+    return vrtd.Transitions(phi, rng.normal(size=n), phi_next, discount, weight)
 
 
-def simulate(data: vrtd.DataSet, algorithm: Any, n_gradients: int, **arguments: Any) -> vrtd.Result:
+def simulate(data: vrtd.Transitions, algorithm: Any, n_gradients: int, **arguments: Any) -> vrtd.Result:
     defaults: dict[str, Any] = {"n_runs": 4, "seed": 5, "checkpoints": 11}
     return vrtd.simulate(data, algorithm, sampling="dataset", n_gradients=n_gradients, **(defaults | arguments))
 
@@ -63,7 +63,7 @@ def simulate(data: vrtd.DataSet, algorithm: Any, n_gradients: int, **arguments: 
     ],
     ids=lambda case: getattr(case, "name", None),
 )
-def test_tuned_steps_reach_the_solution_of_the_data(data: vrtd.DataSet, algorithm: Any, n_gradients: int) -> None:
+def test_tuned_steps_reach_the_solution_of_the_data(data: vrtd.Transitions, algorithm: Any, n_gradients: int) -> None:
     result = simulate(data, algorithm, n_gradients)
     assert np.abs(result.theta - data.theta_star).max() < 1e-10
 
@@ -87,7 +87,7 @@ def test_the_batch_gradient_draws_nothing() -> None:
 # The theory
 
 
-def matrices(data: vrtd.DataSet, steps: SaddleSteps) -> Any:
+def matrices(data: vrtd.Transitions, steps: SaddleSteps) -> Any:
     """I - alpha G and all I - alpha G_x, in (theta, w), written out."""
     psi = data.weight[:, None] * (data.discount[:, None] * data.phi_next - data.phi)
     A, C = data.phi[:, :, None] * psi[:, None, :], data.phi[:, :, None] * data.phi[:, None, :]
@@ -103,7 +103,7 @@ def matrices(data: vrtd.DataSet, steps: SaddleSteps) -> Any:
 
 
 @pytest.mark.parametrize("data", [TWO, RANDOM, BOYAN, weighted_data()], ids=["two", "random", "boyan", "weighted"])
-def test_the_inequalities_of_the_proof_hold(data: vrtd.DataSet) -> None:
+def test_the_inequalities_of_the_proof_hold(data: vrtd.Transitions) -> None:
     steps = saddle_steps(data)
     full, each = matrices(data, steps)
     P, m = steps.norm, 2 * data.n_features
@@ -146,7 +146,7 @@ def theory(algorithm: Any) -> Any:
     return replace(algorithm, step_size=STEPS.step_size, step_size_w=STEPS.step_size_w)
 
 
-def bounded(data: vrtd.DataSet, algorithm: Any, n_epochs: int, factor: float, start: float) -> tuple[Any, Any]:
+def bounded(data: vrtd.Transitions, algorithm: Any, n_epochs: int, factor: float, start: float) -> tuple[Any, Any]:
     """V's part that theta alone decides, at the ends of epochs, and the theory's bound on the mean of V."""
     P = STEPS.norm
     own = vrtd.QuadraticForm("v", np.atleast_2d(P[0, 0] - P[0, 1] ** 2 / P[1, 1]), data.theta_star)
@@ -214,7 +214,7 @@ def test_a_batch_that_never_reaches_all_rows_stops_at_a_floor() -> None:
 # The gradients
 
 
-def full_steps(data: vrtd.DataSet, algorithm: Any, z: Any, n: int) -> Any:
+def full_steps(data: vrtd.Transitions, algorithm: Any, z: Any, n: int) -> Any:
     samples = Rows(data, 0, 0).samples
     for _ in range(n):
         z = z + signed_steps(algorithm) * mean_gradients(samples, *z)
@@ -258,11 +258,11 @@ def test_a_pass_is_the_full_gradient_from_wherever_it_starts() -> None:
             np.testing.assert_allclose(workspace[:8].reshape(2, 4), expected, rtol=1e-12)
 
 
-def directions(data: vrtd.DataSet) -> Any:
+def directions(data: vrtd.Transitions) -> Any:
     return data.discount[:, None] * data.phi_next - data.phi, data.phi
 
 
-def remembered(data: vrtd.DataSet, workspace: Any) -> Any:
+def remembered(data: vrtd.Transitions, workspace: Any) -> Any:
     """SAGA's memory as gradients, and its means: (n, 2, d) and (2, d)."""
     psi, phi = directions(data)
     s, e = workspace[16:].reshape(-1, 2).T
@@ -353,7 +353,7 @@ def test_batches_grow_to_all_rows(batch_size: int, growth: float, ramp: tuple[in
         (lambda: vrtd.GrowingSCSG(growth=np.nan), "growth must be a positive, finite number; got nan"),
         (
             lambda: saddle_steps(two_states()),
-            "data must be a DataSet; got LinearProblem; build one, or draw it: vrtd.record",
+            "data must be Transitions; got LinearProblem; build them, or draw them: vrtd.record",
         ),
     ],
 )
@@ -363,14 +363,14 @@ def test_bad_settings_are_refused(make: Any, message: str) -> None:
 
 
 def test_steps_need_a_single_solution() -> None:
-    with pytest.raises(SingularSystemError, match="A of the data set must be invertible"):
+    with pytest.raises(SingularSystemError, match="A of the transitions must be invertible"):
         saddle_steps(vrtd.record(vrtd.problems.random_mdp(), n_rows=2))
 
 
 def test_steps_that_promise_nothing_are_refused() -> None:
     rng = np.random.default_rng(0)
     phi = rng.normal(size=(50, 2)) @ np.array([[1.0, 1.0], [0.0, 1e-6]])
-    data = vrtd.DataSet(phi, rng.normal(size=50), 0.1 * phi, 0.9)
+    data = vrtd.Transitions(phi, rng.normal(size=50), 0.1 * phi, 0.9)
     with (
         pytest.raises(AccuracyError, match="steps must be provable in double precision; got a rate of"),
         pytest.warns(AccuracyWarning, match="condition number"),

@@ -37,7 +37,7 @@ def test_a_thousand_rows_and_all_metrics_of_a_data_set(capsys):
     [
         (
             "--algorithm svrg",
-            "svrg must have a data set, to come back to its rows; got sampling='markov'; simulate it on a vrtd.D",
+            "svrg must have a data set, to come back to its rows; got sampling='markov'; simulate it on vrtd.Trans",
         ),
         ("--algorithm scsg --sampling iid", "scsg must have a data set, to come back to its rows; got sampling='iid'"),
         ("--rows 50", "--rows belongs to --sampling dataset; got --sampling markov; drop it, or change --sampling"),

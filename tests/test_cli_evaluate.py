@@ -79,16 +79,19 @@ def test_an_environment(tmp_path: Any, capsys: Any) -> None:
 
 
 def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
-    assert main([*LAKE, "--out", str(tmp_path), "--json", "--algorithm", "lstd", "--level", "0.5", "--seed", "2"]) == OK
+    assert (
+        main([*LAKE, "--out", str(tmp_path), "--json", "--algorithm", "closed_form", "--level", "0.5", "--seed", "2"])
+        == OK
+    )
     found = json.loads(capsys.readouterr().out)
-    expected = vrtd.Evaluator("lstd", features="tabular:16", discount=0.9).fit(
+    expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9).fit(
         from_env("FrozenLake-v1", "random", 3000, seed=2)
     )
     mean = expected.mean_value(0.5)
     assert (found["value"], found["low"], found["high"]) == (mean.value[0], mean.low[0], mean.high[0])
     assert (found["level"], found["closed_form"], found["interrupted"]) == (0.5, None, False)
     assert found["diagnostics"]["n_rows"] == 3000
-    assert found["diagnostics"]["settings"] == {"name": "lstd"}
+    assert found["diagnostics"]["settings"] == {"name": "closed_form"}
     assert found["files"]["report"] == str(tmp_path / "report.html")
 
 
@@ -105,7 +108,7 @@ def test_files_with_columns_of_any_name(recorded: Any, tmp_path: Any, capsys: An
 
 
 def test_without_features_observations_are_the_features(recorded: Any, tmp_path: Any, capsys: Any) -> None:
-    assert main(from_files(recorded, "--out", str(tmp_path), "--algorithm", "lstd", "--passes", "2")) == OK
+    assert main(from_files(recorded, "--out", str(tmp_path), "--algorithm", "closed_form", "--passes", "2")) == OK
     assert "rank 2 of 2" in capsys.readouterr().out
     assert vrtd.Evaluator.load(tmp_path / "model.npz").n_rows_ == 6000
 
@@ -126,18 +129,18 @@ def test_a_policy_from_a_file(tmp_path: Any, capsys: Any) -> None:
     values = []
     for name in ("right.npy", "right.npz"):
         out = tmp_path / name.replace(".", "-")
-        arguments = [*LAKE, "--policy", str(tmp_path / name), "--algorithm", "lstd", "--json", "--out", str(out)]
+        arguments = [*LAKE, "--policy", str(tmp_path / name), "--algorithm", "closed_form", "--json", "--out", str(out)]
         assert main(arguments) == OK
         values.append(json.loads(capsys.readouterr().out)["value"])
-    expected = vrtd.Evaluator("lstd", features="tabular:16", discount=0.9)
+    expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9)
     expected.fit(from_env("FrozenLake-v1", np.full(16, 2), 3000))
     assert values == [expected.mean_value(0.95).value[0]] * 2
 
 
 def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
-    assert main([*LAKE, "--n-envs", "3", "--algorithm", "lstd", "--out", str(tmp_path)]) == OK
+    assert main([*LAKE, "--n-envs", "3", "--algorithm", "closed_form", "--out", str(tmp_path)]) == OK
     env = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
-    expected = vrtd.Evaluator("lstd", features="tabular:16", discount=0.9).fit(from_env(env, "random", 3000))
+    expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9).fit(from_env(env, "random", 3000))
     env.close()
     assert np.array_equal(vrtd.Evaluator.load(tmp_path / "model.npz").theta_, expected.theta_)
     assert "± " in (tmp_path / "figures" / "values.svg").read_text()
@@ -145,7 +148,7 @@ def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
 
 @pytest.mark.parametrize(("env", "features"), [("CartPole-v1", "fourier:1"), ("Blackjack-v1", None)])
 def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None) -> None:
-    arguments = ["evaluate", "--env", env, "--discount", "0.9", "--samples", "2000", "--algorithm", "lstd", "--quiet"]
+    arguments = f"evaluate --env {env} --discount 0.9 --samples 2000 --algorithm closed_form --quiet".split()
     more = [] if features is None else ["--features", features]
     code = main([*arguments, *more, "--out", str(tmp_path / "out")])
     if features is None:  # a tuple, which must be flattened
@@ -308,7 +311,7 @@ def test_an_interrupted_recording_is_kept_and_learned_from(tmp_path: Any, capsys
     found = json.loads(capsys.readouterr().out)
     assert found["interrupted"] is True
     assert found["diagnostics"]["n_rows"] == 1500
-    assert sum(len(chunk.rewards) for chunk in logs.read(record).chunks()) == 1500
+    assert sum(len(chunk.reward) for chunk in logs.read(record).chunks()) == 1500
 
 
 # Help and progress

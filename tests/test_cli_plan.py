@@ -17,7 +17,7 @@ import vrtd.theory
 from tests.plan_command import SMALL, WALK, run
 from vrtd.cli import main, plan_formats
 from vrtd.problems import LIBRARY
-from vrtd.theory import TransitionSample, instance_optimal, phase_diagram
+from vrtd.theory import instance_optimal, phase_diagram
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_guaranteed_text(capsys, walk):
 
 def test_estimated_text_says_that_nothing_but_the_sample_is_known(capsys, walk):
     shown = run(capsys, SMALL, *shlex.split("--mode estimated --transitions 3_000 --seed 5 --confidence 0.9"))
-    sample = TransitionSample.draw(walk, 3000, sampling="iid", seed=5)
+    sample = vrtd.record(walk, 3000, sampling="iid", seed=5, shuffle=False)
     plan = vrtd.plan(sample, budget=2000, sampling="iid", confidence=0.9, seed=5)
     line = "sample     3,000 transitions drawn independently, seed 5; the plan knows nothing else of the problem"
     assert line in shown.splitlines()
@@ -158,7 +158,7 @@ def test_json_equals_the_library(capsys, walk):
 
 def test_json_of_a_sample(capsys, walk):
     shown = json.loads(run(capsys, "plan --problem random_walk --target-error 0.1 --mode estimated --seed 2 --json"))
-    sample = TransitionSample.draw(walk, 20_000, seed=2)
+    sample = vrtd.record(walk, 20_000, seed=2, shuffle=False)
     assert {key: shown[key] for key in ("mode", "td", "vrtd", "advice")} == {
         key: value
         for key, value in vrtd.plan(sample, target_error=0.1, seed=2).as_dict().items()

@@ -119,7 +119,7 @@ def test_errors_before_planning(capsys, arguments, message):
         ("--target-error 1000", "target_error must be below the error of theta_0, 1.52778; got 1000.0; nothing is to"),
         ("--budget 9 --radius 0.1", "radius must be at least |theta_star| = 1.23603, else no target is reachable; got"),
         ("--budget 9 --seed -1", "seed must be a whole number of at least 0; got -1; pass an integer >= 0"),
-        ("--budget 9 --mode estimated --transitions 0", "n_transitions must be a whole number of at least 1; got 0"),
+        ("--budget 9 --mode estimated --transitions 0", "--transitions must be a whole number of at least 1; got 0"),
         ("--budget 9 --mode estimated --transitions 3", "phi must have full column rank 5 on the sample; got rank"),
         ("--budget 9 --mode estimated --confidence 2", "confidence must be"),
         ("--budget 99 --mode guaranteed --output last", 'the bounds are for the outputs "random" and "average"; got'),

@@ -168,7 +168,7 @@ def test_both_kinds_of_processes_in_one_tournament(tmp_path: Path) -> None:
     assert chain["own"]["finals"] == pytest.approx(chain["td"]["finals"], rel=1e-12)
 
 
-def rows() -> vrtd.DataSet:
+def rows() -> vrtd.Transitions:
     return vrtd.record(random_mdp(), 50)
 
 
@@ -177,10 +177,10 @@ def rows() -> vrtd.DataSet:
     [
         (
             lambda: [rows()],
-            "a problem of a comparison must be a name, a LinearProblem or a Simulator; got DataSet as problem-1; "
+            "a problem of a comparison must be a name, a LinearProblem or a Simulator; got Transitions as problem-1; "
             "pass the problem that transitions are drawn from",
         ),
-        (lambda: rows(), "got DataSet as problem-1"),
+        (lambda: rows(), "got Transitions as problem-1"),
         (lambda: {"mine": random_mdp().mrp}, "got MarkovRewardProcess as mine"),
         (lambda: ["nowhere"], "name of a problem must be one of 'random-mdp'"),
         (lambda: {"mine": "nowhere"}, "name of a problem must be one of 'random-mdp'"),

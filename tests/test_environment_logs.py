@@ -52,10 +52,10 @@ def test_an_episode_ends_with_its_last_observation_and_the_next_starts_afresh() 
 def test_chunks_are_cut_anywhere_and_are_plain_arrays(n: int, chunk: int) -> None:
     for env in (Ladder([3, -2, 1]), Ladders(LENGTHS, "NextStep")):
         chunks = list(from_env(env, "random", n, chunk=chunk).chunks())
-        assert [c.rewards.size for c in chunks] == [min(chunk, n - first) for first in range(0, n, chunk)]
+        assert [c.reward.size for c in chunks] == [min(chunk, n - first) for first in range(0, n, chunk)]
         assert_same_bits(chunks, list(from_env(env, "random", n).chunks()))
         for c in chunks:
-            assert c.observations.shape == c.next_observations.shape == (c.rewards.size, 1)
+            assert c.observations.shape == c.next_observations.shape == (c.reward.size, 1)
             assert all(column.flags.c_contiguous for column in c[:5])
             assert [column.dtype for column in c[:5]] == [np.float32, np.float64, np.float32, np.bool_, np.bool_]
             assert c.weight is None
@@ -207,19 +207,19 @@ def test_a_row_knows_its_step_and_its_environment() -> None:
             return rung, np.nan if reward == 103.0 else reward, *rest
 
     chunks = list(from_env(Broken([4]), lambda observation: 0, 20, chunk=5).chunks())
-    assert np.isnan(chunks[1].rewards[1])
+    assert np.isnan(chunks[1].reward[1])
     assert chunks[1].locate is not None
-    assert chunks[1].locate("rewards", 1) == "step 6 of the environment"
+    assert chunks[1].locate("reward", 1) == "step 6 of the environment"
 
     env = Ladders([[4], [9]], "NextStep")
     env.envs[1] = Broken([9], 98.0)
     chunks = list(from_env(env, lambda batch: np.zeros(2, int), 24, segment=6, chunk=8).chunks())
-    bad = [(k, int(i)) for k, c in enumerate(chunks) for i in np.flatnonzero(np.isnan(c.rewards))]
+    bad = [(k, int(i)) for k, c in enumerate(chunks) for i in np.flatnonzero(np.isnan(c.reward))]
     assert bad == [(1, 2)]  # the fifth step of environment 1: row 10
     assert chunks[1].locate is not None
-    assert chunks[1].locate("rewards", 2) == "step 4 of environment 1"
+    assert chunks[1].locate("reward", 2) == "step 4 of environment 1"
     assert chunks[2].locate is not None
-    assert chunks[2].locate("rewards", 0) == "step 12 of environment 0"  # 4 and 9 were resets
+    assert chunks[2].locate("reward", 0) == "step 12 of environment 0"  # 4 and 9 were resets
 
 
 # Bad input
@@ -312,8 +312,8 @@ def test_vectors_that_break_their_word_are_named() -> None:
 
     class Short(Ladders):
         def step(self, actions: Any) -> Any:
-            rungs, rewards, *rest = super().step(actions)
-            return rungs, rewards[:3], *rest
+            rungs, reward, *rest = super().step(actions)
+            return rungs, reward[:3], *rest
 
     with pytest.raises(DataError, match=r"must return 4 rewards, terminations and truncations; got the shapes \(3,\)"):
         list(from_env(Short(LENGTHS, "NextStep"), "random", 10).chunks())

@@ -9,7 +9,8 @@ from scipy import stats
 import vrtd
 from tests.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.theory import TransitionSample, autocorrelation_time, instance_optimal
+from vrtd.problems import Transitions
+from vrtd.theory import autocorrelation_time, instance_optimal
 from vrtd.theory.estimation import _LagSums, bootstrap_increments, estimate_increments
 from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.limits import optimal_error
@@ -20,14 +21,14 @@ QUARTERS = vrtd.MarkovRewardProcess([[0.25, 0.75], [1.0, 0.0]], [[1.0, -2.0], [3
 PLANE = np.array([[1.0, 0.3], [-0.5, 1.0]])
 
 
-def whole_population() -> TransitionSample:
+def whole_population() -> Transitions:
     """Every transition as often as it occurs in 7 x 100 independent draws."""
     edges = QUARTERS.edges
     counts = (QUARTERS.stationary[edges.origin] * edges.probability * 700).round().astype(int)
     assert counts.sum() == 700
     rows = np.repeat(np.arange(len(counts)), counts)
     rows = np.random.default_rng(0).permutation(rows)
-    return TransitionSample(PLANE[edges.origin[rows]], edges.reward[rows], PLANE[edges.successor[rows]], 0.9)
+    return Transitions(PLANE[edges.origin[rows]], edges.reward[rows], PLANE[edges.successor[rows]], 0.9)
 
 
 def test_a_sample_that_is_the_population_gives_its_moments() -> None:
@@ -40,7 +41,7 @@ def test_a_sample_that_is_the_population_gives_its_moments() -> None:
 
 
 def test_lag_covariances_are_those_of_the_rows() -> None:
-    sample = TransitionSample.draw(vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi[:, :2]), 4000, seed=3)
+    sample = vrtd.record(vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi[:, :2]), 4000, seed=3, shuffle=False)
     estimate = estimate_increments(sample, "markov")
     psi = sample.discount[:, None] * sample.phi_next - sample.phi
     zeta = np.column_stack([psi, sample.reward + psi @ estimate.theta_star])
@@ -72,7 +73,7 @@ def test_sums_over_lags(M: int) -> None:
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_a_long_sample_comes_close(sampling: Any) -> None:
     exact = independent_increments(PROBLEM) if sampling == "iid" else correlated_increments(PROBLEM)
-    sample = TransitionSample.draw(PROBLEM, 200_000, sampling=sampling, seed=5)
+    sample = vrtd.record(PROBLEM, 200_000, sampling=sampling, seed=5, shuffle=False)
     estimate = estimate_increments(sample, sampling)
     replicates = np.array([optimal_error(again) for again in bootstrap_increments(sample, sampling, 100, seed=0)])
     spread = replicates.std()
@@ -82,7 +83,7 @@ def test_a_long_sample_comes_close(sampling: Any) -> None:
 
 
 def test_the_bootstrap_repeats_itself() -> None:
-    sample = TransitionSample.draw(PROBLEM, 2000, seed=5)
+    sample = vrtd.record(PROBLEM, 2000, seed=5, shuffle=False)
     one, two, other = (next(bootstrap_increments(sample, "markov", 1, seed)).theta_star.tolist() for seed in (3, 3, 4))
     assert one == two != other
 
@@ -95,7 +96,7 @@ def test_the_autocorrelation_time_covers() -> None:
         truth = instance_optimal(problem, "markov") / instance_optimal(problem, "iid")
         covered = 0
         for seed in range(30):
-            found = autocorrelation_time(TransitionSample.draw(problem, 10_000, seed=seed), confidence=0.9)
+            found = autocorrelation_time(vrtd.record(problem, 10_000, seed=seed, shuffle=False), confidence=0.9)
             assert found.low < found.tau < found.high < 3.0 * found.low
             covered += found.low <= truth <= found.high
         assert stats.binom.cdf(covered, 30, 0.9) > FAMILY_RATE / 2
@@ -105,7 +106,7 @@ def test_the_autocorrelation_time_covers() -> None:
 def test_a_drawn_sample_is_of_the_chain() -> None:
     problem = vrtd.LinearProblem(QUARTERS, np.eye(2))
     for sampling in ("iid", "markov"):
-        sample = TransitionSample.draw(problem, 40_000, sampling=sampling, seed=2)  # type: ignore[arg-type]
+        sample = vrtd.record(problem, 40_000, sampling=sampling, seed=2, shuffle=False)  # type: ignore[arg-type]
         s, t = sample.phi.argmax(axis=1), sample.phi_next.argmax(axis=1)
         assert not ((s == 1) & (t == 1)).any()
         assert (sample.reward == np.array([[1.0, -2.0], [3.0, 0.0]])[s, t]).all()
@@ -119,7 +120,7 @@ def test_a_drawn_sample_is_of_the_chain() -> None:
 
 
 def test_samples_are_frozen_and_repeat() -> None:
-    one, two = (TransitionSample.draw(PROBLEM, 100, seed=7) for _ in range(2))
+    one, two = (vrtd.record(PROBLEM, 100, seed=7, shuffle=False) for _ in range(2))
     assert (one.phi == two.phi).all()
     assert len(one) == 100
     for array in (one.phi, one.reward, one.phi_next, one.discount):
@@ -129,20 +130,26 @@ def test_samples_are_frozen_and_repeat() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TransitionSample([1.0], [1.0], [1.0], 0.9), r"shape \(n, d\); got \(1,\) and \(1,\)"),
-        (lambda: TransitionSample(np.eye(2), [1.0], np.eye(2), 0.9), r"reward must have the shape \(2,\); got \(1,\)"),
-        (lambda: TransitionSample(np.eye(2), [1.0, 2.0], np.eye(2), [0.9]), r"discount must have the shape \(2,\)"),
-        (lambda: TransitionSample(np.eye(2), [1.0, 2.0], np.eye(2), 1.5), r"discounts must lie in \[0, 1\]; got 1.5"),
-        (lambda: TransitionSample(np.eye(2), [1.0, np.nan], np.eye(2), 0.5), "reward must be finite; got nan"),
-        (lambda: TransitionSample(np.ones((3, 2)), np.ones(3), np.ones((3, 2)), 0.5), "full column rank 2.*got rank 1"),
-        (lambda: TransitionSample.draw(PROBLEM, 0), "n_transitions must be a whole number of at least 1; got 0"),
-        (lambda: TransitionSample.draw(PROBLEM, 9, sampling="both"), "sampling must be one of"),
-        (lambda: autocorrelation_time(TransitionSample.draw(PROBLEM, 50)), "must hold 20 stretches.*got 50 trans"),
-        (lambda: autocorrelation_time(TransitionSample.draw(PROBLEM, 5000), 1.0), "confidence must be below 1"),
-        (lambda: autocorrelation_time(TransitionSample.draw(PROBLEM, 5000), -1), "confidence must be a positive"),
+        (lambda: Transitions([1.0], [1.0], [1.0], 0.9), r"phi must have the shape \(n, d\); got \(1,\)"),
+        (lambda: Transitions(np.eye(2), [1.0], np.eye(2), 0.9), r"reward must have the shape \(2,\); got \(1,\)"),
+        (lambda: Transitions(np.eye(2), [1.0, 2.0], np.eye(2), [0.9]), r"discount must have the shape \(2,\)"),
+        (lambda: Transitions(np.eye(2), [1.0, 2.0], np.eye(2), 1.5), r"discount must be in \[0, 1\]; got 1.5 in row 0"),
+        (lambda: Transitions(np.eye(2), [1.0, np.nan], np.eye(2), 0.5), "reward must be finite; got nan"),
         (
-            lambda: autocorrelation_time(TransitionSample(np.ones((9, 1)), np.ones(9), 2 * np.ones((9, 1)), 0.9)),
-            "A must be stable.*got 0.8 as the largest; bring more transitions",
+            lambda: autocorrelation_time(Transitions(np.ones((3, 2)), np.ones(3), np.ones((3, 2)), 0.5)),
+            "phi must have full column rank 2 on the sample; got rank 1; remove dependent features, or use more",
+        ),
+        (lambda: vrtd.record(PROBLEM, 0, shuffle=False), "n_rows must be a whole number of at least 1; got 0"),
+        (lambda: vrtd.record(PROBLEM, 9, sampling="both", shuffle=False), "sampling must be one of"),
+        (
+            lambda: autocorrelation_time(vrtd.record(PROBLEM, 50, shuffle=False)),
+            "must hold 20 stretches.*got 50 trans",
+        ),
+        (lambda: autocorrelation_time(vrtd.record(PROBLEM, 5000, shuffle=False), 1.0), "confidence must be below 1"),
+        (lambda: autocorrelation_time(vrtd.record(PROBLEM, 5000, shuffle=False), -1), "confidence must be a positive"),
+        (
+            lambda: autocorrelation_time(Transitions(np.ones((9, 1)), np.ones(9), 2 * np.ones((9, 1)), 0.9)),
+            "A must be stable.*got 0.8 as the largest; use more transitions",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def evaluator(features: Any = "rbf:4", **rest: Any) -> vrtd.Evaluator:
 
 
 def least_squares(features: Any = "rbf:4", discount: float = 0.5) -> vrtd.Evaluator:
-    return vrtd.Evaluator("lstd", features=features, discount=discount, pilot_rows=500)
+    return vrtd.Evaluator("closed_form", features=features, discount=discount, pilot_rows=500)
 
 
 class Interrupted(Log):
@@ -113,7 +113,7 @@ def test_the_answer_and_the_diagnostics(done: Any) -> None:
     model = evaluator().fit(walk())
     mean = model.mean_value(0.95)
     assert (done.answer.value, done.answer.low, done.answer.high) == (mean.value[0], mean.low[0], mean.high[0])
-    closed_form = model.mean_value(0.95, method="closed form")
+    closed_form = model.mean_value(0.95, method="closed_form")
     assert done.closed_form.value == closed_form.value[0]
     stored = json.loads((done.out / "diagnostics.json").read_text())
     assert stored["value"] == done.answer.value
@@ -243,7 +243,7 @@ class Pieces(Log):
 
 def test_points_along_the_log_are_thinned_evenly() -> None:
     log = Observed(Pieces())
-    assert sum(len(chunk.rewards) for chunk in log.chunks()) == 5000
+    assert sum(len(chunk.reward) for chunk in log.chunks()) == 5000
     assert log.points[:, 0].tolist() == list(range(0, 5000, 16))
     assert (log.low, log.high) == (0.0, 4999.0)
     assert log.first(3).tolist() == [0.0, 1.0, 2.0]

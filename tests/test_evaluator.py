@@ -11,6 +11,7 @@ import pytest
 import vrtd
 from tests.some_logs import DISCOUNT, boyan, chain, chunk, split
 from vrtd.errors import (
+    AccuracyWarning,
     ConvergenceWarning,
     DataError,
     DivergenceError,
@@ -27,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "auto, told how many rows": {"n_samples": N},
     "auto, few pilot rows": {"pilot_rows": 700},
     "td": {"algorithm": "td"},
-    "lstd": {"algorithm": "lstd"},
+    "closed_form": {"algorithm": "closed_form"},
     "given": {"step_size": 0.02, "batch_size": 777},
     "an algorithm": {"algorithm": vrtd.VRTD(0.05, 500), "closed_form": True},
     "features from data": {"features": Scaled(RBF(3)), "step_size": 0.1, "batch_size": 100, "pilot_rows": 1234},
@@ -97,8 +98,8 @@ def test_weights_weigh() -> None:
     """A row of weight 2 is a row that comes twice, for the closed form; ratios of 1 change nothing."""
     rows = chunk(0, 3000)
     doubled = Chunk(*(np.repeat(values, 2, axis=0) for values in rows[:5]))
-    heavy = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(rows._replace(weight=np.full(3000, 2.0)))
-    twice = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(doubled)
+    heavy = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows._replace(weight=np.full(3000, 2.0)))
+    twice = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(doubled)
     np.testing.assert_allclose(heavy.theta_, twice.theta_, rtol=1e-10)
     plain = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT).fit(rows)
     ones = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT).fit(rows._replace(weight=np.ones(3000)))
@@ -111,20 +112,20 @@ def test_terminated_rows_do_not_bootstrap_and_need_no_successor() -> None:
     nothing = rows.next_observations.copy()
     nothing[ends] = np.nan
     ended = rows._replace(terminated=ends)
-    for algorithm in (vrtd.TD(0.05), vrtd.VRTD(0.05, 100), "lstd", "vrtd"):
+    for algorithm in (vrtd.TD(0.05), vrtd.VRTD(0.05, 100), "closed_form", "vrtd"):
         by_flag = vrtd.Evaluator(algorithm, discount=DISCOUNT).fit(ended._replace(next_observations=nothing))
         zeros = vrtd.Evaluator(algorithm, discount=DISCOUNT).fit(
             ended._replace(next_observations=np.where(ends[:, None], 0.0, rows.next_observations))
         )
         assert by_flag.theta_.tobytes() == zeros.theta_.tobytes()
-    through = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(rows)
+    through = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows)
     assert np.abs(through.theta_ - by_flag.theta_).max() > 0.1
 
 
 BAD = [
     ("observations", 5, np.nan, "observations: row 5 of the log"),
     ("next_observations", 13_000, np.inf, "next_observations: row 13000 of the log"),
-    ("rewards", 19_999, np.nan, "rewards: row 19999 of the log"),
+    ("reward", 19_999, np.nan, "reward: row 19999 of the log"),
 ]
 
 
@@ -150,9 +151,9 @@ def test_a_number_that_is_not_finite_is_named_and_leaves_no_trace(
 
 
 def test_the_place_is_told_by_whoever_knows_it() -> None:
-    rows = chunk(0, 300)._replace(rewards=np.where(np.arange(300) == 250, np.nan, 0.0))
+    rows = chunk(0, 300)._replace(reward=np.where(np.arange(300) == 250, np.nan, 0.0))
     located = rows._replace(locate=lambda field, row: f"a.parquet, {field}, row {row + 1000}")
-    with pytest.raises(DataError, match=r"a\.parquet, rewards, row 1250"):
+    with pytest.raises(DataError, match=r"a\.parquet, reward, row 1250"):
         vrtd.Evaluator(vrtd.VRTD(0.1, 70), discount=0.9).partial_fit(located)
 
 
@@ -166,11 +167,11 @@ def test_a_step_that_diverges_is_refused() -> None:
 
 def test_discount_one_needs_ends() -> None:
     rows = chunk(0, 6000)
-    for algorithm in ("vrtd", "lstd", vrtd.TD(0.01)):
+    for algorithm in ("vrtd", "closed_form", vrtd.TD(0.01)):
         with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
             vrtd.Evaluator(algorithm, discount=1.0).fit(rows)
     ends = np.arange(6000) % 10 == 9
-    vrtd.Evaluator("lstd", discount=1.0).fit(rows._replace(terminated=ends))
+    vrtd.Evaluator("closed_form", discount=1.0).fit(rows._replace(terminated=ends))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -181,7 +182,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"step_size": "big"}, "step_size must be a number or 'auto'"),
     ({"batch_size": 1.5}, "batch_size must be a whole number"),
     ({"algorithm": "td", "batch_size": 5}, "td has no batch_size"),
-    ({"algorithm": "lstd", "step_size": 0.1}, "lstd has no step_size"),
+    ({"algorithm": "closed_form", "step_size": 0.1}, "closed_form has no step_size"),
     ({"algorithm": vrtd.TD(0.1), "step_size": 0.1}, "must not be given others"),
     ({"n_samples": 0}, "n_samples must be a whole number"),
     ({"pilot_rows": 0}, "pilot_rows must be a whole number"),
@@ -203,7 +204,7 @@ def test_what_is_refused_later() -> None:
         fitted(theta_0=[1.0, 2.0])
     with pytest.raises(InvalidInputError, match="must be a Log or a Chunk"):
         vrtd.Evaluator(discount=0.9).fit([1, 2, 3])  # type: ignore[arg-type]
-    evaluator = fitted(algorithm="lstd")
+    evaluator = fitted(algorithm="closed_form")
     for level in (0.0, 1.0, True, "0.9"):
         with pytest.raises(InvalidInputError, match="level of an interval"):
             evaluator.theta_interval(level)  # type: ignore[arg-type]
@@ -213,7 +214,7 @@ def test_what_is_refused_later() -> None:
         evaluator.theta_interval(method="bootstrap")  # type: ignore[arg-type]
     rows = chunk(0, 100)
     with pytest.raises(DataError, match="equally long"):
-        evaluator.partial_fit(rows._replace(rewards=rows.rewards[:-1]))
+        evaluator.partial_fit(rows._replace(reward=rows.reward[:-1]))
     with pytest.raises(DataError, match="of the type of the observations"):
         evaluator.partial_fit(rows._replace(next_observations=rows.next_observations.astype("f4")))
     with pytest.raises(NotFittedError, match="must have received its pilot rows; got 0 of 5,000"):
@@ -224,7 +225,7 @@ def test_unvisited_states_are_reported_and_have_no_interval() -> None:
     rng = np.random.default_rng(0)
     states = rng.integers(0, 5, 9001)
     rows = from_arrays(states[:-1], rng.normal(size=9000), states[1:])
-    for algorithm in ("lstd", vrtd.VRTD(0.1, 500)):
+    for algorithm in ("closed_form", vrtd.VRTD(0.1, 500)):
         evaluator = vrtd.Evaluator(algorithm, features=Tabular(7), discount=0.9).fit(rows)
         assert evaluator.diagnostics_.unseen == (5, 6)
         found = evaluator.predict(np.arange(7), return_interval=0.95)
@@ -252,7 +253,7 @@ def test_dependent_features_are_no_obstacle_to_vrtd() -> None:
 def test_intervals_have_the_estimate_inside_and_grow_with_the_level() -> None:
     evaluator = fitted(n_samples=N, closed_form=True)
     phi, theta_star = chain().phi, chain().theta_star
-    for method in ("recursion", "closed form"):
+    for method in ("recursion", "closed_form"):
         wide, narrow = (evaluator.predict(phi, return_interval=level, method=method) for level in (0.99, 0.5))
         assert np.all((wide.low < narrow.low) & (narrow.high < wide.high))
         np.testing.assert_allclose(wide.value, phi @ evaluator.spread(method).theta, rtol=1e-12)
@@ -271,20 +272,23 @@ def test_a_run_that_has_not_converged_says_so_and_offers_the_closed_form() -> No
     diagnostics = evaluator.diagnostics_
     assert (diagnostics.converged, diagnostics.limit) == (False, "transient")
     assert "Not converged" in diagnostics.text
-    with pytest.warns(ConvergenceWarning, match="method='closed form'"):
+    with pytest.warns(ConvergenceWarning, match="method='closed_form'"):
         found = evaluator.predict(phi, return_interval=0.95)
     inside = (found.low < phi @ theta_star) & (phi @ theta_star < found.high)
     assert inside.mean() > 0.9  # the transient is part of the interval
-    offered = evaluator.predict(phi, return_interval=0.95, method="closed form")
+    offered = evaluator.predict(phi, return_interval=0.95, method="closed_form")
     assert np.mean(offered.high - offered.low) < np.mean(found.high - found.low) / 4
 
 
 def test_methods_without_known_moments_have_the_closed_form_only() -> None:
     evaluator = fitted(algorithm=vrtd.TD(0.05, average=True))
-    with pytest.raises(InvalidInputError, match="no radius and no average"):
-        evaluator.theta_interval()
+    with pytest.warns(AccuracyWarning, match="no interval: none is known for TD.*no radius, no average"):
+        found = evaluator.theta_interval()
+    assert np.array_equal(found.value, evaluator.theta_)
+    assert np.isnan(found.low).all()
+    assert np.isnan(found.high).all()
     assert "No interval" in evaluator.diagnostics_.text
-    assert evaluator.theta_interval(method="closed form").low.shape == (4,)
+    assert evaluator.theta_interval(method="closed_form").low.shape == (4,)
 
 
 def test_the_bias_of_td_on_a_trajectory_is_told_from_its_transient() -> None:
@@ -296,13 +300,13 @@ def test_what_limits_a_run() -> None:
     rows, _, _ = boyan(N)
     noisy = vrtd.Evaluator(vrtd.VRTD(0.3, 10), discount=1.0).fit(rows).diagnostics_
     assert (noisy.converged, noisy.limit) == (True, "variance")
-    short = vrtd.Evaluator("lstd", discount=1.0).fit(rows).diagnostics_
+    short = vrtd.Evaluator("closed_form", discount=1.0).fit(rows).diagnostics_
     assert (short.converged, short.limit) == (True, "budget")
     assert short.errors["transient"] == short.errors["bias"] == 0.0
     assert short.explained is not None
     assert short.explained > 0.99
     # Four features cannot represent the values of fifty states, and the rows are enough to see it.
-    closed = fitted(algorithm="lstd").diagnostics_
+    closed = fitted(algorithm="closed_form").diagnostics_
     assert closed.limit == "features"
     problem = chain()
     missed = problem.phi @ problem.theta_star - problem.mrp.values
@@ -323,7 +327,7 @@ def test_diagnostics_are_plain_and_drawn() -> None:
     axes = diagnostics.plot()
     assert axes.get_yscale() == "log"
     with pytest.raises(InvalidInputError, match="learn with td or vrtd"):
-        fitted(algorithm="lstd").diagnostics_.plot()
+        fitted(algorithm="closed_form").diagnostics_.plot()
 
 
 def test_neu_and_its_floor() -> None:
@@ -332,7 +336,7 @@ def test_neu_and_its_floor() -> None:
     curve = evaluator.diagnostics_.curve
     assert curve is not None
     rows = chunk(0, N)
-    b = rows.observations.T @ rows.rewards / N
+    b = rows.observations.T @ rows.reward / N
     np.testing.assert_allclose(curve.neu[0], b @ b, rtol=1e-10)
     A = rows.observations.T @ (DISCOUNT * rows.next_observations - rows.observations) / N
     update = A @ chain().theta_star + b

@@ -15,7 +15,8 @@ from tests.some_logs import DISCOUNT, chain, chunk
 from tests.test_evaluator import SETTINGS, N, fed, fitted
 from tests.test_evaluator_details import weighted
 from vrtd.errors import InvalidInputError, ModelFileError, StabilityWarning
-from vrtd.estimator import pilot
+from vrtd.estimator import sample as samples
+from vrtd.estimator.model_file import read_model, write_tree
 from vrtd.features import Tabular
 from vrtd.logs import from_arrays
 
@@ -76,12 +77,12 @@ def test_damaged_models_are_refused(tmp_path: Path) -> None:
 
 
 HOSTILE: dict[str, Any] = {
-    "a workspace of another size": ("run/learner/state", np.zeros(3)),
-    "more rows that wait than a batch": ("run/learner/waiting/reward", np.zeros(400)),
-    "rows of another width": ("run/learner/waiting/phi", np.zeros((50, 3))),
-    "a stream of another type": ("run/learner/stream", np.zeros(2)),
-    "a path of another width": ("run/learner/path/theta", np.zeros((5, 9))),
-    "blocks of another width": ("run/least_squares/blocks", np.zeros((5, 3, 4))),
+    "a workspace of another size": ("state/learner/state", np.zeros(3)),
+    "more rows that wait than a batch": ("state/learner/room/reward", np.zeros(400)),
+    "rows of another width": ("state/learner/room/phi", np.zeros((50, 3))),
+    "a stream of another type": ("state/learner/stream", np.zeros(2)),
+    "a path of another width": ("state/learner/path/theta/0", np.zeros(9)),
+    "blocks of another width": ("state/sums/blocks/0", np.zeros((3, 4))),
 }
 
 
@@ -113,7 +114,7 @@ def test_a_transformer_that_cannot_be_fitted_again_must_be_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
-    monkeypatch.setattr(pilot, "_MOST_BYTES", 64 * 100)
+    monkeypatch.setattr(samples, "_MOST_BYTES", 64 * 100)
     evaluator = vrtd.Evaluator(vrtd.TD(1e-6), features=scaler(), discount=DISCOUNT, pilot_rows=200).fit(chunk(0, 300))
     evaluator.save(tmp_path / "model.npz")
     with pytest.raises(InvalidInputError, match="100 of 200 pilot rows"):
@@ -134,7 +135,7 @@ def test_a_stored_model_has_been_checked(tmp_path: Path) -> None:
 def test_visited_states_are_stored(tmp_path: Path) -> None:
     states = np.arange(301) % 3
     log = from_arrays(states[:-1], np.ones(300), states[1:])
-    evaluator = vrtd.Evaluator("lstd", features=Tabular(5), discount=0.9).fit(log)
+    evaluator = vrtd.Evaluator("closed_form", features=Tabular(5), discount=0.9).fit(log)
     evaluator.save(tmp_path / "model.npz")
     assert evaluator.diagnostics_.unseen == (3, 4)
     assert vrtd.Evaluator.load(tmp_path / "model.npz").diagnostics_.unseen == (3, 4)
@@ -142,28 +143,41 @@ def test_visited_states_are_stored(tmp_path: Path) -> None:
 
 def test_headers_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    vrtd.Evaluator("lstd", discount=DISCOUNT).fit(chunk(0, 500)).save(path)
+    vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(chunk(0, 500)).save(path)
     with np.load(path) as file:
         arrays = dict(file)
     for is_old in (True, False):
         header = json.loads(arrays["header"].tobytes())
         if is_old:
-            header["format"] = "vrtd model 0"
+            header["format"] = "vrtd model 2"
         else:  # more rows than a block has
-            header["tree"]["run"]["least_squares"]["n_open"] = 1 << 40
+            header["tree"]["state"]["sums"]["n_open"] = 1 << 40
         np.savez(path, **(arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}))
         with pytest.raises(ModelFileError, match="must be a model"):
             vrtd.Evaluator.load(path)
 
 
-@pytest.mark.parametrize("name", ["run/learner/waiting/weight", "run/sample/weight"])
-def test_a_file_whose_rows_have_weights_only_in_part_is_refused(name: str, tmp_path: Path) -> None:
-    """The loop is compiled for rows with weights: it would read beyond an array without any."""
+@pytest.mark.parametrize("part", ["learner", "sample"])
+def test_a_file_whose_rows_have_weights_only_in_part_is_refused(part: str, tmp_path: Path) -> None:
+    """Rows that wait are joined with rows that come: both have weights, or none."""
     path = tmp_path / "model.npz"
     vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT).fit(weighted(0, 400)).save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    assert arrays[name].size
-    np.savez(path, **(arrays | {name: np.empty(0)}))
+    with read_model(path) as tree:
+        rows = tree["state"]["learner"]["room"] if part == "learner" else tree["state"]["room"]
+        assert rows["weight"].size
+        rows["weight"] = None
+        write_tree(path, tree)
+    with pytest.raises(ModelFileError, match="must be a model"):
+        vrtd.Evaluator.load(path)
+
+
+@pytest.mark.parametrize("part", ["learner", "sums"])
+def test_rows_that_wait_must_be_in_the_file(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT, closed_form=True).fit(chunk(0, 405)).save(path)
+    with read_model(path) as tree:
+        assert tree["state"][part]["n_waiting"] > 0
+        tree["state"][part]["room"] = None
+        write_tree(path, tree)
     with pytest.raises(ModelFileError, match="must be a model"):
         vrtd.Evaluator.load(path)

@@ -11,8 +11,10 @@ import pytest
 import vrtd
 from tests.some_logs import DISCOUNT, chunk, scaled
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, NotFittedError
-from vrtd.estimator import pilot as pilot_module
+from vrtd.estimator import summary
+from vrtd.estimator.sample import sample_of
 from vrtd.logs import Chunk, from_arrays
+from vrtd.problems import Transitions
 
 
 def test_a_log_shorter_than_the_pilot_is_learned_from() -> None:
@@ -20,7 +22,7 @@ def test_a_log_shorter_than_the_pilot_is_learned_from() -> None:
     evaluator = vrtd.Evaluator(discount=DISCOUNT).fit(rows)
     assert evaluator.algorithm_ is not None
     assert evaluator.n_waiting_ < 2000
-    closed = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(rows).predict(rows.observations)
+    closed = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows).predict(rows.observations)
     np.testing.assert_allclose(evaluator.predict(rows.observations), closed, atol=0.5)  # values are 2 to 7
     evaluator.partial_fit(chunk(2000, 6000))
     assert evaluator.n_rows_ == 6000
@@ -33,7 +35,7 @@ def test_fit_does_not_wait_for_rows_that_were_announced() -> None:
 
 def test_data_without_noise_and_an_exact_start_are_not_warned_of() -> None:
     rows, start = chunk(0, 6000), np.arange(1.0, 5.0)
-    exact = rows._replace(rewards=rows.observations @ start - DISCOUNT * (rows.next_observations @ start))
+    exact = rows._replace(reward=rows.observations @ start - DISCOUNT * (rows.next_observations @ start))
     for algorithm in ("vrtd", "td"):
         evaluator = vrtd.Evaluator(algorithm, discount=DISCOUNT, theta_0=start, n_samples=6000).fit(exact)
         np.testing.assert_allclose(evaluator.theta_, start, rtol=1e-9)
@@ -43,7 +45,7 @@ def test_data_without_noise_and_an_exact_start_are_not_warned_of() -> None:
 def test_rows_that_cannot_be_checked_are_learned_from(scale: float) -> None:
     rows = scaled(chunk(0, 2000), np.full(2000, scale))
     if scale:
-        assert np.isfinite(vrtd.Evaluator("lstd", discount=DISCOUNT).fit(rows).predict(rows.observations)).all()
+        assert np.isfinite(vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows).predict(rows.observations)).all()
     else:
         evaluator = vrtd.Evaluator(vrtd.TD(0.1), discount=DISCOUNT).fit(rows)
         assert np.array_equal(evaluator.predict(rows.observations), np.zeros(2000))
@@ -55,8 +57,10 @@ def test_a_start_outside_of_the_span_counts() -> None:
     truncated, reward = states == 1, 0.1 * np.random.default_rng(0).normal(size=12_000)
     rows = Chunk(np.eye(3)[states], reward, np.eye(3)[states + 1], np.zeros(12_000, bool), truncated)
     start = np.array([0.0, 0.0, 10.0])
-    run, closed = (vrtd.Evaluator(name, discount=0.9, theta_0=start).fit(rows) for name in ("vrtd", "lstd"))
-    np.testing.assert_allclose(run._run.pilot().theta_star, closed.theta_, atol=1e-8)
+    run, closed = (vrtd.Evaluator(name, discount=0.9, theta_0=start).fit(rows) for name in ("vrtd", "closed_form"))
+    sample = sample_of(run._state)
+    found = sample.basis @ sample.reduced(start).theta_star + sample.outside(start)
+    np.testing.assert_allclose(found, closed.theta_, atol=1e-8)
     np.testing.assert_allclose(run.theta_, [8.1, 9.0, 10.0], atol=0.5)
 
 
@@ -84,7 +88,7 @@ def test_the_closed_form_takes_columns_of_very_different_scales(scale: float) ->
     rows = chunk(0, 20_000)
     sizes = np.array([scale, 1.0, 1.0 / scale, 1.0])
     scaled = rows._replace(observations=rows.observations * sizes, next_observations=rows.next_observations * sizes)
-    plain, other = (vrtd.Evaluator("lstd", discount=DISCOUNT).fit(part) for part in (rows, scaled))
+    plain, other = (vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(part) for part in (rows, scaled))
     np.testing.assert_allclose(other.theta_ * sizes, plain.theta_, rtol=1e-8)
     half = [np.subtract(*found.theta_interval()[:0:-1]) for found in (plain, other)]
     np.testing.assert_allclose(half[1] * sizes, half[0], rtol=1e-6)
@@ -96,10 +100,10 @@ def test_nearly_dependent_columns_are_warned_of() -> None:
     for table in (phi, phi_next):
         table[:, 3] = table[:, 2] + 1e-6 * table[:, 3]
     log = rows._replace(observations=phi, next_observations=phi_next)
-    evaluator = vrtd.Evaluator("lstd", discount=DISCOUNT).fit(log)
+    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(log)
     with pytest.warns(AccuracyWarning, match="A has condition number"):
         evaluator.predict(phi[:3])
-    data = vrtd.DataSet(phi, rows.rewards, phi_next, DISCOUNT)
+    data = vrtd.Transitions(phi, rows.reward, phi_next, DISCOUNT)
     with pytest.warns(AccuracyWarning, match="A has condition number"):
         _ = data.theta_star
 
@@ -107,13 +111,12 @@ def test_nearly_dependent_columns_are_warned_of() -> None:
 def test_the_check_of_predict_costs_little_in_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample is looked at anew only when it has doubled."""
     made: list[int] = []
-    original = pilot_module.Pilot.__init__
 
-    def counted(self: Any, rows: Any, *others: Any) -> None:
-        made.append(len(rows.reward))
-        original(self, rows, *others)
+    def counted(state: Any) -> Transitions:
+        made.append(state.n_sampled)
+        return sample_of(state)
 
-    monkeypatch.setattr(pilot_module.Pilot, "__init__", counted)
+    monkeypatch.setattr(summary, "sample_of", counted)
     evaluator = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT)
     for first in range(0, 6000, 100):
         evaluator.partial_fit(chunk(first, first + 100))

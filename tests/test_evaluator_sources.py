@@ -16,7 +16,7 @@ N = 9000
 SETTINGS: dict[str, dict[str, Any]] = {
     "auto": {"n_samples": N},
     "given": {"algorithm": vrtd.VRTD(0.05, 130)},
-    "lstd": {"algorithm": "lstd"},
+    "closed_form": {"algorithm": "closed_form"},
 }
 
 
@@ -97,7 +97,7 @@ def _doubles(log: Log) -> list[Any]:
     chunks = list(log.chunks())
     return [
         np.concatenate([np.asarray(getattr(chunk, name), float if "obs" in name else None) for chunk in chunks])
-        for name in ("observations", "rewards", "next_observations", "terminated", "truncated")
+        for name in ("observations", "reward", "next_observations", "terminated", "truncated")
     ]
 
 
@@ -118,7 +118,7 @@ def test_the_same_rows_in_any_order_have_the_same_closed_form() -> None:
     (rows,) = log.chunks()
     order = np.random.default_rng(5).permutation(N)
     shuffled = Chunk(*(None if values is None else values[order] for values in rows[:6]))  # type: ignore[arg-type]
-    closed = [vrtd.Evaluator("lstd", discount=DISCOUNT).fit(each).theta_ for each in (rows, shuffled)]
+    closed = [vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(each).theta_ for each in (rows, shuffled)]
     np.testing.assert_allclose(closed[0], closed[1], rtol=1e-10)
 
 
@@ -128,7 +128,7 @@ def test_the_closed_form_of_a_live_lake_tends_to_its_values() -> None:
     exact = vrtd.problems.restart_chain("FrozenLake-v1", "random", 0.9)
     lake = gymnasium.make("FrozenLake-v1").unwrapped
     log = from_env(lake, "random", n_samples=40_000, seed=0)
-    evaluator = vrtd.Evaluator("lstd", features="tabular:16", discount=0.9).fit(log)
+    evaluator = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9).fit(log)
     spread = evaluator.spread()
     error = spread.standard_error(np.eye(16)[exact.states])
     assert np.all(np.abs(evaluator.predict(exact.states) - exact.mrp.values) < 6 * error)
@@ -139,6 +139,6 @@ def test_the_closed_form_of_a_live_lake_tends_to_its_values() -> None:
 def test_remarks_of_the_log_reach_the_diagnostics() -> None:
     phi = chain().phi[np.random.default_rng(0).integers(0, 50, 400)]
     log = from_arrays(phi, np.ones(400), truncated=np.arange(400) % 100 == 50)
-    evaluator = vrtd.Evaluator("lstd", discount=0.5).fit(log)
+    evaluator = vrtd.Evaluator("closed_form", discount=0.5).fit(log)
     assert "dropped" in " ".join(evaluator.diagnostics_.remarks)
     assert evaluator.n_rows_ == 395

@@ -8,9 +8,8 @@ import pytest
 import vrtd
 from tests.statistics import z_limit
 from vrtd.errors import InvalidInputError
-from vrtd.theory import TransitionSample
+from vrtd.problems import Transitions
 from vrtd.theory.explained import value_explained
-from vrtd.theory.rows import TransitionRows
 
 
 def truth(problem: vrtd.LinearProblem) -> tuple[float, float]:
@@ -20,13 +19,12 @@ def truth(problem: vrtd.LinearProblem) -> tuple[float, float]:
     return 1.0 - square / float(mu @ values**2 - (mu @ values) ** 2), square**0.5
 
 
-def steps(problem: vrtd.LinearProblem, n: int, seed: int) -> tuple[TransitionRows, Any, Any]:
-    """TransitionRows of a trajectory, and its states before and after."""
-    mrp, phi = problem.mrp, problem.phi
-    index = np.arange(1.0, mrp.n_states + 1.0)[:, None]
-    drawn = TransitionSample.draw(vrtd.LinearProblem(mrp, index), n, seed=seed)
+def steps(problem: vrtd.LinearProblem, n: int, seed: int) -> tuple[Transitions, Any, Any]:
+    """Transitions of a trajectory, and its states before and after."""
+    phi, index = problem.phi, np.arange(1.0, problem.mrp.n_states + 1.0)[:, None]
+    drawn = vrtd.record(vrtd.LinearProblem(problem.mrp, index), n, seed=seed, shuffle=False)
     now, then = (rows[:, 0].astype(int) - 1 for rows in (drawn.phi, drawn.phi_next))
-    return TransitionRows(phi[now], drawn.reward, phi[then], drawn.discount), now, then
+    return Transitions(phi[now], drawn.reward, phi[then], drawn.discount), now, then
 
 
 def waves(n_features: int) -> vrtd.LinearProblem:
@@ -70,10 +68,10 @@ def test_standard_errors_are_those_of_repetitions() -> None:
 def test_features_that_hold_the_values_explain_all(name: str) -> None:
     problem = vrtd.problems.LIBRARY[name]()
     star = problem.theta_star
-    found = value_explained(TransitionSample.draw(problem, 5000, seed=1), star)
+    found = value_explained(vrtd.record(problem, 5000, seed=1, shuffle=False), star)
     assert found.share + z_limit(2) * found.share_error >= 1.0
     assert found.share > 0.9
-    assert value_explained(TransitionSample.draw(problem, 5000, seed=1)).share > 0.99
+    assert value_explained(vrtd.record(problem, 5000, seed=1, shuffle=False)).share > 0.99
 
 
 def test_observations_tell_apart_what_features_do_not() -> None:
@@ -100,7 +98,7 @@ def test_continuous_observations_are_clustered() -> None:
     shares = []
     for k in (2, 8):
         phi = np.cos(np.pi * place[:, None] * np.arange(k))
-        rows = TransitionRows(phi[:-1], np.sin(2.0 * x[:-1]), phi[1:], 0.8)
+        rows = Transitions(phi[:-1], np.sin(2.0 * x[:-1]), phi[1:], 0.8)
         found = value_explained(rows, observations=x[:-1], next_observations=x[1:])
         assert not found.exact
         assert "clusters" in found.remark
@@ -109,7 +107,7 @@ def test_continuous_observations_are_clustered() -> None:
 
 
 def test_values_that_do_not_vary_have_no_share() -> None:
-    flat = TransitionRows(np.ones((500, 1)), np.random.default_rng(1).normal(size=500), np.ones((500, 1)), 0.5)
+    flat = Transitions(np.ones((500, 1)), np.random.default_rng(1).normal(size=500), np.ones((500, 1)), 0.5)
     found = value_explained(flat)
     assert np.isnan(found.share)
     assert "not told from 0" in found.remark
@@ -117,7 +115,7 @@ def test_values_that_do_not_vary_have_no_share() -> None:
 
 def test_a_theta_far_off_explains_nothing() -> None:
     problem = vrtd.problems.boyan_chain()
-    found = value_explained(TransitionSample.draw(problem, 5000, seed=1), [100.0, -100.0, 100.0, -100.0])
+    found = value_explained(vrtd.record(problem, 5000, seed=1, shuffle=False), [100.0, -100.0, 100.0, -100.0])
     assert (found.share, found.share_error) == (0.0, 0.0)
     assert "misses more than V varies" in found.remark
 
@@ -137,4 +135,4 @@ def test_a_theta_far_off_explains_nothing() -> None:
 def test_callers_errors(call: Any, message: str) -> None:
     problem = vrtd.problems.random_mdp()
     with pytest.raises(InvalidInputError, match=message):
-        call(TransitionSample.draw(problem, 100))
+        call(vrtd.record(problem, 100, shuffle=False))

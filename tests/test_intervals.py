@@ -38,7 +38,7 @@ def trial(problem: vrtd.LinearProblem, discount: float, algorithm: Any, n_rows: 
     """(error, half-width) of the mean value; nan where the run says that it has not converged."""
     mrp, phi = problem.mrp, problem.phi
     index = np.arange(1.0, mrp.n_states + 1.0)[:, None]  # a feature that names the state, never 0
-    s = vrtd.theory.TransitionSample.draw(vrtd.LinearProblem(mrp, index), n_rows, seed=seed)
+    s = vrtd.record(vrtd.LinearProblem(mrp, index), n_rows, seed=seed, shuffle=False)
     now, then = (rows[:, 0].astype(int) - 1 for rows in (s.phi, s.phi_next))
     rows = Chunk(phi[now], s.reward, phi[then], np.asarray(s.discount) == 0.0, np.zeros(n_rows, bool))
     evaluator = vrtd.Evaluator(algorithm, discount=discount, seed=seed).fit(rows)
@@ -54,8 +54,8 @@ def trial(problem: vrtd.LinearProblem, discount: float, algorithm: Any, n_rows: 
 
 
 CASES: dict[str, tuple[Any, Any, int, int]] = {
-    "closed form, random chain": (random_chain, "lstd", 5000, 200),
-    "closed form, lake": (lake, "lstd", 20_000, 80),
+    "closed form, random chain": (random_chain, "closed_form", 5000, 200),
+    "closed form, lake": (lake, "closed_form", 20_000, 80),
     "vrtd, random chain": (random_chain, vrtd.VRTD(0.01, 2000, output="average"), 10_000, 80),
     "vrtd, Boyan": (boyan, vrtd.VRTD(0.02, 2000, output="average"), 10_000, 80),
 }

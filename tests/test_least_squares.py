@@ -10,29 +10,27 @@ import pytest
 
 import vrtd
 from tests.statistics import FAMILY_RATE
-from tests.test_stream import GAMMA, some_rows
+from tests.test_stream import GAMMA, some_rows, with_columns
 from vrtd.errors import InvalidInputError, SingularSystemError
-from vrtd.estimator.least_squares import LeastSquares
-from vrtd.estimator.rows import NO_WEIGHT, Rows
+from vrtd.estimator.least_squares import add, no_sums, solve
+from vrtd.problems import Transitions
 
 
-def solved(rows: Rows, pieces: Any = None, theta_0: Any = None) -> Any:
-    d = rows.phi.shape[1]
-    sums = LeastSquares(GAMMA, np.zeros(d) if theta_0 is None else theta_0)
-    cuts = [0, *sorted(pieces or ()), len(rows.reward)]
-    for first, last in itertools.pairwise(cuts):
-        sums.feed(rows.part(first, last))
-    return sums.solve()
+def solved(rows: Transitions, pieces: Any = None, theta_0: Any = None) -> Any:
+    d = rows.n_features
+    sums = no_sums(d)
+    for first, last in itertools.pairwise([0, *sorted(pieces or ()), len(rows)]):
+        sums = add(sums, rows.part(first, last))
+    return solve(sums, np.zeros(d) if theta_0 is None else theta_0)
 
 
-def naive(rows: Rows) -> Any:
-    d = rows.phi.shape[1]
+def naive(rows: Transitions) -> Any:
+    d = rows.n_features
     A, b = np.zeros((d, d)), np.zeros(d)
-    for k in range(len(rows.reward)):
-        w = rows.weight[k] if rows.weight.size else 1.0
+    for k in range(len(rows)):
         phi, phi_next = rows.phi[k].astype(float), rows.phi_next[k].astype(float)
-        A += w * np.outer(phi, (0.0 if rows.terminated[k] else GAMMA) * phi_next - phi)
-        b += w * rows.reward[k] * phi
+        A += rows.weight[k] * np.outer(phi, rows.discount[k] * phi_next - phi)
+        b += rows.weight[k] * rows.reward[k] * phi
     return -np.linalg.solve(A, b)
 
 
@@ -43,12 +41,12 @@ def test_solution_equals_the_plain_sums(dtype: str, weighted: bool) -> None:
     np.testing.assert_allclose(solved(rows).theta, naive(rows), rtol=1e-10)
 
 
-def sparse_rows(n: int, d: int, weighted: bool = False) -> Rows:
+def sparse_rows(n: int, d: int, weighted: bool = False) -> Transitions:
     rng = np.random.default_rng(2)
     states = rng.integers(0, d, n + 1)
-    weight = rng.uniform(0.5, 1.5, n) if weighted else NO_WEIGHT
+    weight = rng.uniform(0.5, 1.5, n) if weighted else None
     reward, terminated = rng.normal(size=n), rng.random(n) < 0.05
-    return Rows(np.eye(d)[states[:-1]], np.eye(d)[states[1:]], reward, terminated, terminated, weight).sealed()
+    return Transitions(np.eye(d)[states[:-1]], reward, np.eye(d)[states[1:]], np.where(terminated, 0.0, GAMMA), weight)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -58,7 +56,7 @@ def test_zeros_are_skipped_without_a_difference(weighted: bool) -> None:
 
 
 @pytest.mark.parametrize("rows", [some_rows(9000, 5), sparse_rows(9000, 30)], ids=["dense", "sparse"])
-def test_splits_do_not_change_a_bit(rows: Rows) -> None:
+def test_splits_do_not_change_a_bit(rows: Transitions) -> None:
     whole = solved(rows)
     for seed in range(3):
         cuts = np.random.default_rng(seed).integers(1, 9000, 40).tolist()
@@ -68,10 +66,22 @@ def test_splits_do_not_change_a_bit(rows: Rows) -> None:
         assert parts.degrees == whole.degrees
 
 
+def test_sums_are_a_value() -> None:
+    """Adding rows leaves the sums before as they were."""
+    rows = some_rows(9000, 5)
+    before = add(no_sums(5), rows.part(0, 4000))
+    theta = solve(before, np.zeros(5)).theta
+    first, other, again = (
+        solve(add(before, part), np.zeros(5)).theta for part in (rows.part(4000, 9000), rows, rows.part(4000, 9000))
+    )
+    assert first.tobytes() == again.tobytes() == solved(rows).theta.tobytes() != other.tobytes()
+    assert solve(before, np.zeros(5)).theta.tobytes() == theta.tobytes()
+
+
 def test_any_order_gives_the_same_solution() -> None:
     rows = some_rows(5000, 6)
     order = np.random.default_rng(1).permutation(5000)
-    shuffled = Rows(*(values[order] if values.size else values for values in rows)).sealed()
+    shuffled = Transitions(rows.phi[order], rows.reward[order], rows.phi_next[order], rows.discount[order])
     np.testing.assert_allclose(solved(shuffled).theta, solved(rows).theta, rtol=1e-10)
 
 
@@ -83,7 +93,7 @@ def test_blocks_are_equal_stretches_of_the_rows() -> None:
     assert found.degrees == n_blocks - 1
     length = 5000 // n_blocks
     length = 1 << (length.bit_length() - 1) if 5000 // (1 << length.bit_length()) < n_blocks else length
-    psi = np.where(rows.terminated, 0.0, GAMMA)[:, None] * rows.phi_next - rows.phi
+    psi = rows.discount[:, None] * rows.phi_next - rows.phi
     A = rows.phi.T @ psi / 5000
     g = rows.phi * (rows.reward + psi @ found.theta)[:, None]
     for k in (0, 1, n_blocks - 1):
@@ -95,7 +105,7 @@ def test_features_that_were_never_seen_keep_their_start() -> None:
     rows = sparse_rows(3000, 8)
     phi, phi_next = rows.phi.copy(), rows.phi_next.copy()
     phi[:, 3] = phi_next[:, 3] = 0.0
-    found = solved(rows._replace(phi=phi, phi_next=phi_next).sealed(), theta_0=np.full(8, 7.0))
+    found = solved(with_columns(rows, phi=phi, phi_next=phi_next), theta_0=np.full(8, 7.0))
     assert found.theta[3] == 7.0
     assert found.seen.tolist() == [i != 3 for i in range(8)]
     assert np.all(found.covariance()[3] == 0.0)
@@ -105,10 +115,10 @@ def test_dependent_features_are_an_error() -> None:
     rows = some_rows(1000, 3)
     phi, phi_next = (np.column_stack([table, table[:, 0]]) for table in (rows.phi, rows.phi_next))
     with pytest.raises(SingularSystemError, match="remove dependent features"):
-        solved(rows._replace(phi=phi, phi_next=phi_next).sealed())
+        solved(with_columns(rows, phi=phi, phi_next=phi_next))
     zero = np.zeros_like(rows.phi)
     with pytest.raises(SingularSystemError, match="some feature must not be 0"):
-        solved(rows._replace(phi=zero).sealed())
+        solved(with_columns(rows, phi=zero))
 
 
 def test_too_few_rows_or_too_many_features_have_no_interval() -> None:
@@ -130,11 +140,7 @@ def test_covariance_is_that_of_the_solution() -> None:
     increments = vrtd.theory.increments.correlated_increments(problem)
     half = np.linalg.solve(problem.A, increments.long_run_covariance())
     exact = np.linalg.solve(problem.A, half.T)
-    sample = vrtd.theory.TransitionSample.draw(problem, 50_000, seed=4)
-    sums = LeastSquares(0.95, np.zeros(4))
-    never = np.zeros(50_000, bool)
-    sums.feed(Rows(sample.phi, sample.phi_next, sample.reward, never, never, NO_WEIGHT))
-    found = sums.solve()
+    found = solved(vrtd.record(problem, 50_000, seed=4, shuffle=False))
     ratios = np.diag(found.covariance()) / np.diag(exact) * 50_000 * found.degrees
     limit = FAMILY_RATE / 8
     low, high = chi2.ppf(limit, found.degrees), chi2.isf(limit, found.degrees)

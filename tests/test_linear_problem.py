@@ -300,27 +300,30 @@ ELSEWHERE = LinearProblem(TWO_STATES, [[1.0], [0.5]], [0.5, 0.5])
     [
         (
             lambda: vrtd.simulate(TWO_STATES, vrtd.TD(0.1)),
-            r"problem must be a LinearProblem, a Simulator or a DataSet; got MarkovRewardProcess\(2 states, 4 "
+            r"problem must be a LinearProblem, a Simulator or Transitions; got MarkovRewardProcess\(2 states, 4 "
             r"transitions\); build LinearProblem\(mrp, phi\)",
         ),
-        (lambda: vrtd.simulate(None, vrtd.TD(0.1)), "a Simulator or a DataSet; got None; build one"),
+        (lambda: vrtd.simulate(None, vrtd.TD(0.1)), "a Simulator or Transitions; got None; build one"),
         (
             lambda: vrtd.record(TWO_STATES, 10),
             r"a LinearProblem or a Simulator; got .*; build LinearProblem",
         ),
-        (lambda: vrtd.record(vrtd.record(boyan_chain(), 5), 10), "a LinearProblem or a Simulator; got DataSet"),
-        (lambda: vrtd.plan(TWO_STATES, budget=10), r"be a LinearProblem; got MarkovRewardProcess; build LinearProblem"),
+        (lambda: vrtd.record(vrtd.record(boyan_chain(), 5), 10), "a LinearProblem or a Simulator; got Transitions"),
+        (
+            lambda: vrtd.plan(TWO_STATES, budget=10),
+            "LinearProblem or Transitions; got MarkovRewardProcess",
+        ),
         (
             lambda: vrtd.simulate(boyan_chain(), vrtd.TD(0.1), sampling="dataset"),
             r"sampling of a LinearProblem must be 'markov' or 'iid'; got 'dataset'; draw rows first: vrtd\.record",
         ),
         (
             lambda: vrtd.simulate(vrtd.record(boyan_chain(), 5), vrtd.TD(0.1), sampling="iid"),
-            "sampling of a DataSet must be 'dataset'; got 'iid'; drop it, or pass that",
+            "sampling of a Transitions must be 'dataset'; got 'iid'; drop it, or pass that",
         ),
         (
             lambda: vrtd.simulate(vrtd.record(boyan_chain(), 5), vrtd.TD(0.1), initial=2),
-            "a DataSet has its own start; got initial 2; drop initial",
+            "a Transitions has its own start; got initial 2; drop initial",
         ),
         (
             lambda: vrtd.simulate(ELSEWHERE, vrtd.TD(0.1)),

@@ -90,7 +90,7 @@ def test_the_thread_ends_when_nobody_listens(how):
 def test_a_reading_that_is_given_up_lets_go_of_its_file(tmp_path):
     write(from_arrays(**episodic(200_000)), tmp_path / "a.parquet")
     chunks = read(tmp_path / "a.parquet").chunks()
-    assert next(chunks).rewards.size < 200_000
+    assert next(chunks).reward.size < 200_000
     assert len(reading_threads()) == 1
     chunks.close()
     assert reading_threads() == []

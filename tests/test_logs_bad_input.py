@@ -19,19 +19,19 @@ from vrtd.logs.blocks import readable
     [
         (([], []), "the arrays must hold at least one transition; got no rows"),
         (([[1.0]], [1.0]), "the arrays must hold at least one transition; got 1 row, none with a successor"),
-        (([[1.0], [2.0]], [1.0]), "rewards must have one entry a row; got 1 entries for 2 observations"),
+        (([[1.0], [2.0]], [1.0]), "reward must have one entry a row; got 1 entries for 2 observations"),
         (([[1.0], [2.0, 3.0]], [1.0, 2.0]), "observations must be an array; got .*; pass rows of one length"),
         ((3.0, [1.0]), "observations must have one entry a row; got float64 without rows"),
         (
             (["a", "b"], [1.0, 2.0]),
             r"observations must be an array of numbers; got dtype <U1, shape \(2,\); convert it",
         ),
-        (([1.0, 2.0], ["a", "b"]), "rewards must be an array of numbers; got dtype <U1"),
+        (([1.0, 2.0], ["a", "b"]), "reward must be an array of numbers; got dtype <U1"),
         (
             ([1.0, 2.0], np.ones((2, 2))),
-            r"rewards must have one entry a row; got shape \(2, 2\); name or pass a single",
+            r"reward must have one entry a row; got shape \(2, 2\); name or pass a single",
         ),
-        (([1.0, 2.0], [1j, 2j]), "rewards must be an array of numbers; got dtype complex128"),
+        (([1.0, 2.0], [1j, 2j]), "reward must be an array of numbers; got dtype complex128"),
         (
             ([1.0, 2.0], [1, 2], [[1.0], [2.0]]),
             r"next_observations must have the observations' shape, \(\) a row; got \(1,\)",
@@ -56,7 +56,7 @@ def test_places_in_arrays():
     observations[2, 1] = np.inf
     (chunk,) = from_arrays(observations, np.zeros(4), observations).chunks()
     assert chunk.locate("observations", 2) == "array observations, row 2, entry 1"
-    assert chunk.locate("rewards", 1) == "array rewards, row 1"
+    assert chunk.locate("reward", 1) == "array reward, row 1"
     assert chunk.locate("terminated", 3) == "array terminated, row 3"
     (chunk,) = from_arrays(nan_at(2, (1, 0)), np.zeros(4)).chunks()
     assert chunk.locate("next_observations", 1) == "array observations, row 2, entry (1, 0)"
@@ -73,22 +73,22 @@ def test_places_in_files(tmp_path, suffix):
     case = episodic(200_000, dtype=np.float64)
     for name, row, entry in (("observations", 150_001, 1), ("next_observations", 199_999, 2)):
         case[name][row, entry] = np.nan
-    case["rewards"][70_000] = np.inf
+    case["reward"][70_000] = np.inf
     path = tmp_path / f"log{suffix}"
     write(from_arrays(**case), path)
     places = {}
     for chunk in read(path).chunks():
-        for name in ("observations", "next_observations", "rewards"):
-            values = getattr(chunk, name).reshape(chunk.rewards.size, -1)
+        for name in ("observations", "next_observations", "reward"):
+            values = getattr(chunk, name).reshape(chunk.reward.size, -1)
             for row in np.flatnonzero(~np.isfinite(values).all(axis=1)):
                 places[name] = chunk.locate(name, int(row))
-    columns = {"observations": "obs_1", "next_observations": "next_obs_2", "rewards": "reward"}
-    inside = {"observations": ", entry 1", "next_observations": ", entry 2", "rewards": ""}
+    columns = {"observations": "obs_1", "next_observations": "next_obs_2", "reward": "reward"}
+    inside = {"observations": ", entry 1", "next_observations": ", entry 2", "reward": ""}
     if suffix == ".npz":
         columns = {name: name for name in columns}
     else:
         inside = dict.fromkeys(inside, "")
-    at = {"observations": 150_001, "next_observations": 199_999, "rewards": 70_000}
+    at = {"observations": 150_001, "next_observations": 199_999, "reward": 70_000}
     assert places == {name: f"{path}, column {columns[name]}, row {at[name]}{inside[name]}" for name in columns}
 
 

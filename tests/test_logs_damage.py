@@ -24,7 +24,7 @@ def a_file(folder, kind, n=20):
         folder.mkdir()
         (folder / "metadata.json").write_text(json.dumps({"data_format": "hdf5"}))
         path = folder / "main_data.hdf5"
-        names = {"rewards": "rewards", "terminated": "terminations", "truncated": "truncations"}
+        names = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
         with h5py.File(path, "w") as file:
             for k in range(2):
                 file[f"episode_{k}/observations"] = np.concatenate([case["observations"], case["observations"][:1]])
@@ -71,7 +71,7 @@ def test_random_damage(tmp_path, kind):
 def test_every_byte_of_the_rows_is_verified(tmp_path, kind):
     path, _ = a_file(tmp_path, kind, n=4000)
     content = path.read_bytes()
-    at = content.index(episodic(4000)["rewards"][1000:1100].tobytes()[:64]) if kind == "npz" else len(content) // 2
+    at = content.index(episodic(4000)["reward"][1000:1100].tobytes()[:64]) if kind == "npz" else len(content) // 2
     for shift in range(0, 64, 7):
         path.write_bytes(content)
         flip(path, at + shift, 1)
@@ -122,15 +122,15 @@ def test_a_member_that_is_longer_or_shorter_than_its_rows(tmp_path):
     path, _ = a_file(tmp_path, "npz")
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    rewards = members["rewards.npy"]
+    reward = members["reward.npy"]
     for change, message in (
-        (rewards + b"x", "must end with its last row; got more"),
-        (rewards[:-8], "must be whole; got a member that is cut"),
+        (reward + b"x", "must end with its last row; got more"),
+        (reward[:-8], "must be whole; got a member that is cut"),
     ):
         with zipfile.ZipFile(path, "w") as archive:
-            for name, content in (members | {"rewards.npy": change}).items():
+            for name, content in (members | {"reward.npy": change}).items():
                 archive.writestr(name, content)
-        with pytest.raises(DataError, match=f"log.npz, column rewards, {message}"):
+        with pytest.raises(DataError, match=f"log.npz, column reward, {message}"):
             rows(read(path))
 
 

@@ -22,7 +22,7 @@ from vrtd.logs import Log, from_arrays, from_table, read, write
 def as_columns(case: dict) -> dict[str, np.ndarray]:
     columns = {f"obs_{j}": column.copy() for j, column in enumerate(case["observations"].T)}
     columns |= {f"next_obs_{j}": column.copy() for j, column in enumerate(case["next_observations"].T)}
-    return columns | {"r": case["rewards"], **{k: case[k] for k in ("terminated", "truncated", "weight")}}
+    return columns | {"r": case["reward"], **{k: case[k] for k in ("terminated", "truncated", "weight")}}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
@@ -62,19 +62,17 @@ def test_numbers_in_csv_keep_every_bit(tmp_path):
 
 def test_all_formats_agree_when_successors_are_paired(tmp_path):
     case = episodic(2000, dtype=np.float64)
-    given = {name: case[name] for name in ("observations", "rewards", "terminated", "truncated")}
+    given = {name: case[name] for name in ("observations", "reward", "terminated", "truncated")}
     log = from_arrays(**given)
     expected = rows(log)
     np.savez(tmp_path / "a.npz", **given)
     np.savez_compressed(tmp_path / "b.npz", **(given | {"observations": np.asfortranarray(given["observations"])}))
     columns = {f"x_{j}": column.copy() for j, column in enumerate(given["observations"].T)}
-    table = pa.table(
-        columns | {"r": given["rewards"], "terminals": given["terminated"], "timeouts": given["truncated"]}
-    )
+    table = pa.table(columns | {"r": given["reward"], "terminals": given["terminated"], "timeouts": given["truncated"]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=77, data_page_size=512, write_page_checksum=True)
     polars.from_arrow(table).write_csv(tmp_path / "a.csv")
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
-        for name, alias in (("observations", "observations"), ("rewards", "rewards"), ("terminated", "terminals")):
+        for name, alias in (("observations", "observations"), ("reward", "rewards"), ("terminated", "terminals")):
             file[alias] = given[name]
         file["timeouts"] = given["truncated"]
         file["infos/qpos"] = np.zeros(3)
@@ -139,7 +137,7 @@ def test_lists_are_vectors(tmp_path, kind):
     columns = {
         "obs": pa.array(case["observations"].tolist(), types[kind]),
         "new_obs": pa.array(case["next_observations"].tolist(), types[kind]),
-        "rewards": case["rewards"],
+        "rewards": case["reward"],
         "terminateds": case["terminated"].astype(np.int8),
         "truncateds": case["truncated"].astype(np.float32),
         "rho": case["weight"],
@@ -154,7 +152,7 @@ def test_files_of_d3rlpy(tmp_path):
     case = episodic(60, dtype=np.float64)
     ends = case["terminated"] | case["truncated"]
     ends[-1] = True
-    given = {name: case[name] for name in ("observations", "rewards", "terminated")}
+    given = {name: case[name] for name in ("observations", "reward", "terminated")}
     expected = rows(from_arrays(**given, truncated=ends))
     with h5py.File(tmp_path / "v1.h5", "w") as file:
         for name, alias in zip(given, ("observations", "rewards", "terminals"), strict=True):
@@ -167,7 +165,7 @@ def test_files_of_d3rlpy(tmp_path):
         file["num_episodes"] = len(edges) - 1
         for k, (a, b) in enumerate(itertools.pairwise(edges)):
             file[f"observations_{k}"] = case["observations"][a:b]
-            file[f"rewards_{k}"] = case["rewards"][a:b, None]
+            file[f"rewards_{k}"] = case["reward"][a:b, None]
             file[f"terminated_{k}"] = bool(case["terminated"][b - 1])
         file["version"] = "2.1"
     back = read(tmp_path / "v2.h5")
@@ -247,7 +245,7 @@ def test_done_is_told_apart_where_truncation_is_known():
 def test_reading_needs_only_what_it_reads(tmp_path):
     write(from_arrays(**episodic(20)), tmp_path / "a.npz")
     code = (
-        "import sys, vrtd.logs as L; log = L.read(sys.argv[1]); print(sum(c.rewards.size for c in log.chunks()),"
+        "import sys, vrtd.logs as L; log = L.read(sys.argv[1]); print(sum(c.reward.size for c in log.chunks()),"
         "sorted({m.split('.')[0] for m in sys.modules} & {'pyarrow', 'h5py', 'numba', 'scipy', 'pandas', 'gymnasium'}))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "a.npz")]

@@ -47,12 +47,12 @@ def test_episodes_keep_their_final_observation(tmp_path):
     assert log.n_rows == 36
     assert np.array_equal(whole["observations"], np.concatenate([walk[:-1] for walk, _ in episodes]))
     assert np.array_equal(whole["next_observations"], np.concatenate([walk[1:] for walk, _ in episodes]))
-    assert whole["rewards"].tolist() == [100.0 * k + i for k in range(12) for i in range(3)]
+    assert whole["reward"].tolist() == [100.0 * k + i for k in range(12) for i in range(3)]
     assert whole["terminated"].tolist() == [i == 2 and k % 2 == 0 for k in range(12) for i in range(3)]
     assert whole["truncated"].tolist() == [i == 2 and k % 2 == 1 for k in range(12) for i in range(3)]
     assert log.remarks == (f"{tmp_path / 'd' / 'data'} is HDF5 without checksums: integrity cannot be verified",)
     (chunk,) = log.chunks()
-    assert chunk.locate("rewards", 4) == f"{tmp_path / 'd/data/main_data.hdf5'}, episode_1, column rewards, row 1"
+    assert chunk.locate("reward", 4) == f"{tmp_path / 'd/data/main_data.hdf5'}, episode_1, column rewards, row 1"
     assert chunk.locate("next_observations", 4).endswith("episode_1, column observations, row 2")
     same_bits(rows(from_minari(tmp_path / "d" / "data")), whole)
 
@@ -63,9 +63,9 @@ def test_long_and_many_episodes_are_cut_and_joined(tmp_path, monkeypatch):
     whole = rows(log)
     monkeypatch.setattr("vrtd.logs.episodes.CHUNK_ROWS", 70)
     same_bits(rows(log), whole)
-    assert max(chunk.rewards.size for chunk in log.chunks()) < 140
+    assert max(chunk.reward.size for chunk in log.chunks()) < 140
     for chunk in log.chunks():
-        assert "row" in chunk.locate("observations", chunk.rewards.size - 1)
+        assert "row" in chunk.locate("observations", chunk.reward.size - 1)
 
 
 def test_dictionaries_and_tuples_lie_side_by_side(tmp_path):
@@ -138,7 +138,7 @@ def test_against_minari_itself(tmp_path, monkeypatch, name, data_format):
     expected = {
         "observations": np.concatenate([values[:-1] for values in observed]),
         "next_observations": np.concatenate([values[1:] for values in observed]),
-        "rewards": np.concatenate([episode.rewards for episode in episodes]).astype(np.float64),
+        "reward": np.concatenate([episode.rewards for episode in episodes]).astype(np.float64),
         "terminated": np.concatenate([episode.terminations for episode in episodes]),
         "truncated": np.concatenate([episode.truncations for episode in episodes]),
         "weight": None,
@@ -156,7 +156,7 @@ def test_metadata_are_never_acted_upon(tmp_path, monkeypatch):
     hostile = {"env_spec": json.dumps(spec), "eval_env_spec": json.dumps(spec), "requirements": ["trap"]}
     for k, space in enumerate([None, "__import__('trap')", json.dumps({"type": "trap.Space", "shape": "x"}), 7, [1]]):
         log = from_minari(a_data_set(tmp_path / f"d{k}", [(walk(4), True)], space, **hostile))
-        assert len(rows(log)["rewards"]) == 3
+        assert len(rows(log)["reward"]) == 3
     assert "trap" not in sys.modules
 
 

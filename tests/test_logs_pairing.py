@@ -55,7 +55,7 @@ def cases(draw):
     episode = np.cumsum(rng.random(n) < 0.25) if draw(st.booleans()) else None
     arrays = {
         "observations": rng.standard_normal((n, 2)).astype(np.float32),
-        "rewards": np.arange(n, dtype=np.float64),
+        "reward": np.arange(n, dtype=np.float64),
         "terminated": terminated,
         "truncated": truncated,
         "episode": episode,
@@ -70,7 +70,7 @@ def cases(draw):
 def test_any_cut_gives_the_rows_of_the_plain_form(case):
     arrays, files, sizes, most = case
     expected, remarks = paired_by_hand(*(arrays[name] for name in arrays), files)
-    edges = [0, *files, len(arrays["rewards"])]
+    edges = [0, *files, len(arrays["reward"])]
     parts = [
         Cut({**arrays, "next_observations": None}, a, b, sizes, f"file {k}")
         for k, (a, b) in enumerate(itertools.pairwise(edges))
@@ -78,7 +78,7 @@ def test_any_cut_gives_the_rows_of_the_plain_form(case):
     log = PartsLog(parts, in_thread=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairing, "CHUNK_ROWS", most)
-        if expected["rewards"].size == 0:
+        if expected["reward"].size == 0:
             with pytest.raises(DataError, match=r"must hold at least one transition; got \d+ rows?, none with a succ"):
                 list(log.chunks())
             return
@@ -90,12 +90,12 @@ def test_any_cut_gives_the_rows_of_the_plain_form(case):
 
 def check_places(chunk, arrays, edges):
     """Rewards are row numbers, so that every place can be told."""
-    for row, number in enumerate(chunk.rewards.astype(int)):
-        for field, at in (("rewards", number), ("observations", number), ("next_observations", number + 1)):
+    for row, number in enumerate(chunk.reward.astype(int)):
+        for field, at in (("reward", number), ("observations", number), ("next_observations", number + 1)):
             if field == "next_observations" and chunk.terminated[row]:
                 continue
             file = max(k for k, edge in enumerate(edges[:-1]) if edge <= at)
-            column = "column r" if field == "rewards" else "column x_0 to x_1"
+            column = "column r" if field == "reward" else "column x_0 to x_1"
             assert chunk.locate(field, row) == f"file {file}, {column}, row {at - edges[file]}"
 
 
@@ -104,7 +104,7 @@ def check_places(chunk, arrays, edges):
 def test_recorded_successors_are_kept_and_ends_of_episodes_marked(case):
     arrays, files, sizes, _ = case
     successors = -arrays["observations"]
-    edges = [0, *files, len(arrays["rewards"])]
+    edges = [0, *files, len(arrays["reward"])]
     parts = [
         Cut({**arrays, "next_observations": successors}, a, b, sizes, f"file {k}")
         for k, (a, b) in enumerate(itertools.pairwise(edges))
@@ -121,7 +121,7 @@ def test_recorded_successors_are_kept_and_ends_of_episodes_marked(case):
 def test_a_long_log_is_paired_as_the_plain_form_says():
     n = 3 * blocks.CHUNK_ROWS + 5
     case = episodic(n, width=1)
-    given = {name: case[name] for name in ("observations", "rewards", "terminated", "truncated")}
+    given = {name: case[name] for name in ("observations", "reward", "terminated", "truncated")}
     expected, remarks = paired_by_hand(*given.values(), episode=None)
     log = from_arrays(**given)
     same_bits(rows(log), expected)
@@ -142,7 +142,7 @@ def test_recorded_rows_are_handed_on_without_a_copy():
         case = episodic(50, dtype=kind)
         (chunk,) = from_arrays(**case).chunks()
         check_chunk(chunk)
-        for name in ("observations", "next_observations", "rewards", "terminated", "truncated", "weight"):
+        for name in ("observations", "next_observations", "reward", "terminated", "truncated", "weight"):
             assert np.shares_memory(getattr(chunk, name), case[name])
             assert getattr(chunk, name).dtype == case[name].dtype
 

@@ -12,7 +12,7 @@ from tests.chains import TWO
 from vrtd import theory
 from vrtd.errors import InvalidInputError, SingularSystemError, StabilityWarning
 from vrtd.metrics import METRICS
-from vrtd.problems import MDP, DataSet, MarkovRewardProcess, baird, off_policy_garnet, random_mdp
+from vrtd.problems import MDP, MarkovRewardProcess, Transitions, baird, off_policy_garnet, random_mdp
 
 STAR = baird()
 STAR_START = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 10.0, 1.0)
@@ -202,8 +202,8 @@ def test_a_data_set_of_dependent_features_has_its_metrics():
     rng = np.random.default_rng(0)
     phi, phi_next = rng.standard_normal((2, 30, 2))
     double = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
-    data = DataSet(phi @ double, rng.random(30), phi_next @ double, 0.9, rng.random(30))
-    plain, theta = DataSet(phi, data.reward, phi_next, 0.9, data.weight), rng.standard_normal(3)
+    data = Transitions(phi @ double, rng.random(30), phi_next @ double, 0.9, rng.random(30))
+    plain, theta = Transitions(phi, data.reward, phi_next, 0.9, data.weight), rng.standard_normal(3)
     assert METRICS["mspbe"](data)(theta) == pytest.approx(METRICS["mspbe"](plain)(double @ theta), rel=1e-9)
 
 
@@ -299,7 +299,6 @@ CALLS = {
     "td_markov_bound": lambda f: f(PROBLEM, 0.1, THETA),
     "td_markov_complexity": lambda f: f(PROBLEM, 0.1, THETA),
     "transition_inequalities": lambda f: f(PROBLEM),
-    "TransitionSample.draw": lambda f: f(PROBLEM, 10),
     "vrtd_iid_bound": lambda f: f(PROBLEM, 0.1, 10, THETA),
     "vrtd_iid_complexity": lambda f: f(PROBLEM, 0.1, THETA),
     "vrtd_iid_moments": lambda f: f(PROBLEM, 0.1, 10, 10, THETA),
@@ -345,7 +344,7 @@ def test_no_public_function_of_a_chain_is_forgotten():
         for name, function in functions.items()
         if inspect.isfunction(function) and {"mrp", "problem"} & set(inspect.signature(function).parameters)
     }
-    assert of_chains == set(CALLS) - {"TransitionSample.draw"} | {"dobrushin"}
+    assert of_chains == set(CALLS) | {"dobrushin"}
     assert 0.0 < theory.dobrushin(PROBLEM.mrp) <= 1.0
 
 
@@ -363,7 +362,7 @@ def test_a_target_that_never_discounts_has_no_values_though_the_behaviour_ends_e
     [
         lambda problem: theory.exact_curve(problem, vrtd.TD(0.1), sampling="dataset", n_gradients=100),
         lambda problem: vrtd.plan(problem, target_error=1.0, sampling="dataset"),
-        lambda problem: theory.TransitionSample.draw(problem, 100, sampling="dataset"),
+        lambda problem: vrtd.record(problem, 100, sampling="dataset", shuffle=False),
     ],
 )
 def test_the_theory_knows_no_data_sets(call) -> None:

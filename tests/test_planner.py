@@ -9,7 +9,8 @@ import pytest
 
 import vrtd
 from vrtd.errors import InvalidInputError
-from vrtd.theory import TransitionSample, exact_curve, instance_optimal, plan
+from vrtd.problems import Transitions
+from vrtd.theory import exact_curve, instance_optimal, plan
 from vrtd.theory.estimation import estimate_increments
 from vrtd.theory.search import MOST_COST
 
@@ -18,8 +19,15 @@ NORMALISED = vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi / np.linalg.norm(PROBLE
 WALK = vrtd.problems.random_walk()
 
 
-def sample(n: int = 5000, sampling: Any = "iid", seed: int = 1) -> TransitionSample:
-    return TransitionSample.draw(PROBLEM, n, sampling=sampling, seed=seed)
+def sample(n: int = 5000, sampling: Any = "iid", seed: int = 1) -> Transitions:
+    return vrtd.record(PROBLEM, n, sampling=sampling, seed=seed, shuffle=False)
+
+
+def with_a_rare_feature(n: int) -> Transitions:
+    """Rows of which one alone has the second feature: a replicate of the bootstrap lacks it with probability 0.37."""
+    rng = np.random.default_rng(0)
+    phi = np.column_stack([rng.normal(size=n), np.arange(n) == 7])
+    return Transitions(phi, rng.normal(size=n), np.zeros((n, 2)), 0.9)
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
@@ -236,12 +244,16 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
         ),
         (lambda: plan(PROBLEM, target_error=0.1, theta_0=[1.0]), r"theta_0 must have the shape \(4,\)"),
         (
-            lambda: plan(PROBLEM.mrp, target_error=0.1),  # type: ignore[arg-type]
-            r"problem must be a LinearProblem; got MarkovRewardProcess; build LinearProblem\(mrp, phi\)",
-        ),
-        (lambda: plan("chain", target_error=0.1), "problem must be a LinearProblem; got str"),  # type: ignore[arg-type]
+            lambda: plan(PROBLEM.mrp, target_error=0.1),
+            "a LinearProblem or Transitions; got MarkovRewardProcess",
+        ),  # type: ignore[arg-type]
+        (lambda: plan("chain", target_error=0.1), "problem must be a LinearProblem or Transitions; got str"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, mode="estimated"), 'mode="estimated" needs a sample'),
         (lambda: plan(sample(), target_error=0.1, mode="guaranteed"), 'allows mode="estimated" only.*got .guaranteed'),
+        (
+            lambda: plan(Transitions(np.ones((99, 2)), np.ones(99), np.ones((99, 2)), 0.9), target_error=0.1),
+            "phi must have full column rank 2 on the sample; got rank 1; remove dependent features",
+        ),
         (lambda: plan(sample(30, "markov"), target_error=0.1), "must hold 20 stretches"),
         (
             lambda: plan(PROBLEM, target_error=0.1, mode="guaranteed"),
@@ -256,7 +268,7 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
             "large enough for a bound to say something; got 1000; raise it, or plan with mode=.exact.",
         ),
         (
-            lambda: plan(TransitionSample.draw(WALK, 200, sampling="iid"), budget=1000, sampling="iid"),
+            lambda: plan(with_a_rare_feature(200), budget=1000, sampling="iid"),
             "must determine theta_star when it is drawn again; got 200 transitions",
         ),
         (

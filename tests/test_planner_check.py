@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import vrtd
 from tests.statistics import z_limit
-from vrtd.theory import TransitionSample, exact_curve, plan, planner
+from vrtd.theory import exact_curve, plan, planner
 
 PROBLEM = vrtd.problems.random_mdp()
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2)
@@ -171,7 +171,7 @@ def with_replicates(monkeypatch, errors, seen=None):
 
 
 SAMPLES = {
-    sampling: TransitionSample.draw(PROBLEM, 20_000, sampling=sampling, seed=1) for sampling in ("iid", "markov")
+    sampling: vrtd.record(PROBLEM, 20_000, sampling=sampling, seed=1, shuffle=False) for sampling in ("iid", "markov")
 }
 Z = norm.ppf((np.arange(200) + 0.5) / 200)
 

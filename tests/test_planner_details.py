@@ -11,9 +11,8 @@ from scipy.stats import binomtest, chi2
 import vrtd
 from tests.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LinearProblem, MarkovRewardProcess
+from vrtd.problems import LinearProblem, MarkovRewardProcess, Transitions
 from vrtd.theory import (
-    TransitionSample,
     autocorrelation_time,
     exact_curve,
     plan,
@@ -33,7 +32,7 @@ SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_estimates_say_what_they_are(sampling):
-    sample = TransitionSample.draw(PROBLEM, 20_000, sampling=sampling, seed=1)
+    sample = vrtd.record(PROBLEM, 20_000, sampling=sampling, seed=1, shuffle=False)
     found = plan(sample, target_error=0.3, sampling=sampling)
     td, own = (
         ("approximation: to first order in the step", "approximation: inner samples")
@@ -83,7 +82,7 @@ def test_following_a_minimum_that_lies_outside():
 def test_a_trajectory_begins_in_a_stationary_state():
     mrp = MarkovRewardProcess([[0.25, 0.75], [1.0, 0.0]], [[1.0, -2.0], [3.0, 0.0]], 0.9)
     problem = LinearProblem(mrp, [[1.0], [0.5]])
-    firsts = [TransitionSample.draw(problem, 1, seed=seed).phi[0, 0] == 1.0 for seed in range(2000)]
+    firsts = [vrtd.record(problem, 1, seed=seed, shuffle=False).phi[0, 0] == 1.0 for seed in range(2000)]
     assert binomtest(sum(firsts), 2000, 4 / 7).pvalue > FAMILY_RATE
 
 
@@ -91,7 +90,7 @@ def test_a_trajectory_begins_in_a_stationary_state():
 def test_degrees_of_freedom_count_the_directions_of_the_noise(scale, n_directions):
     """Noise of two independent, equal coordinates, or with all of it in one."""
     fair = MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [[1.0, -1.0], [-1.0, 1.0]], 0.0)
-    sample = TransitionSample.draw(LinearProblem(fair, np.diag([1.0, scale])), 40_000, seed=1)
+    sample = vrtd.record(LinearProblem(fair, np.diag([1.0, scale])), 40_000, seed=1, shuffle=False)
     found = autocorrelation_time(sample, confidence=0.9)
     degrees = n_directions * (40_000 // found.block - 1)
     assert found.low == pytest.approx(found.tau * degrees / chi2.ppf(0.95, degrees), rel=0.01)
@@ -180,8 +179,8 @@ def test_curves_are_drawn_in_steps_where_every_epoch_is_a_point():
 
 
 def test_a_negative_discount_is_refused():
-    with pytest.raises(InvalidInputError, match=r"discounts must lie in \[0, 1\]; got -0.1 to -0.1"):
-        TransitionSample(np.eye(2), [1.0, 2.0], np.eye(2), -0.1)
+    with pytest.raises(InvalidInputError, match=r"discount must be in \[0, 1\]; got -0.1 in row 0"):
+        Transitions(np.eye(2), [1.0, 2.0], np.eye(2), -0.1)
 
 
 def test_a_prediction_that_leaves_the_projection_out_says_so():

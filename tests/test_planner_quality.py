@@ -13,7 +13,7 @@ from scipy import stats
 
 import vrtd
 from tests.statistics import FAMILY_RATE, z_limit
-from vrtd.theory import TransitionSample, exact_curve, plan
+from vrtd.theory import exact_curve, plan
 from vrtd.theory.estimation import estimate_increments
 from vrtd.theory.limits import increments_of, stability_limit
 from vrtd.theory.markov import MarkovTD
@@ -24,7 +24,7 @@ SEEDS = range(3000, 3050)
 CONFIDENCE = 0.9
 
 
-def case(seed: int) -> tuple[vrtd.LinearProblem, float, Any]:
+def goal(seed: int) -> tuple[vrtd.LinearProblem, float, Any]:
     """A chain (dense, sparse or lazy), features of norm at most 1, a target error and a kind of sampling."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(5, 16)), int(rng.integers(2, 4))
@@ -49,14 +49,14 @@ PLANS: dict[int, Any] = {}
 
 def exact_plan(seed: int) -> Any:
     if seed not in PLANS:
-        problem, target, sampling = case(seed)
+        problem, target, sampling = goal(seed)
         PLANS[seed] = plan(problem, target_error=target, sampling=sampling)
     return PLANS[seed]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_exact_plan_is_what_happens(seed: int) -> None:
-    problem, target, sampling = case(seed)
+    problem, target, sampling = goal(seed)
     found = exact_plan(seed)
     for choice in (found.td, found.vrtd):
         assert choice.error <= (target if choice.check is None else 1.03 * target)
@@ -72,7 +72,7 @@ def test_an_exact_plan_is_what_happens(seed: int) -> None:
 
 def best_td(seed: int) -> float:
     """The fewest updates of TD on a grid of step sizes."""
-    problem, target, sampling = case(seed)
+    problem, target, sampling = goal(seed)
     theta_0, best = np.zeros(problem.n_features), inf
     if sampling == "iid":
         steps = stability_limit(problem) * np.geomspace(1e-5, 1.0, 100)
@@ -89,7 +89,7 @@ def best_td(seed: int) -> float:
 
 def cheaper_vrtd(seed: int) -> list[tuple[float, float, int, int]]:
     """(cost, step, batch size, epochs) of every cell of a grid that is predicted to cost a tenth less than the plan."""
-    problem, target, sampling = case(seed)
+    problem, target, sampling = goal(seed)
     increments, theta_0 = increments_of(problem, sampling), np.zeros(problem.n_features)
     cost = exact_plan(seed).vrtd.n_gradients
     sizes = np.unique(np.geomspace(2, 2 * cost, 40).astype(int)).tolist()
@@ -105,7 +105,7 @@ def cheaper_vrtd(seed: int) -> list[tuple[float, float, int, int]]:
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_exact_plan_is_near_the_best_of_a_grid(seed: int) -> None:
-    problem, target, sampling = case(seed)
+    problem, target, sampling = goal(seed)
     assert exact_plan(seed).td.n_gradients <= 1.1 * best_td(seed)
     cells = cheaper_vrtd(seed)
     if sampling == "iid":
@@ -123,7 +123,7 @@ def test_an_exact_plan_is_near_the_best_of_a_grid(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_guaranteed_plan_meets_its_target(seed: int) -> None:
-    problem, target, sampling = case(seed)
+    problem, target, sampling = goal(seed)
     found = plan(problem, target_error=target, sampling=sampling, mode="guaranteed")
     assert found.td.n_gradients >= exact_plan(seed).td.n_gradients
     for choice in (found.td, found.vrtd):
@@ -149,8 +149,8 @@ def test_estimated_plans_cover() -> None:
     """Of both algorithms' intervals; those of one problem are nearly the same event, so problems are counted."""
     covered, widths = {"td": 0, "vrtd": 0}, []
     for seed in SEEDS:
-        problem, target, sampling = case(seed)
-        sample = TransitionSample.draw(problem, 20_000, sampling=sampling, seed=seed)
+        problem, target, sampling = goal(seed)
+        sample = vrtd.record(problem, 20_000, sampling=sampling, seed=seed, shuffle=False)
         reach = 0.5 * float((estimate_increments(sample, sampling).theta_star ** 2).sum())  # from theta_0 = 0
         found = plan(sample, target_error=min(target, reach), sampling=sampling, confidence=CONFIDENCE, seed=seed)
         for name in covered:

@@ -9,15 +9,14 @@ from scipy import stats
 import vrtd
 from tests.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.theory import TransitionSample
+from vrtd.problems import Transitions
 from vrtd.theory.increments import correlated_increments
 from vrtd.theory.moments import epoch_maps
 from vrtd.theory.recursion import recursion_moments
-from vrtd.theory.rows import TransitionRows
 from vrtd.theory.symmetric import unpack
 
 PROBLEM = vrtd.problems.random_mdp()
-LONG = TransitionSample.draw(PROBLEM, 40_000, seed=1)
+LONG = vrtd.record(PROBLEM, 40_000, seed=1, shuffle=False)
 
 
 @pytest.mark.parametrize("output", ["average", "random", "last"])
@@ -47,7 +46,7 @@ def test_epochs_are_near_the_map_of_the_chain(step: float, M: int, n: int, outpu
 def test_standard_deviations_are_those_of_runs(name: str, step: float, M: int, n: int, output: Any) -> None:
     """To 12 %: 4 % of noise in the plug-in and in 1500 runs, the rest for what the recursion leaves out."""
     problem = vrtd.problems.LIBRARY[name]()
-    found = recursion_moments(TransitionSample.draw(problem, 40_000, seed=1), [(step, M, n)], None, output)
+    found = recursion_moments(vrtd.record(problem, 40_000, seed=1, shuffle=False), [(step, M, n)], None, output)
     method = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M, None, output)
     n_gradients = n * method.epoch("markov").n_gradients
     runs = vrtd.simulate(problem, method, n_runs=1500, n_gradients=n_gradients, checkpoints=1, seed=5).theta
@@ -72,7 +71,7 @@ def test_legs_follow_each_other() -> None:
 def test_many_features_take_the_short_cut() -> None:
     """60 features: the noise that grows with the error has the right trace and the shape of C; runs agree to 20 %."""
     problem = vrtd.problems.random_mdp(seed=2, n_states=100, n_features=60, normalize=True)
-    found = recursion_moments(TransitionSample.draw(problem, 20_000, seed=1), [(0.5, 500, 10)])
+    found = recursion_moments(vrtd.record(problem, 20_000, seed=1, shuffle=False), [(0.5, 500, 10)])
     method = vrtd.VRTD(0.5, 500, None, "average")
     runs = vrtd.simulate(problem, method, n_runs=300, n_gradients=10_000, checkpoints=1).theta
     assert abs(np.trace(found.covariance) / runs.var(axis=0, ddof=1).sum() - 1.0) < 0.2
@@ -89,7 +88,7 @@ def intervals(problem: vrtd.LinearProblem, n_replicates: int, shrink: float) -> 
     star, row = problem.theta_star, problem.phi[0]
     covered = 0
     for i in range(n_replicates):
-        sample = TransitionSample.draw(problem, 3000, seed=i)
+        sample = vrtd.record(problem, 3000, seed=i, shuffle=False)
         found = recursion_moments(sample, [(0.05, 1000, 5)])
         method = vrtd.VRTD(0.05, 1000, None, "average")
         theta = vrtd.simulate(problem, method, n_runs=1, n_gradients=10_000, checkpoints=1, seed=900 + i).theta[0]
@@ -107,7 +106,7 @@ def test_intervals_cover() -> None:
 def test_directions_that_are_not_reached_have_no_variance() -> None:
     wide, wide_next = (np.column_stack([x, np.zeros(len(LONG))]) for x in (LONG.phi, LONG.phi_next))
     found = recursion_moments(
-        TransitionRows(wide, LONG.reward, wide_next, 0.95), [(0.02, 500, 8)], [0.0, 0.0, 0.0, 0.0, 3.0]
+        Transitions(wide, LONG.reward, wide_next, 0.95), [(0.02, 500, 8)], [0.0, 0.0, 0.0, 0.0, 3.0]
     )
     plain = recursion_moments(LONG, [(0.02, 500, 8)])
     assert np.allclose(found.covariance[:4, :4], plain.covariance, rtol=1e-6, atol=1e-9)
@@ -117,12 +116,12 @@ def test_directions_that_are_not_reached_have_no_variance() -> None:
 
 def test_a_sample_that_cannot_tell_says_so() -> None:
     rng = np.random.default_rng(0)
-    few = TransitionRows(rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=(6, 5)), 0.9)
+    few = Transitions(rng.normal(size=(6, 5)), rng.normal(size=6), rng.normal(size=(6, 5)), 0.9)
     found = recursion_moments(few, [(0.1, 10, 5)])
     assert np.isnan(found.covariance).all()
     assert found.remark is not None
     assert "6 rows for 5" in found.remark
-    slow = TransitionRows(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9)
+    slow = Transitions(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9)
     remark = recursion_moments(slow, [(0.1, 10, 5)]).remark
     assert remark is not None
     assert "correlation outlasts" in remark

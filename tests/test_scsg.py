@@ -24,14 +24,16 @@ from vrtd.sources.source import make_slots
 
 N_TESTS = 3 + 4 + 2  # chi-squares, means of parameters, differences of errors
 DATA = vrtd.record(vrtd.problems.random_mdp(seed=0), n_rows=60, seed=1)
-THREE = vrtd.DataSet([[1.0], [0.6], [-0.5]], [1.0, -0.5, 2.0], [[0.3], [1.0], [0.8]], [0.9, 0.0, 0.7], [1.0, 1.5, 0.5])
+THREE = vrtd.Transitions(
+    [[1.0], [0.6], [-0.5]], [1.0, -0.5, 2.0], [[0.3], [1.0], [0.8]], [0.9, 0.0, 0.7], [1.0, 1.5, 0.5]
+)
 ALGORITHM = vrtd.SCSG(0.4, 0.3, batch_size=2)
 BUDGET = 6
 
 Law = Callable[[int], float]  # P(N = k)
 
 
-def simulate(data: vrtd.DataSet, algorithm: Any, n_gradients: int, n_runs: int) -> Any:
+def simulate(data: vrtd.Transitions, algorithm: Any, n_gradients: int, n_runs: int) -> Any:
     return vrtd.simulate(data, algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=5, checkpoints=1).theta
 
 
@@ -96,7 +98,7 @@ def picks_are_fair(pick: Callable[[Any, int], int]) -> bool:
 
 
 def test_subsets_are_uniform_and_leave_nothing_behind() -> None:
-    data = vrtd.DataSet(np.ones((5, 1)), np.zeros(5), np.ones((5, 1)), 0.5)
+    data = vrtd.Transitions(np.ones((5, 1)), np.zeros(5), np.ones((5, 1)), 0.5)
     source = data_set_source(data)
     slots = make_slots(source, 2, 1, subset=True)
 
@@ -112,7 +114,7 @@ def test_subsets_are_uniform_and_leave_nothing_behind() -> None:
 
 @pytest.mark.parametrize("size", range(1, 8))
 def test_a_subset_of_any_size_has_no_row_twice(size: int) -> None:
-    source = data_set_source(vrtd.DataSet(np.ones((7, 1)), np.zeros(7), np.ones((7, 1)), 0.5))
+    source = data_set_source(vrtd.Transitions(np.ones((7, 1)), np.zeros(7), np.ones((7, 1)), 0.5))
     slots, stream = make_slots(source, 1, 1, subset=True), make_streams(0, np.arange(1), ENVIRONMENT)[0]
     for _ in range(50):
         rows = [int(data_set_choose(source.data, slots, 0, i, size, stream)) for i in range(size)]

@@ -8,22 +8,24 @@ import pytest
 import vrtd
 from tests.statistics import z_limit
 from vrtd.errors import InvalidInputError
-from vrtd.theory import TransitionSample, stability_limit
+from vrtd.problems import Transitions
+from vrtd.series import clipped, lag_covariance, lag_window
+from vrtd.theory import stability_limit
 from vrtd.theory.modal import stretches
 from vrtd.theory.modes import eigen_modes, epoch_pairs, largest_stable_step
-from vrtd.theory.rows import TransitionRows, lag_window, long_run_covariance, statistics_of
+from vrtd.theory.sample_noise import MeanSquare
 from vrtd.theory.settings import Settings, limit_step, settings_for
 
 PROBLEM = vrtd.problems.random_mdp()
-SAMPLE = TransitionSample.draw(PROBLEM, 5000, seed=1)
+SAMPLE = vrtd.record(PROBLEM, 5000, seed=1, shuffle=False)
 
 
-def shift_chain(n: int = 8) -> TransitionRows:
+def shift_chain(n: int = 8) -> Transitions:
     """A deterministic walk through n states, then again: A is one Jordan block on tabular features."""
     states = np.tile(np.arange(n), 100)
     discount = np.where(states == n - 1, 0.0, 0.9)
-    rewards = np.random.default_rng(0).normal(size=len(states))
-    return TransitionRows(np.eye(n)[states], rewards, np.eye(n)[(states + 1) % n], discount)
+    reward = np.random.default_rng(0).normal(size=len(states))
+    return Transitions(np.eye(n)[states], reward, np.eye(n)[(states + 1) % n], discount)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 100, 12345])
@@ -62,11 +64,11 @@ def test_factors_of_modes_are_sums_over_the_inner_steps(output: Any, step: float
 @pytest.mark.parametrize("name", ["random_mdp", "boyan_chain", "random_walk"])
 def test_the_limit_of_stability_is_that_of_the_chain(name: str) -> None:
     problem = vrtd.problems.LIBRARY[name]()
-    statistics = statistics_of(TransitionSample.draw(problem, 20_000, sampling="iid", seed=2), None)
-    modes = eigen_modes(statistics)
+    rows = vrtd.record(problem, 20_000, sampling="iid", seed=2, shuffle=False).reduced()
+    modes = eigen_modes(rows)
     assert modes is not None
     exact = stability_limit(problem)
-    assert abs(largest_stable_step(statistics, modes) / exact - 1.0) < 0.1
+    assert abs(largest_stable_step(rows, modes) / exact - 1.0) < 0.1
 
 
 def test_the_long_run_covariance_counts_every_lag() -> None:
@@ -75,7 +77,7 @@ def test_the_long_run_covariance_counts_every_lag() -> None:
     moving = steps[1:] + 0.5 * steps[:-1]  # long-run variance 1.5^2, variance 1.25
     window = lag_window(moving)
     assert window is not None
-    found = long_run_covariance(moving, window)
+    found = clipped(lag_covariance(moving, window))
     spread = 2.25 * np.sqrt(2.0 * (2 * window + 1) / len(moving))
     assert np.abs(found - 2.25 * np.eye(2)).max() < z_limit(4) * spread
     assert 1.25 + z_limit(4) * spread < 2.25  # without lags the test would fail
@@ -87,7 +89,7 @@ def test_the_long_run_covariance_counts_every_lag() -> None:
 def test_what_is_predicted_comes_true(name: str, algorithm: Any) -> None:
     """From 50,000 rows, so that the estimate is the chain's to a few percent."""
     problem = vrtd.problems.LIBRARY[name]()
-    found = settings_for(TransitionSample.draw(problem, 50_000, seed=3), 10_000, algorithm=algorithm)
+    found = settings_for(vrtd.record(problem, 50_000, seed=3, shuffle=False), 10_000, algorithm=algorithm)
     assert found.method == "modes of A"
     method = (
         vrtd.TD(found.step_size) if algorithm == "td" else vrtd.VRTD(found.step_size, found.batch_size, None, "average")
@@ -123,8 +125,7 @@ def test_budget_and_largest_batch_are_kept() -> None:
 
 def test_a_defective_system_is_no_obstacle() -> None:
     sample = shift_chain()
-    statistics = statistics_of(sample, None)
-    assert np.linalg.cond(np.linalg.eig(statistics.A)[1]) > 1e10
+    assert np.linalg.cond(np.linalg.eig(sample.A)[1]) > 1e10
     found = settings_for(sample, 5000)
     assert found.method.startswith("modes of A")
     assert 0.0 < found.step_size < found.largest_step
@@ -133,18 +134,9 @@ def test_a_defective_system_is_no_obstacle() -> None:
 def test_dimensions_that_are_not_reached_are_left_out() -> None:
     wide = np.column_stack([SAMPLE.phi, np.zeros(len(SAMPLE)), SAMPLE.phi[:, 0]])
     wide_next = np.column_stack([SAMPLE.phi_next, np.zeros(len(SAMPLE)), SAMPLE.phi_next[:, 0]])
-    found = settings_for(TransitionRows(wide, SAMPLE.reward, wide_next, 0.95), 10_000, np.zeros(6))
+    found = settings_for(Transitions(wide, SAMPLE.reward, wide_next, 0.95), 10_000, np.zeros(6))
     assert found.method == "modes of A"
     assert "4 of 6 dimensions" in found.remarks[0]
-
-
-def test_a_start_outside_of_the_span_shifts_the_rewards() -> None:
-    phi = np.array([[1.0, 0.0], [1.0, 0.0]])
-    then = np.array([[0.0, 1.0], [1.0, 0.0]])
-    statistics = statistics_of(TransitionRows(phi, [1.0, 2.0], then, 0.5), [0.0, 4.0])
-    assert statistics.rank == 1
-    assert statistics.reward.tolist() == [3.0, 2.0]
-    assert statistics.outside.tolist() == [0.0, 4.0]
 
 
 RNG = np.random.default_rng(4)
@@ -155,20 +147,20 @@ GROWING = np.exp(0.01 * np.arange(300))[:, None]
     ("sample", "why"),
     [
         (
-            TransitionRows(RNG.normal(size=(20, 15)), RNG.normal(size=20), RNG.normal(size=(20, 15)), 0.9),
+            Transitions(RNG.normal(size=(20, 15)), RNG.normal(size=20), RNG.normal(size=(20, 15)), 0.9),
             "20 rows for 15",
         ),
-        (TransitionRows(GROWING, np.ones(300), 2.0 * GROWING, 1.0), "A is not stable"),
-        (TransitionRows(np.ones((300, 1)), np.zeros(300), np.ones((300, 1)), 0.9), "no noise"),
-        (TransitionRows(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 0.9), "no noise"),
-        (TransitionRows(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9), "correlation outlasts"),
-        (TransitionRows(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 1.0), "singular"),
-        (TransitionRows(np.zeros((300, 2)), np.ones(300), np.zeros((300, 2)), 0.9), "all features are 0"),
-        (TransitionRows(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), 0.9), "1 rows for 1"),
+        (Transitions(GROWING, np.ones(300), 2.0 * GROWING, 1.0), "A is not stable"),
+        (Transitions(np.ones((300, 1)), np.zeros(300), np.ones((300, 1)), 0.9), "no noise"),
+        (Transitions(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 0.9), "no noise"),
+        (Transitions(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9), "correlation outlasts"),
+        (Transitions(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 1.0), "singular"),
+        (Transitions(np.zeros((300, 2)), np.ones(300), np.zeros((300, 2)), 0.9), "all features are 0"),
+        (Transitions(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), 0.9), "1 rows for 1"),
     ],
 )
 @pytest.mark.parametrize("algorithm", ["vrtd", "td"])
-def test_poor_data_get_a_safe_step_and_a_reason(sample: TransitionRows, why: str, algorithm: Any) -> None:
+def test_poor_data_get_a_safe_step_and_a_reason(sample: Transitions, why: str, algorithm: Any) -> None:
     found = settings_for(sample, 1000, algorithm=algorithm)
     assert isinstance(found, Settings)
     assert found.method.startswith("fallback: ")
@@ -192,7 +184,7 @@ def test_what_the_budget_cannot_determine_is_judged_by_values() -> None:
     """Two features that are nearly one: their difference is not learned from 1000 rows, their sum is."""
     tilt = np.column_stack([SAMPLE.phi, SAMPLE.phi[:, 0] + 1e-3 * SAMPLE.phi[:, 1] ** 2])
     tilt_next = np.column_stack([SAMPLE.phi_next, SAMPLE.phi_next[:, 0] + 1e-3 * SAMPLE.phi_next[:, 1] ** 2])
-    found = settings_for(TransitionRows(tilt, SAMPLE.reward, tilt_next, 0.95), 1000)
+    found = settings_for(Transitions(tilt, SAMPLE.reward, tilt_next, 0.95), 1000)
     assert "for the least error of phi.theta" in found.method
     assert found.batch_size > 50
 
@@ -216,13 +208,8 @@ def test_a_step_that_would_diverge_is_lowered() -> None:
         (lambda: settings_for(SAMPLE, 100, output="first"), "output must be one of"),  # type: ignore[arg-type]
         (lambda: settings_for(SAMPLE, 100, largest_batch=0), "largest_batch must be"),
         (lambda: settings_for(SAMPLE, 100, [1.0]), r"theta_0 must have the shape \(4,\)"),
-        (lambda: settings_for(3, 100), "sample must be a TransitionSample or TransitionRows"),  # type: ignore[arg-type]
+        (lambda: settings_for(3, 100), "sample must be Transitions; got int; build them, or call vrtd.record"),  # type: ignore[arg-type]
         (lambda: limit_step(SAMPLE, -1.0), "step_size must be a positive"),
-        (lambda: TransitionRows(np.ones(3), np.ones(3), np.ones(3), 0.9), r"the shape \(n, d\)"),
-        (
-            lambda: TransitionRows(np.ones((3, 1)), np.ones(3), np.ones((3, 1)), 0.9, np.ones(2)),
-            r"weight the shape \(n,\)",
-        ),
     ],
 )
 def test_callers_errors(call: Any, message: str) -> None:
@@ -231,10 +218,9 @@ def test_callers_errors(call: Any, message: str) -> None:
 
 
 def test_weights_are_importance_ratios() -> None:
-    """TransitionRows that come twice, and rows with the weight 2, say the same of A and b."""
-    half = TransitionRows(SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95, np.full(50, 2.0))
-    plain = statistics_of(TransitionRows(SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95), None)
-    weighted = statistics_of(half, None)
+    """Weights of 2 double A, leave theta_star, and multiply E[A_x S A_x^T] by 4."""
+    columns = SAMPLE.phi[:50], SAMPLE.reward[:50], SAMPLE.phi_next[:50], 0.95
+    plain, weighted = Transitions(*columns), Transitions(*columns, np.full(50, 2.0))
     assert np.allclose(weighted.A, 2.0 * plain.A)
     assert np.allclose(weighted.theta_star, plain.theta_star)
-    assert np.allclose(weighted.square(np.eye(4)), 4.0 * plain.square(np.eye(4)))
+    assert np.allclose(MeanSquare(weighted)(np.eye(4)), 4.0 * MeanSquare(plain)(np.eye(4)))

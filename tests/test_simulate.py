@@ -105,7 +105,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         (lambda: vrtd.QuadraticForm("x", np.eye(2), np.zeros(3)), "must be .d, d. and its centre"),
         (
             lambda: vrtd.simulate("chain", TD),
-            "problem must be a LinearProblem, a Simulator or a DataSet; got 'chain'",
+            "problem must be a LinearProblem, a Simulator or Transitions; got 'chain'",
         ),
         (
             lambda: vrtd.simulate(PROBLEM.mrp, TD),

@@ -22,19 +22,19 @@ from vrtd.sklearn import ValueRegressor
 
 PROBLEM = vrtd.problems.random_mdp(seed=0)
 PHI = PROBLEM.phi
-SAMPLE = vrtd.theory.TransitionSample.draw(PROBLEM, 3000, seed=1)
+SAMPLE = vrtd.record(PROBLEM, 3000, seed=1, shuffle=False)
 X, Y, NEXT = SAMPLE.phi, SAMPLE.reward, SAMPLE.phi_next
 ENDS = np.arange(len(Y)) % 50 == 49
 
 
 @pytest.mark.filterwarnings("ignore")  # small, dependent and odd data on purpose
-@parametrize_with_checks([ValueRegressor(), ValueRegressor("lstd")])
+@parametrize_with_checks([ValueRegressor(), ValueRegressor("closed_form")])
 def test_checks_of_scikit_learn(estimator, check, monkeypatch):
     monkeypatch.setattr("vrtd.engine.stream.SMALL", 0)  # one loop for all numbers of features: checks have many
     check(estimator)
 
 
-@pytest.mark.parametrize("algorithm", ["vrtd", "td", "lstd"])
+@pytest.mark.parametrize("algorithm", ["vrtd", "td", "closed_form"])
 def test_it_learns_what_the_evaluator_learns(algorithm):
     weight = np.linspace(0.5, 1.5, len(Y))
     log = vrtd.logs.from_arrays(X, Y, NEXT, ENDS, weight=weight)
@@ -45,8 +45,8 @@ def test_it_learns_what_the_evaluator_learns(algorithm):
     assert np.array_equal(model.predict(PHI), evaluator.predict(PHI))
     assert model.diagnostics_.n_rows == 3000
     assert model.n_features_in_ == PHI.shape[1]
-    found = model.predict(PHI, return_interval=0.9, method="closed form")
-    wanted = evaluator.predict(PHI, return_interval=0.9, method="closed form")
+    found = model.predict(PHI, return_interval=0.9, method="closed_form")
+    wanted = evaluator.predict(PHI, return_interval=0.9, method="closed_form")
     assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
@@ -57,18 +57,18 @@ def test_settings_reach_the_evaluator():
         "vrtd", discount=0.95, step_size=0.2, batch_size=70, n_samples=3000, pilot_rows=400, closed_form=True, seed=5
     ).fit(vrtd.logs.from_arrays(X, Y, NEXT))
     assert np.array_equal(model.coef_, evaluator.theta_)
-    for method in ("recursion", "closed form"):
+    for method in ("recursion", "closed_form"):
         found, wanted = (one.predict(PHI, 0.95, method=method) for one in (model, evaluator))
         assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 
 def test_without_successors_the_next_row_follows():
     cut = np.arange(len(Y)) % 100 == 30
-    model = ValueRegressor("lstd").fit(X, Y, terminated=ENDS, truncated=cut)
+    model = ValueRegressor("closed_form").fit(X, Y, terminated=ENDS, truncated=cut)
     kept = np.flatnonzero(~cut[:-1] | ENDS[:-1])
     kept = np.append(kept, len(Y) - 1)  # it terminates
     successors = np.vstack([X[1:], np.zeros_like(X[:1])])
-    by_hand = ValueRegressor("lstd").fit(X[kept], Y[kept], next_X=successors[kept], terminated=ENDS[kept])
+    by_hand = ValueRegressor("closed_form").fit(X[kept], Y[kept], next_X=successors[kept], terminated=ENDS[kept])
     assert np.allclose(model.coef_, by_hand.coef_, rtol=1e-12, atol=0)
     assert model.evaluator_.n_rows_ == len(kept) == len(Y) - 30
     assert "30 rows dropped: truncated without a final observation" in model.diagnostics_.remarks
@@ -77,28 +77,28 @@ def test_without_successors_the_next_row_follows():
 def test_a_row_that_terminates_may_be_followed_by_anything():
     successors = NEXT.copy()
     successors[ENDS] = np.nan
-    fitted = [ValueRegressor("lstd").fit(X, Y, next_X=rows, terminated=ENDS) for rows in (NEXT, successors)]
+    fitted = [ValueRegressor("closed_form").fit(X, Y, next_X=rows, terminated=ENDS) for rows in (NEXT, successors)]
     assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
     with pytest.raises(DataError, match=r"must be finite; got another in next_observations: .* row 49"):
-        ValueRegressor("lstd").fit(X, Y, next_X=successors)
+        ValueRegressor("closed_form").fit(X, Y, next_X=successors)
 
 
-@pytest.mark.parametrize("algorithm", ["vrtd", "lstd"])
+@pytest.mark.parametrize("algorithm", ["vrtd", "closed_form"])
 def test_a_pipeline_transforms_the_successors_too(algorithm):
     states = np.random.default_rng(3).normal(size=(2001, 2)).cumsum(axis=0) / 20
-    now, after, rewards, ends = states[:-1], states[1:], states[:-1, 0], ENDS[:2000]
+    now, after, reward, ends = states[:-1], states[1:], states[:-1, 0], ENDS[:2000]
     with config_context(enable_metadata_routing=True):
         value = ValueRegressor(algorithm, discount=0.9).set_fit_request(next_X=True, terminated=True)
         sampler = RBFSampler(n_components=12, random_state=0)
         model = Pipeline([("rbf", sampler), ("value", value)], transform_input=["next_X"])
-        model.fit(now, rewards, next_X=after, terminated=ends)
+        model.fit(now, reward, next_X=after, terminated=ends)
         found = model.predict(now)
     rbf = RBFSampler(n_components=12, random_state=0).fit(now)
     by_hand = ValueRegressor(algorithm, discount=0.9)
-    by_hand.fit(rbf.transform(now), rewards, next_X=rbf.transform(after), terminated=ends)
+    by_hand.fit(rbf.transform(now), reward, next_X=rbf.transform(after), terminated=ends)
     assert np.array_equal(found, by_hand.predict(rbf.transform(now)))
     still = ValueRegressor(algorithm, discount=0.9)
-    still.fit(rbf.transform(now), rewards, next_X=rbf.transform(now), terminated=ends)
+    still.fit(rbf.transform(now), reward, next_X=rbf.transform(now), terminated=ends)
     assert not np.allclose(found, still.predict(rbf.transform(now)))
 
 
@@ -114,9 +114,9 @@ def test_grid_search_finds_the_step_that_learns():
 
 
 def test_score_is_against_what_followed():
-    model = ValueRegressor("lstd", discount=0.5).fit(np.ones((400, 1)), np.ones(400), next_X=np.ones((400, 1)))
+    model = ValueRegressor("closed_form", discount=0.5).fit(np.ones((400, 1)), np.ones(400), next_X=np.ones((400, 1)))
     assert model.coef_ == pytest.approx(2.0)  # 1 / (1 - 0.5)
-    rows, rewards = np.array([[1.0], [2.0], [3.0], [5.0], [7.0]]), np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    rows, reward = np.array([[1.0], [2.0], [3.0], [5.0], [7.0]]), np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     ends, cut = np.array([0, 1, 0, 0, 0]), np.array([0, 0, 0, 1, 0])
     after = np.full((5, 1), 4.0)  # worth 8
 
@@ -126,10 +126,10 @@ def test_score_is_against_what_followed():
         return 1 - (shares * (returns - values) ** 2).sum() / (shares * (returns - mean) ** 2).sum()
 
     known = np.array([2.0, 2.0, 4 + 0.5 * (8 + 4), 8 + 4.0, 16 + 4.0]), np.array([1, 1, 0.75, 0.5, 0.5])
-    found = model.score(rows, rewards, next_X=after, terminated=ends, truncated=cut)
+    found = model.score(rows, reward, next_X=after, terminated=ends, truncated=cut)
     assert found == pytest.approx(r2(*known))
     bare = np.array([2.0, 2.0, 4 + 0.5 * 10, 10.0, 14.0]), np.array([1, 1, 0.5, 0.0, 0.0])
-    assert model.score(rows, rewards, terminated=ends, truncated=cut) == pytest.approx(r2(*bare))
+    assert model.score(rows, reward, terminated=ends, truncated=cut) == pytest.approx(r2(*bare))
 
 
 def test_what_was_learned_can_be_stored_and_goes_on():
@@ -154,9 +154,9 @@ def test_partial_fit_waits_for_its_pilot_and_goes_on_after_fit():
     assert not model.predict(X).any()
     assert model.diagnostics_.status == "waiting"
     assert model.partial_fit(X[2000:], Y[2000:]).coef_.any()
-    model = ValueRegressor("lstd").fit(X[:2000], Y[:2000], next_X=NEXT[:2000])
+    model = ValueRegressor("closed_form").fit(X[:2000], Y[:2000], next_X=NEXT[:2000])
     model.partial_fit(X[2000:], Y[2000:], next_X=NEXT[2000:])
-    assert np.allclose(model.coef_, ValueRegressor("lstd").fit(X, Y, next_X=NEXT).coef_, rtol=1e-12, atol=0)
+    assert np.allclose(model.coef_, ValueRegressor("closed_form").fit(X, Y, next_X=NEXT).coef_, rtol=1e-12, atol=0)
 
 
 def test_singles_stay_singles_and_later_parts_follow():
@@ -171,15 +171,15 @@ def test_singles_stay_singles_and_later_parts_follow():
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_open_parameters_are_held_near_zero(is_weighted):
     weight = np.linspace(0.5, 1.5, len(Y)) if is_weighted else None
-    sound = ValueRegressor("lstd").fit(X, Y, next_X=NEXT, weight=weight)
+    sound = ValueRegressor("closed_form").fit(X, Y, next_X=NEXT, weight=weight)
     twice = np.hstack([X, X])
     with pytest.warns(LinAlgWarning, match=r"A must be invertible .*; the parameters are held near 0 where"):
-        model = ValueRegressor("lstd").fit(twice, Y, next_X=np.hstack([NEXT, NEXT]), weight=weight)
+        model = ValueRegressor("closed_form").fit(twice, Y, next_X=np.hstack([NEXT, NEXT]), weight=weight)
     assert np.allclose(model.predict(twice), sound.predict(X), rtol=1e-5)
     assert np.allclose(model.coef_, np.tile(sound.coef_ / 2, 2), rtol=1e-3)  # the least norm
 
 
-@pytest.mark.parametrize("algorithm", ["vrtd", "lstd"])
+@pytest.mark.parametrize("algorithm", ["vrtd", "closed_form"])
 def test_features_that_are_zero_throughout(algorithm):
     with pytest.raises(InvalidInputError, match="some feature must not be 0 on every row"):
         ValueRegressor(algorithm).fit(np.zeros((20, 3)), np.ones(20))

@@ -18,11 +18,11 @@ from tests.statistics import FAMILY_RATE, z_limit
 from tests.two_regimes import rows_of, two_halves, walk
 from vrtd.errors import ConvergenceWarning
 from vrtd.estimator.least_squares import Solution
-from vrtd.estimator.pilot import Pilot
-from vrtd.theory.rows import TransitionRows, block_correlation, block_means, long_run_covariance, statistics_of
+from vrtd.problems import Transitions
+from vrtd.series import block_correlation, block_means, lag_covariance
 
 
-def n_warned(P: Any, phi: Any, reward: Any, n_rows: int, n_logs: int, algorithm: str = "lstd") -> int:
+def n_warned(P: Any, phi: Any, reward: Any, n_rows: int, n_logs: int, algorithm: str = "closed_form") -> int:
     warned = 0
     for seed in range(n_logs):
         rows = rows_of(phi, reward, walk(P, n_rows, np.random.default_rng(seed)))
@@ -39,7 +39,7 @@ def ten_regimes() -> tuple[Any, Any, Any]:
     return P, phi, reward
 
 
-@pytest.mark.parametrize("algorithm", ["lstd", "vrtd"])
+@pytest.mark.parametrize("algorithm", ["closed_form", "vrtd"])
 def test_intervals_of_chains_with_ten_regimes_are_warned_of(algorithm: str) -> None:
     """At least 95 of 100 logs are to be warned of: fewer than the limit have probability below the rate."""
     limit = binom.ppf(FAMILY_RATE / 2, 40, 0.95)
@@ -49,14 +49,14 @@ def test_intervals_of_chains_with_ten_regimes_are_warned_of(algorithm: str) -> N
 def test_the_effective_sample_size_is_said() -> None:
     P, phi, reward = two_halves(5)  # features show the regime, rewards are what they explain
     rows = rows_of(phi, reward, walk(P, 10_000, np.random.default_rng(0)))
-    evaluator = vrtd.Evaluator("lstd", discount=0.9).fit(rows)
+    evaluator = vrtd.Evaluator("closed_form", discount=0.9).fit(rows)
     with pytest.warns(ConvergenceWarning, match=r"the effective sample size of the 10,000 rows is only about \d+ in"):
         evaluator.predict(phi, return_interval=0.95)
 
 
 def test_warnings_rest_on_the_correlation_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: without it, intervals of these chains are not warned of."""
-    monkeypatch.setattr(Pilot, "effective_blocks", 256.0)
+    monkeypatch.setattr(Transitions, "effective_blocks", 256.0)
     monkeypatch.setattr(Solution, "doubt", None)
     assert n_warned(*ten_regimes(), 10_000, 10) == 0
 
@@ -88,12 +88,12 @@ def test_noise_that_alternates_has_a_long_run_covariance() -> None:
     P = 0.98 * np.roll(np.eye(n), 1, axis=1) + 0.02 / n
     phi, reward = np.c_[np.ones(n), rng.standard_normal((n, 2))], rng.random(n)
     states = walk(P, 20_000, rng)
-    rows = TransitionRows(phi[states[:-1]], reward[states[:-1]], phi[states[1:]], 0.9)
-    statistics = statistics_of(rows, None)
-    assert np.linalg.eigvalsh(long_run_covariance(statistics.noise, statistics.window, clip=False))[0] < 0.0
+    rows = Transitions(phi[states[:-1]], reward[states[:-1]], phi[states[1:]], 0.9)
+    assert rows.lag_window is not None
+    assert np.linalg.eigvalsh(lag_covariance(rows.noise, rows.lag_window))[0] < 0.0
     problem = vrtd.LinearProblem(vrtd.MarkovRewardProcess(P, np.repeat(reward[:, None], n, axis=1), 0.9), phi)
     exact = vrtd.theory.instance_optimal(problem, sampling="markov")
-    found = np.linalg.solve(statistics.A, np.linalg.solve(statistics.A, statistics.long_run).T)
+    found = np.linalg.solve(rows.A, np.linalg.solve(rows.A, rows.long_run_covariance).T)
     assert 0.5 < np.trace(found) / exact < 2.0
     values = vrtd.Evaluator(discount=0.9, n_samples=20_000).fit(rows_of(phi, reward, states)).predict(phi)
     np.testing.assert_allclose(values, phi @ problem.theta_star, atol=0.05)
@@ -106,6 +106,6 @@ def test_the_interval_of_the_recursion_is_about_as_wide_as_that_of_the_closed_fo
     rows = rows_of(phi, reward, walk(P, 40_000, np.random.default_rng(3)))
     evaluator = vrtd.Evaluator(discount=0.9, n_samples=40_000, closed_form=True).fit(rows)
     own, closed = (
-        evaluator.predict(phi, return_interval=0.95, method=method) for method in ("recursion", "closed form")
+        evaluator.predict(phi, return_interval=0.95, method=method) for method in ("recursion", "closed_form")
     )
     assert (own.high - own.low > 0.8 * (closed.high - closed.low)).all()

@@ -11,14 +11,16 @@ import pytest
 
 import vrtd
 from tests.some_logs import DISCOUNT, chunk, scaled, split
+from tests.test_stream import with_columns
 from tests.two_regimes import rows_of, two_halves, walk
 from vrtd.engine.stream import epochs_within
 from vrtd.errors import ConvergenceWarning, DivergenceError
-from vrtd.estimator.learner import Learner
-from vrtd.estimator.rows import NO_WEIGHT, NotFiniteError, Rows
+from vrtd.estimator import learner as learners
+from vrtd.estimator.learner import first_learner, learn
+from vrtd.estimator.rows import NO_WEIGHT, NotFiniteError
 from vrtd.logs import Chunk, from_arrays
+from vrtd.problems import Transitions
 from vrtd.theory import settings
-from vrtd.theory.rows import TransitionRows
 
 
 def reported_log() -> tuple[Any, Any]:
@@ -49,7 +51,7 @@ def test_the_default_warns_where_it_is_far_from_the_closed_form() -> None:
     with pytest.warns(ConvergenceWarning, match="not converged"):
         values = evaluator.predict(phi)
     assert np.abs(values).max() < 20.0  # the truth is 0 to 11
-    closed = vrtd.Evaluator("lstd", discount=0.9).fit(log).predict(phi)
+    closed = vrtd.Evaluator("closed_form", discount=0.9).fit(log).predict(phi)
     assert 0.0 < closed.min() < closed.max() < 11.0
 
 
@@ -75,7 +77,7 @@ def test_a_thousand_logs_of_two_regimes_stay_bounded() -> None:
 
 
 def test_without_the_guard_some_logs_of_two_regimes_diverge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Learner, "_within", lambda self, rows, first, n_epochs: (n_epochs, np.inf))
+    monkeypatch.setattr(learners, "_within", lambda columns, first, n_epochs, size, step: (n_epochs, np.inf))
     monkeypatch.setattr(settings, "growth_ratio", lambda sample: 0.0)
     assert (largest_values(60) > 3.0).sum() >= 2
 
@@ -90,13 +92,13 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
     """It does not depend on how rows are split, survives a file, and is said."""
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) >= 12_000, 20.0, 1.0))
     whole = quiet(vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000), rows)
-    legs = whole._run.learner.legs
-    M = legs[0].algorithm.batch_size
-    assert [leg.is_lowered for leg in legs][:2] == [False, True]
-    assert legs[1].first_row == 12_000 // M * M
-    used = slice(legs[1].first_row, legs[1].first_row + M)
-    batch = TransitionRows(rows.observations[used], rows.rewards[used], rows.next_observations[used], DISCOUNT)
-    np.testing.assert_allclose(legs[1].algorithm.step_size, 1.25 / settings.growth_ratio(batch))
+    phases = whole._state.learner.phases
+    M = phases[0].algorithm.batch_size
+    assert [phase.is_lowered for phase in phases][:2] == [False, True]
+    assert phases[1].first_row == 12_000 // M * M
+    used = slice(phases[1].first_row, phases[1].first_row + M)
+    batch = Transitions(rows.observations[used], rows.reward[used], rows.next_observations[used], DISCOUNT)
+    np.testing.assert_allclose(phases[1].algorithm.step_size, 1.25 / settings.growth_ratio(batch))
     assert any("the step was lowered" in remark for remark in whole.diagnostics_.remarks)
     parts = vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000)
     for k, (first, last) in enumerate(split(20_000, seed=3)):
@@ -105,23 +107,23 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
             parts.save(tmp_path / "model.npz")
             parts = vrtd.Evaluator.load(tmp_path / "model.npz")
     assert np.array_equal(parts.theta_, whole.theta_)
-    assert parts._run.learner.legs == legs
+    assert parts._state.learner.phases == phases
 
 
 @pytest.mark.parametrize("algorithm", ["vrtd", "td"])
 def test_the_planned_step_comes_back_after_an_outlier(algorithm: str) -> None:
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) == 6000, 100.0, 1.0))
     evaluator = quiet(vrtd.Evaluator(algorithm, discount=DISCOUNT, n_samples=20_000), rows)
-    steps = [leg.algorithm.step_size for leg in evaluator._run.learner.legs]
+    steps = [phase.algorithm.step_size for phase in evaluator._state.learner.phases]
     assert len(steps) == 3
     assert steps[0] == steps[2] > 2.0 * steps[1]
 
 
 def test_steps_are_lowered_seldom_on_rows_that_grow() -> None:
-    """Each time for twice as many epochs as before, so that legs do not grow with the log."""
+    """Each time for twice as many epochs as before, so that phases do not grow with the log."""
     rows = scaled(chunk(0, 20_000), np.linspace(1.0, 50.0, 20_000))
     evaluator = quiet(vrtd.Evaluator("td", discount=DISCOUNT, n_samples=20_000), rows)
-    assert len(evaluator._run.learner.legs) <= 2 * 15
+    assert len(evaluator._state.learner.phases) <= 2 * 15
     assert len(evaluator.diagnostics_.remarks) < 10
 
 
@@ -129,10 +131,8 @@ def epochs(algorithm: Any, phi: Any, n_epochs: int, discount: float, lowers_step
     """|theta| after epochs on rows with reward 0, from |theta| = 1."""
     n = n_epochs * (algorithm.batch_size if isinstance(algorithm, vrtd.VRTD) else len(phi))
     phi = np.resize(phi, (n + 1, phi.shape[1]))
-    no, start = np.zeros(n, bool), np.full(phi.shape[1], phi.shape[1] ** -0.5)
-    learner = Learner(algorithm, None, discount, start, 0, False, lowers_step)
-    learner.feed(Rows(phi[:-1], phi[1:], np.zeros(n), no, no, NO_WEIGHT).sealed())
-    return np.linalg.norm(learner.theta)
+    learner = first_learner(algorithm, None, np.full(phi.shape[1], phi.shape[1] ** -0.5), 0, lowers_step)
+    return np.linalg.norm(learn(learner, Transitions(phi[:-1], np.zeros(n), phi[1:], discount)).theta)
 
 
 def test_lowered_steps_contract_where_larger_ones_diverge() -> None:
@@ -149,16 +149,13 @@ def test_lowered_steps_contract_where_larger_ones_diverge() -> None:
 
 
 def test_a_batch_that_raises_leaves_the_step_as_it_was() -> None:
-    phi = np.ones((8, 1))
-    rows = Rows(phi, phi, np.zeros(8), np.zeros(8, bool), np.zeros(8, bool), NO_WEIGHT)
-    learner = Learner(vrtd.VRTD(0.5, 4), None, 0.5, np.zeros(1), 0, False, lowers_step=True)
-    learner.feed(rows.sealed())
-    large = rows._replace(phi=np.where(np.arange(8)[:, None] < 4, 3.0, np.nan)).sealed()
+    rows = Transitions(np.ones((8, 1)), np.zeros(8), np.ones((8, 1)), 0.5)
+    learner = learn(first_learner(vrtd.VRTD(0.5, 4), None, np.zeros(1), 0, lowers_step=True), rows)
+    large = with_columns(rows, phi=np.where(np.arange(8)[:, None] < 4, 3.0, np.nan))
     with pytest.raises(NotFiniteError):
-        learner.feed(large)
-    assert [leg.algorithm.step_size for leg in learner.legs] == [0.5]
-    learner.feed(large.part(0, 4))
-    steps = [leg.algorithm.step_size for leg in learner.legs]
+        learn(learner, large)
+    assert [phase.algorithm.step_size for phase in learner.phases] == [0.5]
+    steps = [phase.algorithm.step_size for phase in learn(learner, large.part(0, 4)).phases]
     np.testing.assert_allclose(steps, [0.5, 1.25 * (0.5 * 9.0 + 0.5 * 4.0 / 2.0) / (9.0 * 2.5**2)])
 
 
@@ -171,21 +168,21 @@ def test_the_compiled_growth_ratio_is_that_of_the_rows(dtype: str, is_weighted: 
     discount = np.where(ends, 0.0, 0.9)
     ratios = [
         settings.growth_ratio(
-            TransitionRows(phi[k], np.zeros(20), phi_next[k], discount[k], weight[k] if is_weighted else None)
+            Transitions(phi[k], np.zeros(20), phi_next[k], discount[k], weight[k] if is_weighted else None)
         )
         for k in (slice(0, 20), slice(20, 40), slice(40, 60))
     ]
     phi_next[ends] = np.nan  # nothing follows there
     for limit in (0.5 * min(ratios), np.mean(sorted(ratios)[:2]), 2.0 * max(ratios)):
         first = next((k for k, ratio in enumerate(ratios) if ratio > limit), 3)
-        count, ratio = epochs_within()(phi, phi_next, ends, weight, 0.9, 0, 3, 20, limit)
+        count, ratio = epochs_within()(phi, phi_next, discount, weight, 0, 3, 20, limit)
         assert count == first
         np.testing.assert_allclose(ratio, limit if first == 3 else ratios[first], rtol=1e-6)
 
 
 def test_the_growth_ratio_is_computed_in_double_precision() -> None:
-    large, no = np.full((4, 1), 1e12, np.float32), np.zeros(4, bool)
-    assert epochs_within()(large, large, no, NO_WEIGHT, 0.9, 0, 1, 4, 1.0)[0] == 0
+    large = np.full((4, 1), 1e12, np.float32)
+    assert epochs_within()(large, large, np.full(4, 0.9), NO_WEIGHT, 0, 1, 4, 1.0)[0] == 0
 
 
 def test_a_step_of_the_users_own_is_not_lowered() -> None:
@@ -193,11 +190,11 @@ def test_a_step_of_the_users_own_is_not_lowered() -> None:
     large = rows._replace(observations=2.0 * rows.observations, next_observations=2.0 * rows.next_observations)
     evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=DISCOUNT).fit(rows)
     evaluator.partial_fit(large)
-    assert len(evaluator._run.learner.legs) == 1
+    assert len(evaluator._state.learner.phases) == 1
 
 
 def test_an_automatic_step_that_diverges_names_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Learner, "_within", lambda self, rows, first, n_epochs: (n_epochs, np.inf))
+    monkeypatch.setattr(learners, "_within", lambda columns, first, n_epochs, size, step: (n_epochs, np.inf))
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) >= 6000, 1e6, 1.0))
-    with pytest.raises(DivergenceError, match=r"with the step that 'auto' chose; scale .* algorithm='lstd'"):
+    with pytest.raises(DivergenceError, match=r"with the step that 'auto' chose; scale .* algorithm='closed_form'"):
         vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000).fit(rows)

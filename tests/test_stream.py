@@ -12,31 +12,36 @@ from tests import reference
 from tests.table import ROWS
 from vrtd.algorithms import Epoch
 from vrtd.errors import InvalidInputError
-from vrtd.estimator.learner import Learner, rows_per_epoch
-from vrtd.estimator.rows import NotFiniteError, Rows
+from vrtd.estimator.learner import Learner, batch_rows, first_learner, learn, next_phase
+from vrtd.estimator.rows import NotFiniteError
+from vrtd.problems import Transitions
 
 GAMMA = 0.9
 
 
-def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, seed: int = 0) -> Rows:
+def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, seed: int = 0) -> Transitions:
     rng = np.random.default_rng(seed)
     phi, phi_next = rng.normal(size=(2, n, d)).astype(dtype) / np.sqrt(d)
-    weight = rng.uniform(0.5, 1.5, n) if weighted else np.empty(0)
+    weight = rng.uniform(0.5, 1.5, n) if weighted else None
     reward, terminated = rng.normal(size=n), rng.random(n) < 0.1
     ends = terminated | (rng.random(n) < 0.3)
-    return Rows(phi, phi_next, reward, terminated, ends, weight).sealed()
+    return Transitions.trusted(phi, reward, phi_next, np.where(terminated, 0.0, GAMMA), weight, ends)
 
 
-def drawer(rows: Rows) -> Any:
+def with_columns(rows: Transitions, **changes: Any) -> Transitions:
+    """The rows with other columns, unchecked."""
+    columns = {name: getattr(rows, name) for name in ("phi", "reward", "phi_next", "discount", "ends")}
+    return Transitions.trusted(**({"weight": rows.weight if rows.is_weighted else None} | columns | changes))
+
+
+def drawer(rows: Transitions) -> Any:
     """Transitions for the transcriptions."""
-    weight = rows.weight if rows.weight.size else np.ones(len(rows.reward))
-    discount = np.where(rows.terminated, 0.0, GAMMA)
-    transitions = map(reference.Sample, rows.phi, rows.phi_next, rows.reward, discount, weight, rows.ends)
+    transitions = map(reference.Sample, rows.phi, rows.phi_next, rows.reward, rows.discount, rows.weight, rows.ends)
     return lambda: next(transitions)
 
 
-def learner(algorithm: Any, d: int, weighted: bool = False, seed: int = 3) -> Learner:
-    return Learner(algorithm, None, GAMMA, np.linspace(-1.0, 1.0, d), seed, weighted)
+def learner(algorithm: Any, d: int, seed: int = 3) -> Learner:
+    return first_learner(algorithm, None, np.linspace(-1.0, 1.0, d), seed)
 
 
 # Each kind is compiled, in seconds: all algorithms as other tests have them and off policy, some in every kind.
@@ -49,9 +54,8 @@ CASES = [(row, kind) for row in ON_A_STREAM for kind in [(4, "f8", False), (4, "
 def test_every_algorithm_equals_its_transcription(row: Any, kind: tuple[int, str, bool]) -> None:
     d, dtype, weighted = kind
     n_epochs = min(row.n_epochs, 12)
-    rows = some_rows(n_epochs * rows_per_epoch(row.algorithm), d, dtype, weighted)
-    found = learner(row.algorithm, d, weighted)
-    found.feed(rows)
+    rows = some_rows(n_epochs * batch_rows(row.algorithm), d, dtype, weighted)
+    found = learn(learner(row.algorithm, d), rows)
     index = reference.AlgorithmIndex(3, 0)
     expected = row.reference(row.algorithm, "markov", drawer(rows), index, np.linspace(-1.0, 1.0, d), n_epochs)[-1]
     assert found.n_epochs == n_epochs
@@ -66,7 +70,7 @@ def test_what_needs_a_data_set_says_so(algorithm: Any) -> None:
     message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; simulate"
     assert not algorithm().learns_from_log
     with pytest.raises(InvalidInputError, match=message):
-        learner(algorithm(), 4)
+        learn(learner(algorithm(), 4), some_rows(5000, 4))
     with pytest.raises(InvalidInputError, match=message):
         vrtd.simulate(vrtd.problems.random_mdp(), algorithm())
 
@@ -79,14 +83,13 @@ def test_epochs_of_other_lengths_are_refused() -> None:
     assert vrtd.VRTD(0.1, 7).learns_from_log
     assert not Ramped(0.1, 7).learns_from_log
     with pytest.raises(InvalidInputError, match=r"^epochs on a log must all have the same length; got Epoch"):
-        learner(Ramped(0.1, 7), 4)
+        learn(learner(Ramped(0.1, 7), 4), some_rows(100, 4))
 
 
 def test_the_transcriptions_see_a_planted_bug() -> None:
     """A loop that bootstraps through terminations is told from the transcription."""
     rows = some_rows(70, 3)
-    found = learner(vrtd.VRTD(0.1, 7), 3)
-    found.feed(rows._replace(terminated=np.zeros(70, bool)).sealed())
+    found = learn(learner(vrtd.VRTD(0.1, 7), 3), with_columns(rows, discount=np.full(70, GAMMA)))
     index = reference.AlgorithmIndex(3, 0)
     expected = reference.vrtd(vrtd.VRTD(0.1, 7), "markov", drawer(rows), index, np.linspace(-1.0, 1.0, 3), 10)[-1]
     assert np.abs(found.theta - expected).max() > 1e-3
@@ -96,33 +99,31 @@ def test_the_transcriptions_see_a_planted_bug() -> None:
 @pytest.mark.parametrize(("d", "dtype"), [(3, "f8"), (40, "f4")])
 def test_splits_do_not_change_a_bit(algorithm: Any, d: int, dtype: str) -> None:
     n = 3000
-    rows, whole = some_rows(n, d, dtype), learner(algorithm, d)
-    whole.feed(rows)
+    rows = some_rows(n, d, dtype)
+    whole = learn(learner(algorithm, d), rows)
     for seed in range(3):
         parts, rng, at = learner(algorithm, d), np.random.default_rng(seed), 0
         while at < n:
             last = min(n, at + int(rng.integers(1, 250)))
             piece = rows.part(at, last)
-            parts.feed(piece if seed else Rows(*(values.copy() for values in piece)).sealed())  # other memory, too
+            if not seed:  # other memory, too
+                piece = with_columns(piece, phi=piece.phi.copy(), phi_next=piece.phi_next.copy())
+            parts = learn(parts, piece)
             at = last
         assert parts.theta.tobytes() == whole.theta.tobytes()
-        assert (parts.n_epochs, parts.n_rows, parts.batches.n_waiting) == (
-            whole.n_epochs, whole.n_rows, whole.batches.n_waiting,
-        )  # fmt: skip
+        assert (parts.n_epochs, parts.n_rows, parts.n_waiting) == (whole.n_epochs, whole.n_rows, whole.n_waiting)
         assert parts.path.n_rows == whole.path.n_rows
         assert np.array_equal(parts.path.theta, whole.path.theta)
 
 
 def test_rows_of_an_open_batch_wait_and_do_not_move_theta() -> None:
-    found, rows = learner(vrtd.VRTD(0.1, 100), 3), some_rows(250, 3)
-    found.feed(rows.part(0, 99))
-    assert found.batches.n_waiting == 99
+    rows = some_rows(250, 3)
+    found = learn(learner(vrtd.VRTD(0.1, 100), 3), rows.part(0, 99))
+    assert found.n_waiting == 99
     assert np.array_equal(found.theta, np.linspace(-1.0, 1.0, 3))
-    found.feed(rows.part(99, 250))
-    assert (found.n_epochs, found.batches.n_waiting) == (2, 50)
-    before = found.theta.copy()
-    found.feed(some_rows(49, 3, seed=5))
-    assert np.array_equal(found.theta, before)
+    found = learn(found, rows.part(99, 250))
+    assert (found.n_epochs, found.n_waiting) == (2, 50)
+    assert np.array_equal(learn(found, some_rows(49, 3, seed=5)).theta, found.theta)
 
 
 @pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 10)])
@@ -133,43 +134,52 @@ def test_what_is_not_finite_leaves_no_trace(algorithm: Any, field: str, row: int
     first, rows = some_rows(1995, 3, weighted=True), some_rows(204, 3, weighted=True, seed=9)
     values = getattr(rows, field).copy()
     values[row] = bad
-    rows_bad = rows._replace(**{field: values}, terminated=np.zeros(204, bool)).sealed()
-    found, untouched = learner(algorithm, 3, weighted=True), learner(algorithm, 3, weighted=True)
-    for each in (found, untouched):
-        each.feed(first)
+    rows_bad = with_columns(rows, **{field: values}, discount=np.full(204, GAMMA))
+    before = learn(learner(algorithm, 3), first)
+    untouched = learn(learn(learner(algorithm, 3), first), rows)
     with pytest.raises(NotFiniteError):
-        found.feed(rows_bad)
-    for each in (found, untouched):
-        each.feed(rows)
+        learn(before, rows_bad)
+    found = learn(before, rows)
     assert found.theta.tobytes() == untouched.theta.tobytes()
     assert found.path.n_rows == untouched.path.n_rows
     assert (found.n_rows, found.n_epochs) == (untouched.n_rows, untouched.n_epochs)
 
 
+@pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 100), vrtd.TDLambda(0.1, 0.7)])
+@pytest.mark.parametrize("d", [3, 40])
+def test_a_learner_is_a_value(algorithm: Any, d: int) -> None:
+    """Learning from one learner twice gives the same result, and leaves the learner as it was."""
+    before = learn(learner(algorithm, d), some_rows(1050, d))
+    kept = {name: getattr(before, name).copy() for name in ("theta", "state", "stream")}
+    first, other, again = (learn(before, some_rows(777, d, seed=seed)) for seed in (1, 2, 1))
+    assert first.theta.tobytes() == again.theta.tobytes() != other.theta.tobytes()
+    for name, values in kept.items():
+        assert np.array_equal(getattr(before, name), values)
+    assert before.n_rows + before.n_waiting == 1050
+
+
 def test_a_step_that_diverges_is_seen() -> None:
     found = learner(vrtd.TD(50.0), 3)
     with pytest.raises(NotFiniteError):
-        found.feed(some_rows(5000, 3))
+        learn(found, some_rows(5000, 3))
     assert np.array_equal(found.theta, np.linspace(-1.0, 1.0, 3))
 
 
 def test_the_path_is_thinned_and_keeps_its_ends() -> None:
     found = learner(vrtd.TD(1e-3), 2)
     for seed in range(4):
-        found.feed(some_rows(150_000, 2, seed=seed))
+        found = learn(found, some_rows(150_000, 2, seed=seed))
     assert 60 < len(found.path.n_rows) <= 128
     assert found.path.n_rows[0] == 0
     gaps = np.diff(found.path.n_rows)
     assert gaps.max() <= 2 * gaps.min()
 
 
-def test_a_new_leg_goes_on_from_the_old_one() -> None:
+def test_a_new_phase_goes_on_from_the_old_one() -> None:
     rows = some_rows(1000, 3)
-    found = Learner(vrtd.VRTD(0.1, 50), 10, GAMMA, np.zeros(3), 0, False)
-    found.feed(rows.part(0, 500))
+    found = learn(first_learner(vrtd.VRTD(0.1, 50), 10, np.zeros(3), 0), rows.part(0, 500))
     assert found.rows_left == 0
-    found.begin_leg(vrtd.VRTD(0.02, 100), None)
-    found.feed(rows.part(500, 1000))
+    found = learn(next_phase(found, vrtd.VRTD(0.02, 100), None), rows.part(500, 1000))
     assert (found.n_epochs, found.n_rows, found.rows_left) == (15, 1000, None)
     index = reference.AlgorithmIndex(0, 0)
     draw = drawer(rows)

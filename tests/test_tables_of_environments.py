@@ -115,16 +115,16 @@ def test_every_live_row_is_an_edge(name: str) -> None:
     ending = {
         (int(number[s]), float(r)) for s, r, g in zip(edges.origin, edges.reward, edges.discount, strict=True) if g == 0
     }
-    observations, rewards, successors, terminated, truncated = live_rows(env, pi, 20_000)
+    observations, reward, successors, terminated, truncated = live_rows(env, pi, 20_000)
     assert not truncated.any()
     assert terminated.any()
     seen = {
         (int(s), int(t), float(r))
-        for s, t, r, end in zip(observations, successors, rewards, terminated, strict=True)
+        for s, t, r, end in zip(observations, successors, reward, terminated, strict=True)
         if not end
     }
     assert seen <= going
-    assert {(int(s), float(r)) for s, r, end in zip(observations, rewards, terminated, strict=True) if end} <= ending
+    assert {(int(s), float(r)) for s, r, end in zip(observations, reward, terminated, strict=True) if end} <= ending
     if name != TAXI:  # 20,000 steps meet everything that is not rare
         assert len(seen) > 0.9 * len(going)
 
@@ -142,7 +142,7 @@ def test_live_episodes_visit_states_as_the_stationary_distribution_says() -> Non
     """Over independent episodes, visits to s less stationary(s) times the length have mean 0 (renewal-reward)."""
     env: Any = gymnasium.make("FrozenLake-v1").unwrapped
     chain = restart_chain(env, "random", 0.9)
-    observations, rewards, _, terminated, _ = live_rows(env, "random", 60_000)
+    observations, reward, _, terminated, _ = live_rows(env, "random", 60_000)
     counts = visits(chain, observations, terminated)
     limit = z_limit(chain.states.size + 1)
 
@@ -153,7 +153,7 @@ def test_live_episodes_visit_states_as_the_stationary_distribution_says() -> Non
     assert scores(chain.mrp).max() < limit
     ends = np.flatnonzero(terminated)
     mean = chain.mrp.stationary @ chain.mrp.mean_reward
-    gains = np.add.reduceat(rewards[: ends[-1] + 1] - mean, np.r_[0, ends[:-1] + 1])
+    gains = np.add.reduceat(reward[: ends[-1] + 1] - mean, np.r_[0, ends[:-1] + 1])
     assert abs(z_scores(gains[:, None], 0.0)[0]) < limit
     # Power: it notices a policy that is off by 0.1 in two actions, and episodes that start in another state.
     off = restart_chain(env, np.tile([0.35, 0.15, 0.25, 0.25], (16, 1)), 0.9)

@@ -9,9 +9,8 @@ import pytest
 import vrtd
 from vrtd.cli import main
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LinearProblem
+from vrtd.problems import LinearProblem, Transitions
 from vrtd.theory import (
-    TransitionSample,
     approximation_limit,
     exact_curve,
     instance_optimal,
@@ -37,9 +36,7 @@ WIDE.theta_star  # noqa: B018  # what is timed is the theory
 ZEROS = np.zeros(150)
 MANY, SEARCH = "at most (64|32) features; got 150; simulate instead", 'at most 16 features; got .*; .*mode="guaranteed"'
 SWEEP = r"transitions x \(features \+ 1\)\^2 must be at most"
-SAMPLE = TransitionSample(
-    np.eye(200)[np.arange(5000) % 200], np.ones(5000), np.eye(200)[(np.arange(5000) + 1) % 200], 0.9
-)
+SAMPLE = Transitions(np.eye(200)[np.arange(5000) % 200], np.ones(5000), np.eye(200)[(np.arange(5000) + 1) % 200], 0.9)
 
 
 def narrow(d):

@@ -14,7 +14,6 @@ from tests.reference import Sample
 from tests.reference_traces import td_lambda, true_online_td
 from tests.some_logs import split
 from vrtd.errors import DataError, InvalidInputError
-from vrtd.estimator.model_file import read_model, write_model
 from vrtd.features import Fourier
 from vrtd.logs import Chunk, Log
 
@@ -77,7 +76,7 @@ def test_the_closed_form_is_no_interval_of_a_method_with_traces() -> None:
     with pytest.raises(
         InvalidInputError, match="the closed form is that without traces, which is another point; got tr"
     ):
-        found.predict(PHI[:2], return_interval=0.9, method="closed form")
+        found.predict(PHI[:2], return_interval=0.9, method="closed_form")
 
 
 def test_nor_from_one_environment_to_another() -> None:
@@ -131,20 +130,6 @@ def test_rows_that_wait_keep_their_ends(tmp_path: Path) -> None:
     leaking = evaluator(features=features, pilot_rows=100).fit(one_number(rows(truncated=TERMINATED))).theta_
     assert parts.theta_.tobytes() == cut.tobytes()
     assert np.abs(cut - leaking).max() > 1e-3
-
-
-def test_models_of_versions_without_the_column_are_read(tmp_path: Path) -> None:
-    """Their algorithms have no traces: what ends does not matter to them."""
-    whole = vrtd.Evaluator(vrtd.VRTD(0.1, 7), discount=GAMMA).fit(rows())
-    first = vrtd.Evaluator(vrtd.VRTD(0.1, 7), discount=GAMMA, closed_form=True).fit(rows(0, 200))
-    path = tmp_path / "model.npz"
-    first.save(path)
-    tree = read_model(path)
-    for columns in (tree["run"]["sample"], tree["run"]["learner"]["waiting"], tree["run"]["least_squares"]["waiting"]):
-        del columns["ends"]
-    write_model(path, tree)
-    found = vrtd.Evaluator.load(path).partial_fit(rows(200))
-    assert found.theta_.tobytes() == whole.theta_.tobytes()
 
 
 def test_a_bad_chunk_of_a_vector_log_is_refused_as_any_other() -> None:

@@ -9,65 +9,102 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vrtd import algorithms, errors, experiments, features, logs, metrics, problems, sources, theory
-    from vrtd.algorithms import *  # noqa: F403 - every algorithm, without a list of them here
-    from vrtd.algorithms import Constant, Harmonic, Piecewise
+    from vrtd import (
+        algorithms,
+        comparison,
+        errors,
+        experiments,
+        features,
+        kernels,
+        logs,
+        metrics,
+        plots,
+        problems,
+        sources,
+        theory,
+    )
+    from vrtd.algorithms import (
+        GTD,
+        GTD2,
+        LSTD,
+        REGISTRY,
+        SAGA,
+        SCSG,
+        SVRG,
+        TD,
+        TDC,
+        VRTD,
+        Algorithm,
+        BatchingSVRG,
+        Constant,
+        Epoch,
+        GrowingSCSG,
+        Harmonic,
+        Kernels,
+        Piecewise,
+        PrimalDual,
+        RecursiveLSTD,
+        TargetTD,
+        TDLambda,
+        TrueOnlineTD,
+    )
     from vrtd.engine import record, simulate
-    from vrtd.estimator import Evaluator
+    from vrtd.estimator import Diagnostics, Evaluator, Intervals
     from vrtd.metrics import QuadraticForm
-    from vrtd.problems import MDP, DataSet, LinearProblem, MarkovRewardProcess, Simulator
+    from vrtd.problems import MDP, LinearProblem, MarkovRewardProcess, Simulator, Transitions
     from vrtd.report import compare, evaluate, reproduce
     from vrtd.result import Result, load
     from vrtd.theory import plan
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Constant": "vrtd.algorithms",
-    "Harmonic": "vrtd.algorithms",
-    "Piecewise": "vrtd.algorithms",
-    "record": "vrtd.engine",
-    "simulate": "vrtd.engine",
-    "Evaluator": "vrtd.estimator",
-    "QuadraticForm": "vrtd.metrics",
-    "DataSet": "vrtd.problems",
-    "LinearProblem": "vrtd.problems",
-    "MDP": "vrtd.problems",
-    "MarkovRewardProcess": "vrtd.problems",
-    "compare": "vrtd.report",
-    "evaluate": "vrtd.report",
-    "reproduce": "vrtd.report",
-    "Result": "vrtd.result",
-    "load": "vrtd.result",
-    "Simulator": "vrtd.problems",
-    "plan": "vrtd.theory",
-}
-_MODULES = ("algorithms", "errors", "experiments", "features", "logs", "metrics", "problems", "sources", "theory")
-
 __all__ = [
+    "GTD",
+    "GTD2",
+    "LSTD",
     "MDP",
-    "TD",  # noqa: F405
-    "VRTD",  # noqa: F405
+    "REGISTRY",
+    "SAGA",
+    "SCSG",
+    "SVRG",
+    "TD",
+    "TDC",
+    "VRTD",
+    "Algorithm",
+    "BatchingSVRG",
     "Constant",
-    "DataSet",
+    "Diagnostics",
+    "Epoch",
     "Evaluator",
+    "GrowingSCSG",
     "Harmonic",
+    "Intervals",
+    "Kernels",
     "LinearProblem",
     "MarkovRewardProcess",
     "Piecewise",
+    "PrimalDual",
     "QuadraticForm",
+    "RecursiveLSTD",
     "Result",
     "Simulator",
+    "TDLambda",
+    "TargetTD",
+    "Transitions",
+    "TrueOnlineTD",
     "algorithms",
     "compare",
+    "comparison",
     "errors",
     "evaluate",
     "experiments",
     "features",
+    "kernels",
     "load",
     "logs",
     "metrics",
     "plan",
+    "plots",
     "problems",
     "record",
     "reproduce",
@@ -76,23 +113,44 @@ __all__ = [
     "theory",
 ]
 
+# Modules that are attributes; scikit-learn need not be installed for `from vrtd import *`.
+_MODULES = {
+    "algorithms", "comparison", "errors", "experiments", "features", "kernels", "logs", "metrics", "plots", "problems",
+    "sklearn", "sources", "theory",
+}  # fmt: skip
+# Where the other names live; algorithms and what they are made of are in `vrtd.algorithms`.
+_HOMES = {
+    "Diagnostics": "estimator",
+    "Evaluator": "estimator",
+    "Intervals": "estimator",
+    "LinearProblem": "problems",
+    "MDP": "problems",
+    "MarkovRewardProcess": "problems",
+    "QuadraticForm": "metrics",
+    "Result": "result",
+    "Simulator": "problems",
+    "Transitions": "problems",
+    "compare": "report",
+    "evaluate": "report",
+    "load": "result",
+    "plan": "theory",
+    "record": "engine",
+    "reproduce": "report",
+    "simulate": "engine",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
     if name in _MODULES:
         return import_module(f"vrtd.{name}")
-    if not name.startswith("_") and name in (algorithms := _algorithms()):
-        return algorithms[name]
-    raise AttributeError(f"module 'vrtd' has no attribute {name!r}")
+    if name in __all__:
+        return getattr(import_module(f"vrtd.{_HOMES.get(name, 'algorithms')}"), name)
+    from difflib import get_close_matches
+
+    similar = get_close_matches(name, __all__, n=1)
+    hint = f". Did you mean {similar[0]!r}?" if similar else ""
+    raise AttributeError(f"module 'vrtd' has no attribute {name!r}{hint}", name=name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)  # without the other algorithms, whose names a library would have to be loaded for
-
-
-def _algorithms() -> dict[str, Any]:
-    """Every algorithm, and what one is made of."""
-    module = import_module("vrtd.algorithms")
-    parts = {name: getattr(module, name) for name in ("REGISTRY", "Algorithm", "Epoch", "Kernels")}
-    return parts | {algorithm.__name__: algorithm for algorithm in module.REGISTRY.values()}
+    return sorted(__all__)

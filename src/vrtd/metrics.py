@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import frozen, real_array
 from vrtd.errors import InvalidInputError, SingularSystemError
-from vrtd.problems import DataSet, LinearProblem
+from vrtd.problems import LinearProblem, Transitions
 
 __all__ = ["METRICS", "QuadraticForm"]
 
@@ -48,19 +48,19 @@ class QuadraticForm:
         return float(self.offset + u @ self.matrix @ u)
 
 
-def squared_error(problem: LinearProblem | DataSet) -> QuadraticForm:
+def squared_error(problem: LinearProblem | Transitions) -> QuadraticForm:
     """|theta - theta_star|^2, the error of the paper's figures and theorems."""
     return QuadraticForm("squared_error", np.eye(problem.theta_star.size), problem.theta_star)
 
 
-def value_error(problem: LinearProblem | DataSet) -> QuadraticForm:
+def value_error(problem: LinearProblem | Transitions) -> QuadraticForm:
     """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent.
 
     States that the distribution does not visit do not count. The stationary distribution of a chain with an absorbing
     state has no other state, so the error says nothing about the states before: make the chain restart, or pass
     `value_error(LinearProblem(mrp, phi, state_distribution))` as the metric.
     """
-    if isinstance(problem, DataSet):
+    if isinstance(problem, Transitions):
         raise InvalidInputError(
             "the value error needs the values of a known chain", repr(problem), "pass that chain's QuadraticForm"
         )
@@ -71,12 +71,12 @@ def value_error(problem: LinearProblem | DataSet) -> QuadraticForm:
     return QuadraticForm("value_error", problem.C, centre, residual)
 
 
-def neu(problem: LinearProblem | DataSet) -> QuadraticForm:
+def neu(problem: LinearProblem | Transitions) -> QuadraticForm:
     """|E[delta phi]|^2 = |A theta + b|^2, the norm of the expected TD update (Sutton et al. 2009)."""
     return _size_of_update("neu", problem, np.eye(problem.n_features))
 
 
-def mspbe(problem: LinearProblem | DataSet) -> QuadraticForm:
+def mspbe(problem: LinearProblem | Transitions) -> QuadraticForm:
     """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009).
 
     Of dependent features C has a pseudo-inverse in place of its inverse: A theta + b, a mean of multiples of phi, lies
@@ -87,7 +87,7 @@ def mspbe(problem: LinearProblem | DataSet) -> QuadraticForm:
     return _size_of_update("mspbe", problem, vectors[:, kept].T / np.sqrt(values[kept])[:, None])
 
 
-def _size_of_update(name: str, problem: LinearProblem | DataSet, root: NDArray[np.float64]) -> QuadraticForm:
+def _size_of_update(name: str, problem: LinearProblem | Transitions, root: NDArray[np.float64]) -> QuadraticForm:
     """|root (A theta + b)|^2, about theta_star or else a point where it is least."""
     A, b = root @ problem.A, root @ problem.b
     try:
@@ -97,6 +97,6 @@ def _size_of_update(name: str, problem: LinearProblem | DataSet, root: NDArray[n
         return QuadraticForm(name, A.T @ A, centre, float(np.sum((A @ centre + b) ** 2)))
 
 
-METRICS: Mapping[str, Callable[[LinearProblem | DataSet], QuadraticForm]] = MappingProxyType(
+METRICS: Mapping[str, Callable[[LinearProblem | Transitions], QuadraticForm]] = MappingProxyType(
     {"squared_error": squared_error, "value_error": value_error, "neu": neu, "mspbe": mspbe}
 )

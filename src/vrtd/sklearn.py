@@ -1,7 +1,7 @@
 """Values of a policy as a scikit-learn regressor: rows are states, targets are rewards.
 
 >>> states = np.eye(3)[np.arange(300) % 3]  # 0, 1, 2, 0, ...: row i + 1 follows row i
->>> model = ValueRegressor("lstd", discount=0.5).fit(states, y=states[:, 2])  # 1 for leaving state 2
+>>> model = ValueRegressor("closed_form", discount=0.5).fit(states, y=states[:, 2])  # 1 for leaving state 2
 >>> model.predict(np.eye(3)).round(3).tolist()
 [0.286, 0.571, 1.143]
 """
@@ -55,7 +55,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
 
     def __init__(
         self,
-        algorithm: Literal["vrtd", "td", "lstd"] = "vrtd",
+        algorithm: str = "vrtd",
         *,
         discount: float = 0.95,
         step_size: float | Literal["auto"] = "auto",
@@ -88,11 +88,11 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         if steps.n_transitions == 0:
             raise DataError(
                 "some row must have a successor",
-                f"none, with n_samples = {len(steps.rewards)}",
+                f"none, with n_samples = {len(steps.reward)}",
                 "bring more rows, or next_X, or mark the rows that terminate",
             )
         self.evaluator_ = self._evaluator(steps.n_transitions).fit(steps.log)
-        if self.algorithm == "lstd":
+        if self.algorithm == "closed_form":
             self._determine(steps)
         return self
 
@@ -119,7 +119,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         X: Any,
         return_interval: float | None = None,
         *,
-        method: Literal["recursion", "closed form"] | None = None,
+        method: Literal["recursion", "closed_form"] | None = None,
     ) -> Floats | Intervals:
         """The value of each row, with `return_interval` (say 0.95) the ends of intervals, as in `Evaluator.predict`."""
         check_is_fitted(self)
@@ -227,7 +227,7 @@ class _Steps(NamedTuple):
 
     log: Log
     observations: NDArray[Any]
-    rewards: Floats
+    reward: Floats
     next_observations: NDArray[Any] | None
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
@@ -243,7 +243,7 @@ class _Steps(NamedTuple):
     @property
     def n_transitions(self) -> int:
         if self.next_observations is not None:
-            return len(self.rewards)
+            return len(self.reward)
         return int((self.terminated | ~self.ends).sum())
 
 
@@ -256,14 +256,14 @@ def _returns(steps: _Steps, values: Floats, after: Floats, discount: float) -> t
     returns, shares = np.empty(len(values)), np.empty(len(values))
     has_next = steps.next_observations is not None
     total = share = 0.0
-    ends, terminated, rewards = steps.ends.tolist(), steps.terminated.tolist(), steps.rewards.tolist()
+    ends, terminated, reward = steps.ends.tolist(), steps.terminated.tolist(), steps.reward.tolist()
     for i in range(len(values) - 1, -1, -1):
         if terminated[i]:
-            total, share = rewards[i], 1.0
+            total, share = reward[i], 1.0
         elif not ends[i]:
-            total, share = rewards[i] + discount * total, 1.0 - discount + discount * share
+            total, share = reward[i] + discount * total, 1.0 - discount + discount * share
         elif has_next:
-            total, share = rewards[i] + discount * after[i], 1.0 - discount
+            total, share = reward[i] + discount * after[i], 1.0 - discount
         else:
             total, share = values[i], 0.0
         returns[i], shares[i] = total, share

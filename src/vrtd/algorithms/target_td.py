@@ -43,7 +43,7 @@ class TargetTDOptions(NamedTuple):
 
 class TargetTDState(NamedTuple):
     theta: NDArray[np.float64]
-    lead: NDArray[np.float64]  # target - theta: zero at first, as both begin at theta_0
+    target: NDArray[np.float64]  # set to theta before the first update
 
 
 @kernel
@@ -53,20 +53,23 @@ def target_td_views(workspace, d):
 
 @kernel
 def target_td_step(params, options, state, x, t, epoch):
-    theta, lead = state.theta, state.lead
+    theta, target = state.theta, state.target
+    if epoch == 0:
+        for i in range(theta.size):
+            target[i] = theta[i]
     delta = x.reward
     for i in range(theta.size):
-        delta += x.discount * x.phi_next[x.row_next, i] * (theta[i] + lead[i]) - x.phi[x.row, i] * theta[i]
+        delta += x.discount * x.phi_next[x.row_next, i] * target[i] - x.phi[x.row, i] * theta[i]
     step = step_size_at(params.schedule, options.schedule, epoch)
     factor = step * x.weight * delta
-    kept, change = 1.0, factor
     if options.update == _AVERAGE:
-        kept = 1.0 - step * params.mix
-    elif (epoch + 1) % params.period == 0:
-        kept = change = 0.0
+        for i in range(theta.size):
+            target[i] += step * params.mix * (theta[i] - target[i])
     for i in range(theta.size):
         theta[i] += factor * x.phi[x.row, i]
-        lead[i] = kept * lead[i] - change * x.phi[x.row, i]
+    if options.update == _PERIODIC and (epoch + 1) % params.period == 0:
+        for i in range(theta.size):
+            target[i] = theta[i]
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("method").add_argument
     add("--features", metavar="F", help="such as rbf:20, tabular, fourier:5 (default: tabular for states, else none)")
     add("--discount", type=float, metavar="X", required=True, help="gamma")
-    add("--algorithm", choices=("vrtd", "td", "lstd"), help="(default vrtd)")
+    add(
+        "--algorithm",
+        metavar="NAME",
+        help="an algorithm that learns from a log, such as vrtd, td or lstd, or closed_form (default vrtd)",
+    )
     add("--step-size", type=_or_auto(float), metavar="X", help="a number or auto (default)")
     add("--batch-size", type=_or_auto(int), metavar="N", help="of vrtd; a number or auto (default)")
     add("--pilot-rows", type=int, metavar="N", help="rows that auto decides by (default 5000, a quarter of few)")
@@ -216,10 +220,13 @@ def _as_text(found: Evaluation) -> str:
     answer, other, d = found.answer, found.closed_form, found.diagnostics
     if d.converged is False and other is not None:
         answer, other = other, answer
-    value, low, high = interval(answer.value, answer.low, answer.high)
-    lines = [
-        f"value      {value}, with confidence {answer.level:g} between {low} and {high}: mean over the log's states"
-    ]
+    if answer.reason is not None:
+        lines = [f"value      {answer}: mean over the log's states"]
+    else:
+        value, low, high = interval(answer.value, answer.low, answer.high)
+        lines = [
+            f"value      {value}, with confidence {answer.level:g} between {low} and {high}: mean over the log's states"
+        ]
     if answer.reservation:
         lines.append(f"           {answer.reservation}")
     if other is found.closed_form and other is not None:

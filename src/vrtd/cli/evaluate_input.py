@@ -72,7 +72,7 @@ def files(given: Mapping[str, Any]) -> Input:
     start = next(chunks)
     first, n_rows = start.observations, log.n_rows
     if n_rows is None and next(chunks, None) is None:  # a short file of a format that does not say how many
-        n_rows = len(start.rewards)
+        n_rows = start.n_rows
     are_states = first.ndim == 1 and first.dtype.kind in "iu"
     features = as_features(given.get("features", "tabular" if are_states else None))
     n_features = features.bind(first).n_features

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from vrtd.checks import check_count
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, build_problem, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
@@ -85,8 +86,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     _check(given)
     files = check_files(given, _MAP if arguments.map else _CURVES)
 
+    from vrtd.engine import record
     from vrtd.plots import new_panels
-    from vrtd.theory import TransitionSample, instance_optimal, phase_diagram, plan
+    from vrtd.theory import instance_optimal, phase_diagram, plan
     from vrtd.theory.on_policy import check_problem
 
     # The figure is begun now, so that a missing library is told before the work.
@@ -101,7 +103,8 @@ def _plan(arguments: argparse.Namespace) -> int:
             problem, description["features_divided_by"] = _normalised(problem)
         if arguments.mode == "estimated":
             n_transitions = given.get("transitions", _TRANSITIONS)
-            sample = TransitionSample.draw(problem, n_transitions, sampling=arguments.sampling, seed=arguments.seed)
+            check_count("--transitions", n_transitions)
+            sample = record(problem, n_transitions, sampling=arguments.sampling, seed=arguments.seed, shuffle=False)
             found = plan(sample, **options)
         else:
             try:

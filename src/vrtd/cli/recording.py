@@ -31,7 +31,7 @@ class _Live(WrappedLog):
         try:
             for chunk in self._log.chunks():
                 yield chunk
-                done += len(chunk.rewards)
+                done += chunk.n_rows
                 if self._progress is not None:
                     self._progress(done, self.n_rows)
         except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from vrtd.engine import record, simulate
 from vrtd.engine.loop import LANES
 from vrtd.errors import StabilityWarning
 from vrtd.metrics import METRICS, QuadraticForm
-from vrtd.problems import DataSet
+from vrtd.problems import Transitions
 from vrtd.result import Result
 
 __all__ = ["LOST", "TournamentSize", "measure_cell"]
@@ -165,7 +165,7 @@ def _run(
 
 
 @lru_cache(maxsize=16)  # every trial of a tuning uses the same ones
-def _data_set(loaded: Loaded, n_rows: int, seed: int, run: int) -> tuple[DataSet, QuadraticForm]:
+def _data_set(loaded: Loaded, n_rows: int, seed: int, run: int) -> tuple[Transitions, QuadraticForm]:
     """The transitions of a run, and the error of their own equation as a share of the start's."""
     data = record(loaded.problem, n_rows, seed=seed, run=run)
     own = METRICS["mspbe"](data)

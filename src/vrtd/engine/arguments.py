@@ -15,7 +15,7 @@ from vrtd.arrays import check_row_sums, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.metrics import METRICS, QuadraticForm
-from vrtd.problems import DataSet, LinearProblem, MarkovRewardProcess, Simulator
+from vrtd.problems import LinearProblem, MarkovRewardProcess, Simulator, Transitions
 from vrtd.problems.cone_radius import RADIUS_TOLERANCE
 from vrtd.result import EngineState, Result
 from vrtd.sources import Source, chain_source, data_set_source, simulator_source
@@ -54,9 +54,9 @@ def check_arguments(
 
 def choose_sampling(problem: Any, sampling: Sampling | None) -> Sampling:
     """Return `sampling`, or the default of the problem for None; check that the problem offers it."""
-    if not isinstance(problem, LinearProblem | Simulator | DataSet):
+    if not isinstance(problem, LinearProblem | Simulator | Transitions):
         raise InvalidInputError(
-            "problem must be a LinearProblem, a Simulator or a DataSet",
+            "problem must be a LinearProblem, a Simulator or Transitions",
             repr(problem),
             "build LinearProblem(mrp, phi)" if isinstance(problem, MarkovRewardProcess) else "build one",
         )
@@ -72,7 +72,7 @@ def choose_sampling(problem: Any, sampling: Sampling | None) -> Sampling:
 
 
 def bind_problem(
-    problem: LinearProblem | Simulator | DataSet, sampling: Sampling, initial: Any, specialise: bool = True
+    problem: LinearProblem | Simulator | Transitions, sampling: Sampling, initial: Any, specialise: bool = True
 ) -> Source:
     """Return the source of the problem's transitions."""
     if isinstance(problem, LinearProblem):
@@ -124,7 +124,7 @@ def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any)
     return distribution
 
 
-def as_form(metric: Any, problem: LinearProblem | Simulator | DataSet) -> QuadraticForm:
+def as_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> QuadraticForm:
     if isinstance(metric, QuadraticForm):
         n_features = problem.n_features
         if metric.centre.size != n_features:
@@ -166,7 +166,7 @@ def check_state(state: EngineState, fresh: EngineState, problem: Any) -> None:
     match problem:
         case LinearProblem():
             name, limit = "n_states", problem.mrp.n_states
-        case DataSet():
+        case Transitions():
             name, limit = "n_rows", problem.n_rows
         case _:  # a simulator's cursor is its state, which indexes nothing
             return

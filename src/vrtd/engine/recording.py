@@ -1,4 +1,4 @@
-"""The transitions of one run as a data set: those that every algorithm of `simulate` sees in that run."""
+"""The transitions of one run in memory: those that every algorithm of `simulate` sees in that run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vrtd.engine.arguments import bind_problem, choose_sampling
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import specialise
 from vrtd.kernels.random import ENVIRONMENT, make_streams
-from vrtd.problems import DataSet, LinearProblem, Simulator
+from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.sources.source import make_slots
 
 __all__ = ["record"]
@@ -24,11 +24,11 @@ _unbound: Any = None
 reset = draw = read = _unbound
 
 
-def write_rows(data, slots, cursor, stream, phi, phi_next, reward, discount, weight):
+def write_rows(data, slots, cursor, stream, phi, reward, phi_next, discount, weight, ends):
     reset(data, slots, 0, cursor, stream)
     for i in range(reward.size):
         x = read(data, slots, 0, draw(data, slots, 0, 0, cursor, stream))
-        reward[i], discount[i], weight[i] = x.reward, x.discount, x.weight
+        reward[i], discount[i], weight[i], ends[i] = x.reward, x.discount, x.weight, x.carry == 0.0
         for j in range(phi.shape[1]):
             phi[i, j], phi_next[i, j] = x.phi[x.row, j], x.phi_next[x.row_next, j]
 
@@ -47,15 +47,16 @@ def record(
     run: int = 0,
     initial: int | ArrayLike = "stationary",
     shuffle: bool = True,
-) -> DataSet:
-    """The first `n_rows` transitions of run `run` of `simulate` with the same problem, sampling, seed and initial.
+) -> Transitions:
+    """Return the first `n_rows` transitions of run `run` of `simulate` with the same problem, sampling and seed.
 
-    They are shuffled, so that batches of rows are alike; `shuffle=False` keeps their order.
+    They are shuffled, so that batches of rows are alike; `shuffle=False` keeps their order. `initial` is where the
+    trajectory starts, as in `simulate`.
 
     >>> import vrtd
     >>> data = record(vrtd.problems.random_mdp(), 1000)
     >>> data
-    DataSet(1000 rows, 4 features)
+    Transitions(1000 rows, 4 features)
     """
     check_choice("sampling", sampling, ("iid", "markov"))
     for name, value, least in (("n_rows", n_rows, 1), ("seed", seed, 0), ("run", run, 0)):
@@ -67,11 +68,16 @@ def record(
     check_flag("shuffle", shuffle)
     source = bind_problem(problem, choose_sampling(problem, sampling), initial, specialise=False)
     n, d = int(n_rows), source.n_features
-    rows = np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n)
+    rows = np.empty((n, d)), np.empty(n), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n, np.bool_)
     loop = _compile(f"record_{source.name}", (("reset", source.reset), ("draw", source.draw), ("read", source.read)))
     cursor = np.zeros(source.cursor_size, source.cursor_dtype)
     stream = make_streams(seed, np.array([run]), ENVIRONMENT)[0]
     loop(source.data, make_slots(source, 1, 1), cursor, stream, *rows)
-    order = np.random.default_rng([seed, run]).permutation(n) if shuffle else np.arange(n)
-    phi_rows, phi_next, reward, discount, weight = (values[order] for values in rows)
-    return DataSet(phi_rows, reward, phi_next, discount, weight)
+    if shuffle:
+        order = np.random.default_rng([seed, run]).permutation(n)
+        phi, reward, phi_next, discount, weight, ends = (values[order] for values in rows)
+    else:
+        phi, reward, phi_next, discount, weight, ends = rows
+    if shuffle or sampling == "iid":
+        ends[:] = True
+    return Transitions(phi, reward, phi_next, discount, weight if (weight != 1.0).any() else None, ends)

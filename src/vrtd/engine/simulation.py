@@ -29,7 +29,7 @@ from vrtd.engine.blocks import Job, prepare, run_blocks
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.metrics import QuadraticForm
-from vrtd.problems import DataSet, LinearProblem, Simulator
+from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.result import EngineState, Result
 from vrtd.sources import Source
 
@@ -37,7 +37,7 @@ __all__ = ["simulate"]
 
 
 def simulate(
-    problem: LinearProblem | Simulator | DataSet,
+    problem: LinearProblem | Simulator | Transitions,
     algorithm: Algorithm,
     *,
     sampling: Sampling | None = None,
@@ -56,8 +56,8 @@ def simulate(
     """Run `algorithm` on `problem`, `n_runs` times, for `n_gradients` pseudo-gradients each.
 
     - `sampling`: "markov" follows one trajectory per run, from `initial`: "stationary", a state, or a distribution;
-      "iid" draws states from the problem's state distribution; "dataset" uses the rows of a `DataSet` again and again.
-      The default is "dataset" for a `DataSet` and "markov" otherwise.
+      "iid" draws states from the problem's state distribution; "dataset" uses the rows of `Transitions` again and
+      again. The default is "dataset" for `Transitions` and "markov" otherwise.
     - `checkpoints`: how many, from 0 to the end of the budget; or an array of pseudo-gradients, to which the end is
       added. A value there is that of the parameter the algorithm would return then.
     - `metrics`: names in `vrtd.metrics.METRICS`, or `QuadraticForm`s of your own.

@@ -1,7 +1,7 @@
 """One run over rows that come from outside: the same kernels as in the loop of many runs, on the rows of a log.
 
-`consume` is a template like `vrtd.engine.loop.advance`. It works on a copy of the state and hands it back only when it
-is finite: a row that is not, or a step that diverges, leaves everything as it was.
+`consume` is a template like `vrtd.engine.loop.advance`. It reads one state and writes another, and only if that one is
+finite: a row that is not, or a step that diverges, writes nothing.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ OPTIONS: Any = ()
 
 
 @kernel
-def row_of(phi, phi_next, reward, terminated, ends, weight, is_weighted, gamma, i):
-    """Row i of a log; one that terminates does not bootstrap, and no trace goes on from one that ends something."""
+def row_of(phi, phi_next, reward, discount, weight, ends, is_weighted, i):
+    """Row i of a log; no trace continues after a row that ends something."""
     i = np.uint64(i)  # no check for indices from the end
-    discount = 0.0 if terminated[i] else gamma
-    carry = 0.0 if ends[i] else discount
-    return Transition(phi, i, phi_next, i, reward[i], discount, weight[i] if is_weighted else 1.0, carry)
+    carry = 0.0 if ends[i] else discount[i]
+    return Transition(phi, i, phi_next, i, reward[i], discount[i], weight[i] if is_weighted else 1.0, carry)
 
 
 def consume(
-    params, phi, phi_next, reward, terminated, ends, weight, gamma, first, n_epochs, epoch_0,
-    state, scratch, stream, theta, n_features, n_absorb, n_steps,
+    params, phi, reward, phi_next, discount, weight, ends, first, n_epochs, epoch_0,
+    state, scratch, new_state, stream, theta, n_features, n_absorb, n_steps,
 ):  # fmt: skip
-    """`n_epochs` whole epochs on the rows from `first` on. Writes state, stream and theta; returns whether it did."""
+    """Run `n_epochs` whole epochs on the rows from `first` on.
+
+    Writes new_state (which may be `state`), stream and theta if the result is finite, and returns whether it is.
+    """
     params, phi, phi_next, scratch = borrow(params), borrow(phi), borrow(phi_next), borrow(scratch)
-    reward, terminated, ends, weight = borrow(reward), borrow(terminated), borrow(ends), borrow(weight)
+    reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
     d = FEATURES if IS_SMALL else n_features
     if IS_SMALL:
         workspace = carray(stack_words(WORDS), (WORDS,), np.float64)
@@ -63,7 +65,7 @@ def consume(
     for epoch in range(epoch_0, epoch_0 + n_epochs):
         if ABSORBS:
             for i in range(first, first + n_absorb):
-                x = row_of(phi, phi_next, reward, terminated, ends, weight, IS_WEIGHTED, gamma, i)
+                x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
                 absorb(params, OPTIONS, views(workspace, d), known(x, d))
             begin(params, OPTIONS, views(workspace, d), random)
         for t in range(n_steps if ABSORBS else 1):
@@ -71,7 +73,7 @@ def consume(
                 i = first + np.int64(uniform_index(random, n_absorb))
             else:
                 i = first + n_absorb + t
-            x = row_of(phi, phi_next, reward, terminated, ends, weight, IS_WEIGHTED, gamma, i)
+            x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
             step(params, OPTIONS, views(workspace, d), known(x, d), t, epoch)
         if ABSORBS:
             close(params, OPTIONS, views(workspace, d))
@@ -79,13 +81,13 @@ def consume(
     if not squared_norm(workspace) <= MOST:  # also where it is not a number
         return False
     for i in range(state.size):
-        state[i] = workspace[i]
+        new_state[i] = workspace[i]
     stream[0] = random[0]
-    output(params, OPTIONS, views(state, d), epoch_0 + n_epochs, theta)
+    output(params, OPTIONS, views(new_state, d), epoch_0 + n_epochs, theta)
     return True
 
 
-def _epochs_within(phi, phi_next, terminated, weight, gamma, first, n_epochs, size, limit):
+def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit):
     """Count the epochs of `size` rows from `first` on whose growth ratio is at most `limit`, and return the ratio of
     the one after them, too (`vrtd.theory.settings.growth_ratio`). Numbers that are not finite are left to the loop."""
     for epoch in range(n_epochs):
@@ -97,14 +99,14 @@ def _epochs_within(phi, phi_next, terminated, weight, gamma, first, n_epochs, si
                 now += x * x
                 then += y * y
                 both += x * y
-            discount = 0.0 if terminated[i] else gamma
+            gamma = discount[i]
             w = weight[i] if weight.size else 1.0
-            if discount == 0.0:  # what follows need not be finite
+            if gamma == 0.0:  # what follows need not be finite
                 growth += w * w * now * now
                 decay += w * now
             else:
-                growth += w * w * now * (now - 2.0 * discount * both + discount * discount * then)
-                decay += w * ((1.0 - discount) * now + discount * (now - 2.0 * both + then) / 2.0)
+                growth += w * w * now * (now - 2.0 * gamma * both + gamma * gamma * then)
+                decay += w * ((1.0 - gamma) * now + gamma * (now - 2.0 * both + then) / 2.0)
         if limit * decay < growth <= MOST:
             return epoch, growth / decay
         first += size

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import InvalidInputError
-from vrtd.estimator.learner import Path
-from vrtd.estimator.pilot import Pilot
+from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.estimator.learner import ThetaPath
 from vrtd.estimator.spread import Limit, Spread
 from vrtd.plots import METRIC_LABELS, new_panels
+from vrtd.problems import Transitions
+from vrtd.series import block_covariances
 from vrtd.theory import autocorrelation_time
-from vrtd.theory.rows import TransitionRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,23 +131,25 @@ def diagnose(
     remarks: Sequence[str],
     segment: int | None,
     unseen: Sequence[int] | None,
-    pilot: Pilot | None,
+    sample: Transitions | None,
+    reduced: Transitions | None,
+    observations: tuple[NDArray[Any] | None, NDArray[Any] | None],
     spread: Spread | None,
-    path: Path | None,
+    path: ThetaPath | None,
 ) -> Diagnostics:
-    """From the sample, the spread of the estimate and the path that led there, where they are known."""
+    """Judge a run by the first rows (`reduced`: the same with features of full rank), the spread of the estimate and
+    the path that led there, where they are known. `observations` are those of the sample and its successors."""
     common: dict[str, Any] = {"n_rows": n_rows, "n_waiting": n_waiting, "settings": settings, "n_features": n_features}
-    if pilot is None:
+    if sample is None or reduced is None:
         return Diagnostics("waiting", None, "rows", {}, remarks=tuple(remarks), **common)
     if unseen is None:
-        unseen = np.flatnonzero(~(pilot.phi != 0.0).any(axis=0)).tolist()
-    sample, notes = pilot.sample, list(remarks)
-    A = sample.phi.T @ (np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi) / len(sample)
+        unseen = np.flatnonzero(~(sample.phi != 0.0).any(axis=0)).tolist()
+    notes = list(remarks)
     converged, explained, tau = None, None, None
     errors: dict[Limit, float] = {}
     limit: Limit | None = None
     try:
-        tau = autocorrelation_time(sample)
+        tau = autocorrelation_time(reduced)
     except InvalidInputError as error:
         notes.append(f"the autocorrelation is not known: {error}")
     if segment is not None and (tau is None or _WINDOWS * max(tau.tau, 1.0) > segment):
@@ -158,19 +160,19 @@ def diagnose(
     if spread is not None:
         from vrtd.theory.explained import value_explained
 
-        seen = pilot.observations
-        rows = pilot.rows
-        few = slice(0, _MOST_EXPLAINED)
-        weight = None if rows.weight is None else rows.weight[few]
-        some = TransitionRows(
-            rows.phi[few], rows.reward[few], rows.phi_next[few], np.asarray(rows.discount)[few], weight
-        )
-        explained = value_explained(some, observations=seen[0][few], next_observations=seen[1][few])
-        is_noise = not explained.misfit > 2.0 * explained.misfit_error
-        if not explained.exact:
-            notes.append(explained.remark)
-        errors = {**spread.errors(pilot.phi, n_distinct), "features": explained.misfit}
-        converged = spread.converged(pilot.phi)
+        some = sample.part(0, _MOST_EXPLAINED)
+        seen, seen_next = (None if values is None else values[: len(some)] for values in observations)
+        errors, is_noise = spread.errors(sample.phi, n_distinct), True
+        try:
+            explained = value_explained(some, observations=seen, next_observations=seen_next)
+        except SingularSystemError as error:
+            notes.append(f"what the features explain is not known: {error}")
+        else:
+            is_noise = not explained.misfit > 2.0 * explained.misfit_error
+            if not explained.exact:
+                notes.append(explained.remark)
+            errors["features"] = explained.misfit
+        converged = spread.converged(sample.phi)
         # What may be noise of its own estimate limits nothing.
         judged = {name: error for name, error in errors.items() if name != "features" or not is_noise}
         limit, largest = max(judged.items(), key=lambda error: error[1])
@@ -187,47 +189,58 @@ def diagnose(
         converged,
         limit,
         errors,
-        rank=pilot.rank,
+        rank=sample.rank,
         unseen=tuple(unseen),
-        condition_number=pilot.condition_number,
-        largest_norm=pilot.largest_norm,
-        decay_rate=float(-np.linalg.eigvals(A).real.max()),
+        condition_number=sample.condition_number,
+        largest_norm=float(np.sqrt(np.square(sample.phi).sum(axis=1).max())),
+        decay_rate=float(-np.linalg.eigvals(reduced.A).real.max()),
         autocorrelation=None if tau is None else tau.tau,
         effective_rows=None if tau is None else n_distinct / tau.tau,
         explained=None if explained is None else explained.share,
         explained_error=None if explained is None else explained.share_error,
         remarks=tuple(notes),
-        curve=None if path is None or spread is None else _curve(pilot, spread, path),
+        curve=None if path is None else _curve(sample.basis, reduced, spread, path),
         **common,
     )
 
 
-def distance_doubt(pilot: Pilot, theta: Floats, theta_0: Floats, is_auto: bool) -> str | None:
+@np.errstate(over="ignore", invalid="ignore")  # a run that diverged is infinitely far away
+def distance_doubt(
+    sample: Transitions, reduced: Transitions, theta: Floats, theta_0: Floats, is_auto: bool
+) -> str | None:
     """Why values are too far from the closed form of the sample, or None.
 
     With a step that "auto" chose, little of the start may be left. A step of the user's own may leave all of it and
     make noise of its own, but must not diverge.
     """
-    if len(pilot) < 2 * pilot.rank:
+    n, B = len(sample), sample.basis
+    if n < 2 * sample.rank:
         return None
-    far, start, size = map(pilot.value_distance, (theta, theta_0, np.zeros_like(theta)))
+    try:
+        closed_form = reduced.theta_star
+    except SingularSystemError:
+        return None
+    far, start, size = (
+        float(np.sqrt(np.maximum(u @ reduced.C @ u, 0.0)))  # of values, root mean square over the sample
+        for u in (B.T @ theta - closed_form, B.T @ theta_0 - closed_form, closed_form)
+    )
+    own, _ = block_covariances(reduced.merged_influence)
+    error = float(np.sqrt((own * reduced.C).sum()))
     allowed = _MOST_LEFT * start if is_auto else max(start, size)
-    if not far > allowed + _MOST_STANDARD_ERRORS * pilot.value_error + _ROUNDING * size:
+    if not far > allowed + _MOST_STANDARD_ERRORS * error + _ROUNDING * size:
         return None
     return (
-        f"values are {far:.3g} (root mean square) away from the closed form of the first {len(pilot):,} rows, whose "
-        f"standard error is {pilot.value_error:.3g}"
+        f"values are {far:.3g} (root mean square) away from the closed form of the first {n:,} rows, whose "
+        f"standard error is {error:.3g}"
     )
 
 
-def _curve(pilot: Pilot, spread: Spread, path: Path) -> Curve:
-    """In the coordinates of the sample, where the features have full rank."""
-    sample, B = pilot.sample, pilot.basis
-    phi, n = sample.phi, len(sample)
-    A = phi.T @ (np.asarray(sample.discount)[:, None] * sample.phi_next - phi) / n
-    C, b = phi.T @ phi / n, phi.T @ sample.reward / n
-    updates = np.array(path.theta) @ B @ A.T + b
-    long_run = A @ (B.T @ spread.optimal @ B) @ A.T / n
+def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath) -> Curve:
+    """In the coordinates of the basis B, where the features have full rank; without a spread there is no floor."""
+    A, C = rows.A, rows.C
+    updates = np.array(path.theta) @ B @ A.T + rows.b
+    optimal = np.full_like(A, np.nan) if spread is None else B.T @ spread.optimal @ B
+    long_run = A @ optimal @ A.T / len(rows)
     projected = np.linalg.solve(C, updates.T).T
     return Curve(
         np.array(path.n_rows),

@@ -7,20 +7,21 @@ solution is that of this mean: estimated by the means over blocks that outlast t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.checks import warn_if_ill_conditioned
 from vrtd.errors import InvalidInputError, SingularSystemError
-from vrtd.estimator.rows import Batches, Rows
+from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
-from vrtd.theory.rows import block_correlation, block_covariances
+from vrtd.problems import Transitions
+from vrtd.problems.transitions import solve_scaled
+from vrtd.series import block_correlation, block_covariances
 
-__all__ = ["LeastSquares", "Solution", "solve_scaled"]
+__all__ = ["Solution", "Sums", "add", "most_blocks", "no_sums", "solve"]
 
 Floats = NDArray[np.float64]
 
@@ -68,166 +69,137 @@ class Solution:
         return block_covariances(self.influence)[0]
 
 
-class LeastSquares:
-    """Sums over a stream of rows, equal in every bit however it is split."""
+class Sums(NamedTuple):
+    """Sums over a stream of rows, equal in every bit however it is split. `add` returns the next ones."""
 
-    def __init__(self, discount: float, theta_0: Floats) -> None:
-        d = theta_0.size
-        self._discount, self._theta_0 = discount, theta_0
-        self._squares, self._sum_phi = np.zeros(d), np.zeros(d)
-        most = _MOST_BYTES // (8 * d * (d + 1)) // 2 * 2
-        self._most_blocks = min(_MOST_BLOCKS, most) if most >= _LEAST_BLOCKS else 0
-        self._blocks: list[Floats] = []  # (d, d + 1) sums of A_x and b_x over `_block` rows each
-        self._open = np.zeros((d, d + 1))
-        self._marks: list[Floats] = []  # (2, d) sums of phi^2 and phi up to the end of each block
-        self._n_open, self._block = 0, _FIRST_BLOCK if self._most_blocks else 1 << 62
-        self._batches = Batches(min(self._block, _PIECE))
-
-    @np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used
-    def feed(self, rows: Rows) -> None:
-        """Add rows; they must be finite."""
-        at, n = 0, len(rows.reward)
-        while at < n:
-            # The size of pieces changes only between blocks, when nothing waits.
-            last = min(n, at + self._block - self._n_open - self._batches.n_waiting)
-            for batch, count in self._batches.cut(rows.part(at, last)):
-                size = self._batches.size
-                for k in range(count):
-                    piece = batch.part(k * size, (k + 1) * size)
-                    _accumulate(piece, self._discount, self._open, self._squares, self._sum_phi)
-                    self._n_open += size
-            if self._n_open == self._block:
-                self._close_block()
-            at = last
+    squares: Floats  # (d,) of phi^2
+    total_phi: Floats  # (d,)
+    open: Floats  # (d, d + 1) sums of A_x and b_x over the rows of the open block
+    n_open: int = 0
+    block: int = _FIRST_BLOCK  # rows of a block
+    blocks: tuple[Floats, ...] = ()  # (d, d + 1) the same over `block` rows each
+    marks: tuple[Floats, ...] = ()  # (2, d) `squares` and `total_phi` at the end of each block
+    room: Transitions | None = None  # its first `n_waiting` rows are not summed yet
+    n_waiting: int = 0
 
     @property
     def n_rows(self) -> int:
-        return self._n_summed + self._batches.n_waiting
+        return self.n_summed + self.n_waiting
 
     @property
-    def _n_summed(self) -> int:
-        return len(self._blocks) * self._block + self._n_open
-
-    def _close_block(self) -> None:
-        self._blocks.append(self._open)
-        self._marks.append(np.stack([self._squares, self._sum_phi]))
-        self._open, self._n_open = np.zeros_like(self._open), 0
-        if len(self._blocks) == self._most_blocks:
-            self._blocks = [a + b for a, b in zip(self._blocks[::2], self._blocks[1::2], strict=True)]
-            self._marks = self._marks[1::2]
-            self._block *= 2
-            self._batches = Batches(min(self._block, _PIECE))
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def solve(self) -> Solution:
-        """Of A theta + b = 0 on all rows so far."""
-        total, squares = self._open.copy(), self._squares.copy()
-        for block in self._blocks:
-            total += block
-        waiting = self._batches.waiting
-        if waiting is not None:
-            _accumulate(waiting, self._discount, total, squares, np.zeros_like(squares))
-        d = len(squares)
-        seen = squares > 0.0
-        theta = self._theta_0.copy()
-        if not seen.any():
-            raise SingularSystemError("some feature must not be 0 on every row", "none", "bring other features")
-        n = max(self.n_rows, 1)
-        A = total[np.ix_(seen, np.append(seen, False))] / n
-        b = (total[:, d] + total[:, :d] @ np.where(seen, 0.0, theta))[seen] / n
-        finite = np.isfinite(A).all() and np.isfinite(b).all()
-        size = np.sqrt(squares[seen] / n)
-        condition = float(np.linalg.cond(A / np.outer(size, size))) if finite else np.inf
-        if not condition * len(A) * np.finfo(np.float64).eps < 1.0:
-            raise SingularSystemError(
-                "the rows must determine the parameters: A must be invertible on the features that were seen",
-                f"condition number {condition:.3g} of {len(A)} features from {self.n_rows} rows",
-                "remove dependent features, bring more rows, or scale what is huge",
-            )
-        warn_if_ill_conditioned(condition, stacklevel=3)
-        theta[seen] = -solve_scaled(A, b, size)
-        sums = np.diff(np.array([np.zeros((2, d)), *self._marks]), axis=0)
-        rare = (sums[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
-        influence = None
-        if len(self._blocks) >= _LEAST_BLOCKS:
-            extended = np.append(theta, 1.0)
-            g = np.array([(block @ extended)[seen] / self._block for block in self._blocks])
-            influence = np.zeros((len(g), d))
-            influence[:, seen] = -solve_scaled(A, g.T, size).T
-        phi = sums[:, 1] / self._block
-        return Solution(
-            theta, self.n_rows, seen, rare, influence, phi, squares / n, self._block, len(self._blocks) - 1, condition
-        )  # fmt: skip
-
-    def stored(self) -> dict[str, Any]:
-        """Everything that it takes to go on as if it had never stopped."""
-        d, waiting = len(self._squares), self._batches.waiting
-        return {
-            "n_open": self._n_open,
-            "block": self._block,
-            "squares": self._squares,
-            "sum_phi": self._sum_phi,
-            "open": self._open,
-            "blocks": np.array(self._blocks).reshape(-1, d, d + 1),
-            "marks": np.array(self._marks).reshape(-1, 2, d),
-            "waiting": None if waiting is None else waiting._asdict(),
-        }
-
-    @classmethod
-    def restored(cls, tree: Mapping[str, Any], discount: float, theta_0: Floats) -> Self:
-        """Sums that go on from what was stored."""
-        sums, d = cls(discount, theta_0), theta_0.size
-        blocks = np.asarray(tree["blocks"], np.float64)
-        if blocks.shape[1:] != (d, d + 1) or len(blocks) >= max(sums._most_blocks, 1):
-            raise ValueError("blocks of another shape")
-        marks = np.asarray(tree["marks"], np.float64)
-        if marks.shape != (len(blocks), 2, d):
-            raise ValueError("marks of another shape")
-        sums._blocks, sums._marks = list(blocks), list(marks)
-        for own, given in ((sums._squares, "squares"), (sums._sum_phi, "sum_phi"), (sums._open, "open")):
-            if tree[given].shape != own.shape:
-                raise ValueError(f"{given} of another shape")
-            own[:] = tree[given]
-        sums._n_open, sums._block = int(tree["n_open"]), int(tree["block"])
-        if not 0 <= sums._n_open < sums._block:
-            raise ValueError("more rows than a block has")
-        sums._batches = Batches(min(sums._block, _PIECE))
-        if tree["waiting"] is not None:
-            sums._batches.wait_again(Rows.stored(tree["waiting"], d))
-        return sums
+    def n_summed(self) -> int:
+        return len(self.blocks) * self.block + self.n_open
 
     @property
     def mean_phi(self) -> Floats:
-        """(d,) mean feature row, of the rows that are in whole pieces."""
-        return np.asarray(self._sum_phi / max(self._n_summed, 1))
+        """(d,) mean feature row, of the rows that are summed."""
+        return np.asarray(self.total_phi / max(self.n_summed, 1))
 
 
-def solve_scaled(A: Floats, b: Floats, size: Floats) -> Floats:
-    """Solve A x = b for columns b, with rows and columns of A divided by the sizes of the features.
-
-    Features of very different sizes then do not make A look singular.
-    """
-    across = size.reshape(-1, *(1,) * (b.ndim - 1))
-    return np.asarray(np.linalg.solve(A / np.outer(size, size), b / across) / across)
+def no_sums(n_features: int) -> Sums:
+    d = n_features
+    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=_FIRST_BLOCK if most_blocks(d) else 1 << 62)
 
 
-def _accumulate(rows: Rows, discount: float, sums: Floats, squares: Floats, mean: Floats) -> None:
+def most_blocks(n_features: int) -> int:
+    """How many blocks are kept; 0 where memory does not allow enough of them for an interval."""
+    most = _MOST_BYTES // (8 * n_features * (n_features + 1)) // 2 * 2
+    return min(_MOST_BLOCKS, most) if most >= _LEAST_BLOCKS else 0
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used
+def add(sums: Sums, rows: Transitions) -> Sums:
+    """Return the sums with these rows, which must be finite."""
+    at, n, is_own = 0, len(rows), False
+    while at < n:
+        size = min(sums.block, _PIECE)  # changes only between blocks, when nothing waits
+        if sums.n_waiting or n - at < size:
+            last = min(n, at + size - sums.n_waiting)
+            room = append(sums.room if sums.n_waiting else None, sums.n_waiting, rows.part(at, last), size)
+            sums, piece, at = sums._replace(room=room, n_waiting=sums.n_waiting + last - at), room.part(0, size), last
+            if sums.n_waiting < size:
+                break
+        else:
+            piece, at = rows.part(at, at + size), at + size
+        if not is_own:
+            sums, is_own = sums._replace(**{name: getattr(sums, name).copy() for name in _IN_PLACE}), True
+        _accumulate(piece, sums.open, sums.squares, sums.total_phi)
+        sums = sums._replace(n_open=sums.n_open + size, n_waiting=0)
+        if sums.n_open == sums.block:
+            sums = _close_block(sums)
+    return sums
+
+
+_IN_PLACE = ("open", "squares", "total_phi")
+
+
+def _close_block(sums: Sums) -> Sums:
+    blocks, block = (*sums.blocks, sums.open), sums.block
+    marks = (*sums.marks, np.stack([sums.squares, sums.total_phi]))
+    if len(blocks) == most_blocks(len(sums.squares)):
+        blocks = tuple(a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True))
+        marks, block = marks[1::2], 2 * block
+    return sums._replace(blocks=blocks, marks=marks, block=block, open=np.zeros_like(sums.open), n_open=0)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def solve(sums: Sums, theta_0: Floats) -> Solution:
+    """Solve A theta + b = 0 on all rows so far; features that were 0 on every row keep theta_0."""
+    total, squares = sums.open.copy(), sums.squares.copy()
+    for block in sums.blocks:
+        total += block
+    if sums.room is not None and sums.n_waiting:
+        _accumulate(sums.room.part(0, sums.n_waiting), total, squares, np.zeros_like(squares))
+    d = len(squares)
+    seen = squares > 0.0
+    theta = theta_0.copy()
+    if not seen.any():
+        raise SingularSystemError("some feature must not be 0 on every row", "none", "use other features")
+    n = max(sums.n_rows, 1)
+    A = total[np.ix_(seen, np.append(seen, False))] / n
+    b = (total[:, d] + total[:, :d] @ np.where(seen, 0.0, theta))[seen] / n
+    finite = np.isfinite(A).all() and np.isfinite(b).all()
+    size = np.sqrt(squares[seen] / n)
+    condition = float(np.linalg.cond(A / np.outer(size, size))) if finite else np.inf
+    if not condition * len(A) * np.finfo(np.float64).eps < 1.0:
+        raise SingularSystemError(
+            "the rows must determine the parameters: A must be invertible on the features that were seen",
+            f"condition number {condition:.3g} of {len(A)} features from {sums.n_rows} rows",
+            "remove dependent features, bring more rows, or scale what is huge",
+        )
+    warn_if_ill_conditioned(condition, stacklevel=3)
+    theta[seen] = -solve_scaled(A, b, size)
+    between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
+    rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
+    influence = None
+    if len(sums.blocks) >= _LEAST_BLOCKS:
+        extended = np.append(theta, 1.0)
+        g = np.array([(block @ extended)[seen] / sums.block for block in sums.blocks])
+        influence = np.zeros((len(g), d))
+        influence[:, seen] = -solve_scaled(A, g.T, size).T
+    phi = between[:, 1] / sums.block
+    return Solution(
+        theta, sums.n_rows, seen, rare, influence, phi, squares / n, sums.block, len(sums.blocks) - 1, condition
+    )  # fmt: skip
+
+
+def _accumulate(rows: Transitions, sums: Floats, squares: Floats, total_phi: Floats) -> None:
     """Add A_x and b_x of the rows to `sums`, and phi^2 and phi to the others."""
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
-        kept = rows.phi, rows.phi_next, rows.reward, rows.terminated, rows.weight
-        _accumulate_sparse(*kept, discount, sums, squares, mean, np.empty(2 * len(squares), np.int64))
+        room = np.empty(2 * len(squares), np.int64)
+        _accumulate_sparse(*loop_columns(rows)[:5], sums, squares, total_phi, room)
         return
     phi = rows.phi.astype(np.float64)
     squares += np.square(phi).sum(axis=0)
-    mean += phi.sum(axis=0)
-    psi = np.where(rows.terminated, 0.0, discount)[:, None] * rows.phi_next - phi
-    weighted = phi * rows.weight[:, None] if rows.weight.size else phi
-    sums[:, :-1] += weighted.T @ psi
-    sums[:, -1] += weighted.T @ rows.reward
+    total_phi += phi.sum(axis=0)
+    psi = rows.discount[:, None] * rows.phi_next - phi
+    left = phi * rows.weight[:, None] if rows.is_weighted else phi
+    sums[:, :-1] += left.T @ psi
+    sums[:, -1] += left.T @ rows.reward
 
 
 @compiled
-def _accumulate_sparse(phi, phi_next, reward, terminated, weight, discount, sums, squares, mean, room):
+def _accumulate_sparse(phi, reward, phi_next, discount, weight, sums, squares, total_phi, room):
     d = squares.size
     mine, its = room[:d], room[d:]
     for k in range(reward.size):
@@ -236,7 +208,7 @@ def _accumulate_sparse(phi, phi_next, reward, terminated, weight, discount, sums
             if phi[k, i] != 0.0:
                 mine[n_mine] = i
                 n_mine += 1
-        if not terminated[k]:
+        if discount[k] > 0.0:
             for i in range(d):
                 if phi_next[k, i] != 0.0:
                     its[n_its] = i
@@ -246,12 +218,12 @@ def _accumulate_sparse(phi, phi_next, reward, terminated, weight, discount, sums
             i = mine[a]
             value = w * phi[k, i]
             squares[i] += phi[k, i] ** 2
-            mean[i] += phi[k, i]
+            total_phi[i] += phi[k, i]
             sums[i, d] += value * reward[k]
             for c in range(n_mine):
                 sums[i, mine[c]] -= value * phi[k, mine[c]]
             for c in range(n_its):
-                sums[i, its[c]] += value * discount * phi_next[k, its[c]]
+                sums[i, its[c]] += value * discount[k] * phi_next[k, its[c]]
 
 
 def _most_features() -> int:

@@ -1,30 +1,175 @@
-"""Models on disk: one .npz file with arrays and a JSON header, without pickled objects, there whole or not at all."""
+"""Models on disk: one .npz file with arrays and a JSON header, without pickled objects, there whole or not at all.
+
+`encode` turns a tree of named tuples into plain values and arrays, and `decode` builds it again from the types that
+the tuples declare.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from vrtd.algorithms import REGISTRY, Algorithm
 from vrtd.errors import InvalidInputError, ModelFileError
+from vrtd.estimator.learner import Learner, batch_rows, first_learner
+from vrtd.estimator.least_squares import Sums, most_blocks
+from vrtd.estimator.state import FitState, Setup
+from vrtd.features import Features, from_settings
 from vrtd.files import check_regular, read_arrays, write_arrays
+from vrtd.logs import Chunk
+from vrtd.logs.log import observed_in
+from vrtd.problems import Transitions
 
-__all__ = ["as_algorithm", "as_settings", "damaged", "read_model", "write_model"]
+__all__ = ["read_model", "stored_arguments", "stored_state", "write_model", "write_tree"]
 
-_FORMAT = "vrtd model 2"
+_FORMAT = "vrtd model 3"
+_COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
 
-def write_model(path: str | os.PathLike[str], tree: Tree) -> None:
+def encode(value: Any) -> Any:
+    """A value as plain values, arrays and trees of them."""
+    match value:
+        case None | bool() | int() | float() | str() | np.ndarray():
+            return value
+        case Algorithm():
+            return _algorithm_settings(value)
+        case Features():
+            return feature_settings(value)
+        case Transitions():
+            columns = {name: getattr(value, name) for name in _COLUMNS}
+            return columns if value.is_weighted else columns | {"weight": None}
+        case Chunk():
+            return value.columns
+        case tuple() if type(value) is tuple:
+            return {str(i): encode(item) for i, item in enumerate(value)}
+        case _:
+            return {name: encode(item) for name, item in zip(value._fields, value, strict=True)}
+
+
+def decode(kind: Any, tree: Any) -> Any:
+    """The value of type `kind` that `encode` made the tree of; raises whatever a tree that does not fit makes."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return None if tree is None else decode(next(part for part in arguments if part is not NoneType), tree)
+    if origin is tuple:
+        return tuple(decode(arguments[0], tree[str(i)]) for i in range(len(tree)))
+    if origin is np.ndarray:
+        return _checked(np.ndarray, tree)
+    if kind in (bool, int, str):
+        return _checked(kind, tree)
+    if kind is Algorithm:
+        return _build_algorithm(tree)
+    if kind is Features:
+        return from_settings(tree)
+    if kind is Transitions:
+        return Transitions.trusted(*(_column(name, tree[name]) for name in _COLUMNS))
+    if kind is Chunk:
+        chunk = Chunk(**tree)
+        chunk.check()
+        return chunk
+    return kind(**{name: decode(hint, tree[name]) for name, hint in _hints(kind).items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _checked(kind: Any, value: Any) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"{type(value).__name__} instead of {kind.__name__}")
+    return value
+
+
+def _column(name: str, values: Any) -> Any:
+    """A column of transitions from a file; compiled loops trust it."""
+    if values is None and name == "weight":
+        return None
+    kinds = (
+        (np.float32, np.float64) if name in ("phi", "phi_next") else (np.bool_,) if name == "ends" else (np.float64,)
+    )
+    if _checked(np.ndarray, values).dtype not in kinds or values.ndim != (2 if name in ("phi", "phi_next") else 1):
+        raise ValueError(f"{name} of another type or shape")
+    return np.ascontiguousarray(values)
+
+
+def check_parts(state: FitState) -> None:
+    """Raise ValueError unless the parts of a state from a file fit each other: compiled loops trust them."""
+    if state.features is None:
+        return
+    d, learner, sums = state.features.n_features, state.learner, state.sums
+    if state.room is not None and state.observations is not None and state.next_observations is not None:
+        _check_rows(state.room, state.n_sampled, d, None)
+        if not len(state.observations) == len(state.next_observations) == state.n_sampled:
+            raise ValueError("observations of another number of rows")
+    if learner is not None:
+        fresh = first_learner(learner.algorithm, None, np.zeros(d), 0)
+        for name in ("state", "stream", "theta"):
+            mine, expected = getattr(learner, name), getattr(fresh, name)
+            if mine.shape != expected.shape or mine.dtype != expected.dtype:
+                raise ValueError(f"{name} of another shape or type")
+        if not np.isfinite(learner.state).all() or not np.isfinite(learner.theta).all():
+            raise ValueError("parameters that are not finite")
+        if any(theta.shape != (d,) for theta in learner.path.theta) or not learner.path.n_rows:
+            raise ValueError("a path of another shape")
+        if learner.n_waiting >= batch_rows(learner.algorithm):
+            raise ValueError("more rows that wait than a batch has")
+        _check_waiting(learner, d, state.room)
+    if sums is not None:
+        shapes = {"squares": (d,), "total_phi": (d,), "open": (d, d + 1)}
+        if any(getattr(sums, name).shape != shape for name, shape in shapes.items()):
+            raise ValueError("sums of another shape")
+        if any(block.shape != (d, d + 1) for block in sums.blocks) or any(mark.shape != (2, d) for mark in sums.marks):
+            raise ValueError("blocks of another shape")
+        if not len(sums.blocks) == len(sums.marks) < max(most_blocks(d), 1) or not 0 <= sums.n_open < sums.block:
+            raise ValueError("blocks of another number")
+        _check_waiting(sums, d, state.room)
+
+
+def _check_waiting(part: Learner | Sums, d: int, like: Transitions | None) -> None:
+    if part.n_waiting < 0 or (part.room is None) != (part.n_waiting == 0):
+        raise ValueError("another number of rows that wait")
+    if part.room is not None:
+        _check_rows(part.room, part.n_waiting, d, like)
+
+
+def _check_rows(rows: Transitions, n: int, d: int, like: Transitions | None) -> None:
+    vectors = [rows.reward, rows.discount, rows.ends, *([rows.weight] if rows.is_weighted else [])]
+    if rows.phi.shape != (n, d) or rows.phi_next.shape != (n, d) or any(vector.shape != (n,) for vector in vectors):
+        raise ValueError("rows whose shapes do not agree")
+    if rows.phi.dtype != rows.phi_next.dtype:
+        raise ValueError("rows of two types")
+    if like is not None and (like.phi.dtype != rows.phi.dtype or like.is_weighted != rows.is_weighted):
+        raise ValueError("rows of another kind than the sample's")
+
+
+_SETTINGS = ("algorithm", "step_size", "batch_size", "n_samples", "pilot_rows")
+_OTHERS = ("discount", "theta_0", "closed_form", "seed")
+
+
+def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> None:
+    settings = {name: encode(getattr(setup.settings, name)) for name in _SETTINGS}
+    arguments = settings | {name: getattr(setup, name) for name in _OTHERS}
+    tree = {"arguments": arguments, "features": feature_settings(setup.features), "state": encode(state.trimmed())}
+    write_tree(path, tree)
+
+
+def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
     """Arrays of the tree become members of the file, named by the way to them; the rest is its header."""
     write_arrays(path, {"format": _FORMAT, "tree": _without_arrays(tree)}, dict(_arrays(tree, "")))
 
 
-def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
+@contextmanager
+def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The tree of the file. What a damaged one raises, here or inside, becomes a ModelFileError."""
     check_regular(path)
     content = Path(path).read_bytes()
     try:
@@ -36,23 +181,66 @@ def read_model(path: str | os.PathLike[str]) -> dict[str, Any]:
             for part in way:
                 node = node[part]
             node[last] = array
-    except Exception as error:
-        raise damaged(path, error) from error
-    return tree
+        yield tree
+    except InvalidInputError:
+        raise
+    except Exception as error:  # whatever damage makes of it
+        raise ModelFileError(
+            f"{path} must be a model that this version of vrtd wrote; got a file that does not read as one "
+            f"({type(error).__name__}); check the path, or fit again"
+        ) from error
 
 
-def damaged(path: str | os.PathLike[str], error: Exception) -> ModelFileError:
-    return ModelFileError(
-        f"{path} must be a model that this version of vrtd wrote; got a file that does not read as one "
-        f"({type(error).__name__}); check the path, or fit again"
-    )
+def stored_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) -> dict[str, Any]:
+    """The arguments of the evaluator; `features` where they were of the user's own code."""
+    arguments, settings = dict(tree["arguments"]), tree["features"]
+    if settings is None and features is None:
+        raise InvalidInputError(
+            f"{path} was fitted with features of the user's own code", "no features", "pass features=..."
+        )
+    if not isinstance(arguments["algorithm"], str):
+        arguments["algorithm"] = decode(Algorithm, arguments["algorithm"])
+    return arguments | {"features": from_settings(settings) if features is None else features}
 
 
-def as_settings(algorithm: Algorithm) -> dict[str, Any]:
-    """The algorithm as plain values from which `as_algorithm` builds it again."""
+def stored_state(tree: Tree, setup: Setup) -> FitState:
+    state: FitState = decode(FitState, tree["state"])
+    if state.room is not None and state.features is None:
+        state = state._replace(features=_bound_again(setup, state))
+    check_parts(state)
+    return state
+
+
+def _bound_again(setup: Setup, state: FitState) -> Features:
+    """What features of the user's own code took from data they take again, from the same rows."""
+    n = setup.settings.pilot_rows if state.n_pilot is None else state.n_pilot
+    if setup.features.needs_data and state.n_sampled < n:
+        raise InvalidInputError(
+            "features of the user's own code must be fitted when a model with more pilot rows than it keeps is loaded",
+            f"{state.n_sampled:,} of {n:,} pilot rows",
+            "pass features=evaluator.features of the evaluator that was saved",
+        )
+    if state.room is None or state.observations is None or state.next_observations is None:
+        raise ValueError("a sample without observations")
+    terminated = (state.room.discount == 0.0) & (setup.discount > 0.0)
+    rows = Chunk(state.observations, state.room.reward, state.next_observations, terminated, terminated)
+    rows.check()
+    return setup.features.bind(observed_in([rows.part(0, n)]))
+
+
+def feature_settings(features: Features) -> dict[str, Any] | None:
+    """Features as plain values, or None where they are of the user's own code."""
+    try:
+        return features.settings
+    except InvalidInputError:
+        return None
+
+
+def _algorithm_settings(algorithm: Algorithm) -> dict[str, Any]:
+    """The algorithm as plain values from which `_build_algorithm` builds it again."""
     settings = algorithm.settings
     try:
-        same = as_algorithm(settings) == algorithm
+        same = _build_algorithm(settings) == algorithm
     except (InvalidInputError, KeyError, TypeError):
         same = False
     if not same:
@@ -62,7 +250,7 @@ def as_settings(algorithm: Algorithm) -> dict[str, Any]:
     return settings
 
 
-def as_algorithm(settings: Mapping[str, Any]) -> Algorithm:
+def _build_algorithm(settings: Mapping[str, Any]) -> Algorithm:
     fields = dict(settings)
     return REGISTRY[fields.pop("name")](**fields)
 

@@ -16,11 +16,19 @@ from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution
-from vrtd.estimator.pilot import Pilot
+from vrtd.problems import Transitions
+from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments
-from vrtd.theory.rows import block_covariances
 
-__all__ = ["Intervals", "Limit", "Spread", "closed_form_spread", "mean_interval", "recursion_spread"]
+__all__ = [
+    "Intervals",
+    "Limit",
+    "Spread",
+    "closed_form_spread",
+    "mean_interval",
+    "recursion_spread",
+    "why_no_interval",
+]
 
 Floats = NDArray[np.float64]
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
@@ -33,10 +41,11 @@ _FAR = 5.0
 # below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
 _LEAST_EFFECTIVE = 50.0
 _LEAST_ROWS = 32  # for a variance from block means
+_LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
 
 
 class Intervals(NamedTuple):
-    """Estimates with the ends of their intervals; infinite where nothing was learned."""
+    """Estimates with the ends of their intervals: infinite where nothing was learned, nan where no formula is known."""
 
     value: Floats
     low: Floats
@@ -54,7 +63,7 @@ class Spread:
     optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
     degrees: float  # of freedom of Student's t; inf: normal
     method: str
-    pilot: Pilot | None  # what the covariance rests on, where it knows only some directions
+    sample: Transitions | None  # what the covariance rests on, where it knows only some directions
     seen: NDArray[np.bool_]  # (d,) features that were not 0 often enough
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
@@ -70,8 +79,8 @@ class Spread:
         quantile = t.isf((1.0 - level) / 2.0, self.degrees_of(phi))
         half = quantile * self.standard_error(phi) + np.abs(phi @ self.remainder)
         known = np.ones(len(phi), bool)
-        if self.pilot is not None:
-            known &= self.pilot.knows(phi)
+        if self.sample is not None:
+            known &= self.sample.spans(phi)
         known &= ~(phi[:, ~self.seen] != 0.0).any(axis=1)
         half = np.where(known, half, np.inf)
         return Intervals(value, value - half, value + half)
@@ -128,7 +137,7 @@ class Spread:
         }
 
 
-def closed_form_spread(solution: Solution, pilot: Pilot | None) -> Spread:
+def closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     """Of the least-squares solution: batch means in a sandwich. The sample, if usable, shows how slowly rows change."""
     zero, covariance = np.zeros_like(solution.theta), solution.covariance()
     if not np.isfinite(covariance).all():
@@ -137,7 +146,7 @@ def closed_form_spread(solution: Solution, pilot: Pilot | None) -> Spread:
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
         "closed form, batch means", None, solution.seen & ~solution.rare, solution.influence, covariance,
-        doubt=solution.doubt or (None if pilot is None else _slowness(pilot, solution.n_rows)),
+        doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
 
 
@@ -158,89 +167,97 @@ def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float)
     return whole.of(np.ones((1, 1)), level)
 
 
-def recursion_spread(learner: Learner, pilot: Pilot, theta_0: Floats, n_distinct: int) -> Spread:
-    """Of TD or VRTD: the second moment of its own recursion with the moments of the sample.
+def recursion_spread(
+    learner: Learner, sample: Transitions, reduced: Transitions, theta_0: Floats, n_distinct: int
+) -> Spread:
+    """Of TD or VRTD: the second moment of its own recursion with the moments of the sample; `reduced` is the sample
+    with features of full rank.
 
     Rows that come again tell nothing new: then the recursion tends to the closed form of the distinct rows, and its
     covariance is added.
     """
-    ends = [leg.first_epoch for leg in learner.legs[1:]] + [learner.n_epochs]
+    ends = [phase.first_epoch for phase in learner.phases[1:]] + [learner.n_epochs]
     legs = [
-        (*_settings(leg.algorithm), end - leg.first_epoch)
-        for leg, end in zip(learner.legs, ends, strict=True)
-        if end > leg.first_epoch
+        (*_settings(phase.algorithm), end - phase.first_epoch)
+        for phase, end in zip(learner.phases, ends, strict=True)
+        if end > phase.first_epoch
     ]
-    algorithm = learner.legs[-1].algorithm
+    algorithm, n = learner.algorithm, len(sample)
     output = algorithm.output if isinstance(algorithm, VRTD) else "last"
-    if len(pilot) < _LEAST_ROWS:
-        raise InvalidInputError(
-            f"an interval of the recursion needs at least {_LEAST_ROWS} rows", len(pilot), "bring more rows"
-        )
-    B = pilot.basis
+    if n < _LEAST_ROWS:
+        raise InvalidInputError(f"an interval of the recursion needs at least {_LEAST_ROWS} rows", n, "bring more rows")
+    B = sample.basis
     start = B.T @ theta_0
-    moments = recursion_moments(pilot.sample, legs, start, output)
+    moments = recursion_moments(reduced, legs, start, output)
     if not np.isfinite(moments.covariance).all():
         raise InvalidInputError(
             "the first rows must determine a stable system for an interval of the recursion",
-            moments.remark or f"moments that are not finite from {len(pilot):,} rows",
+            moments.remark or f"moments that are not finite from {n:,} rows",
             "bring more rows or other features, or a smaller step",
         )
     stays = np.zeros(B.shape[1])
     if legs and isinstance(algorithm, TD):  # the mean of VRTD's recursion tends to theta_star, as far as a sample tells
-        stays = recursion_moments(pilot.sample, [(legs[-1][0], 1, _FOREVER)], start, output).mean
+        stays = recursion_moments(reduced, [(legs[-1][0], 1, _FOREVER)], start, output).mean
     covariance = moments.covariance
     if learner.n_rows > n_distinct:
         covariance = covariance + moments.optimal / max(n_distinct, 1)
     # theta_star of the sample is itself an estimate, and the start that much nearer or further away.
-    left = moments.left @ moments.optimal @ moments.left.T / len(pilot)
+    left = moments.left @ moments.optimal @ moments.left.T / n
     optimal = B @ moments.optimal @ B.T
-    blocks = pilot.merged_influence
+    blocks = reduced.merged_influence @ B.T
+    seen = (sample.phi != 0.0).sum(axis=0) >= _LEAST_SEEN
     # One standard error more, so that the noise of block means alone seldom widens an interval.
-    reference = optimal / len(pilot) * (1.0 + np.sqrt(2.0 / len(blocks)))
+    reference = optimal / n * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
-        "second moment of the recursion", pilot, ~pilot.rare, blocks, reference, left=B @ left @ B.T,
+        "second moment of the recursion", sample, seen, blocks, reference, left=B @ left @ B.T,
     )  # fmt: skip
-    doubt = moments.remark or _slowness(pilot, len(pilot)) or _doubt(found, pilot, learner.theta - theta_0)
+    doubt = moments.remark or _slowness(reduced, n) or _doubt(found, sample, reduced, learner.theta, theta_0)
     return replace(found, doubt=doubt)
 
 
-def _slowness(pilot: Pilot, n_rows: int) -> str | None:
+def _slowness(rows: Transitions, n_rows: int) -> str | None:
     """Why correlation makes the interval doubtful, if it does."""
-    size = pilot.effective_blocks * n_rows / len(pilot)
+    size = rows.effective_blocks * n_rows / len(rows)
     if np.isnan(size):
-        return f"{len(pilot):,} rows are too few to show how strongly they are correlated"
+        return f"{len(rows):,} rows are too few to show how strongly they are correlated"
     if size >= _LEAST_EFFECTIVE:
         return None
     return f"the effective sample size of the {n_rows:,} rows is only about {size:.0f} in some direction"
 
 
-def _doubt(found: Spread, pilot: Pilot, moved: Floats) -> str | None:
+def _doubt(found: Spread, sample: Transitions, reduced: Transitions, theta: Floats, theta_0: Floats) -> str | None:
     """Why the sample does not speak for the run."""
-    outside = moved - pilot.basis @ (pilot.basis.T @ moved)
+    moved, n = theta - theta_0, len(sample)
+    outside = sample.outside(moved)
     if outside @ outside > 1e-6 * (moved @ moved):
-        return f"later rows have features that the first {len(pilot):,} do not span"
-    phi = pilot.phi
+        return f"later rows have features that the first {n:,} do not span"
+    phi, closed_form = sample.phi, sample.basis @ reduced.theta_star + sample.outside(theta_0)
     expected = _rms(found.standard_error(phi)) + _rms(phi @ found.remainder)
-    expected += float(np.sqrt(_squares(phi, found.optimal / len(pilot)).mean()))
-    if not _rms(phi @ (found.theta - pilot.theta_star)) <= _FAR * expected:
-        return f"it is not where the first {len(pilot):,} rows say that it should be"
+    expected += float(np.sqrt(_squares(phi, found.optimal / n).mean()))
+    if not _rms(phi @ (found.theta - closed_form)) <= _FAR * expected:
+        return f"it is not where the first {n:,} rows say that it should be"
     return None
 
 
-def _settings(algorithm: Algorithm) -> tuple[float, int]:
-    """Step and batch size of a method whose moments are known."""
+def why_no_interval(algorithm: Algorithm) -> str | None:
+    """Return why no interval is known for the algorithm, or None if one is."""
     match algorithm:
-        case VRTD(radius=None):
-            return float(algorithm.step_size), int(algorithm.batch_size)
-        case TD(average=False, radius=None, step_size=int() | float()):
-            return float(algorithm.largest_step_size), 1
+        case VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
+            return None
         case _:
-            raise InvalidInputError(
-                "an interval of the recursion is known for VRTD and TD with a constant step, no radius and no average",
-                repr(algorithm),
-                "take the interval of the closed form: method='closed form', or algorithm=\"lstd\"",
+            return (
+                f"none is known for {algorithm!r}, only for VRTD and TD with a constant step, no radius, no average; "
+                "take the interval of the closed form: method='closed_form', or algorithm='closed_form'"
             )
+
+
+def _settings(algorithm: Algorithm) -> tuple[float, int]:
+    """Step and batch size of an algorithm whose moments are known."""
+    if isinstance(algorithm, VRTD):
+        return float(algorithm.step_size), int(algorithm.batch_size)
+    assert isinstance(algorithm, TD)
+    return float(algorithm.largest_step_size), 1
 
 
 def _squares(phi: Floats, form: Floats) -> Floats:

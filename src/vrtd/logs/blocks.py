@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError, VrtdError
+from vrtd.logs.columns import Columns
 
 __all__ = [
     "CHUNK_BYTES",
@@ -21,6 +22,7 @@ __all__ = [
     "join",
     "labels",
     "locate",
+    "make_block",
     "observed",
     "readable",
     "reals",
@@ -31,9 +33,6 @@ __all__ = [
 
 #: What is read at a time: enough rows to make the cost of a chunk small, few enough to stay near the processor.
 CHUNK_ROWS, CHUNK_BYTES = 65_536, 4 * 2**20
-
-#: How a field of a chunk is called where it was read.
-_READ_AS = {"rewards": "reward"}
 
 
 class Origin(NamedTuple):
@@ -46,7 +45,7 @@ class Origin(NamedTuple):
     def place(self, field: str, row: int, entry: tuple[int, ...] | None = None) -> str:
         """In words. `entry`: where in the row, when that is known."""
         row += self.successors_at if field == "next_observations" else 0
-        names = self.names.get(_READ_AS.get(field, field), (field,))
+        names = self.names.get(field, (field,))
         if entry is not None and len(names) > 1:
             names, entry = [names[entry[0]]], None
         shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
@@ -67,7 +66,7 @@ class Block(NamedTuple):
     """n consecutive rows; what was not recorded is None."""
 
     observations: NDArray[Any]
-    rewards: NDArray[np.float64]
+    reward: NDArray[np.float64]
     next_observations: NDArray[Any] | None
     terminated: NDArray[np.bool_] | None
     truncated: NDArray[np.bool_] | None
@@ -79,6 +78,66 @@ class Block(NamedTuple):
 
 _ARRAYS = Block._fields[:7]
 Fields = dict[str, NDArray[Any]]
+
+
+def make_block(arrays: Mapping[str, NDArray[Any]], columns: Columns, piece: Piece) -> Block:
+    """The block whose columns these arrays are, checked and converted. `arrays` goes from column to entries."""
+    origin = piece.origin
+
+    def called(field: str) -> str:
+        names = origin.names[field]
+        shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        return f"{origin.where}, column {shown}," if origin.where else shown
+
+    def vectors(field: str, name: str | tuple[str, ...]) -> NDArray[Any]:
+        if isinstance(name, str):
+            return observed(arrays[name], called(field))
+        if len(name) == 1 and arrays[name[0]].ndim > 1:  # a list with the name of one column of vectors
+            return observed(arrays[name[0]], called(field))
+        return observed(side_by_side([arrays[part] for part in name], called(field)), called(field))
+
+    def switch(field: str, name: str | None) -> NDArray[np.bool_] | None:
+        if name is None:
+            return None
+        return flags(arrays[name], lambda row: origin.place(field, piece.first_row + row), called(field))
+
+    observations = vectors("observations", columns.observations)
+    successors = None
+    if columns.next_observations is not None:
+        successors = vectors("next_observations", columns.next_observations)
+        if successors.shape[1:] != observations.shape[1:]:
+            raise DataError(
+                f"{called('next_observations')} must have the observations' shape, {observations.shape[1:]} a row",
+                successors.shape[1:],
+                "name or pass the matching ones",
+            )
+        if successors.dtype != observations.dtype:
+            kind = np.result_type(successors, observations)
+            observations, successors = observations.astype(kind, copy=False), successors.astype(kind, copy=False)
+    truncated = switch("truncated", columns.truncated)
+    terminated = switch("terminated", columns.terminated)
+    if columns.done is not None:
+        terminated = switch("done", columns.done)
+        if truncated is not None and terminated is not None:
+            terminated = terminated & ~truncated
+    block = Block(
+        observations,
+        reals(arrays[columns.reward], called("reward")),
+        successors,
+        terminated,
+        truncated,
+        None if columns.weight is None else reals(arrays[columns.weight], called("weight")),
+        None if columns.episode is None else labels(arrays[columns.episode], called("episode")),
+        (piece,),
+    )
+    for field, array in zip(Block._fields[:7], block[:7], strict=True):
+        if array is not None and len(array) != len(observations):
+            raise DataError(
+                f"{called(field)} must have one entry a row",
+                f"{len(array)} entries for {len(observations)} observations",
+                "pass arrays of one length",
+            )
+    return block
 
 
 def join(blocks: Sequence[Block]) -> Block:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs.log import SEGMENT, Chunk, Log
 from vrtd.logs.policies import Actor, Policy, as_policy
-from vrtd.logs.rows import RowBuffer, layout_of
+from vrtd.logs.rows import layout_of
 from vrtd.logs.vector_environment import SEGMENTS_AHEAD, Segments, autoreset_mode
 from vrtd.problems.environments import gymnasium_library, make
 
@@ -141,14 +143,15 @@ class EnvironmentLog(Log):
         observation, _ = env.reset(seed=self._seed)
         row = valid(observation, 0)
         for first in range(0, self._n_samples, self._chunk):
-            rows = self._layout.room(min(self._chunk, self._n_samples - first))
-            for i, step in enumerate(range(first, first + rows.rewards.size)):
+            steps = range(first, min(first + self._chunk, self._n_samples))
+            rows = self._layout.room(len(steps))
+            for i, step in enumerate(steps):
                 # Before the step: some environments return one array again and again.
                 rows.observations[i] = row
                 observation, reward, terminated, truncated, _ = env.step(act(observation, step))
                 rows.next_observations[i] = row = valid(observation, step)
                 try:
-                    rows.rewards[i] = reward
+                    rows.reward[i] = reward
                 except (TypeError, ValueError):
                     raise DataError(
                         "a reward must be one number", f"{reward!r:.80} at step {step}", "repair the environment"
@@ -157,34 +160,28 @@ class EnvironmentLog(Log):
                 if terminated or truncated:
                     observation, _ = env.reset()
                     row = valid(observation, step)
-            yield self._as_chunk(rows, first)
+            yield rows._replace(locate=partial(self._place, steps, first))
 
     def _several(self, env: Any, act: Actor) -> Iterator[Chunk]:
         """The segments of all rounds, cut into chunks."""
-        first = filled = 0
-        rows = self._layout.room(min(self._chunk, self._n_samples))
         self._segments = Segments(env, act, self._layout, self._segment, self._seed)
-        for stretch in self._segments:
-            taken = 0
-            while taken < self._segment:
-                k = min(self._segment - taken, rows.rewards.size - filled)
-                for target, source in zip(rows, stretch, strict=True):
+        segments, taken = iter(self._segments), self._segment
+        for first in range(0, self._n_samples, self._chunk):
+            rows = self._layout.room(min(self._chunk, self._n_samples - first))
+            steps = np.empty(rows.n_rows, dtype=np.int64)
+            filled = 0
+            while filled < rows.n_rows:
+                if taken == self._segment:
+                    (segment, segment_steps), taken = next(segments), 0
+                k = min(self._segment - taken, rows.n_rows - filled)
+                targets, sources = (*rows.columns.values(), steps), (*segment.columns.values(), segment_steps)
+                for target, source in zip(targets, sources, strict=True):
                     target[filled : filled + k] = source[taken : taken + k]
                 taken, filled = taken + k, filled + k
-                if filled < rows.rewards.size:
-                    continue
-                yield self._as_chunk(rows, first)
-                first, filled = first + filled, 0
-                if first == self._n_samples:
-                    return
-                rows = self._layout.room(min(self._chunk, self._n_samples - first))
+            yield rows._replace(locate=partial(self._place, steps, first))
 
-    def _as_chunk(self, rows: RowBuffer, first: int) -> Chunk:
-        steps = rows.steps
-
-        def locate(_name: str, row: int) -> str:
-            if self._n_envs is None:
-                return f"step {first + row} of the environment"
-            return f"step {steps[row]} of environment {(first + row) // self._segment % self._n_envs}"
-
-        return Chunk(*rows[:5], locate=locate)
+    def _place(self, steps: Sequence[int] | NDArray[np.int64], first: int, _field: str, row: int) -> str:
+        """Say at which step row `row` of the chunk came; `first` rows of the log came before this chunk."""
+        if self._n_envs is None:
+            return f"step {steps[row]} of the environment"
+        return f"step {steps[row]} of environment {(first + row) // self._segment % self._n_envs}"

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError
-from vrtd.logs.arrays import make_block
-from vrtd.logs.blocks import CHUNK_BYTES, CHUNK_ROWS, Block, Origin, Piece, join, observed, readable
+from vrtd.logs.blocks import CHUNK_BYTES, CHUNK_ROWS, Block, Origin, Piece, join, make_block, observed, readable
 from vrtd.logs.columns import Columns
 
 __all__ = ["Episode", "Rows", "episode_blocks"]
@@ -55,7 +54,7 @@ def episode_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block,
                         "keep data of different spaces apart",
                     )
                 waiting.append(block)
-                rows = sum(block.rewards.size for block in waiting)
+                rows = sum(block.reward.size for block in waiting)
                 if rows >= CHUNK_ROWS or sum(block.observations.nbytes for block in waiting) >= CHUNK_BYTES:
                     yield join(waiting)
                     waiting = []

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SEGMENT", "Chunk", "Log", "WrappedLog"]
+from vrtd.errors import DataError
+
+__all__ = ["SEGMENT", "Chunk", "Log", "WrappedLog", "checked_chunks", "is_any", "observed_in"]
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
+
+
+_FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
+_KINDS = {"reward": _FLOAT, "terminated": _BOOL, "truncated": _BOOL, "weight": _FLOAT}
 
 
 class Chunk(NamedTuple):
@@ -20,13 +26,145 @@ class Chunk(NamedTuple):
     bootstraps from its successor, the last observation before the reset."""
 
     observations: NDArray[Any]  # (n, ...) C-contiguous
-    rewards: NDArray[np.float64]  # (n,)
+    reward: NDArray[np.float64]  # (n,)
     next_observations: NDArray[Any]  # (n, ...) C-contiguous, of the dtype of the observations
     terminated: NDArray[np.bool_]  # (n,)
     truncated: NDArray[np.bool_]  # (n,) the end of an episode or of the recording that is no termination
     weight: NDArray[np.float64] | None = None  # (n,) importance ratios; None: all 1
     #: Where row i of the field `name` of this chunk comes from, in words: file, column, row.
     locate: Callable[[str, int], str] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.reward)
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name, without a weight that was not given."""
+        return {name: values for name, values in zip(self._fields[:6], self[:6], strict=True) if values is not None}
+
+    def check(self) -> None:
+        """Raise unless types and lengths are as they are said to be."""
+        if self._is_sound():
+            return
+        for name, values in self.columns.items():
+            kind = _KINDS.get(name)
+            if not isinstance(values, np.ndarray) or (kind is not None and (values.dtype != kind or values.ndim != 1)):
+                raise DataError(
+                    f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row"),
+                    f"{values.dtype} of shape {values.shape}"
+                    if isinstance(values, np.ndarray)
+                    else type(values).__name__,
+                    "let vrtd.logs.from_arrays make the log",
+                )
+        lengths = {name: len(values) for name, values in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError("all fields of a chunk must be equally long", lengths, "correct the log")
+        if self.next_observations.dtype != self.observations.dtype:
+            raise DataError(
+                f"next observations must be of the type of the observations, {self.observations.dtype}",
+                self.next_observations.dtype,
+                "convert them",
+            )
+
+    def _is_sound(self) -> bool:
+        """Whether all is as it nearly always is: looked at first, because small chunks come often."""
+        try:
+            shape = self.reward.shape
+            return bool(
+                len(shape) == 1
+                and self.terminated.shape == self.truncated.shape == shape
+                and len(self.observations) == len(self.next_observations) == shape[0]
+                and self.reward.dtype is _FLOAT
+                and self.terminated.dtype is self.truncated.dtype is _BOOL
+                and self.observations.dtype is self.next_observations.dtype
+                and (self.weight is None or (self.weight.shape == shape and self.weight.dtype is _FLOAT))
+            )
+        except AttributeError:
+            return False
+
+    def part(self, first: int, last: int) -> Chunk:
+        """Rows first, ..., last - 1; nothing is copied."""
+        if first <= 0 and last >= len(self.reward):
+            return self
+        locate, rows = self.locate, slice(first, last)
+        return Chunk(
+            self.observations[rows],
+            self.reward[rows],
+            self.next_observations[rows],
+            self.terminated[rows],
+            self.truncated[rows],
+            None if self.weight is None else self.weight[rows],
+            None if locate is None else lambda field, row: locate(field, row + first),
+        )
+
+    def copy(self) -> Chunk:
+        """The same rows in arrays of their own."""
+        columns: dict[str, Any] = {name: values.copy() for name, values in self.columns.items()}
+        return self._replace(**columns)
+
+    @staticmethod
+    def concatenate(chunks: Sequence[Chunk]) -> Chunk:
+        """Join chunks in new arrays. If only some of them have weights, the rows of the others get weight 1."""
+        if any(chunk.weight is not None for chunk in chunks):
+            chunks = [
+                chunk._replace(weight=np.ones(chunk.n_rows)) if chunk.weight is None else chunk for chunk in chunks
+            ]
+        each = [chunk.columns for chunk in chunks]
+        columns = {name: np.concatenate([arrays[name] for arrays in each]) for name in each[0]}
+        return chunks[0]._replace(locate=None, **columns)
+
+    def truncated_at(self, rows: slice) -> Chunk:
+        """The same rows, with these marked as truncated: nothing continues them."""
+        truncated = self.truncated.copy()
+        truncated[rows] = True
+        return self._replace(truncated=truncated)
+
+    @property
+    def ends(self) -> NDArray[np.bool_]:
+        """(n,) where the next row does not continue this one."""
+        if not is_any(self.truncated):
+            return self.terminated
+        return self.terminated | self.truncated
+
+    @property
+    def successors(self) -> NDArray[Any]:
+        """The next observations, with the state that was left where a transition terminates: what came then does not
+        matter, and need not be a state that features know."""
+        if not is_any(self.terminated):
+            return self.next_observations
+        successors = self.next_observations.copy()
+        successors[self.terminated] = self.observations[self.terminated]
+        return successors
+
+    def place(self, field: str, row: int, n_before: int) -> str:
+        """Say where row `row` of a field comes from; `n_before` rows of the log came before this chunk."""
+        return f"row {n_before + row} of the log" if self.locate is None else self.locate(field, row)
+
+    def check_finite(self, n_before: int) -> None:
+        """Raise if a number that is used is not finite, or a weight is negative."""
+        first: tuple[int, str] | None = None
+        for name in ("observations", "next_observations", "reward", "weight"):
+            values = getattr(self, name)
+            if values is None or values.dtype.kind != "f" or np.isfinite(values).all():
+                continue
+            bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            if name == "next_observations":
+                bad &= ~self.terminated
+            if bad.any() and (first is None or int(np.argmax(bad)) < first[0]):
+                first = int(np.argmax(bad)), name
+        if first is not None:
+            row, name = first
+            got = f"another in {name}: {self.place(name, row, n_before)}"
+            raise DataError("every number of a log must be finite", got, "repair or drop it")
+        self.check_weight(n_before)
+
+    def check_weight(self, n_before: int) -> None:
+        """Raise if a weight is negative."""
+        if self.weight is not None and (self.weight < 0.0).any():
+            row = int(np.argmax(self.weight < 0.0))
+            where = self.place("weight", row, n_before)
+            raise DataError("weights must not be negative", f"{self.weight[row]}: {where}", "repair or drop that row")
 
 
 class Log(ABC):
@@ -71,3 +209,39 @@ class WrappedLog(Log):
     @property
     def segment(self) -> int | None:
         return self._log.segment
+
+
+def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
+    """The chunks of one reading, checked.
+
+    Rows that nothing continues are marked as truncated: the last of each segment, and of the log if it `is_over`, so
+    that what comes next does not continue it.
+    """
+    first, last = 0, None
+    for chunk in log.chunks():
+        chunk.check()
+        n = chunk.n_rows
+        if log.segment is not None:
+            chunk = chunk.truncated_at(slice(log.segment - 1 - first % log.segment, None, log.segment))
+            first += n
+        if not is_over:
+            yield chunk
+        elif n:
+            if last is not None:
+                yield last
+            if n > 1:
+                yield chunk.part(0, n - 1)
+            last = chunk.part(n - 1, n).copy()  # the log may use the memory of a chunk for the next one
+    if last is not None:
+        yield last.truncated_at(slice(-1, None))
+
+
+def is_any(flags: NDArray[np.bool_]) -> bool:
+    """Whether a flag is set; several times as fast as any() for small chunks, which come often."""
+    return flags.tobytes() != bytes(flags.size)
+
+
+def observed_in(chunks: Sequence[Chunk]) -> NDArray[Any]:
+    """All observations, then all successors that are used: an order that no split changes."""
+    successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
+    return np.concatenate([*(chunk.observations for chunk in chunks), *successors])

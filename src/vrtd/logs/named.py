@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError
-from vrtd.logs.arrays import make_block
-from vrtd.logs.blocks import Block, Origin, Piece, readable, rows_per_block
+from vrtd.logs.blocks import Block, Origin, Piece, make_block, readable, rows_per_block
 from vrtd.logs.columns import Columns, Wanted, find_columns
 from vrtd.logs.parts import FilePart
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vrtd.logs.blocks import CHUNK_ROWS, Block, join, locate, rows_from
 from vrtd.logs.log import Chunk
 
-__all__ = ["LAST_OF_FILE", "LAST_OF_LOG", "NO_FINAL", "NO_NEXT_IN_EPISODE", "pair"]
+__all__ = ["LAST_OF_FILE", "LAST_OF_LOG", "NO_FINAL", "NO_NEXT_IN_EPISODE", "with_next", "with_recorded"]
 
 NO_FINAL = "truncated without a final observation"
 NO_NEXT_IN_EPISODE = "the last of an episode without a final observation"
@@ -30,17 +30,11 @@ LAST_OF_FILE = "the last of a file"
 LAST_OF_LOG = "the last of the log"
 
 
-def pair(blocks: Iterator[Block], dropped: Counter[str]) -> Iterator[Chunk]:
-    """Chunks of all rows that have a successor; the others are counted in `dropped`, by reason."""
-    for block in blocks:
-        if block.next_observations is None:
-            yield from _follow(block, blocks, dropped)
-        else:
-            yield from _recorded(block, blocks)
+def with_recorded(block: Block, others: Iterator[Block]) -> Iterator[Chunk]:
+    """Rows with the successors that were recorded.
 
-
-def _recorded(block: Block, others: Iterator[Block]) -> Iterator[Chunk]:
-    """Rows with their successors. A block waits for the next one where that tells whether its last episode goes on."""
+    A block waits for the next one where that tells whether its last episode continues.
+    """
     while (episode := block.episode) is not None:
         goes_on = ~_flags(block.terminated, block)
         truncated = _flags(block.truncated, block).copy()
@@ -66,7 +60,7 @@ def _chunk(block: Block) -> Chunk:
     fields = {"observations": block.observations, "next_observations": block.next_observations}
     return Chunk(
         block.observations,
-        block.rewards,
+        block.reward,
         block.next_observations,
         _flags(block.terminated, block),
         _flags(block.truncated, block),
@@ -75,19 +69,22 @@ def _chunk(block: Block) -> Chunk:
     )
 
 
-def _follow(block: Block, others: Iterator[Block], dropped: Counter[str]) -> Iterator[Chunk]:
-    """Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn."""
+def with_next(block: Block, others: Iterator[Block], dropped: Counter[str]) -> Iterator[Chunk]:
+    """Rows with the row after them as successor; those without one are counted in `dropped`, by reason.
+
+    Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn.
+    """
     for following in others:
         if following.part != block.part and not _goes_on(block, following):
-            yield from _cut(block, block.rewards.size, LAST_OF_FILE, dropped)
+            yield from _cut(block, block.reward.size, LAST_OF_FILE, dropped)
             block = following
             continue
-        whole = block.rewards.size - 2
+        whole = block.reward.size - 2
         if whole > 0:
             yield from _cut(block, whole, None, dropped)
             block = rows_from(block, whole)
         block = join([block, following])
-    yield from _cut(block, block.rewards.size, LAST_OF_LOG, dropped)
+    yield from _cut(block, block.reward.size, LAST_OF_LOG, dropped)
 
 
 def _goes_on(block: Block, following: Block) -> bool:
@@ -99,7 +96,7 @@ def _cut(block: Block, stop: int, end: str | None, dropped: Counter[str]) -> Ite
     for start in range(0, stop, CHUNK_ROWS):
         here = min(stop, start + CHUNK_ROWS)
         chunk = _transitions(block, start, here, end, dropped)
-        if chunk.rewards.size:
+        if chunk.n_rows:
             yield chunk
 
 
@@ -145,7 +142,7 @@ def _transitions(block: Block, start: int, stop: int, end: str | None, dropped: 
     where = slice(start, stop) if kept is None else start + kept
     return Chunk(
         observations,
-        block.rewards[where],
+        block.reward[where],
         successors,
         over,
         marks,
@@ -163,4 +160,4 @@ def _with_zeros(successors: NDArray[Any], terminated: NDArray[np.bool_]) -> NDAr
 
 
 def _flags(given: NDArray[np.bool_] | None, block: Block, rows: slice = slice(None)) -> NDArray[np.bool_]:
-    return np.zeros(block.rewards[rows].size, dtype=np.bool_) if given is None else given[rows]
+    return np.zeros(block.reward[rows].size, dtype=np.bool_) if given is None else given[rows]

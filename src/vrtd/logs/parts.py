@@ -11,7 +11,7 @@ from vrtd.logs.ahead import ahead
 from vrtd.logs.blocks import Block
 from vrtd.logs.columns import Columns
 from vrtd.logs.log import Chunk, Log
-from vrtd.logs.pairing import pair
+from vrtd.logs.pairing import with_next, with_recorded
 
 __all__ = ["FilePart", "Part", "PartsLog"]
 
@@ -70,24 +70,20 @@ class PartsLog(Log):
 
     def chunks(self) -> Iterator[Chunk]:
         dropped: Counter[str] = Counter()
-        n_read = n_kept = 0
+        n_kept = 0
         self._remarks = self._known_remarks()
         blocks: Generator[Block, None, None] = self._blocks()
         if self._in_thread:
             blocks = ahead(blocks)
-
-        def counted() -> Iterator[Block]:
-            nonlocal n_read
-            for block in blocks:
-                n_read += block.rewards.size
-                yield block
-
         try:
-            for chunk in pair(counted(), dropped):
-                n_kept += chunk.rewards.size
-                yield chunk
+            for block in blocks:
+                has_successors = block.next_observations is not None
+                for chunk in with_recorded(block, blocks) if has_successors else with_next(block, blocks, dropped):
+                    n_kept += chunk.n_rows
+                    yield chunk
         finally:
             blocks.close()
+        n_read = n_kept + dropped.total()
         if n_kept == 0:
             raise self._empty(f"{_rows(n_read)}, none with a successor" if n_read else "no rows")
         if self._rows_before not in (None, n_read):
@@ -105,7 +101,7 @@ class PartsLog(Log):
         for i, part in enumerate(self._parts):
             n_read = 0
             for block in part.blocks():
-                n_read += block.rewards.size
+                n_read += block.reward.size
                 first = first or block
                 shapes = [one.observations.shape[1:] for one in (block, first)]
                 if shapes[0] != shapes[1]:

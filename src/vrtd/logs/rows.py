@@ -8,20 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.logs.log import Chunk
 from vrtd.problems.environments import gymnasium_library
 
-__all__ = ["Layout", "RowBuffer", "layout_of"]
-
-
-class RowBuffer(NamedTuple):
-    """The first five fields of a chunk, and the number of the step of each row."""
-
-    observations: NDArray[Any]
-    rewards: NDArray[np.float64]
-    next_observations: NDArray[Any]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    steps: NDArray[np.int64]
+__all__ = ["Layout", "layout_of"]
 
 
 class Layout(NamedTuple):
@@ -30,14 +20,14 @@ class Layout(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    def room(self, *lead: int) -> RowBuffer:
-        return RowBuffer(
-            observations=np.empty((*lead, *self.shape), dtype=self.dtype),
-            rewards=np.empty(lead),
-            next_observations=np.empty((*lead, *self.shape), dtype=self.dtype),
-            terminated=np.empty(lead, dtype=np.bool_),
-            truncated=np.empty(lead, dtype=np.bool_),
-            steps=np.empty(lead, dtype=np.int64),
+    def room(self, n_rows: int) -> Chunk:
+        """Allocate a chunk of `n_rows` rows that are written later."""
+        return Chunk(
+            observations=np.empty((n_rows, *self.shape), dtype=self.dtype),
+            reward=np.empty(n_rows),
+            next_observations=np.empty((n_rows, *self.shape), dtype=self.dtype),
+            terminated=np.empty(n_rows, dtype=np.bool_),
+            truncated=np.empty(n_rows, dtype=np.bool_),
         )
 
     def valid(self, observation: Any, step: int, n_envs: int | None = None) -> NDArray[Any]:

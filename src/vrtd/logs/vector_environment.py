@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.logs.log import Chunk
 from vrtd.logs.policies import Actor
-from vrtd.logs.rows import Layout, RowBuffer
+from vrtd.logs.rows import Layout
 
 __all__ = ["SEGMENTS_AHEAD", "Segments", "autoreset_mode"]
 
@@ -39,7 +40,8 @@ def autoreset_mode(env: Any) -> str | None:
 
 @final
 class Segments:
-    """Segment after segment, environment by environment, without end. What is yielded is overwritten later.
+    """Segment after segment with the steps of its rows, environment by environment, without end. What is yielded is
+    overwritten later.
 
     Reset rows make some environments slower than others. Those that are ahead keep their rows in a ring of whole
     segments; one whose ring is full goes on unrecorded, which leaves a hole between two segments and never in one, and
@@ -52,10 +54,11 @@ class Segments:
         self._n_envs = int(env.num_envs)
         self.n_missed = 0  # steps that went unrecorded
 
-    def __iter__(self) -> Iterator[RowBuffer]:
+    def __iter__(self) -> Iterator[tuple[Chunk, NDArray[np.int64]]]:
         n, segment, valid = self._n_envs, self._segment, self._layout.valid
         capacity = SEGMENTS_AHEAD * segment
         flat = self._layout.room(n * capacity)  # ring after ring
+        steps = np.empty(n * capacity, dtype=np.int64)  # of the rows
         rings = np.arange(n) * capacity
         kept = np.zeros(n, dtype=np.int64)  # rows of each environment so far
         given = 0  # rows of each that were yielded
@@ -72,26 +75,26 @@ class Segments:
             place = (rings + kept % capacity)[where]
             # Before the step: some environments return one array again and again.
             flat.observations[place] = valid(observation, step, n)[where]
-            observation, rewards, terminated, truncated, info = self._env.step(self._act(observation, step))
+            observation, reward, terminated, truncated, info = self._env.step(self._act(observation, step))
             successors = valid(observation, step, n)
-            rewards, terminated, truncated = np.asarray(rewards), np.asarray(terminated), np.asarray(truncated)
-            _check_columns(rewards, terminated, truncated, n, step)
+            reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
+            _check_columns(reward, terminated, truncated, n, step)
             done = np.logical_or(terminated, truncated)
             is_end = bool(done.any())
             if is_end:
                 observation, successors = self._after_the_end(observation, successors, done, info, step)
             flat.next_observations[place] = successors[where]
-            flat.rewards[place] = rewards[where]
+            flat.reward[place] = reward[where]
             flat.terminated[place] = terminated[where]
             flat.truncated[place] = truncated[where]
-            flat.steps[place] = step
+            steps[place] = step
             kept[where] += 1
             least, most = least + 1, min(most + 1, capacity)
             if least == segment:
                 least = int(kept.min()) - given
             if least == segment:
                 for begin in (rings + given % capacity).tolist():
-                    yield RowBuffer._make(field[begin : begin + segment] for field in flat)
+                    yield flat.part(begin, begin + segment), steps[begin : begin + segment]
                 given += segment
                 least, most = 0, int(kept.max()) - given
 
@@ -126,12 +129,12 @@ class Segments:
 
 
 def _check_columns(
-    rewards: NDArray[Any], terminated: NDArray[Any], truncated: NDArray[Any], n_envs: int, step: int
+    reward: NDArray[Any], terminated: NDArray[Any], truncated: NDArray[Any], n_envs: int, step: int
 ) -> None:
-    if not rewards.shape == terminated.shape == truncated.shape == (n_envs,) or rewards.dtype.kind not in "biuf":
-        shapes = f"the shapes {rewards.shape}, {terminated.shape}, {truncated.shape}"
+    if not reward.shape == terminated.shape == truncated.shape == (n_envs,) or reward.dtype.kind not in "biuf":
+        shapes = f"the shapes {reward.shape}, {terminated.shape}, {truncated.shape}"
         raise DataError(
             f"a vector environment must return {n_envs} rewards, terminations and truncations",
-            f"{shapes} and rewards of type {rewards.dtype} at step {step}",
+            f"{shapes} and rewards of type {reward.dtype} at step {step}",
             "repair the environment",
         )

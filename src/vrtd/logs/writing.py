@@ -64,12 +64,8 @@ def _csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
             writer.write_batch(_batch(_doubles(chunk)))
 
 
-def _npz(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
-    every = list(chunks)
-    names = ["observations", "rewards", "next_observations", "terminated", "truncated"]
-    arrays = {name: np.concatenate([getattr(chunk, name) for chunk in every]) for name in names}
-    if first.weight is not None:
-        arrays["weight"] = np.concatenate([chunk.weight for chunk in every if chunk.weight is not None])
+def _npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+    arrays: dict[str, Any] = Chunk.concatenate(list(chunks)).columns
     np.savez(file, allow_pickle=False, **arrays)
 
 
@@ -89,8 +85,7 @@ def _batch(chunk: Chunk) -> Any:
             columns |= {f"{name}_{j}": np.ascontiguousarray(values[:, j]) for j in range(values.shape[1])}
         else:
             columns[name] = _nested(values, pyarrow)
-    flat = zip(_FLAT, (chunk.rewards, chunk.terminated, chunk.truncated, chunk.weight), strict=True)
-    columns |= {name: values for name, values in flat if values is not None}
+    columns |= {name: values for name, values in chunk.columns.items() if name in _FLAT}
     return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(values) for name, values in columns.items()})
 
 

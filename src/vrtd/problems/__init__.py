@@ -1,6 +1,5 @@
 """What methods are evaluated on: chains with features, simulators, data sets, and a library of named problems."""
 
-from vrtd.problems.data_set import DataSet
 from vrtd.problems.library import (
     LIBRARY,
     baird,
@@ -17,16 +16,17 @@ from vrtd.problems.mdp import MDP
 from vrtd.problems.mountain_car import mountain_car
 from vrtd.problems.simulator import Simulator
 from vrtd.problems.tables import RestartChain, restart_chain
+from vrtd.problems.transitions import Transitions
 
 __all__ = [
     "LIBRARY",
     "MDP",
-    "DataSet",
     "Edges",
     "LinearProblem",
     "MarkovRewardProcess",
     "RestartChain",
     "Simulator",
+    "Transitions",
     "baird",
     "boyan_chain",
     "frozen_lake",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vrtd.checks import check_count, check_level
-from vrtd.errors import ConvergenceWarning, InvalidInputError, VrtdError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
 from vrtd.estimator import Evaluator
 from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.experiments import store
@@ -118,6 +118,7 @@ def evaluate(
     library()
     with _opened(Path(out)) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
+        warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
         observed = Observed(log)
         words = _Words(str(title), names, shape, states, float(level))
         try:
@@ -205,17 +206,18 @@ def _write(
 def _answers(evaluator: Evaluator, level: float) -> tuple[Answer, Answer | None]:
     """The method's own, and the closed form's where it is another one."""
     own = _answer(evaluator, level, None)
-    if own.method.startswith("closed form"):
+    if evaluator.algorithm_ is None:  # it is the closed form
         return own, None
     closed_form = None
     with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
-        closed_form = _answer(evaluator, level, "closed form")
+        closed_form = _answer(evaluator, level, "closed_form")
     return own, closed_form
 
 
 def _answer(evaluator: Evaluator, level: float, method: Any) -> Answer:
-    mean = evaluator.mean_value(level, method=method)
-    return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, evaluator.spread(method).method)
+    mean, reason = evaluator.mean_value(level, method=method), evaluator.why_no_interval(method)
+    how = evaluator.spread(method).method if reason is None else "none"
+    return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, how, reason)
 
 
 def _facts(evaluator: Evaluator, observed: Observed, words: _Words, interrupted: bool) -> Facts:
@@ -312,7 +314,7 @@ def _is_ours(folder: Path) -> bool:
 
 def _as_json(answer: Answer) -> dict[str, Any]:
     fields = {"value": answer.value, "low": answer.low, "high": answer.high, "level": answer.level}
-    return {key: _plain(value) for key, value in fields.items()} | {"method": answer.method}
+    return {key: _plain(value) for key, value in fields.items()} | {"method": answer.method, "reason": answer.reason}
 
 
 def _plain(value: Any) -> Any:

@@ -58,12 +58,16 @@ def _value_figures(
     valued: Valued, level: str, visited: NDArray[Any] | None, shape: tuple[int, int] | None
 ) -> list[tuple[Figure, Table]]:
     table, names = valued.table, valued.names
+    has_intervals = not np.isnan(valued.half_width).any()
     if valued.kind == "map":
         halves = {name: table[name] for name in names} | {"half_width": valued.half_width}
         dots = "Dots: where the log has been."
-        known = table | {"value": np.where(np.isfinite(valued.half_width), table["value"], np.nan)}
+        known = table | {"value": np.where(_is_known(valued.half_width), table["value"], np.nan)}
+        values = _figure("values", f"The values over the observed range. {dots}", known, _map(names, "value", visited))
+        if not has_intervals:
+            return [values]
         return [
-            _figure("values", f"The values over the observed range. {dots}", known, _map(names, "value", visited)),
+            values,
             _figure(
                 "half-widths",
                 f"How sure they are: half the width of each {level} interval. {dots}",
@@ -71,18 +75,24 @@ def _value_figures(
                 _map(names, "half_width", visited),
             ),
         ]
+    intervals = f", with their {level} intervals" if has_intervals else ""
     if valued.kind == "curve":
-        caption = f"The values over the observed range, with their {level} intervals. Ticks: where the log has been."
+        caption = f"The values over the observed range{intervals}. Ticks: where the log has been."
         return [_figure("values", caption, table, partial(_draw_curve, names[0], visited))]
     if valued.kind == "table" and shape is not None:
-        caption = f"The value of each state, and half the width of its {level} interval. A dash: it is not known."
+        half = f", and half the width of its {level} interval" if has_intervals else ""
+        caption = f"The value of each state{half}. A dash: it is not known."
         return [_figure("values", caption, table, partial(_draw_board, shape))]
     if valued.kind == "table":
-        caption = (
-            f"The value of each state with its {level} interval; states that the rows say nothing of are left out."
-        )
+        caption = f"The values of states{intervals}; states that the rows say nothing of are left out."
         return [_figure("values", caption, table, partial(_draw_states, names[0]))]
     return []
+
+
+def _is_known(half_width: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the rows say something of a state: its interval is not infinite. It is nan where none is known for the
+    algorithm."""
+    return ~np.isinf(half_width)
 
 
 def _map(names: Sequence[str], column: str, visited: NDArray[Any] | None) -> Draw:
@@ -123,8 +133,9 @@ def _draw_curve(name: str, visited: NDArray[Any] | None, axes: Axes, tables: Tab
     table = tables["values"]
     x, value, low, high = (table[column].astype(np.float64) for column in (name, "value", "low", "high"))
     known = np.isfinite(high - low)
-    axes.plot(x, np.where(known, value, np.nan), color=_BLUE, linewidth=1.6, label="value")
-    axes.fill_between(x, low, high, where=known.tolist(), color=_BLUE, alpha=0.22, linewidth=0, label="interval")
+    axes.plot(x, np.where(_is_known(high - low), value, np.nan), color=_BLUE, linewidth=1.6, label="value")
+    if known.any():
+        axes.fill_between(x, low, high, where=known.tolist(), color=_BLUE, alpha=0.22, linewidth=0, label="interval")
     if visited is not None:
         axes.plot(
             visited[:, 0], np.full(len(visited), 0.015), "|", color=_INK, markersize=5, markeredgewidth=0.6, alpha=0.5,
@@ -139,7 +150,7 @@ def _draw_curve(name: str, visited: NDArray[Any] | None, axes: Axes, tables: Tab
 def _draw_board(shape: tuple[int, int], axes: Axes, tables: Tables) -> None:
     table = tables["values"]
     half = (table["high"] - table["low"]) / 2.0
-    known = np.isfinite(half)
+    known = _is_known(half)
     cells = np.where(known, table["value"], np.nan).reshape(shape)
     is_wide = shape[1] > 2 * shape[0]  # square cells would be too small for their text
     image = axes.imshow(cells, interpolation="none", cmap="viridis", aspect="auto" if is_wide else "equal")
@@ -148,7 +159,8 @@ def _draw_board(shape: tuple[int, int], axes: Axes, tables: Tables) -> None:
         middle = (np.nanmin(cells) + np.nanmax(cells)) / 2.0 if known.any() else 0.0
         for s in range(cells.size):
             row, column = divmod(s, shape[1])
-            text = f"{number(table['value'][s], 3)}\n± {number(half[s], 2)}" if known[s] else "–"  # noqa: RUF001
+            text = number(table["value"][s], 3) if known[s] else "–"  # noqa: RUF001
+            text += f"\n± {number(half[s], 2)}" if np.isfinite(half[s]) else ""
             colour = _INK if not known[s] else _DARK if table["value"][s] > middle else _BRIGHT
             axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
     axes.set_xticks([])
@@ -187,7 +199,7 @@ def _draw_ranks(axes: Axes, tables: Tables) -> None:
 
 def _draw_whiskers(axes: Axes, x: NDArray[Any], table: Table) -> None:
     half = (table["high"] - table["low"]) / 2.0
-    known = np.isfinite(half)
+    known = _is_known(half)
     x, value, half = x[known], table["value"][known], half[known]
     if len(x) <= _MOST_WHISKERS:
         size = 4.5 if len(x) <= _MOST_RANKS else 3.0
@@ -207,10 +219,9 @@ def _convergence_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None
     if curve is None or len(curve.n_rows) < 2 or not (curve.neu > 0.0).any():
         return None
     table = {"n_rows": curve.n_rows, "neu": curve.neu, "floor": np.full(len(curve.neu), curve.neu_floor)}
-    caption = (
-        "How far the parameters are from where the mean update is zero, on the pilot rows. Below the floor those rows "
-        "cannot tell the parameters from the right ones."
-    )
+    caption = "How far the parameters are from where the mean update is zero, on the pilot rows."
+    if curve.neu_floor > 0.0:
+        caption += " Below the floor those rows cannot tell the parameters from the right ones."
     return _figure("convergence", caption, table, _draw_convergence)
 
 

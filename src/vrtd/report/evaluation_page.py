@@ -34,14 +34,19 @@ class Answer:
     high: float
     level: float
     method: str
+    reason: str | None = None  # why there is no interval; its ends are nan then
 
     def __str__(self) -> str:
+        if self.reason is not None:
+            return number(self.value, 4)
         value, low, high = interval(self.value, self.low, self.high)
         return f"{value} [{low}, {high}]"
 
     @property
     def reservation(self) -> str:
-        """Why the interval is infinite, where it is."""
+        """Why the interval is infinite or missing, where it is."""
+        if self.reason is not None:
+            return f"There is no interval: {self.reason}."
         if isfinite(self.low) and isfinite(self.high):
             return ""
         return "The interval is infinite: the pilot rows, on which it rests, did not show all states of the log."
@@ -119,21 +124,25 @@ def _answer(answer: Answer, closed_form: Answer | None, diagnostics: Diagnostics
     # What has not converged must not be the headline where something better is known.
     instead = closed_form if diagnostics.converged is False else None
     first = instead or answer
-    value, low, high = interval(first.value, first.low, first.high)
+    if first.reason is not None:
+        headline = f"The mean value is <span>{number(first.value, 4)}</span>."
+    else:
+        value, low, high = interval(first.value, first.low, first.high)
+        headline = f"""The mean value is <span>{value}</span>, and with confidence {answer.level:g} between
+<span>{low}</span> and <span>{high}</span>."""
     notes = []
     if facts.interrupted:
         notes.append(f"<strong>Interrupted after {count(diagnostics.n_rows)} rows.</strong> This is what they taught.")
     if instead is not None:
         notes.append(f"This is the closed form (least squares); {_algorithm(diagnostics)} gives {escape(str(answer))}.")
-    notes += [first.reservation, escape(_without_verdict(diagnostics))]
+    notes += [escape(first.reservation), escape(_without_verdict(diagnostics))]
     if closed_form is not None and instead is None:
         notes.append(f"The closed form (least squares) gives {escape(str(closed_form))}.")
     how = f"{_algorithm(diagnostics)}, {plural(diagnostics.n_rows, 'row')}, discount {facts.discount:g}"
     return f"""<article class="claim answer {kind}">
 <p class="quiet"><span class="badge {kind}"><span aria-hidden="true">{symbol}</span> {words}</span>
 {escape(how)}</p>
-<h2>The mean value is <span>{value}</span>, and with confidence {answer.level:g} between
-<span>{low}</span> and <span>{high}</span>.</h2>
+<h2>{headline}</h2>
 {joined(f"<p>{note}</p>" for note in notes if note)}
 <p class="quiet">The mean is over the states of the log, as often as they are in it.</p>
 </article>"""
@@ -164,7 +173,7 @@ def _tiles(diagnostics: Diagnostics, facts: Facts) -> str:
 
 def _figures(panels: Sequence[Panel]) -> str:
     if not panels:
-        return "<p>There is nothing to draw: the closed form has no iterations.</p>"
+        return "<p>There is nothing to draw.</p>"
     return f'<div class="panels">\n{joined(drawn(panel) for panel in panels)}\n</div>'
 
 
@@ -230,7 +239,7 @@ def _explained(diagnostics: Diagnostics) -> str:
 
 def _algorithm(diagnostics: Diagnostics) -> str:
     name = str(diagnostics.settings["name"])
-    return "closed form (LSTD)" if name == "lstd" else name.upper()
+    return "closed form (LSTD)" if name == "closed_form" else name.upper()
 
 
 def _words(key: str) -> str:

@@ -62,7 +62,7 @@ class Observed(WrappedLog):
         return rows[np.sort(at)[:most]]
 
     def _look(self, chunk: Chunk) -> None:
-        rows, n = chunk.observations, len(chunk.rewards)
+        rows, n = chunk.observations, chunk.n_rows
         if not n:
             return
         held = sum(len(part) for part in self._first)
@@ -74,7 +74,7 @@ class Observed(WrappedLog):
         self.n_seen += n
         self.n_terminated += int(chunk.terminated.sum())
         self.n_truncated += int((chunk.truncated & ~chunk.terminated).sum())
-        self.reward += float(chunk.rewards.sum())
+        self.reward += float(chunk.reward.sum())
 
     def _look_around(self, rows: NDArray[Any]) -> None:
         low, high = rows.min(axis=0), rows.max(axis=0)

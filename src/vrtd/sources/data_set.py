@@ -3,15 +3,13 @@ is any row."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transitions import Transition
-from vrtd.problems import DataSet
+from vrtd.problems import Transitions
 from vrtd.sources.source import Source
 
 __all__ = ["data_set_source"]
@@ -19,28 +17,23 @@ __all__ = ["data_set_source"]
 _0, _1 = np.uint64(0), np.uint64(1)
 
 
-class DataSetRows(NamedTuple):
-    phi: Any
-    phi_next: Any
-    reward: Any
-    discount: Any
-    weight: Any
+# `data` is the tuple (phi, phi_next, reward, discount, weight) of arrays.
 
 
 @kernel
 def data_set_reset(data, slots, lane, cursor, stream):
-    cursor[0] = uniform_index(stream, data.reward.size)
+    cursor[0] = uniform_index(stream, data[2].size)
 
 
 @kernel
 def data_set_draw(data, slots, lane, slot, cursor, stream):
-    return np.uint64(uniform_index(stream, data.reward.size))
+    return np.uint64(uniform_index(stream, data[2].size))
 
 
 @kernel
 def data_set_gather(data, slots, lane, slot, cursor, stream):
     row = cursor[0]
-    cursor[0] = _0 if row + _1 == np.uint64(data.reward.size) else row + _1
+    cursor[0] = _0 if row + _1 == np.uint64(data[2].size) else row + _1
     return row
 
 
@@ -50,7 +43,7 @@ def data_set_choose(data, slots, lane, slot, size, stream):
 
     Places behind the subset that were swapped had the numbers that are now in it. All rows are taken in order.
     """
-    n, order, row = data.reward.size, slots.order[lane], np.uint64(slot)
+    n, order, row = data[2].size, slots.order[lane], np.uint64(slot)
     if size < n:
         other = slot + np.int64(uniform_index(stream, n - slot))
         row = np.uint64(order[other])
@@ -66,21 +59,13 @@ def data_set_choose(data, slots, lane, slot, size, stream):
 
 @kernel
 def data_set_read(data, slots, lane, handle):
-    return Transition(
-        data.phi,
-        handle,
-        data.phi_next,
-        handle,
-        data.reward[handle],
-        data.discount[handle],
-        data.weight[handle],
-        0.0,
-    )
+    phi, phi_next, reward, discount, weight = data
+    return Transition(phi, handle, phi_next, handle, reward[handle], discount[handle], weight[handle], 0.0)
 
 
-def data_set_source(data: DataSet) -> Source:
+def data_set_source(data: Transitions) -> Source:
     phi, phi_next = aligned_copy(data.phi), aligned_copy(data.phi_next)
-    rows = DataSetRows(phi, phi_next, data.reward.copy(), data.discount.copy(), data.weight.copy())
+    rows = phi, phi_next, data.reward.copy(), data.discount.copy(), np.array(data.weight)
     return Source(
         "data_set", rows, data_set_reset, data_set_draw, data_set_read, data.n_features,
         gather=data_set_gather, choose=data_set_choose, n_rows=data.n_rows,

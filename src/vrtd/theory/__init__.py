@@ -36,7 +36,6 @@ from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
 from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.saddle import SaddleSteps, saddle_steps
-from vrtd.theory.sample import TransitionSample
 from vrtd.theory.settings import limit_step, settings_for
 from vrtd.theory.statements import Bound, EpochInequality
 from vrtd.theory.stationary import stationary_second_moment
@@ -54,7 +53,6 @@ __all__ = [
     "PhaseDiagram",
     "Plan",
     "SaddleSteps",
-    "TransitionSample",
     "approximation_limit",
     "autocorrelation_time",
     "batch_bias_inequality",

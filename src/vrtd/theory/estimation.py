@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from vrtd.algorithms import ChainSampling
 from vrtd.checks import check_positive
 from vrtd.errors import InvalidInputError
+from vrtd.problems import Transitions
+from vrtd.series import lag_window
 from vrtd.theory.increments import Correlation, Increments
-from vrtd.theory.sample import TransitionSample
+from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.symmetric import operator, outer, quadratic
 
 __all__ = ["AutocorrelationTime", "autocorrelation_time", "bootstrap_increments", "estimate_increments"]
@@ -24,8 +26,6 @@ Floats = NDArray[np.float64]
 
 # The bootstrap draws whole blocks of the sample; fewer say nothing of the spread between them.
 _MOST_BLOCKS, _LEAST_BLOCKS = 200, 20
-# Lags are summed up to this many correlation times (Sokal), and a block holds at least twice as many rows.
-_WINDOW = 5.0
 # Covariances of blocks that are held at once.
 _MOST_NUMBERS = 30_000_000
 
@@ -44,25 +44,24 @@ class AutocorrelationTime(NamedTuple):
     proxy: str = "a proxy for mixing: it bounds nothing"
 
 
-def autocorrelation_time(sample: TransitionSample, confidence: float = 0.95) -> AutocorrelationTime:
+def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> AutocorrelationTime:
     """Integrated autocorrelation time of the TD noise A^-1 g_x(theta_star) along consecutive transitions.
 
     >>> import vrtd
-    >>> found = autocorrelation_time(TransitionSample.draw(vrtd.problems.random_mdp(), 50_000))
+    >>> found = autocorrelation_time(vrtd.record(vrtd.problems.random_mdp(), 50_000, shuffle=False))
     >>> found.low < 128 / 342 < found.high  # the exact ratio
     True
     """
     from scipy.stats import chi2
 
-    if not isinstance(sample, TransitionSample):
-        raise InvalidInputError("sample must be a TransitionSample", type(sample).__name__, "build one")
+    check_full_rank(sample)
     check_confidence(confidence)
     noise = _noise(sample)
     if not np.abs(noise).max() > 0.0:
         raise InvalidInputError(
             "the TD noise of a sample must not vanish", "0 on every row", "there is nothing to time"
         )
-    window = _lag_window(noise)
+    window = _window(noise)
     # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
     # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
     blocks = _blocks(len(sample), window)
@@ -106,13 +105,13 @@ class _LagSums(Correlation):
         return total
 
 
-def estimate_increments(sample: TransitionSample, sampling: ChainSampling) -> Increments:
+def estimate_increments(sample: Transitions, sampling: ChainSampling) -> Increments:
     """The moments of the sample itself, as if it were all there is."""
     return next(_weighted(sample, sampling, iter([None])))
 
 
 def bootstrap_increments(
-    sample: TransitionSample, sampling: ChainSampling, n_replicates: int, seed: int
+    sample: Transitions, sampling: ChainSampling, n_replicates: int, seed: int
 ) -> Iterator[Increments]:
     """Moments of samples that are drawn again, block by block, from this one."""
     rng = np.random.default_rng(seed)
@@ -125,19 +124,19 @@ def bootstrap_increments(
 
 
 def _weighted(
-    sample: TransitionSample, sampling: ChainSampling, draws: Iterator[Callable[[int], Floats] | None]
+    sample: Transitions, sampling: ChainSampling, draws: Iterator[Callable[[int], Floats] | None]
 ) -> Iterator[Increments]:
     """Increments for each draw of weights of blocks; None weighs all rows alike."""
     n, d = len(sample), sample.n_features
-    zeta = _raw_zeta(sample)
-    Z = np.einsum("ni,nj->nij", sample.phi, zeta).reshape(n, -1)
-    window = _lag_window(_noise(sample)) if sampling == "markov" else 0
+    zeta = np.column_stack([sample.psi, sample.reward])
+    Z = np.einsum("ni,nj->nij", sample.left, zeta).reshape(n, -1)
+    window = _window(_noise(sample)) if sampling == "markov" else 0
     fitting = _MOST_NUMBERS // (max(1, window) * Z.shape[1] ** 2)
     blocks = _blocks(n, window, max(_LEAST_BLOCKS, fitting))
     rows = np.array([block.stop - block.start for block in blocks]) / n
     means = np.array([Z[block].mean(axis=0) for block in blocks])
     squares = np.array(
-        [outer(sample.phi[block]).T @ quadratic(zeta[block]) / (block.stop - block.start) for block in blocks]
+        [outer(sample.left[block]).T @ quadratic(zeta[block]) / (block.stop - block.start) for block in blocks]
     )
     lags = _block_lags(Z, blocks, window) if window else None
     for draw in draws:
@@ -189,40 +188,24 @@ def _congruence(move: Floats, Y: Floats) -> Floats:
     return moved
 
 
-def _raw_zeta(sample: TransitionSample) -> Floats:
-    """(n, d + 1) (discount phi' - phi, reward)."""
-    return np.column_stack([np.asarray(sample.discount)[:, None] * sample.phi_next - sample.phi, sample.reward])
-
-
-def _noise(sample: TransitionSample) -> Floats:
+def _noise(sample: Transitions) -> Floats:
     """(n, d) A^-1 g_x at the sample's own fixed point."""
-    zeta = _raw_zeta(sample)
-    d = sample.n_features
-    A = sample.phi.T @ zeta[:, :d] / len(sample)
-    if not np.linalg.cond(A) * d * np.finfo(np.float64).eps < 1.0 or np.linalg.eigvals(A).real.max() >= 0.0:
+    largest = np.linalg.eigvals(sample.A).real.max()
+    if not np.linalg.cond(sample.A) * sample.n_features * np.finfo(np.float64).eps < 1.0 or largest >= 0.0:
         raise InvalidInputError(
             "the sample's A must be stable, with eigenvalues of negative real part",
-            f"{np.linalg.eigvals(A).real.max():.3g} as the largest",
-            "bring more transitions, or other features",
+            f"{largest:.3g} as the largest",
+            "use more transitions, or other features",
         )
-    theta = -np.linalg.solve(A, sample.phi.T @ sample.reward / len(sample))
-    delta = sample.reward + zeta[:, :d] @ theta
-    return np.asarray(np.linalg.solve(A, (sample.phi * delta[:, None]).T).T)
+    delta = sample.reward + sample.psi @ sample.theta_star
+    return np.asarray(np.linalg.solve(sample.A, (sample.left * delta[:, None]).T).T)
 
 
-def _lag_window(noise: Floats) -> int:
-    """How many lags to sum: the first K with K >= 5 tau(K) (Sokal 1997)."""
-    n = len(noise)
-    size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(noise, size, axis=0)
-    autocovariance = np.fft.irfft((np.abs(spectrum) ** 2).sum(axis=1), size)[:n] / n
-    if not autocovariance[0] > 0.0:  # no noise at all
-        return 1
-    taus = 1.0 + 2.0 * np.cumsum(autocovariance[1:]) / autocovariance[0]
-    wide = np.flatnonzero(np.arange(1, n) >= _WINDOW * np.maximum(taus, 1.0))
-    if not wide.size:
-        raise _too_short(n, "a correlation that outlasts it")
-    return int(wide[0]) + 1
+def _window(noise: Floats) -> int:
+    window = lag_window(noise)
+    if window is None:
+        raise _too_short(len(noise), "a correlation that outlasts it")
+    return window
 
 
 def _blocks(n: int, window: int, most: int = _MOST_BLOCKS) -> list[slice]:

@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import real_array
 from vrtd.errors import InvalidInputError
-from vrtd.theory.rows import TransitionRows, lag_window, long_run_covariance
-from vrtd.theory.sample import TransitionSample
+from vrtd.problems import Transitions
+from vrtd.series import LEAST_WINDOWS, clipped, lag_covariance, lag_window
+from vrtd.theory.sample_noise import check_rows
 
 __all__ = ["Explained", "value_explained"]
 
@@ -46,7 +47,7 @@ class Explained(NamedTuple):
 
 
 def value_explained(
-    sample: TransitionSample | TransitionRows,
+    sample: Transitions,
     theta: ArrayLike | None = None,
     *,
     observations: ArrayLike | None = None,
@@ -59,28 +60,25 @@ def value_explained(
 
     >>> import vrtd
     >>> problem = vrtd.problems.boyan_chain()
-    >>> found = value_explained(TransitionSample.draw(problem, 5000), problem.theta_star)
+    >>> found = value_explained(vrtd.record(problem, 5000, shuffle=False), problem.theta_star)
     >>> found.exact, found.share + 4 * found.share_error > 1.0
     (True, True)
     """
-    if not isinstance(sample, TransitionSample | TransitionRows):
-        raise InvalidInputError(
-            "sample must be a TransitionSample or TransitionRows", type(sample).__name__, "build one"
-        )
+    check_rows(sample)
     if (observations is None) != (next_observations is None):
         raise InvalidInputError(
             "observations and next_observations must come together", "one of them", "pass both or none"
         )
-    discount = np.asarray(sample.discount)
-    psi = discount[:, None] * sample.phi_next - sample.phi
-    known = _lstd(sample, psi) if theta is None else real_array("theta", theta)
+    now, then = (sample.phi, sample.phi_next) if observations is None else (observations, next_observations)
+    if theta is None:
+        sample = sample.reduced()
+    discount, weight, psi = sample.discount, sample.weight, sample.psi
+    known = sample.theta_star if theta is None else real_array("theta", theta)
     if known.shape != (sample.n_features,):
         raise InvalidInputError(
             f"theta must have the shape ({sample.n_features},)", known.shape, "pass one number per feature"
         )
-    now, then = (sample.phi, sample.phi_next) if observations is None else (observations, next_observations)
     cells, next_cells, exact = _cells(_matrix("observations", now, sample), _matrix("next_observations", then, sample))
-    weight = sample.weight if isinstance(sample, TransitionRows) and sample.weight is not None else np.ones(len(sample))
     n, m = len(sample), int(cells.max()) + 1
 
     delta = sample.reward + psi @ known
@@ -95,17 +93,16 @@ def value_explained(
     residual = weight * (delta + discount * ahead - misfit[cells])
     influence = inverse[:, cells] * residual  # (m, n) what each row did to the misfit of each cell
     if theta is None:
-        A = (sample.phi * weight[:, None]).T @ psi / n
         to_theta = np.zeros((m, sample.n_features))
         np.add.at(to_theta, cells, weight[:, None] * psi / n)
-        moved = -np.linalg.solve(A, (sample.phi * (weight * delta)[:, None]).T)
+        moved = -np.linalg.solve(sample.A, (sample.left * delta[:, None]).T)
         influence = influence + (inverse @ to_theta) @ moved
 
     visits = np.bincount(cells, minlength=m) / n
     value = sample.phi @ known + misfit[cells]
     # Residuals on cells of their own are not correlated with the past; those of a theta that misses something are.
-    window = 0 if theta is not None else lag_window((np.sqrt(visits)[:, None] * influence).T) or n // 10
-    covariance = long_run_covariance(influence.T, window) / n
+    window = 0 if theta is not None else lag_window((np.sqrt(visits)[:, None] * influence).T) or n // LEAST_WINDOWS
+    covariance = clipped(lag_covariance(influence.T, window)) / n
     noise = float(visits @ np.diag(covariance))
     square = float(visits @ misfit**2) - noise
     variance = float(value.var()) - (noise - float(visits @ covariance @ visits))
@@ -130,12 +127,6 @@ def value_explained(
     ratio = square / variance
     share_error = float(np.sqrt(_error((to_square - ratio * to_variance) / variance) ** 2 + chance / variance**2))
     return Explained(share, min(share_error, 1.0), rms, rms_error, m, exact, remark)
-
-
-def _lstd(sample: Any, psi: Floats) -> Floats:
-    weight = sample.weight if isinstance(sample, TransitionRows) and sample.weight is not None else np.ones(len(sample))
-    left = sample.phi * weight[:, None]
-    return np.asarray(np.linalg.lstsq(left.T @ psi, -left.T @ sample.reward, rcond=1e-12)[0])
 
 
 def _matrix(name: str, values: Any, sample: Any) -> Floats:
@@ -173,7 +164,7 @@ def _error(influence: Floats) -> float:
     """Standard error of a mean of correlated rows."""
     n = len(influence)
     centred = influence - influence.mean()
-    window = lag_window(centred[:, None]) or n // 10
+    window = lag_window(centred[:, None]) or n // LEAST_WINDOWS
     sums = np.concatenate([[0.0], np.cumsum(centred)])
     ahead = sums[np.minimum(np.arange(1, n + 1) + window, n)] - sums[1:]
     plain = float(centred @ centred) / n

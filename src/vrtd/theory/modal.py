@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.problems import Transitions
+from vrtd.series import LEAST_WINDOWS, clipped, lag_covariance, lag_window
 from vrtd.theory.modes import Modes, Pairs, epoch_pairs, td_pairs
 from vrtd.theory.moments import Output
-from vrtd.theory.rows import Statistics, lag_window, long_run_covariance
+from vrtd.theory.sample_noise import drift
 
 __all__ = ["ModalErrors", "remembered", "stretches"]
 
@@ -35,16 +37,16 @@ class ModalErrors:
     `largest_step` is the limit of stability, `initial` the first error at the start, as far as it is not noise.
     """
 
-    def __init__(self, statistics: Statistics, modes: Modes, largest_step: float) -> None:
+    def __init__(self, rows: Transitions, theta_0: Floats, modes: Modes, largest_step: float) -> None:
         self.largest_step = largest_step
-        u = statistics.theta_0 - statistics.theta_star
-        y, N = modes.inverse @ u, modes.seen(statistics.long_run)
+        u = theta_0 - rows.theta_star
+        y, N = modes.inverse @ u, modes.seen(rows.long_run_covariance)
         lam = modes.values[:, None] * modes.values.conj()[None, :]
         # The sample's theta_star is itself noisy: what its noise adds to the square of a mode is taken away.
-        power, spread = np.abs(y) ** 2, np.diag(N / lam).real / len(statistics)
+        power, spread = np.abs(y) ** 2, np.diag(N / lam).real / len(rows)
         kept = np.sqrt(np.maximum(0.0, 1.0 - spread / np.maximum(power, 1e-300)))
         y = y * kept
-        sources = np.outer(y, y.conj()), N, modes.seen(statistics.C)
+        sources = np.outer(y, y.conj()), N, modes.seen(rows.left_square)
         group = _groups(modes.values)
         self._lam = np.array([_centre(modes.values[group == g]) for g in range(group.max() + 1)])
         gather = (group[:, None] == np.arange(group.max() + 1)).astype(float)
@@ -53,11 +55,11 @@ class ModalErrors:
             weight = modes.vectors.conj().T @ form @ modes.vectors
             return _Sources(*(gather.T @ (weight.T * source) @ gather for source in sources))
 
-        self._errors, self._m = (weighed(np.eye(len(u))), weighed(statistics.C)), weighed(statistics.shape)
+        self._errors, self._m = (weighed(np.eye(len(u))), weighed(rows.C)), weighed(rows.update_form)
         self.initial = float(np.linalg.norm((modes.vectors @ y).real) ** 2)
-        self._C = statistics.C
-        self._modes, self._settled = modes, -(modes.inverse @ statistics.drift) / modes.values
-        self._remembered = remembered(statistics, (modes.vectors @ y).real)
+        self._C = rows.C
+        self._modes, self._settled = modes, -(modes.inverse @ drift(rows)) / modes.values
+        self._remembered = remembered(rows, (modes.vectors @ y).real)
 
     def td(self, steps: NDArray[Any], n: int) -> Floats:
         """After n updates."""
@@ -139,13 +141,13 @@ def _centre(values: Complex) -> complex:
     return complex(-np.exp(np.log(-values).mean()))
 
 
-def remembered(statistics: Statistics, u: Floats) -> float:
+def remembered(rows: Transitions, u: Floats) -> float:
     """By how much correlation multiplies the noise that grows with the error, at the start's error."""
-    series = statistics.left * (statistics.psi @ u)[:, None]
+    series = rows.left * (rows.psi @ u)[:, None]
     series = series - series.mean(axis=0)
     plain = float((series**2).sum()) / len(series)
     if not plain > 0.0:
         return 1.0
-    window = lag_window(series) or len(series) // 10
-    total = float(np.trace(long_run_covariance(series, window)))
+    window = lag_window(series) or len(series) // LEAST_WINDOWS
+    total = float(np.trace(clipped(lag_covariance(series, window))))
     return float(np.clip(total / plain, 1.0 / _MOST_REMEMBERED, _MOST_REMEMBERED))

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.problems import Transitions
 from vrtd.theory.moments import Output
-from vrtd.theory.rows import Statistics
+from vrtd.theory.sample_noise import MeanSquare
 
 __all__ = ["Modes", "Pairs", "eigen_modes", "epoch_pairs", "largest_stable_step", "td_pairs"]
 
@@ -53,10 +54,10 @@ class Modes(NamedTuple):
         return outside
 
 
-def eigen_modes(statistics: Statistics) -> Modes | None:
+def eigen_modes(rows: Transitions) -> Modes | None:
     """Of the sample's A; where its eigenvectors are nearly dependent, of a neighbour within the sample's own error."""
-    A, C = statistics.A, statistics.C
-    values, vectors = np.linalg.eigh(C)
+    A = rows.A
+    values, vectors = np.linalg.eigh(rows.left_square)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     rough = np.random.default_rng(0).standard_normal(A.shape) / np.sqrt(len(A))
     for size in _PERTURBATIONS if len(A) <= _SMALL else _PERTURBATIONS[::2]:
@@ -67,20 +68,21 @@ def eigen_modes(statistics: Statistics) -> Modes | None:
     return None
 
 
-def largest_stable_step(statistics: Statistics, modes: Modes) -> float:
+def largest_stable_step(rows: Transitions, modes: Modes, square: MeanSquare | None = None) -> float:
     """The step at which the second moment of TD's error stops to fall, with independent draws of the rows.
 
     S -> a (A S + S A^T) + a^2 E[A_x S A_x^T] has the eigenvalue 0 at a = 1 / radius of L^-1 E[A_x . A_x^T], L(S) =
-    -A S - S A^T: a positive map, so power iteration finds its radius from the identity.
+    -A S - S A^T: a positive map, so power iteration finds its radius from the identity. `square` is the map
+    E[A_x . A_x^T] of the rows, if it is known.
     """
-    small = statistics.rank <= _SMALL
-    stride = 1 if small else max(1, len(statistics) // _MOST_ROWS)
-    rows = slice(None, None, stride)
+    small = rows.n_features <= _SMALL
+    if square is None or not small:
+        square = MeanSquare(rows, 1 if small else max(1, len(rows) // _MOST_ROWS))
     divisor = -(modes.values[:, None] + modes.values.conj()[None, :])
-    S, radius = modes.back(modes.seen(statistics.C) / divisor), 0.0
+    S, radius = modes.back(modes.seen(rows.left_square) / divisor), 0.0
     S /= np.trace(S)
     for _ in range(_ITERATIONS if small else _FEW_ITERATIONS):
-        S = modes.back(modes.seen(statistics.square(S, rows)) / divisor)
+        S = modes.back(modes.seen(square(S)) / divisor)
         before, radius = radius, float(np.trace(S))
         if not radius > 0.0 or not np.isfinite(radius):
             return np.inf

@@ -6,16 +6,16 @@ from typing import Any, get_args
 
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
+from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.theory.on_policy import check_problem
 from vrtd.theory.plans import Mode
-from vrtd.theory.sample import TransitionSample
 from vrtd.theory.search import MOST_COST
 
 __all__ = ["check_goal", "check_mode"]
 
 
 def check_mode(problem: Any, mode: Mode | None) -> Mode:
-    if isinstance(problem, TransitionSample):
+    if isinstance(problem, Transitions):
         if mode not in (None, "estimated"):
             raise InvalidInputError(
                 'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
@@ -23,13 +23,17 @@ def check_mode(problem: Any, mode: Mode | None) -> Mode:
                 "drop the mode, or pass a LinearProblem",
             )
         return "estimated"
+    if not isinstance(problem, LinearProblem | Simulator):
+        raise InvalidInputError(
+            "problem must be a LinearProblem or Transitions", type(problem).__name__, "build LinearProblem(mrp, phi)"
+        )
     check_problem(problem)
     check_choice("mode", mode, (None, *get_args(Mode)))
     if mode == "estimated":
         raise InvalidInputError(
             'mode="estimated" needs a sample in place of the chain',
             "a LinearProblem",
-            "pass vrtd.theory.TransitionSample(...), or TransitionSample.draw(problem, n)",
+            "pass vrtd.record(problem, n_rows, shuffle=False), or vrtd.Transitions(...)",
         )
     return mode or "exact"
 

@@ -13,7 +13,7 @@ from vrtd.arrays import check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_radius
 from vrtd.engine import simulate
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LinearProblem
+from vrtd.problems import LinearProblem, Transitions
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
 from vrtd.theory.moments import Output
 from vrtd.theory.plan_arguments import check_goal, check_mode
@@ -26,7 +26,7 @@ from vrtd.theory.predictions import (
     guaranteed_predictions,
     moment_predictions,
 )
-from vrtd.theory.sample import TransitionSample
+from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.search import (
     MOST_COST,
     Errors,
@@ -56,7 +56,7 @@ _MOST_CHECKS = 16
 
 
 def plan(
-    problem: LinearProblem | TransitionSample,
+    problem: LinearProblem | Transitions,
     *,
     target_error: float | None = None,
     budget: int | None = None,
@@ -76,7 +76,7 @@ def plan(
     - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`; a
       simulation from `seed` must confirm the target to 3 %, and its mean is the reported error); "guaranteed" by
       proven bounds, which are safe and far from tight, on a trajectory above all; "estimated" from a
-      `TransitionSample` in place of the chain, with an interval for the error at this `confidence`, whose random part
+      `Transitions` in place of the chain, with an interval for the error at this `confidence`, whose random part
       is drawn from `seed`. The default is "exact" for a `LinearProblem` and "estimated" for a sample.
     - `radius`: R_theta of the projection, which must hold theta_star. The bounds on a trajectory need one (default: the
       least that holds theta_star and theta_0); other predictions take it as never reached.
@@ -118,7 +118,7 @@ def plan(
     if td is None and vrtd is None:
         raise _unreachable(view.predictions, goal)
     interval = None
-    if isinstance(problem, TransitionSample):
+    if isinstance(problem, Transitions):
         interval = _bootstrap(problem, view, sampling, output, confidence, seed)
     return Plan(
         mode=mode,
@@ -147,14 +147,15 @@ class _View(NamedTuple):
 
 
 def _look(
-    problem: LinearProblem | TransitionSample,
+    problem: LinearProblem | Transitions,
     mode: Mode,
     sampling: ChainSampling,
     theta_0: ArrayLike | None,
     radius: float | None,
     output: Output,
 ) -> _View:
-    if isinstance(problem, TransitionSample):
+    if isinstance(problem, Transitions):
+        check_full_rank(problem)
         theta = check_theta("theta_0", theta_0, problem.n_features)
         check_search(problem.n_features)
         increments = estimate_increments(problem, sampling)
@@ -305,7 +306,7 @@ def _errors(predictions: Predictions, found: Found) -> Errors:
 
 
 def _bootstrap(
-    sample: TransitionSample, view: _View, sampling: ChainSampling, output: Output, confidence: float, seed: int
+    sample: Transitions, view: _View, sampling: ChainSampling, output: Output, confidence: float, seed: int
 ) -> Callable[[Found], tuple[float, float]]:
     """The interval of a plan's error: what it would be if the sample had come out differently."""
     from scipy.stats import norm

@@ -8,13 +8,15 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
+from vrtd.problems import Transitions
+from vrtd.series import clipped, lag_covariance
 from vrtd.theory.modal import remembered, stretches
 from vrtd.theory.modes import Modes, Pairs, eigen_modes, epoch_pairs, largest_stable_step, td_pairs
 from vrtd.theory.moments import Output
-from vrtd.theory.rows import Statistics, TransitionRows, long_run_covariance, statistics_of
-from vrtd.theory.sample import TransitionSample
+from vrtd.theory.sample_noise import MeanSquare, check_rows, drift, why_unstable
 
 __all__ = ["RecursionMoments", "recursion_moments"]
 
@@ -39,7 +41,7 @@ class RecursionMoments(NamedTuple):
 
 
 def recursion_moments(
-    sample: TransitionSample | TransitionRows,
+    sample: Transitions,
     legs: Sequence[tuple[float, int, int]],
     theta_0: ArrayLike | None = None,
     output: Output = "average",
@@ -51,7 +53,7 @@ def recursion_moments(
     are: they have no variance, and nothing is known of their mean.
 
     >>> import vrtd
-    >>> sample = TransitionSample.draw(vrtd.problems.random_mdp(), 5000)
+    >>> sample = vrtd.record(vrtd.problems.random_mdp(), 5000, shuffle=False)
     >>> moments = recursion_moments(sample, [(0.02, 5000, 4)])
     >>> bool(1.0 < 20_000 * np.trace(moments.covariance) / np.trace(moments.optimal) < 4.0)
     True
@@ -63,20 +65,24 @@ def recursion_moments(
         check_positive("step_size", leg[0])
         check_exact_count("batch_size", leg[1])
         check_exact_count("n_epochs", leg[2], least=0)
-    statistics = statistics_of(sample, theta_0)
-    modes = eigen_modes(statistics) if statistics.reason is None else None
+    check_rows(sample)
     d = sample.n_features
+    start = check_theta("theta_0", theta_0, d)
+    rows, B = sample.reduced(start), sample.basis
+    reason = why_unstable(rows)
+    modes = eigen_modes(rows) if reason is None else None
     if modes is None:
         unknown, square = np.full(d, np.nan), np.full((d, d), np.nan)
         return RecursionMoments(
-            unknown, square, unknown, square, square, statistics.reason or "the modes of A are degenerate on the sample"
+            unknown, square, unknown, square, square, reason or "the modes of A are degenerate on the sample"
         )
     remark = None
-    if statistics.window is None:
-        remark = f"correlation outlasts the sample of {len(statistics)} rows: the covariance is too small"
-    y = modes.inverse @ (statistics.theta_0 - statistics.theta_star)
-    settled = -(modes.inverse @ statistics.drift) / modes.values  # where the mean of TD settles, over the step
-    recursion = _Recursion(statistics, modes)
+    if rows.lag_window is None:
+        remark = f"correlation outlasts the sample of {len(rows)} rows: the covariance is too small"
+    u = B.T @ start - rows.theta_star
+    y = modes.inverse @ u
+    settled = -(modes.inverse @ drift(rows)) / modes.values  # where the mean of TD settles, over the step
+    recursion = _Recursion(rows, modes, u)
     Y, biased, kept = np.outer(y, y.conj()), np.zeros_like(y), np.ones_like(y)
     for step, M, n in legs:
         if n:
@@ -88,14 +94,14 @@ def recursion_moments(
     mean = (modes.vectors @ y).real
     covariance = modes.back(Y) - np.outer(mean, mean)
     mean = mean + (modes.vectors @ biased).real
-    half = np.linalg.solve(statistics.A, statistics.long_run)
-    optimal = np.linalg.solve(statistics.A, half.T)
+    half = np.linalg.solve(rows.A, rows.long_run_covariance)
+    optimal = np.linalg.solve(rows.A, half.T)
     return RecursionMoments(
-        statistics.lift(mean),
-        statistics.lift(_symmetric(covariance)),
-        statistics.lift(statistics.theta_star) + statistics.outside,
-        statistics.lift(_symmetric(optimal)),
-        statistics.lift(((modes.vectors * kept) @ modes.inverse).real),
+        B @ mean,
+        B @ _symmetric(covariance) @ B.T,
+        B @ rows.theta_star + sample.outside(start),
+        B @ _symmetric(optimal) @ B.T,
+        B @ ((modes.vectors * kept) @ modes.inverse).real @ B.T,
         remark,
     )
 
@@ -103,14 +109,15 @@ def recursion_moments(
 class _Recursion:
     """Y' = T o Y + K o N / M + noise that grows with the error (`vrtd.theory.modes`), in stretches of epochs."""
 
-    def __init__(self, statistics: Statistics, modes: Modes) -> None:
-        self._statistics, self._modes = statistics, modes
-        self._N, self._C = modes.seen(statistics.long_run), modes.seen(statistics.C)
-        self._form = modes.vectors.conj().T @ statistics.shape @ modes.vectors
+    def __init__(self, rows: Transitions, modes: Modes, u: Floats) -> None:
+        self._rows, self._modes = rows, modes
+        self._N, self._C = modes.seen(rows.long_run_covariance), modes.seen(rows.left_square)
+        self._form = modes.vectors.conj().T @ rows.update_form @ modes.vectors
         self._lam = modes.values[:, None] * modes.values.conj()[None, :]
-        self._td_error = float((statistics.reward + statistics.psi @ statistics.theta_star).std())
-        self._limit = largest_stable_step(statistics, modes)
-        self._remembered = remembered(statistics, statistics.theta_0 - statistics.theta_star)
+        self._td_error = float((rows.reward + rows.psi @ rows.theta_star).std())
+        self._exact = MeanSquare(rows) if rows.n_features <= _MOST_EXACT else None
+        self._limit = largest_stable_step(rows, modes, self._exact)
+        self._remembered = remembered(rows, u)
 
     def run(self, Y: Complex, y: Complex, pairs: Pairs, step: float, M: int, n: int) -> tuple[Complex, Complex]:
         T, S, Q = pairs.T, np.ones_like(pairs.T), np.zeros_like(pairs.T)  # T^L, sum of T^l, sum of those, l < L
@@ -141,20 +148,19 @@ class _Recursion:
 
     def _noise_at(self, y: Complex) -> Complex:
         """Long-run covariance of g_x at theta_star + V y, in the coordinates of the modes."""
-        statistics, u = self._statistics, (self._modes.vectors @ y).real
-        moved = statistics.psi @ u
+        rows, u = self._rows, (self._modes.vectors @ y).real
+        moved = rows.psi @ u
         if np.sqrt((moved**2).mean()) < _NEGLIGIBLE * self._td_error:
             return self._N
-        series = statistics.left * moved[:, None]
-        series = series - series.mean(axis=0) + statistics.noise
-        return self._modes.seen(
-            long_run_covariance(series, statistics.window or len(series) // 10, clip=statistics.rank <= _MOST_EXACT)
-        )
+        series = rows.left * moved[:, None]
+        series = series - series.mean(axis=0) + rows.noise
+        covariance = lag_covariance(series, rows.summed_lags)
+        return self._modes.seen(covariance if self._exact is None else clipped(covariance))
 
     def _square(self, Y: Complex) -> Complex:
         """E[A_x S A_x^T] - A S A^T in the coordinates of the modes."""
-        if self._statistics.rank <= _MOST_EXACT:
-            return self._modes.seen(self._statistics.square(self._modes.back(Y))) - self._lam * Y
+        if self._exact is not None:
+            return self._modes.seen(self._exact(self._modes.back(Y))) - self._lam * Y
         grown: Complex = float((self._form.T * Y).sum().real) * self._C - self._lam * Y
         return grown
 

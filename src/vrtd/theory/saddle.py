@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import AccuracyError, InvalidInputError
-from vrtd.problems import DataSet
+from vrtd.problems import Transitions
 
 __all__ = ["SaddleSteps", "saddle_steps"]
 
@@ -51,17 +51,17 @@ class SaddleSteps(NamedTuple):
     norm: Floats  # (2 d, 2 d)
 
 
-def saddle_steps(data: DataSet) -> SaddleSteps:
+def saddle_steps(data: Transitions) -> SaddleSteps:
     """Proven steps for `PrimalDual`, `SVRG`, `BatchingSVRG`, `GrowingSCSG` and `SAGA`; larger ones are often stable.
 
-    >>> data = DataSet(phi=[[1.0], [0.5]], reward=[1.0, 2.0], phi_next=[[0.5], [1.0]], discount=0.9)
+    >>> data = Transitions(phi=[[1.0], [0.5]], reward=[1.0, 2.0], phi_next=[[0.5], [1.0]], discount=0.9)
     >>> steps = saddle_steps(data)
     >>> round(steps.step_size, 3), round(steps.step_size_w, 3), steps.n_steps, steps.epoch_factor
     (0.131, 0.01, 2252, 0.5)
     """
-    if not isinstance(data, DataSet):
+    if not isinstance(data, Transitions):
         raise InvalidInputError(
-            "data must be a DataSet", type(data).__name__, "build one, or draw it: vrtd.record(...)"
+            "data must be Transitions", type(data).__name__, "build them, or draw them: vrtd.record(...)"
         )
     data.theta_star  # noqa: B018 - refuses a data set without a single solution
     scale = float(np.linalg.norm(data.A, 2) / np.linalg.norm(data.C, 2)) ** 2
@@ -87,7 +87,7 @@ def saddle_steps(data: DataSet) -> SaddleSteps:
     )
 
 
-def _constants(data: DataSet, ratio: float) -> tuple[float, float, float, Floats]:
+def _constants(data: Transitions, ratio: float) -> tuple[float, float, float, Floats]:
     """k, q, s and P for k = `ratio`."""
     from scipy.linalg import eigh, solve_continuous_lyapunov
 

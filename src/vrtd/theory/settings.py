@@ -7,12 +7,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_count, check_positive
+from vrtd.problems import Transitions
 from vrtd.theory.modal import ModalErrors
 from vrtd.theory.modes import eigen_modes, largest_stable_step
 from vrtd.theory.moments import Output
-from vrtd.theory.rows import Statistics, TransitionRows, statistics_of
-from vrtd.theory.sample import TransitionSample
+from vrtd.theory.sample_noise import check_rows, why_unstable
 
 __all__ = ["MOST_GROWTH", "LimitedStep", "Settings", "growth_ratio", "limit_step", "settings_for"]
 
@@ -52,7 +53,7 @@ class LimitedStep(NamedTuple):
 
 
 def settings_for(
-    sample: TransitionSample | TransitionRows,
+    sample: Transitions,
     budget: int,
     theta_0: ArrayLike | None = None,
     *,
@@ -68,7 +69,7 @@ def settings_for(
     in whole epochs. Data that are merely poor raise no error: `method` then begins with "fallback" and says why.
 
     >>> import vrtd
-    >>> sample = TransitionSample.draw(vrtd.problems.random_mdp(), 5000)
+    >>> sample = vrtd.record(vrtd.problems.random_mdp(), 5000, shuffle=False)
     >>> found = settings_for(sample, 100_000)
     >>> found.method, found.n_epochs * found.batch_size <= 100_000, found.step_size < found.largest_step
     ('modes of A', True, True)
@@ -84,21 +85,24 @@ def settings_for(
         check_count("batch_size", batch_size)
     budget = int(budget)
     most = budget if largest_batch is None else min(budget, int(largest_batch))
-    statistics = statistics_of(sample, theta_0)
-    remarks = _remarks(statistics, sample.n_features)
-    reason = _reason(statistics)
-    modes = eigen_modes(statistics) if reason is None else None
+    check_rows(sample)
+    d = sample.n_features
+    start = check_theta("theta_0", theta_0, d)
+    rows = sample.reduced(start)
+    remarks = _remarks(rows.n_features, d)
+    reason = _reason(rows)
+    modes = eigen_modes(rows) if reason is None else None
     if modes is None:
-        found = _blind(statistics, budget, most, algorithm, reason or "the modes of A are degenerate", remarks)
+        found = _blind(rows, budget, most, algorithm, reason or "the modes of A are degenerate", remarks)
         M = found.batch_size if batch_size is None else int(batch_size)
         step = found.step_size if step_size is None else float(step_size)
         return found._replace(step_size=step, batch_size=M, n_epochs=max(1, budget // M))
-    limit = largest_stable_step(statistics, modes)
-    errors = ModalErrors(statistics, modes, limit)
+    limit = largest_stable_step(rows, modes)
+    errors = ModalErrors(rows, sample.basis.T @ start, modes, limit)
     # A step of less than limit / budget would not have moved the fastest mode at the end.
     count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
     # The rows of a batch may be less varied than the sample: a step for which they are unstable would be lowered there.
-    largest = min(_MOST_SHARE * limit, MOST_GROWTH / max(growth_ratio(sample), 1e-300))
+    largest = min(_MOST_SHARE * limit, MOST_GROWTH / max(growth_ratio(rows), 1e-300))
     steps: NDArray[Any] = largest / _STEP_RATIO ** np.arange(count)
     if step_size is not None:
         steps = np.array([float(step_size)])
@@ -123,18 +127,19 @@ def settings_for(
     return Settings(float(fine[j]), M, n, float(near[0, j]), limit, method, remarks)
 
 
-def limit_step(sample: TransitionSample | TransitionRows, step_size: float) -> LimitedStep:
+def limit_step(sample: Transitions, step_size: float) -> LimitedStep:
     """Whether the second moment of the error would grow with this step, and the largest one that is safe.
 
     >>> import vrtd
-    >>> sample = TransitionSample.draw(vrtd.problems.random_mdp(), 5000)
+    >>> sample = vrtd.record(vrtd.problems.random_mdp(), 5000, shuffle=False)
     >>> limit_step(sample, 0.1).remark is None, limit_step(sample, 10.0).diverges
     (True, True)
     """
     check_positive("step_size", step_size)
-    statistics = statistics_of(sample, None)
-    modes = eigen_modes(statistics) if statistics.reason is None else None
-    limit = _norm_limit(statistics) if modes is None else largest_stable_step(statistics, modes)
+    check_rows(sample)
+    rows = sample.reduced()
+    modes = eigen_modes(rows) if why_unstable(rows) is None else None
+    limit = _norm_limit(rows) if modes is None else largest_stable_step(rows, modes)
     step = float(step_size)
     if step < limit:
         return LimitedStep(step, limit, False, None)
@@ -155,43 +160,43 @@ def _batches(budget: int, most: int) -> list[tuple[int, int]]:
     return [(M, budget // M) for M in sorted(sizes) if least <= M <= most]
 
 
-def _reason(statistics: Statistics) -> str | None:
-    if statistics.reason is not None:
-        return statistics.reason
-    scale = float(np.abs(statistics.reward).max())
-    if not np.abs(statistics.noise).max() > 1e-12 * max(scale, 1e-300) * float(np.abs(statistics.left).max()):
+def _reason(rows: Transitions) -> str | None:
+    reason = why_unstable(rows)
+    if reason is not None:
+        return reason
+    scale = float(np.abs(rows.reward).max())
+    if not np.abs(rows.noise).max() > 1e-12 * max(scale, 1e-300) * float(np.abs(rows.left).max()):
         return "there is no noise on the sample"
-    if statistics.window is None:
-        return f"correlation outlasts the sample of {len(statistics)} rows"
+    if rows.lag_window is None:
+        return f"correlation outlasts the sample of {len(rows)} rows"
     return None
 
 
-def growth_ratio(sample: TransitionSample | TransitionRows) -> float:
+def growth_ratio(sample: Transitions) -> float:
     """tr E[A_x^T A_x] / -tr A: twice its inverse is about the step at which the second moment begins to grow.
 
     With equal second moments of phi and phi', -tr A is E w ((1 - gamma) |phi|^2 + gamma |phi' - phi|^2 / 2), which is
     positive for every choice of rows.
     """
-    phi, phi_next, gamma = sample.phi, sample.phi_next, np.asarray(sample.discount)
-    weight = sample.weight if isinstance(sample, TransitionRows) and sample.weight is not None else 1.0
+    phi, phi_next, gamma, weight = sample.phi, sample.phi_next, sample.discount, sample.weight
     size, moved = np.square(phi).sum(axis=1), np.square(phi_next - phi).sum(axis=1)
     psi = np.square(gamma[:, None] * phi_next - phi).sum(axis=1)
     total = float((weight * ((1.0 - gamma) * size + gamma * moved / 2.0)).sum())
     return float((weight**2 * size * psi).sum()) / total if total > 0.0 else 0.0
 
 
-def _norm_limit(statistics: Statistics) -> float:
+def _norm_limit(rows: Transitions) -> float:
     """2 / max(phi . -psi): beyond, a row that comes again and again would push theta ever further."""
-    pull = -np.einsum("ni,ni->n", statistics.left, statistics.psi)
+    pull = -np.einsum("ni,ni->n", rows.left, rows.psi)
     largest = float(pull.max())
     return 2.0 / largest if largest > 0.0 else np.inf
 
 
 def _blind(
-    statistics: Statistics, budget: int, most: int, algorithm: str, reason: str, remarks: tuple[str, ...]
+    rows: Transitions, budget: int, most: int, algorithm: str, reason: str, remarks: tuple[str, ...]
 ) -> Settings:
     """Nothing is predicted: a step that is safe for any data of this size, and a few epochs."""
-    norm = float(max((statistics.left**2).sum(axis=1).max(), (statistics.psi**2).sum(axis=1).max()))
+    norm = float(max((rows.left**2).sum(axis=1).max(), (rows.psi**2).sum(axis=1).max()))
     step = _BLIND_SHARE / norm if norm > 0.0 else 1.0
     M = 1 if algorithm == "td" else max(1, min(most, budget // _BLIND_EPOCHS))
     return Settings(
@@ -199,7 +204,7 @@ def _blind(
     )
 
 
-def _remarks(statistics: Statistics, d: int) -> tuple[str, ...]:
-    if statistics.rank < d:
-        return (f"the features of the sample span {statistics.rank} of {d} dimensions: the rest keeps its start",)
+def _remarks(rank: int, d: int) -> tuple[str, ...]:
+    if rank < d:
+        return (f"the features of the sample span {rank} of {d} dimensions: the rest keeps its start",)
     return ()

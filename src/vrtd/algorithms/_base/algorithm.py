@@ -228,7 +228,7 @@ def check_sampling(algorithm: Algorithm, sampling: Sampling) -> None:
         raise InvalidInputError(
             f"{algorithm.name} must have a data set, to come back to its rows",
             f"sampling={sampling!r}",
-            'simulate it on a vrtd.DataSet with sampling="dataset"',
+            "simulate it on vrtd.Transitions, for example of vrtd.record(problem, n_rows)",
         )
     if algorithm.needs_trajectory and sampling != "markov":
         raise InvalidInputError(

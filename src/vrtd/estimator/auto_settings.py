@@ -1,0 +1,195 @@
+"""Which algorithm, step and batch size a fit uses, and what "auto" decides on them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
+from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
+from vrtd.errors import InvalidInputError, StabilityWarning
+from vrtd.logs.log import SEGMENT
+from vrtd.problems import Transitions
+from vrtd.theory.settings import limit_step, settings_for
+
+__all__ = ["CLOSED_FORM", "AutoSettings", "Decision", "check_step"]
+
+Floats = NDArray[np.float64]
+
+#: The name of the closed form of all rows, which is no algorithm of the registry.
+CLOSED_FORM = "closed_form"
+_TUNED = (VRTD.name, TD.name)  # whose settings "auto" can choose; others keep the defaults of their class
+# Without a number of rows to plan for, settings are made for this multiple of the rows so far, and batches are at most
+# a share of them: a run that stops earlier has learned from most of its rows.
+_HORIZON, _SHARE = 4, 8
+# Also where their number is known: a batch that is never closed, as fewer rows came or Ctrl-C did, teaches nothing. A
+# few rows less than announced must not cost an epoch.
+_KNOWN_SHARE, _SLACK = 4, 64
+_MOST_BATCH_BYTES = 1 << 26  # what "auto" lets rows of an open batch take
+# The mean over an epoch has less variance than the paper's random iterate, at the same cost.
+_OUTPUT: Literal["average"] = "average"
+
+
+class Decision(NamedTuple):
+    """The settings of the next phase."""
+
+    algorithm: Algorithm
+    n_epochs: int | None  # None: to the end
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AutoSettings:
+    """The settings that were asked for; "auto" stands for what is decided when the pilot rows have come."""
+
+    algorithm: str | Algorithm
+    step_size: float | str
+    batch_size: int | str
+    n_samples: int | None
+    pilot_rows: int
+
+    def __post_init__(self) -> None:
+        check_count("pilot_rows", self.pilot_rows)
+        if self.n_samples is not None:
+            check_exact_count("n_samples", self.n_samples)
+        _check_auto("step_size", self.step_size, check_positive)
+        _check_auto("batch_size", self.batch_size, check_count)
+        given = [name for name in ("step_size", "batch_size") if getattr(self, name) != "auto"]
+        if isinstance(self.algorithm, Algorithm):
+            if given:
+                raise InvalidInputError(
+                    "an algorithm with settings of its own must not be given others", given[0], "drop one of the two"
+                )
+            _check_log(self.algorithm)
+            return
+        check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
+        known = set() if self.is_closed_form else {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}
+        for name in given:
+            if name not in known:
+                raise InvalidInputError(f"{self.algorithm} has no {name}", getattr(self, name), "drop it")
+        if self.algorithm not in (*_TUNED, CLOSED_FORM):
+            _check_log(self._with_defaults())
+
+    @property
+    def is_closed_form(self) -> bool:
+        return self.algorithm == CLOSED_FORM
+
+    @property
+    def chooses_step(self) -> bool:
+        """Whether "auto" decides on the step."""
+        return self.algorithm in _TUNED and self.step_size == "auto"
+
+    @property
+    def needs_pilot(self) -> bool:
+        """Whether "auto" has something to decide on."""
+        if self.algorithm not in _TUNED:
+            return False
+        return self.step_size == "auto" or (self.algorithm == "vrtd" and self.batch_size == "auto")
+
+    @property
+    def given_step(self) -> float | None:
+        """The largest step that was asked for; None where "auto" decides, or there is none."""
+        if self.is_closed_form or self.chooses_step:
+            return None
+        return float(self.step_size) if self.needs_pilot else self._fixed().largest_step_size
+
+    @property
+    def trace_decay(self) -> float:
+        """lambda of the algorithm: with traces it has another fixed point than the closed form."""
+        if self.is_closed_form or self.needs_pilot:
+            return 0.0
+        return float(self._fixed().settings.get("trace_decay", 0.0))
+
+    def decide(self, sample: Transitions | None, theta_0: Floats, n_rows: int) -> Decision:
+        """Decide on the phase that begins after `n_rows` rows; `sample` is what the first rows show.
+
+        A phase is planned as if it were the first one, with what all rows so far show: its start can only be better
+        than theta_0.
+        """
+        if not self.needs_pilot:
+            algorithm = self._fixed()
+            defaults = isinstance(self.algorithm, str) and self.algorithm not in _TUNED
+            remark = f"{self.algorithm} has no automatic settings: it runs with {algorithm!r}"
+            return Decision(algorithm, None, (remark,) if defaults else ())
+        assert sample is not None
+        n, so_far = self.n_samples or 0, max(n_rows, len(sample))
+        horizon = end = n if n_rows < n else _HORIZON * so_far
+        largest = min(_MOST_BATCH_BYTES // (16 * theta_0.size), horizon // (_KNOWN_SHARE if n_rows < n else _SHARE))
+        found = settings_for(
+            sample, max(2, horizon - horizon // _SLACK), theta_0,
+            algorithm="td" if self.algorithm == "td" else "vrtd", output=_OUTPUT, largest_batch=max(2, largest),
+            step_size=None if self.step_size == "auto" else float(self.step_size),
+            batch_size=None if self.batch_size == "auto" else int(self.batch_size),
+        )  # fmt: skip
+        if found.method.startswith("fallback"):  # look again soon
+            end = min(end, 2 * so_far)
+        M = found.batch_size
+        if self.batch_size == "auto":
+            M = _whole_segments(max(1, min(M, (end - n_rows) // 2)))
+        text = f"from row {n_rows:,}: step {found.step_size:.3g}"
+        text += "" if self.algorithm == "td" else f", batch {M:,}"
+        remarks = (f"{text}, for {horizon:,} rows ({found.method})", *found.remarks)
+        n_epochs = max(1, -((n_rows - end) // (1 if self.algorithm == "td" else M)))
+        return Decision(self._build(found.step_size, M), n_epochs, remarks)
+
+    def _fixed(self) -> Algorithm:
+        """The algorithm, where nothing is decided from data."""
+        if isinstance(self.algorithm, Algorithm):
+            return self.algorithm
+        if self.algorithm in _TUNED:
+            return self._build(self.step_size, self.batch_size)
+        return self._with_defaults()
+
+    def _build(self, step_size: Any, batch_size: Any) -> Algorithm:
+        if self.algorithm == "td":
+            return TD(float(step_size))
+        return VRTD(float(step_size), int(batch_size), output=_OUTPUT)
+
+    def _with_defaults(self) -> Algorithm:
+        """The registry's algorithm of this name, with what was given and the defaults of its class."""
+        given = {name: getattr(self, name) for name in ("step_size", "batch_size") if getattr(self, name) != "auto"}
+        return REGISTRY[cast("str", self.algorithm)](**given)
+
+
+def check_step(step: float, sample: Transitions) -> tuple[str, ...]:
+    """Warn of a step that diverges, as far as the pilot rows show, and return remarks that say so."""
+    limited = limit_step(sample, step)
+    if not limited.diverges:
+        return ()
+    warnings.warn(
+        f"step_size must be below {limited.largest_step:.3g}, as the first {len(sample):,} rows show; "
+        f"got {step:g}; lower it, or expect errors without bound",
+        StabilityWarning,
+        stacklevel=2,
+    )
+    return (f"step_size {step:g} is beyond the limit of stability, {limited.largest_step:.3g}",)
+
+
+def _check_log(algorithm: Algorithm) -> None:
+    if not algorithm.learns_from_log:
+        raise InvalidInputError(
+            f"{algorithm.name} cannot learn from a log, whose rows come once and in order",
+            repr(algorithm),
+            "use another algorithm, or simulate it on vrtd.logs.data_set(...)",
+        )
+
+
+def _whole_segments(batch_size: int) -> int:
+    """The next smaller batch that holds whole segments of a vector of environments, or is held by them.
+
+    >>> [_whole_segments(M) for M in (1, 7, 100, 1000)]
+    [1, 4, 64, 960]
+    """
+    return batch_size // SEGMENT * SEGMENT or 1 << (batch_size.bit_length() - 1)
+
+
+def _check_auto(name: str, value: Any, check: Any) -> None:
+    if isinstance(value, str):
+        if value != "auto":
+            raise InvalidInputError(f"{name} must be a number or 'auto'", repr(value), "pass one of them")
+    else:
+        check(name, value)

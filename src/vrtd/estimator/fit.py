@@ -1,0 +1,299 @@
+"""How a fit goes on: every function takes a state and returns the next one.
+
+Nothing is assigned before all of a piece is learned, so what raises, Ctrl-C included, leaves the state before as it
+was. Two things are shared between a state and the next: rooms, of which only the first rows belong to a state, and
+arrays that are never written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.arrays import frozen
+from vrtd.errors import DataError, DivergenceError, InvalidInputError
+from vrtd.estimator.auto_settings import check_step
+from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
+from vrtd.estimator.least_squares import add, no_sums
+from vrtd.estimator.rows import NotFiniteError, first_not_finite, is_finite, without_final
+from vrtd.estimator.sample import sample_of, sampled, sampled_to
+from vrtd.estimator.state import FitState, Setup, start
+from vrtd.features import Features, Identity, Tabular
+from vrtd.logs import Chunk
+from vrtd.logs.log import is_any, observed_in
+from vrtd.problems import Transitions
+
+__all__ = ["check_ends", "decide", "receive", "update"]
+
+Floats = NDArray[np.float64]
+
+# Features of this many bytes are computed at once; rows that are features already are only pointed at.
+_PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024
+_FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "reward", "weight": "weight"}
+
+
+def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) -> Iterable[FitState]:
+    """The state after each piece of the chunk, which must be checked.
+
+    `repeats`: the rows are those of the first pass again.
+    """
+    if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
+        return (update(setup, _with_weights(state, chunk), chunk, repeats),)
+    return _receive(setup, state, chunk, repeats)
+
+
+def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iterator[FitState]:
+    if not chunk.n_rows:
+        return
+    state = _with_weights(state, chunk)
+    if state.features is None and not setup.waits:
+        state = _begin(setup, state, setup.features.bind(chunk.observations))
+    at, n = 0, chunk.n_rows
+    if state.features is None:
+        at = setup.settings.pilot_rows - state.n_rows
+        state = _wait(state, chunk.part(0, at))
+        if state.n_rows == setup.settings.pilot_rows:
+            state = decide(setup, state)
+        yield state
+    while at < n:
+        assert state.features is not None
+        last = min(n, at + _piece_rows(state.features))
+        state = update(setup, state, chunk if last - at == n else chunk.part(at, last), repeats)
+        yield state
+        at = last
+
+
+def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
+    """Bind the features, decide on the settings, and learn from the rows that wait.
+
+    `is_all`: no more rows will come, so settings are made for these.
+    """
+    chunks, n = state.waiting, state.n_rows
+    if not chunks:
+        return state
+    state = state._replace(waiting=(), n_rows=0, n_pilot=n, n_expected=n if is_all else None)
+    state = _begin(setup, state, setup.features.bind(observed_in(chunks)))
+    assert state.features is not None
+    size, n_kept = _piece_rows(state.features), 0
+    if setup.settings.needs_pilot:
+        for chunk in _pieces(chunks, size):
+            rows = _rows(setup, state, chunk)
+            state = sampled(state, without_final(rows, chunk.terminated) or rows, chunk)
+            if state.n_sampled < n_kept + len(rows):  # full: the rest is computed when it is learned
+                break
+            n_kept = state.n_sampled
+        state = _check_pilot(setup, state)
+    for chunk in _pieces(chunks, size):
+        first, last = state.n_rows, state.n_rows + chunk.n_rows
+        known = state.room.part(first, last) if state.room is not None and last <= n_kept else None
+        state = update(setup, state, chunk, False, known)
+    return state
+
+
+def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
+    for chunk in chunks:
+        for first in range(0, chunk.n_rows, size):
+            yield chunk.part(first, first + size)
+
+
+def _with_weights(state: FitState, chunk: Chunk) -> FitState:
+    """Importance ratios are there for all rows, or for none."""
+    is_weighted = chunk.weight is not None
+    if state.is_weighted is None:
+        state = state._replace(is_weighted=is_weighted)
+    if state.is_weighted != is_weighted:
+        has = "weights" if is_weighted else "no weights"
+        raise DataError("all parts of a log must have weights, or none", f"a part with {has}", "add weights of 1")
+    if is_weighted:
+        chunk.check_weight(state.n_rows)
+    return state
+
+
+def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
+    d = features.n_features
+    if setup.theta_0 is not None and setup.theta_0.shape != (d,):
+        raise InvalidInputError(f"theta_0 must have the shape ({d},)", setup.theta_0.shape, "one for each feature")
+    visited = np.zeros(d, bool) if isinstance(features, Tabular) else None
+    return state._replace(features=features, visited=visited)
+
+
+def _piece_rows(features: Features) -> int:
+    room = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
+    return max(_LEAST_PIECE, room // (8 * features.n_features))
+
+
+def _wait(state: FitState, chunk: Chunk) -> FitState:
+    """Keep the rows until the pilot is whole."""
+    chunk.check_finite(state.n_rows)
+    if state.waiting and chunk.observations.shape[1:] != state.waiting[0].observations.shape[1:]:
+        raise DataError(
+            f"observations must have one shape, {state.waiting[0].observations.shape[1:]} per row",
+            chunk.observations.shape[1:],
+            "keep observations of different shapes apart",
+        )
+    return state._replace(waiting=(*state.waiting, chunk.copy()), n_rows=state.n_rows + chunk.n_rows)
+
+
+def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
+    """The chunk with features in place of observations."""
+    features = state.features
+    assert features is not None
+    successors = chunk.next_observations if isinstance(features, Identity) else chunk.successors
+    try:
+        phi, phi_next = features(chunk.observations), features(successors)
+    except DataError as error:
+        raise _located(features, chunk, successors, error, state.n_rows) from error
+    if state.room is not None and phi.dtype != state.room.phi.dtype:
+        raise DataError(f"all parts of a log must be of one type, {state.room.phi.dtype}", phi.dtype, "convert them")
+    discount = _constant(setup.discount, len(phi))
+    if is_any(chunk.terminated):
+        discount = np.where(chunk.terminated, 0.0, discount)
+    return Transitions.trusted(phi, chunk.reward, phi_next, discount, chunk.weight, chunk.ends)
+
+
+@lru_cache(maxsize=4)  # pieces of a log are mostly of one size
+def _constant(value: float, n: int) -> Floats:
+    return frozen(np.full(n, value))
+
+
+def _located(features: Features, chunk: Chunk, successors: NDArray[Any], error: DataError, n_before: int) -> DataError:
+    """The error that features raised, with the first row in the log that they refuse."""
+    for field, observations in (("observations", chunk.observations), ("next_observations", successors)):
+        low, high = 0, len(observations)  # rows before `low` are fine; those before `high` are not, if any is refused
+        while high > low:
+            middle = (low + high) // 2
+            try:
+                features(observations[: middle + 1])
+                low = middle + 1
+            except DataError:
+                high = middle
+        if low < len(observations):
+            where = chunk.place(field, low, n_before)
+            return DataError(error.must, f"{error.got} of a piece of the log ({where})", error.do)
+    return error
+
+
+def update(setup: Setup, state: FitState, chunk: Chunk, repeats: bool, known: Transitions | None = None) -> FitState:
+    """Learn from a piece; `known` are its rows, if they have been computed before."""
+    rows, before, settings = _rows(setup, state, chunk) if known is None else known, state, setup.settings
+    n, n_rows = chunk.n_rows, state.n_rows + chunk.n_rows
+    if setup.discount == 1.0 and n_rows >= settings.pilot_rows:  # however the rows are split
+        check_ends(setup, state, chunk.terminated[: max(0, settings.pilot_rows - state.n_rows)])
+    learner, sums = state.learner, state.sums
+    try:
+        if settings.is_closed_form:
+            if not is_finite(rows):
+                raise NotFiniteError
+        else:
+            at = 0
+            if learner is None:
+                state, learner = _decided(setup, state, None)
+            while at < n:
+                left = learner.rows_left
+                if left == 0:
+                    state, learner = _decided(setup, sampled_to(state, at, rows, chunk, repeats), learner)
+                    left = learner.rows_left
+                if left is not None and left < n - at and not is_finite(rows):  # no phase ends before a bad row
+                    raise NotFiniteError
+                last = n if left is None else min(n, at + left)
+                learner = learn(learner, rows.part(at, last))
+                at = last
+        if setup.closed_form and not repeats:
+            sums = add(sums or no_sums(rows.n_features), rows)
+    except NotFiniteError:
+        cleaned = without_final(rows, chunk.terminated)
+        if cleaned is None:
+            raise _explained(setup, before, rows, chunk) from None
+        return update(setup, before, chunk, repeats, cleaned)
+    state = sampled_to(state, n, rows, chunk, repeats)
+    n_distinct = state.n_distinct if repeats else n_rows
+    terminates = state.terminates or (setup.discount == 1.0 and bool(chunk.terminated.any()))
+    visited = None if state.visited is None else _visited(state.visited, chunk)
+    state = FitState(n_rows, n_distinct, terminates, learner, sums, visited, *state[6:])  # _replace takes longer
+    if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
+        state = _check_pilot(setup, state)
+    return state
+
+
+def _decided(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
+    """Decide on the settings of the first phase, or of the next one; the state has remarks on them."""
+    settings, theta_0 = setup.settings, start(setup, state)
+    if state.n_expected is not None:
+        settings = replace(settings, n_samples=state.n_expected)
+    if learner is None:
+        sample = sample_of(state, settings.pilot_rows) if settings.needs_pilot else None
+        algorithm, n_epochs, remarks = settings.decide(sample, theta_0, 0)
+        learner = first_learner(algorithm, n_epochs, theta_0, setup.seed, settings.chooses_step)
+    else:
+        algorithm, n_epochs, remarks = settings.decide(sample_of(state), theta_0, learner.n_rows)
+        learner = next_phase(learner, algorithm, n_epochs)
+    return _remarked(state, remarks), learner
+
+
+def _visited(states: NDArray[np.bool_], chunk: Chunk) -> NDArray[np.bool_]:
+    visited = states.copy()
+    visited[chunk.observations.reshape(-1).astype(np.int64)] = True
+    return visited
+
+
+def _remarked(state: FitState, remarks: tuple[str, ...]) -> FitState:
+    return state._replace(remarks=(*state.remarks, *(remark for remark in remarks if remark not in state.remarks)))
+
+
+def check_ends(setup: Setup, state: FitState, terminated: NDArray[np.bool_] | None = None) -> None:
+    """Refuse a discount of 1 where nothing terminates, neither before nor in these rows."""
+    if setup.discount == 1.0 and not state.terminates and not (terminated is not None and terminated.any()):
+        raise InvalidInputError(
+            "discount 1 needs episodes that end: values of a process that goes on are infinite",
+            "a log in which no transition terminates",
+            "lower the discount, or mark the rows that terminate",
+        )
+
+
+def _check_pilot(setup: Setup, state: FitState) -> FitState:
+    """Warn of the step that was asked for, if the pilot rows show that it diverges."""
+    assert state.room is not None
+    step = setup.settings.given_step
+    remarks: tuple[str, ...] = ()
+    n = min(state.n_sampled, setup.settings.pilot_rows)
+    if step is not None and not _is_surely_stable(step, state.room.part(0, n), setup.discount):
+        remarks = check_step(step, sample_of(state, n))
+    return _remarked(state, remarks)._replace(is_checked=True)
+
+
+def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:
+    """Whether a |phi|^2 (1 + gamma)^2 <= 2 (1 - gamma): then the second moment of TD does not grow on independent rows
+    of the policy itself. The condition costs little; what it does not settle is looked at closely."""
+    largest = max(float(np.einsum("ni,ni->n", table, table).max()) for table in (rows.phi, rows.phi_next))
+    return not rows.is_weighted and step * largest * (1.0 + discount) ** 2 <= 2.0 * (1.0 - discount)
+
+
+def _explained(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk) -> Exception:
+    """Why the numbers are not finite: a row of the log, or a step that diverges."""
+    place = first_not_finite(rows)
+    if place is not None:
+        field, row = _FIELDS[place[0]], place[1]
+        got = f"another in {field}: {chunk.place(field, row, state.n_rows)}"
+        return DataError("every number of a log must be finite", got, "repair or drop it")
+    n = f"{state.n_rows:,}"
+    if setup.settings.chooses_step:
+        return DivergenceError(
+            f"the parameters must stay finite; got others after {n} rows with the step that 'auto' chose; scale "
+            "features and rewards, or take the closed form: algorithm='closed_form'"
+        )
+    algorithm = setup.settings.decide(None, np.zeros(0), 0).algorithm if state.learner is None else None
+    algorithm = algorithm or state.learner.algorithm  # type: ignore[union-attr]
+    if algorithm.largest_step_size is None:
+        return DivergenceError(
+            f"the parameters must stay finite; got {algorithm!r}, with which they left them after {n} rows; scale "
+            "features and rewards, or change its settings"
+        )
+    return DivergenceError(
+        f"the step size must let the parameters stay finite; got {algorithm.largest_step_size:g}, with which they left "
+        f"them after {n} rows; lower it, or let step_size='auto' choose"
+    )

@@ -1,0 +1,411 @@
+"""Rows of transitions in memory, and the linear system A theta + b = 0 that they define."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vrtd.arrays import frozen, real_array
+from vrtd.checks import warn_if_ill_conditioned
+from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.series import (
+    LEAST_WINDOWS,
+    block_correlation,
+    block_covariances,
+    block_means,
+    clipped,
+    lag_covariance,
+    lag_window,
+)
+
+if TYPE_CHECKING:
+    from vrtd.algorithms import Sampling
+
+__all__ = ["Transitions", "solve_scaled"]
+
+Floats = NDArray[np.float64]
+
+# Directions with less than this share of the largest singular value are not learned in any number of rows.
+_RANK_TOLERANCE = 1e-5
+# Features and rewards of this size can be squared and divided by.
+_LEAST_SIZE = 1e-60
+# Share of a row's square that may lie outside of the span of these rows.
+_OUTSIDE = 1e-6
+# A covariance with an eigenvalue below minus this share of the largest is not one.
+_NEGATIVE = 1e-9
+# A condition number below this is neither warned of nor refused.
+_HARMLESS = 1e9
+# Blocks for the long-run covariance; blocks that show the correlation, and the rows that each must have; how many of
+# these are merged for a variance, so that adjacent ones are nearly independent.
+_BLOCKS = 64
+_MOST_BLOCKS, _LEAST_BLOCKS, _LEAST_BLOCK = 256, 64, 4
+_MERGED = 4
+
+
+@final
+class Transitions:
+    """n transitions as rows of features; means over the rows take the place of expectations.
+
+    `simulate` takes them in place of a problem, with rows used again and again. `record` draws them from a known chain,
+    `vrtd.logs.data_set` reads them from a log, and `plan` and `vrtd.theory` estimate from them. Rows are consecutive
+    steps of a trajectory, or in any order: a function that needs one or the other says so.
+
+    Parameters
+    ----------
+    phi : array of shape (n, d)
+        Features of the states that were left.
+    reward : array of shape (n,)
+        Rewards.
+    phi_next : array of shape (n, d)
+        Features of the states that were reached.
+    discount : float or array of shape (n,)
+        Discounts in [0, 1]; 0 where a transition terminates.
+    weight : array of shape (n,), optional
+        Importance ratios. Default: 1 for every row.
+    ends : boolean array of shape (n,), optional
+        Rows that the next row does not continue. Default: the rows with discount 0.
+
+    Examples
+    --------
+    >>> rows = Transitions(phi=[[1.0], [0.5]], reward=[1.0, 2.0], phi_next=[[0.5], [1.0]], discount=0.9)
+    >>> rows.theta_star.round(4)
+    array([5.7143])
+    """
+
+    samplings: ClassVar[tuple[Sampling, ...]] = ("dataset",)  # what `simulate` may draw; the first is the default
+
+    phi: NDArray[Any]  # (n, d) float64, or float32 where rows stream by
+    reward: Floats
+    phi_next: NDArray[Any]
+    discount: Floats
+    ends: NDArray[np.bool_]
+    _weight: Floats | None
+
+    def __init__(
+        self,
+        phi: ArrayLike,
+        reward: ArrayLike,
+        phi_next: ArrayLike,
+        discount: ArrayLike,
+        weight: ArrayLike | None = None,
+        ends: ArrayLike | None = None,
+    ) -> None:
+        table = real_array("phi", phi)
+        if table.ndim != 2 or 0 in table.shape:
+            raise InvalidInputError("phi must have the shape (n, d)", table.shape, "pass one row per transition")
+        n = table.shape[0]
+        self.phi = frozen(table)
+        self.reward = _column("reward", reward, n)
+        self.phi_next = frozen(real_array("phi_next", phi_next))
+        if self.phi_next.shape != table.shape:
+            raise InvalidInputError(f"phi_next must have the shape {table.shape}", self.phi_next.shape, "match phi")
+        self.discount = _column("discount", np.broadcast_to(discount, n) if np.ndim(discount) == 0 else discount, n)
+        self._weight = None if weight is None else _column("weight", weight, n)
+        self.ends = frozen(self.discount == 0.0 if ends is None else np.array(ends, dtype=np.bool_))
+        if self.ends.shape != (n,):
+            raise InvalidInputError(f"ends must have the shape ({n},)", self.ends.shape, "pass one flag per transition")
+        for name, values, most in (("discount", self.discount, 1.0), ("weight", self.weight, np.inf)):
+            bad = np.flatnonzero((values < 0.0) | (values > most))
+            if bad.size:
+                span = "in [0, 1]" if most == 1.0 else "non-negative"
+                raise InvalidInputError(f"{name} must be {span}", f"{values[bad[0]]} in row {bad[0]}", "correct it")
+
+    @classmethod
+    def trusted(
+        cls,
+        phi: NDArray[Any],
+        reward: Floats,
+        phi_next: NDArray[Any],
+        discount: Floats,
+        weight: Floats | None,
+        ends: NDArray[np.bool_],
+    ) -> Self:
+        """Wrap arrays that were checked where they arrived. Nothing is copied, converted or checked."""
+        rows = cls.__new__(cls)
+        rows.phi, rows.reward, rows.phi_next, rows.discount = phi, reward, phi_next, discount
+        rows._weight, rows.ends = weight, ends
+        return rows
+
+    def __repr__(self) -> str:
+        return f"Transitions({self.n_rows} rows, {self.n_features} features)"
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.reward)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.phi.shape[1])
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether importance ratios were given."""
+        return self._weight is not None
+
+    @cached_property
+    def weight(self) -> Floats:
+        """(n,) importance ratios."""
+        return np.broadcast_to(np.float64(1.0), len(self)) if self._weight is None else self._weight
+
+    def part(self, first: int, last: int) -> Transitions:
+        """Rows first, ..., last - 1; nothing is copied."""
+        if first == 0 and last >= len(self):
+            return self
+        rows = slice(first, last)
+        weight = None if self._weight is None else self._weight[rows]
+        columns = self.phi[rows], self.reward[rows], self.phi_next[rows], self.discount[rows]
+        return Transitions.trusted(*columns, weight, self.ends[rows])
+
+    @cached_property
+    def left(self) -> Floats:
+        """(n, d) weight phi, so that A_x = left psi^T and b_x = left reward."""
+        phi = np.asarray(self.phi, dtype=np.float64)
+        return phi if self._weight is None else phi * self._weight[:, None]
+
+    @cached_property
+    def psi(self) -> Floats:
+        """(n, d) discount phi_next - phi."""
+        return np.asarray(self.discount[:, None] * self.phi_next - self.phi, dtype=np.float64)
+
+    @cached_property
+    def A(self) -> Floats:
+        """(d, d) mean of weight phi (discount phi_next - phi)^T."""
+        return frozen(self.left.T @ self.psi / len(self))
+
+    @cached_property
+    def b(self) -> Floats:
+        """(d,) mean of weight reward phi."""
+        return frozen(self.left.T @ self.reward / len(self))
+
+    @cached_property
+    def C(self) -> Floats:
+        """(d, d) mean of phi phi^T."""
+        return frozen(self._gram / len(self))
+
+    @cached_property
+    def _gram(self) -> Floats:
+        phi = np.asarray(self.phi, dtype=np.float64)
+        return frozen(phi.T @ phi)
+
+    @cached_property
+    def left_square(self) -> Floats:
+        """(d, d) mean of weight^2 phi phi^T: E[A_x S A_x^T] has its trace tr(update_form S) times that of this."""
+        return self.C if self._weight is None else frozen(self.left.T @ self.left / len(self))
+
+    @cached_property
+    def update_form(self) -> Floats:
+        """(d, d) Psi with tr E[A_x S A_x^T] = tr(Psi S) tr(left_square) for every S."""
+        size = (self.left**2).sum(axis=1)
+        return frozen((self.psi * (size / size.sum())[:, None]).T @ self.psi)
+
+    # Rank
+
+    @property
+    def rank(self) -> int:
+        """Dimension of the span of the feature rows, each feature divided by its root mean square."""
+        return int(self.basis.shape[1])
+
+    @property
+    def basis(self) -> Floats:
+        """(d, rank) an orthonormal basis of the span of the feature rows.
+
+        TD methods never leave theta_0 plus this span, and are the same in every orthonormal basis of it.
+        """
+        return self._span[0]
+
+    @property
+    def condition_number(self) -> float:
+        """Condition number of the features on their span, each divided by its root mean square."""
+        return self._span[1]
+
+    @cached_property
+    def _span(self) -> tuple[Floats, float]:
+        for name, table in (("features", self.phi), ("rewards", self.reward)):
+            largest = float(np.abs(table).max(initial=0.0))
+            if largest and not _LEAST_SIZE < largest < 1.0 / _LEAST_SIZE:
+                raise InvalidInputError(
+                    f"{name} must have magnitude between {_LEAST_SIZE:g} and {1.0 / _LEAST_SIZE:g}",
+                    f"{largest:.3g} as the largest",
+                    "rescale them",
+                )
+        gram = self._gram if self._weight is None else self.phi.T @ self.left
+        norms = np.sqrt(np.diag(gram))
+        used = np.flatnonzero(norms > 0.0)
+        if not used.size:
+            return np.zeros((len(norms), 0)), np.inf
+        # A small scale is no dependence: all columns are brought to one size.
+        values, vectors = np.linalg.eigh(gram[np.ix_(used, used)] / np.outer(norms[used], norms[used]))
+        kept = values > _RANK_TOLERANCE**2 * values[-1]
+        basis = _complement(vectors[:, ~kept] / norms[used, None], used, len(norms))
+        return basis, float(np.sqrt(values[-1] / values[kept][0]))
+
+    def reduced(self, theta_0: Floats | None = None) -> Transitions:
+        """Return the rows in the coordinates of `basis`, where the features have full rank.
+
+        What `theta_0` has outside of the span never changes. It only shifts the rewards.
+        """
+        if self.rank == self.n_features:
+            return self
+        B, reward = self.basis, self.reward
+        if theta_0 is not None:
+            reward = reward + self.psi @ self.outside(theta_0)
+        return Transitions.trusted(self.phi @ B, reward, self.phi_next @ B, self.discount, self._weight, self.ends)
+
+    def outside(self, theta: Floats) -> Floats:
+        """(d,) the part of theta that is orthogonal to the span of the rows."""
+        if self.rank == self.n_features:
+            return np.zeros(self.n_features)
+        return np.asarray(theta - self.basis @ (self.basis.T @ theta))
+
+    def spans(self, phi: Floats) -> NDArray[np.bool_]:
+        """Whether each of these feature rows lies in the span of the transitions' rows."""
+        if self.rank == phi.shape[1]:
+            return np.ones(len(phi), bool)
+        outside = phi - (phi @ self.basis) @ self.basis.T
+        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1)
+        return known
+
+    # Solution and noise; the features must have full rank
+
+    @cached_property
+    def _size(self) -> Floats:
+        return np.asarray(np.sqrt(np.diag(self.C)))
+
+    @cached_property
+    def theta_star(self) -> Floats:
+        """(d,) the rows' own solution of A theta + b = 0: least-squares temporal differences (LSTD)."""
+        size = self._size
+        condition = _condition(self.A / np.outer(size, size)) if (size > 0.0).all() else np.inf
+        if not condition * self.n_features * np.finfo(np.float64).eps < 1.0:
+            raise SingularSystemError(
+                "A of the transitions must be invertible",
+                f"condition number {condition:.3g} from {len(self)} rows",
+                "give more rows, or remove dependent features",
+            )
+        warn_if_ill_conditioned(condition, stacklevel=3)
+        return frozen(-solve_scaled(self.A, self.b, size))
+
+    @cached_property
+    def noise(self) -> Floats:
+        """(n, d) g_x at theta_star, whose mean is 0, scaled for the degrees of freedom that theta_star uses up."""
+        delta = self.reward + self.psi @ self.theta_star
+        used = np.sqrt(len(self) / (len(self) - self.n_features))
+        return np.asarray(self.left * (used * delta)[:, None])
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """(d, d) covariance of g_x at theta_star."""
+        return frozen(self.noise.T @ self.noise / len(self))
+
+    @cached_property
+    def lag_window(self) -> int | None:
+        """Number of lags of the noise A^-1 g_x to sum along the rows; None if the correlation outlasts the rows."""
+        return lag_window(np.asarray(np.linalg.solve(self.A, self.noise.T).T, dtype=np.float64))
+
+    @property
+    def summed_lags(self) -> int:
+        """`lag_window`, or a tenth of the rows where there is none."""
+        return len(self) // LEAST_WINDOWS if self.lag_window is None else self.lag_window
+
+    @cached_property
+    def long_run_covariance(self) -> Floats:
+        """(d, d) long-run covariance of g_x(theta_star) along the rows, positive semidefinite.
+
+        Lags up to the window are summed. If the sum has negative directions, the window is too short, as it is for
+        noise that alternates with a long period. Then block means take its place.
+        """
+        total = lag_covariance(self.noise, self.summed_lags)
+        values = np.linalg.eigvalsh(total)
+        if values[0] >= -_NEGATIVE * values[-1]:
+            return clipped(total)
+        own, _ = block_covariances(block_means(self.noise, min(_BLOCKS, len(self))))
+        return own * len(self)
+
+    @cached_property
+    def influence(self) -> Floats:
+        """(B, d) by how much each block of rows moves theta_star: block means of -A^-1 g_x."""
+        g = self.left * (self.reward + self.psi @ self.theta_star)[:, None]
+        return -solve_scaled(self.A, block_means(g, self._n_blocks).T, self._size).T
+
+    @property
+    def merged_influence(self) -> Floats:
+        """(B / 4, d) `influence` of longer blocks."""
+        return block_means(self.influence, self._n_blocks // _MERGED)
+
+    @property
+    def _n_blocks(self) -> int:
+        return _MERGED * max(2, min(_MOST_BLOCKS, len(self) // _LEAST_BLOCK) // _MERGED)
+
+    @cached_property
+    def effective_blocks(self) -> float:
+        """How many independent blocks the slowest direction is worth, of at most 256; nan for fewer than 256 rows.
+
+        Block means that follow an AR(1) process with correlation k are worth B (1 - k) / (1 + k) independent ones. The
+        directions are those of the features, on which A rests, and those of the influence, on which the values rest.
+        """
+        B, scale = self._n_blocks, self.phi.std(axis=0)
+        if B < _LEAST_BLOCKS:
+            return float("nan")
+        scaled = self.phi / np.where(scale > 0.0, scale, 1.0)
+        centred = scaled - scaled.mean(axis=0)
+        metric = np.linalg.pinv(centred.T @ centred / len(self), rcond=_RANK_TOLERANCE**2, hermitian=True)
+        k = max(0.0, block_correlation(block_means(centred, B), metric))
+        with suppress(SingularSystemError):
+            k = max(k, block_correlation(self.influence, self.C))
+        return B * (1.0 - k) / (1.0 + k)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the rows, in hexadecimal."""
+        sha = hashlib.sha256()
+        for array in (self.phi, self.reward, self.phi_next, self.discount, self.weight):
+            sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        return sha.hexdigest()
+
+
+def solve_scaled(A: Floats, b: Floats, size: Floats) -> Floats:
+    """Solve A x = b for columns b, with rows and columns of A divided by the sizes of the features.
+
+    Features of very different sizes then do not make A look singular.
+    """
+    across = size.reshape(-1, *(1,) * (b.ndim - 1))
+    return np.asarray(np.linalg.solve(A / np.outer(size, size), b / across) / across)
+
+
+def _condition(A: Floats) -> float:
+    """Condition number of A in the spectral norm, or an upper bound of it where that is small enough for every use.
+
+    In the 1-norm it costs a fraction of a singular value decomposition, and it is at least 1/d of the spectral one.
+    """
+    try:
+        bound = len(A) * float(np.linalg.norm(A, 1) * np.linalg.norm(np.linalg.inv(A), 1))
+    except np.linalg.LinAlgError:
+        return np.inf
+    return bound if bound < _HARMLESS else float(np.linalg.cond(A))
+
+
+def _column(name: str, values: Any, n: int) -> Floats:
+    column = real_array(name, values)
+    if column.shape != (n,):
+        raise InvalidInputError(f"{name} must have the shape ({n},)", column.shape, "pass one number per row of phi")
+    return frozen(column)
+
+
+def _complement(null: Floats, used: NDArray[np.int64], d: int) -> Floats:
+    """(d, r) an orthonormal basis of what is orthogonal to the null vectors of the used features and to the others."""
+    unused = np.setdiff1d(np.arange(d), used)
+    if not null.size and not unused.size:
+        return np.eye(d)
+    directions = np.zeros((d, null.shape[1] + unused.size))
+    directions[used, : null.shape[1]] = null
+    directions[unused, null.shape[1] + np.arange(unused.size)] = 1.0
+    Q = np.linalg.qr(directions, mode="complete")[0]
+    return np.ascontiguousarray(Q[:, directions.shape[1] :])

@@ -1,0 +1,96 @@
+"""Correlation along a series of rows: lag windows, long-run covariance and block means."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "LEAST_WINDOWS",
+    "block_correlation",
+    "block_covariances",
+    "block_means",
+    "clipped",
+    "lag_covariance",
+    "lag_window",
+]
+
+Floats = NDArray[np.float64]
+
+# Lags are summed up to this many correlation times (Sokal).
+_WINDOW = 5.0
+#: A series must hold this many windows, otherwise it does not show its own correlation.
+LEAST_WINDOWS = 10
+# Numbers that are transformed at once.
+_PIECE = 1 << 21
+
+
+def lag_window(series: Floats) -> int | None:
+    """Return the number of lags to sum: the first K with K >= 5 tau(K) (Sokal 1997), tau that of the squared length.
+
+    None if the series is shorter than ten such windows.
+    """
+    n = len(series)
+    size = 1 << (2 * n - 1).bit_length()
+    power = np.zeros(size // 2 + 1)
+    piece = max(1, _PIECE // size)
+    for i in range(0, series.shape[1], piece):
+        power += (np.abs(np.fft.rfft(series[:, i : i + piece], size, axis=0)) ** 2).sum(axis=1)
+    autocovariance = np.fft.irfft(power, size)[:n] / n
+    if not autocovariance[0] > 0.0:
+        return 1
+    taus = 1.0 + 2.0 * np.cumsum(autocovariance[1:]) / autocovariance[0]
+    wide = np.flatnonzero(np.arange(1, n) >= _WINDOW * np.maximum(taus, 1.0))
+    if not wide.size or (int(wide[0]) + 1) * LEAST_WINDOWS > n:
+        return None
+    return int(wide[0]) + 1
+
+
+def lag_covariance(series: Floats, window: int) -> Floats:
+    """Return the sum of the covariances at lags -window, ..., window; it may have negative eigenvalues."""
+    n = len(series)
+    sums = np.concatenate([np.zeros((1, series.shape[1])), np.cumsum(series, axis=0)])
+    ends = np.minimum(np.arange(1, n + 1) + window, n)
+    lags = series.T @ (sums[ends] - sums[1:]) / n
+    total: Floats = series.T @ series / n + lags + lags.T
+    return total
+
+
+def clipped(covariance: Floats) -> Floats:
+    """Return the symmetric matrix with its negative eigenvalues set to 0."""
+    values, vectors = np.linalg.eigh(covariance)
+    positive: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return positive
+
+
+def block_means(series: Floats, n_blocks: int) -> Floats:
+    """(n_blocks, k) means over consecutive blocks of equal length; the rows after the last one are left out."""
+    length = len(series) // n_blocks
+    means: Floats = series[: n_blocks * length].reshape(n_blocks, length, -1).mean(axis=1)
+    return means
+
+
+def block_covariances(means: Floats) -> tuple[Floats, Floats]:
+    """(k, k) the covariance of the mean of independent blocks, and what the covariance of adjacent ones adds to it."""
+    centred = means - means.mean(axis=0)
+    count = len(means) * (len(means) - 1)
+    following = centred[1:].T @ centred[:-1]
+    return centred.T @ centred / count, (following + following.T) / count
+
+
+def block_correlation(means: Floats, metric: Floats) -> float:
+    """Correlation of adjacent block means, with directions weighted by how much the block means vary in them.
+
+    With S_0 and S_1 the covariances of block means at lags 0 and 1, and G the metric, it is
+    tr(G S_0 G S_1) / tr(G S_0 G S_0). Directions that change slowly dominate it, because block means of all others are
+    small. It is near 0 if blocks are much longer than the correlation and tends to 1 if they are much shorter.
+
+    >>> steps = np.repeat([0.0, 1.0, 0.0, 1.0], 8)[:, None]
+    >>> round(block_correlation(steps, np.eye(1)), 2)
+    0.78
+    """
+    centred = means - means.mean(axis=0)
+    now = metric @ (centred.T @ centred)
+    following = metric @ (centred[1:].T @ centred[:-1])
+    size = float((now * now.T).sum())
+    return float((now * following.T).sum()) / size if size > 0.0 else 0.0
