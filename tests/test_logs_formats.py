@@ -16,7 +16,7 @@ import pytest
 
 from tests.log_cases import episodic, rows, same_bits
 from vrtd.errors import DataError, InvalidInputError, MissingExtraError
-from vrtd.logs import Log, from_arrays, from_table, read, write
+from vrtd.logs import Chunk, Log, from_arrays, from_table, read, write
 
 
 def as_columns(case: dict) -> dict[str, np.ndarray]:
@@ -44,6 +44,24 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path, suffix, dtype):
 
 
 @pytest.mark.parametrize("shape", [(), (2, 3), (2, 3, 4), (1,)])
+class Reusing(Log):
+    """Three chunks of two rows in the same memory."""
+
+    n_rows = 6
+
+    def chunks(self):
+        x, flags = np.empty(2), np.zeros(2, bool)
+        for k in range(3):
+            x[:] = 2 * k, 2 * k + 1
+            yield Chunk(x, x, x, flags, flags)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".npz", ".csv"])
+def test_a_log_may_use_its_memory_again(suffix, tmp_path):
+    write(Reusing(), tmp_path / f"log{suffix}")
+    assert np.concatenate([chunk.reward for chunk in read(tmp_path / f"log{suffix}").chunks()]).tolist() == [*range(6)]
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
 def test_observations_keep_their_shape(tmp_path, suffix, shape):
     values = np.random.default_rng(0).random((20, *shape), dtype=np.float32)

@@ -65,7 +65,8 @@ def _csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
 
 
 def _npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
-    arrays: dict[str, Any] = Chunk.concatenate(list(chunks)).columns
+    # A log may use the memory of a chunk for the next one.
+    arrays: dict[str, Any] = Chunk.concatenate([chunk.copy() for chunk in chunks]).columns
     np.savez(file, allow_pickle=False, **arrays)
 
 
