@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import vrtd
 from tests.some_logs import DISCOUNT, chunk
-from vrtd.errors import ConvergenceWarning, DataError, NotFittedError
+from vrtd.errors import ConvergenceWarning, DataError, DivergenceError, NotFittedError, StabilityWarning
 from vrtd.estimator import fit
 from vrtd.estimator import sample as samples
 from vrtd.logs import Chunk
@@ -187,7 +188,7 @@ def test_pilot_rows_of_two_types_are_refused_and_not_kept(first: Any, then: Any)
         )
 
     evaluator = vrtd.Evaluator("td", discount=DISCOUNT, pilot_rows=300).partial_fit(of(first, 0, 100))
-    for last in (300, 600):
+    for last in (200, 300, 600):
         with pytest.raises(DataError, match=f"of one type, {np.dtype(first)}; got {np.dtype(then)}"):
             evaluator.partial_fit(of(then, 100, last))
         assert evaluator.n_rows_ == 100
@@ -217,3 +218,50 @@ def test_a_mean_value_warns_once() -> None:
     with pytest.warns(ConvergenceWarning, match="not converged") as caught:
         evaluator.mean_value()
     assert len(caught) == 1
+
+
+def test_observations_of_another_type_or_shape_are_refused() -> None:
+    """Kept observations must not be cast to the type of the first ones."""
+    rows = chunk(0, 20)
+    states = np.arange(20) % 3
+    whole = Chunk(states, rows.reward, states, rows.terminated, rows.truncated)
+    for settings in ({"algorithm": vrtd.TD(0.1)}, {"pilot_rows": 30}):
+        evaluator = vrtd.Evaluator(**settings, features="tabular:3", discount=0.5).partial_fit(whole)
+        other = states.astype(np.float64)
+        with pytest.raises(DataError, match="all parts of a log must be of one type, int64; got float64"):
+            evaluator.partial_fit(whole._replace(observations=other, next_observations=other))
+        other = states[:, None]
+        with pytest.raises(DataError, match=r"observations must have one shape, \(\) per row; got \(1,\)"):
+            evaluator.partial_fit(whole._replace(observations=other, next_observations=other))
+        assert evaluator.n_rows_ == 20
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_copies_learn_apart(settings: dict[str, Any]) -> None:
+    first = vrtd.Evaluator(**settings, discount=DISCOUNT).partial_fit(chunk(0, 950))
+    second = copy.copy(first)
+    second.partial_fit(chunk(2000, N))
+    first.partial_fit(chunk(950, N))
+    second.partial_fit(chunk(0, 500))
+    for evaluator, parts in ((first, [(0, N)]), (second, [(0, 950), (2000, N), (0, 500)])):
+        expected = vrtd.Evaluator(**settings, discount=DISCOUNT)
+        for a, b in parts:
+            expected.partial_fit(chunk(a, b))
+        assert evaluator.theta_.tobytes() == expected.theta_.tobytes()
+        found, right = (samples.sample_of(e._state) for e in (evaluator, expected))
+        np.testing.assert_array_equal(found.phi, right.phi)
+
+
+def test_a_given_step_that_diverges_with_a_batch_size_from_auto() -> None:
+    rows = chunk(0, N)
+    with pytest.warns(StabilityWarning), pytest.raises(DivergenceError, match=r"step size must let .*; got 30"):
+        vrtd.Evaluator(discount=DISCOUNT, step_size=30.0, pilot_rows=700).fit(rows)
+
+
+def test_warnings_point_at_the_line_that_asked() -> None:
+    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 50), discount=DISCOUNT).partial_fit(chunk(0, 300))
+    states = chunk(0, 2).observations
+    for ask in (lambda: evaluator.mean_value(), lambda: evaluator.spread(), lambda: evaluator.predict(states, 0.9)):
+        with pytest.warns(ConvergenceWarning) as caught:
+            ask()
+        assert caught[0].filename == __file__

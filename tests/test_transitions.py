@@ -11,7 +11,8 @@ import pytest
 
 import vrtd
 from vrtd.algorithms import Epoch
-from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.errors import DataError, InvalidInputError, SingularSystemError
+from vrtd.logs import Chunk
 from vrtd.theory import autocorrelation_time
 from vrtd.theory.sample_noise import MeanSquare, drift, why_unstable
 from vrtd.theory.settings import settings_for
@@ -359,3 +360,18 @@ def test_progress_of_growing_batches_goes_to_1() -> None:
     )  # fmt: skip
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
+
+
+def test_noise_and_influence_need_rows() -> None:
+    rows = vrtd.Transitions([[1.0]], [1.0], [[0.5]], 0.9)
+    with pytest.raises(InvalidInputError, match="the noise needs more rows than features; got 1 rows, 1 features"):
+        _ = rows.noise_covariance
+    with pytest.raises(InvalidInputError, match="the influence needs at least 8 rows; got 1"):
+        _ = rows.influence
+
+
+@pytest.mark.parametrize("bad", [None, np.float64(1.0), [1.0]])
+def test_a_chunk_that_lacks_an_array_is_refused(bad: Any) -> None:
+    flags = np.zeros(1, bool)
+    with pytest.raises(DataError, match="observations of a chunk must be an array; got"):
+        Chunk(bad, np.ones(1), np.ones((1, 1)), flags, flags).check()

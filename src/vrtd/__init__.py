@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"vrtd.{_HOMES.get(name, 'algorithms')}"), name)
     from difflib import get_close_matches
 
-    similar = get_close_matches(name, __all__, n=1)
+    similar = get_close_matches(name, {*__all__, *_MODULES}, n=1)
     hint = f". Did you mean {similar[0]!r}?" if similar else ""
     raise AttributeError(f"module 'vrtd' has no attribute {name!r}{hint}", name=name)
 

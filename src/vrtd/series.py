@@ -26,7 +26,7 @@ _PIECE = 1 << 21
 
 
 def lag_window(series: Floats) -> int | None:
-    """Return the number of lags to sum: the first K with K >= 5 tau(K) (Sokal 1997), tau that of the squared length.
+    """Return the smallest K with K >= 5 tau(K) (Sokal 1997), tau the autocorrelation time of the summed components.
 
     None if the series is shorter than ten such windows.
     """
@@ -64,7 +64,7 @@ def clipped(covariance: Floats) -> Floats:
 
 
 def block_means(series: Floats, n_blocks: int) -> Floats:
-    """(n_blocks, k) means over consecutive blocks of equal length; the rows after the last one are left out."""
+    """Return (n_blocks, k) means over consecutive blocks of equal length; trailing rows are dropped."""
     length = len(series) // n_blocks
     means: Floats = series[: n_blocks * length].reshape(n_blocks, length, -1).mean(axis=1)
     return means

@@ -51,7 +51,10 @@ _NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """NEU or MSPBE of theta along the run, on the sample; its own floor is what theta_star itself would show there."""
+    """NEU and MSPBE of theta along the run, estimated on the sample.
+
+    The floors are their expected values at theta_star, nan if they are not known.
+    """
 
     n_rows: NDArray[np.int64]  # (K,)
     neu: Floats  # (K,)
@@ -106,7 +109,7 @@ class Diagnostics:
         return {key: _finite(value) for key, value in plain.items()}
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """NEU along the run with its floor."""
+        """Plot NEU along the run and its floor."""
         if self.curve is None:
             raise InvalidInputError("a run must have been recorded", "none", "learn with td or vrtd")
         axes = new_panels(1)[0] if ax is None else ax
@@ -180,7 +183,7 @@ def diagnose(
             limit = None
         if spread.doubt is not None:
             notes.append(f"the intervals are in doubt: {spread.doubt}")
-        if not spread.seen.all() and unseen is not None:
+        if not spread.seen.all():
             rare = sorted(set(np.flatnonzero(~spread.seen).tolist()) - set(unseen))
             if rare:
                 notes.append(f"{len(rare)} features were seen too seldom for an interval, {rare[0]} the first of them")

@@ -104,6 +104,12 @@ class Evaluator:
         self._state = FitState()
         self._known: FitSummary | None = None  # of this state or an earlier one
 
+    def __copy__(self) -> Self:
+        copy = self.__class__.__new__(self.__class__)
+        vars(copy).update(vars(self))
+        copy._state = self._state.trimmed()  # with rooms of its own for rows to come
+        return copy
+
     # Learning
 
     def fit(
@@ -277,11 +283,10 @@ class Evaluator:
         For a closed form of all rows it is the mean over the states that the policy visits, whose shares are estimated,
         too; else over those of the first rows as they are.
         """
-        check_level(level)
-        summary = self._summary
+        level, summary = check_level(level), self._summary
         if self.why_no_interval(method) is not None:
             return self._intervals(summary.sample.phi.mean(axis=0)[None], level, method)
-        spread = self.spread(method)
+        spread = self._spread(method, stacklevel=3)
         if spread.sample is None and summary.state.sums is not None:
             return mean_interval(spread, summary.solution, summary.state.sums.mean_phi, level)
         return spread.of(summary.sample.phi.mean(axis=0)[None], level)
@@ -289,7 +294,7 @@ class Evaluator:
     def _intervals(self, phi: Floats, level: float, method: Method | None) -> Intervals:
         reason = self.why_no_interval(method)
         if reason is None:
-            return self.spread(method).of(phi, level)
+            return self._spread(method, stacklevel=4).of(phi, level)
         warnings.warn(f"no interval: {reason}", AccuracyWarning, stacklevel=3)
         value, summary = np.asarray(phi @ self.theta_), self._summary
         is_known = summary.sample.spans(phi) if summary.is_usable else np.zeros(len(phi), bool)
@@ -302,6 +307,9 @@ class Evaluator:
 
     def spread(self, method: Method | None = None) -> Spread:
         """Return what the intervals are made of."""
+        return self._spread(method, stacklevel=3)
+
+    def _spread(self, method: Method | None, stacklevel: int) -> Spread:
         check_choice("method", method, (None, *get_args(Method)))
         summary = self._summary
         method, spread = method or summary.own_method, summary.spread(method)
@@ -310,10 +318,10 @@ class Evaluator:
             warnings.warn(
                 f"not converged: {why}; bring more rows, or take the interval of the closed form: method='closed_form'",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
         if method == "closed_form" and spread.doubt is not None:
-            warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=stacklevel)
         return spread
 
     def _warn_if_far(self, is_frequent: bool = False) -> None:
@@ -321,9 +329,9 @@ class Evaluator:
         state, settings = self._state, self._setup.settings
         if state.learner is None or settings.trace_decay > 0.0 or state.n_sampled < LEAST_CHECKED:
             return
-        if not (is_frequent and self._known is not None and 2 * self._known.state.n_sampled >= state.n_sampled):
-            self._known = self._summary  # a sample of half of the present rows will do for frequent checks
         known = self._known
+        if known is None or not is_frequent or 2 * known.state.n_sampled < state.n_sampled:
+            known = self._summary  # a sample of half of the present rows will do for frequent checks
         if not known.is_usable:
             return
         theta_0, theta = known.theta_0, state.learner.theta

@@ -21,7 +21,7 @@ from vrtd.estimator.auto_settings import check_step
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.rows import NotFiniteError, first_not_finite, is_finite, without_final
-from vrtd.estimator.sample import sample_of, sampled, sampled_to
+from vrtd.estimator.sample import check_alike, sample_of, sampled, sampled_to
 from vrtd.estimator.state import FitState, Setup, start
 from vrtd.features import Features, Identity, Tabular
 from vrtd.logs import Chunk
@@ -38,7 +38,7 @@ _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "re
 
 
 def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) -> Iterable[FitState]:
-    """The state after each piece of the chunk, which must be checked.
+    """Return or yield the state after each piece of a checked chunk.
 
     `repeats`: the rows are those of the first pass again.
     """
@@ -102,7 +102,7 @@ def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
 
 
 def _with_weights(state: FitState, chunk: Chunk) -> FitState:
-    """Importance ratios are there for all rows, or for none."""
+    """Check that all rows have importance ratios, or none."""
     is_weighted = chunk.weight is not None
     if state.is_weighted is None:
         state = state._replace(is_weighted=is_weighted)
@@ -130,26 +130,22 @@ def _piece_rows(features: Features) -> int:
 def _wait(state: FitState, chunk: Chunk) -> FitState:
     """Keep the rows until the pilot is whole."""
     chunk.check_finite(state.n_rows)
-    if state.waiting and chunk.observations.shape[1:] != state.waiting[0].observations.shape[1:]:
-        raise DataError(
-            f"observations must have one shape, {state.waiting[0].observations.shape[1:]} per row",
-            chunk.observations.shape[1:],
-            "keep observations of different shapes apart",
-        )
+    if state.waiting:
+        check_alike(chunk.observations, state.waiting[0].observations)
     return state._replace(waiting=(*state.waiting, chunk.copy()), n_rows=state.n_rows + chunk.n_rows)
 
 
 def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
     """The chunk with features in place of observations."""
-    features = state.features
+    features, seen = state.features, state.observations
     assert features is not None
+    if seen is not None and chunk.observations.dtype is not seen.dtype:
+        check_alike(chunk.observations, seen)
     successors = chunk.next_observations if isinstance(features, Identity) else chunk.successors
     try:
         phi, phi_next = features(chunk.observations), features(successors)
     except DataError as error:
         raise _located(features, chunk, successors, error, state.n_rows) from error
-    if state.room is not None and phi.dtype != state.room.phi.dtype:
-        raise DataError(f"all parts of a log must be of one type, {state.room.phi.dtype}", phi.dtype, "convert them")
     discount = _constant(setup.discount, len(phi))
     if is_any(chunk.terminated):
         discount = np.where(chunk.terminated, 0.0, discount)
@@ -178,8 +174,10 @@ def _located(features: Features, chunk: Chunk, successors: NDArray[Any], error: 
     return error
 
 
-def update(setup: Setup, state: FitState, chunk: Chunk, repeats: bool, known: Transitions | None = None) -> FitState:
-    """Learn from a piece; `known` are its rows, if they have been computed before."""
+def update(
+    setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False, known: Transitions | None = None
+) -> FitState:
+    """Return the state after a piece; `known` are its rows, if they have been computed before."""
     rows, before, settings = _rows(setup, state, chunk) if known is None else known, state, setup.settings
     n, n_rows = chunk.n_rows, state.n_rows + chunk.n_rows
     if setup.discount == 1.0 and n_rows >= settings.pilot_rows:  # however the rows are split
@@ -208,7 +206,7 @@ def update(setup: Setup, state: FitState, chunk: Chunk, repeats: bool, known: Tr
     except NotFiniteError:
         cleaned = without_final(rows, chunk.terminated)
         if cleaned is None:
-            raise _explained(setup, before, rows, chunk) from None
+            raise _explained(setup, before, rows, chunk, learner) from None
         return update(setup, before, chunk, repeats, cleaned)
     state = sampled_to(state, n, rows, chunk, repeats)
     n_distinct = state.n_distinct if repeats else n_rows
@@ -267,14 +265,14 @@ def _check_pilot(setup: Setup, state: FitState) -> FitState:
 
 
 def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:
-    """Whether a |phi|^2 (1 + gamma)^2 <= 2 (1 - gamma): then the second moment of TD does not grow on independent rows
-    of the policy itself. The condition costs little; what it does not settle is looked at closely."""
+    """Return whether a |phi|^2 (1 + gamma)^2 <= 2 (1 - gamma), a cheap sufficient condition: then the second moment of
+    TD does not grow on independent rows of the policy itself."""
     largest = max(float(np.einsum("ni,ni->n", table, table).max()) for table in (rows.phi, rows.phi_next))
     return not rows.is_weighted and step * largest * (1.0 + discount) ** 2 <= 2.0 * (1.0 - discount)
 
 
-def _explained(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk) -> Exception:
-    """Why the numbers are not finite: a row of the log, or a step that diverges."""
+def _explained(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk, learner: Learner | None) -> Exception:
+    """Return the error that says why numbers are not finite: a row of the log, or a step that diverges."""
     place = first_not_finite(rows)
     if place is not None:
         field, row = _FIELDS[place[0]], place[1]
@@ -286,8 +284,8 @@ def _explained(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk) -
             f"the parameters must stay finite; got others after {n} rows with the step that 'auto' chose; scale "
             "features and rewards, or take the closed form: algorithm='closed_form'"
         )
-    algorithm = setup.settings.decide(None, np.zeros(0), 0).algorithm if state.learner is None else None
-    algorithm = algorithm or state.learner.algorithm  # type: ignore[union-attr]
+    assert learner is not None  # the closed form fails on rows only
+    algorithm = learner.algorithm
     if algorithm.largest_step_size is None:
         return DivergenceError(
             f"the parameters must stay finite; got {algorithm!r}, with which they left them after {n} rows; scale "

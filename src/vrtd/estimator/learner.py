@@ -125,6 +125,7 @@ def batch_rows(algorithm: Algorithm) -> int:
 def first_learner(
     algorithm: Algorithm, n_epochs: int | None, theta_0: Floats, seed: int, lowers_step: bool = False
 ) -> Learner:
+    """Return a learner that has seen no rows."""
     state = np.zeros(algorithm.workspace_size(theta_0.size))
     state[: theta_0.size] = theta_0
     return Learner(

@@ -97,6 +97,7 @@ class Sums(NamedTuple):
 
 
 def no_sums(n_features: int) -> Sums:
+    """Return the sums of no rows."""
     d = n_features
     return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=_FIRST_BLOCK if most_blocks(d) else 1 << 62)
 
@@ -228,6 +229,6 @@ def _accumulate_sparse(phi, reward, phi_next, discount, weight, sums, squares, t
 
 def _most_features() -> int:
     d = 1
-    while _MOST_BYTES // (8 * (d + 1) * (d + 2)) // 2 * 2 >= _LEAST_BLOCKS:
+    while most_blocks(d + 1):
         d += 1
     return d

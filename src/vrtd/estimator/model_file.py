@@ -106,10 +106,13 @@ def check_parts(state: FitState) -> None:
     if state.features is None:
         return
     d, learner, sums = state.features.n_features, state.learner, state.sums
-    if state.room is not None and state.observations is not None and state.next_observations is not None:
+    if state.room is not None:
         _check_rows(state.room, state.n_sampled, d, None)
-        if not len(state.observations) == len(state.next_observations) == state.n_sampled:
-            raise ValueError("observations of another number of rows")
+        for values in (state.observations, state.next_observations):
+            if values is None or len(values) != state.n_sampled:
+                raise ValueError("observations of another number of rows")
+    if state.visited is not None and (state.visited.shape != (d,) or state.visited.dtype != np.bool_):
+        raise ValueError("visited states of another shape or type")
     if learner is not None:
         fresh = first_learner(learner.algorithm, None, np.zeros(d), 0)
         for name in ("state", "stream", "theta"):

@@ -41,8 +41,9 @@ def loop_columns(rows: Transitions) -> tuple[NDArray[Any], ...]:
 def append(room: Transitions | None, n: int, rows: Transitions, size: int) -> Transitions:
     """Copy `rows` behind the first `n` rows of the room, and return the room.
 
-    What lies behind the first n rows belongs to nobody, so a state that holds the room and n does not change. A room
-    that is too small is replaced by one for `size` rows.
+    What lies behind the first n rows belongs to nobody, so a state that holds the room and n does not change, if
+    at most one state grows from each. A room that is too small is replaced by one for `size` rows. Cached properties of
+    a room must not be read, because its rows change.
     """
     last = n + len(rows)
     if room is None or len(room) < last:
@@ -65,12 +66,13 @@ def append(room: Transitions | None, n: int, rows: Transitions, size: int) -> Tr
 
 
 def is_finite(rows: Transitions) -> bool:
+    """Return whether every number of the rows is finite."""
     columns = (rows.phi, rows.phi_next, rows.reward, *((rows.weight,) if rows.is_weighted else ()))
     return all(np.isfinite(values).all() for values in columns)
 
 
 def without_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitions | None:
-    """The rows with 0 for successors that are not finite where they terminate; None if there is none such."""
+    """Replace successors of terminated rows that are not finite by 0; return None if there are none."""
     idle = terminated & ~np.isfinite(rows.phi_next).all(axis=1)
     if not idle.any():
         return None

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import InvalidInputError, NotFittedError
+from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.rows import append
 from vrtd.estimator.state import FitState
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-__all__ = ["sample_of", "sampled", "sampled_to"]
+__all__ = ["check_alike", "sample_of", "sampled", "sampled_to"]
 
 # Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 
 
 def sampled_to(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
-    """Keep rows up to `last` of the piece, but for those that are kept already, as pilot rows are."""
+    """Keep the rows before `last` that are not kept yet; pilot rows are."""
     if repeats or (state.n_sampled == state.capacity and state.room is not None):
         return state
     first = max(0, state.n_sampled - state.n_rows)
@@ -29,6 +29,8 @@ def sampled_to(state: FitState, last: int, rows: Transitions, chunk: Chunk, repe
 
 def sampled(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     """Keep the first rows of the log, and their observations, as far as there is room."""
+    if state.observations is not None:
+        check_alike(chunk.observations, state.observations)
     row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
     size = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
     first, last = state.n_sampled, min(state.n_sampled + len(rows), size)
@@ -39,6 +41,18 @@ def sampled(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     seen_next[first:last] = chunk.successors[: last - first]
     room = append(state.room, first, rows.part(0, last - first), size)
     return state._replace(room=room, observations=seen, next_observations=seen_next, n_sampled=last, capacity=size)
+
+
+def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
+    """Raise unless the observations have the type and the shape of those before."""
+    if observations.dtype != before.dtype:
+        raise DataError(f"all parts of a log must be of one type, {before.dtype}", observations.dtype, "convert them")
+    if observations.shape[1:] != before.shape[1:]:
+        raise DataError(
+            f"observations must have one shape, {before.shape[1:]} per row",
+            observations.shape[1:],
+            "keep observations of different shapes apart",
+        )
 
 
 def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) -> NDArray[Any]:

@@ -33,9 +33,9 @@ __all__ = [
 Floats = NDArray[np.float64]
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
 
-# So many further epochs leave nothing of the start: what remains of the mean is bias.
+# This many further epochs leave nothing of the start: what remains of the mean is bias.
 _FOREVER = 1 << 40
-# A run further from the closed form of the sample than so many times what can be expected is not explained by it.
+# A run that is further from the closed form of the sample than this multiple of the expected distance is in doubt.
 _FAR = 5.0
 # Below this effective sample size an interval is in doubt. Chains that change their regime 10 to 40 times in a log are
 # below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
@@ -71,7 +71,7 @@ class Spread:
     doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
-        """Of phi.theta for each row."""
+        """Return intervals for phi.theta, one per row."""
         from scipy.stats import t
 
         phi = np.asarray(phi, dtype=np.float64)
@@ -138,7 +138,7 @@ class Spread:
 
 
 def closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
-    """Of the least-squares solution: batch means in a sandwich. The sample, if usable, shows how slowly rows change."""
+    """Return the spread of the least-squares solution, from batch means; the sample shows how slowly rows change."""
     zero, covariance = np.zeros_like(solution.theta), solution.covariance()
     if not np.isfinite(covariance).all():
         raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
@@ -151,7 +151,8 @@ def closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
 
 
 def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float) -> Intervals:
-    """Of the mean value, phi being the mean row: a block adds its influence on theta, and its own states."""
+    """Return the interval of the mean value; `phi` is the mean feature row. A block adds its influence on theta, and
+    its own states."""
     parts = spread.influence @ phi + (solution.phi - phi) @ solution.theta
     centred = (parts - parts.mean())[:, None]
     covariance = centred.T @ centred / (solution.degrees * (solution.degrees + 1))
@@ -170,8 +171,9 @@ def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float)
 def recursion_spread(
     learner: Learner, sample: Transitions, reduced: Transitions, theta_0: Floats, n_distinct: int
 ) -> Spread:
-    """Of TD or VRTD: the second moment of its own recursion with the moments of the sample; `reduced` is the sample
-    with features of full rank.
+    """Return the spread of TD or VRTD, from the second moment of its recursion with the moments of the sample.
+
+    `reduced` is the sample with features of full rank.
 
     Rows that come again tell nothing new: then the recursion tends to the closed form of the distinct rows, and its
     covariance is added.

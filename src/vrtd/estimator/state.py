@@ -65,7 +65,7 @@ class FitState(NamedTuple):
     next_observations: NDArray[Any] | None = None
 
     def trimmed(self) -> FitState:
-        """The same state in as little memory as it needs, for a file."""
+        """Return the state with its rooms cut to the rows in use."""
         learner, sums, n = self.learner, self.sums, self.n_sampled
         if learner is not None:
             room = None if learner.room is None or not learner.n_waiting else learner.room.part(0, learner.n_waiting)
@@ -83,7 +83,7 @@ class FitState(NamedTuple):
 
 
 def start(setup: Setup, state: FitState) -> Floats:
-    """theta_0"""
+    """Return the initial parameters."""
     if setup.theta_0 is not None:
         return setup.theta_0.copy()
     features = usable_features(setup, state)

@@ -47,9 +47,15 @@ class Chunk(NamedTuple):
         """Raise unless types and lengths are as they are said to be."""
         if self._is_sound():
             return
-        for name, values in self.columns.items():
+        for name, values in zip(self._fields[:6], self[:6], strict=True):
+            if name == "weight" and values is None:
+                continue
             kind = _KINDS.get(name)
-            if not isinstance(values, np.ndarray) or (kind is not None and (values.dtype != kind or values.ndim != 1)):
+            if (
+                not isinstance(values, np.ndarray)
+                or values.ndim == 0
+                or (kind is not None and (values.dtype, values.ndim) != (kind, 1))
+            ):
                 raise DataError(
                     f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row"),
                     f"{values.dtype} of shape {values.shape}"
@@ -80,7 +86,7 @@ class Chunk(NamedTuple):
                 and self.observations.dtype is self.next_observations.dtype
                 and (self.weight is None or (self.weight.shape == shape and self.weight.dtype is _FLOAT))
             )
-        except AttributeError:
+        except (AttributeError, TypeError):
             return False
 
     def part(self, first: int, last: int) -> Chunk:
@@ -129,8 +135,8 @@ class Chunk(NamedTuple):
 
     @property
     def successors(self) -> NDArray[Any]:
-        """The next observations, with the state that was left where a transition terminates: what came then does not
-        matter, and need not be a state that features know."""
+        """Next observations, with the current observation where a transition terminates: its successor is ignored, and
+        need not be a state that features know."""
         if not is_any(self.terminated):
             return self.next_observations
         successors = self.next_observations.copy()
@@ -193,7 +199,7 @@ class Log(ABC):
 
 
 class WrappedLog(Log):
-    """Another log, all but its chunks."""
+    """A log that delegates all but `chunks` to another log."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

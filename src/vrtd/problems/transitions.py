@@ -30,7 +30,7 @@ __all__ = ["Transitions", "solve_scaled"]
 
 Floats = NDArray[np.float64]
 
-# Directions with less than this share of the largest singular value are not learned in any number of rows.
+# Directions whose singular value is below this share of the largest count as dependent.
 _RANK_TOLERANCE = 1e-5
 # Features and rewards of this size can be squared and divided by.
 _LEAST_SIZE = 1e-60
@@ -68,7 +68,8 @@ class Transitions:
     weight : array of shape (n,), optional
         Importance ratios. Default: 1 for every row.
     ends : boolean array of shape (n,), optional
-        Rows that the next row does not continue. Default: the rows with discount 0.
+        Rows that the next row does not continue. Default: the rows with discount 0. Algorithms with traces use it on
+        logs; sums over lags do not.
 
     Examples
     --------
@@ -197,7 +198,7 @@ class Transitions:
 
     @cached_property
     def left_square(self) -> Floats:
-        """(d, d) mean of weight^2 phi phi^T: E[A_x S A_x^T] has its trace tr(update_form S) times that of this."""
+        """(d, d) mean of weight^2 phi phi^T. tr E[A_x S A_x^T] = tr(update_form S) tr(left_square)."""
         return self.C if self._weight is None else frozen(self.left.T @ self.left / len(self))
 
     @cached_property
@@ -210,7 +211,8 @@ class Transitions:
 
     @property
     def rank(self) -> int:
-        """Dimension of the span of the feature rows, each feature divided by its root mean square."""
+        """Dimension of the span of the feature rows, each feature divided by its root mean square; rows of weight 0 do
+        not count."""
         return int(self.basis.shape[1])
 
     @property
@@ -296,6 +298,12 @@ class Transitions:
     @cached_property
     def noise(self) -> Floats:
         """(n, d) g_x at theta_star, whose mean is 0, scaled for the degrees of freedom that theta_star uses up."""
+        if len(self) <= self.n_features:
+            raise InvalidInputError(
+                "the noise needs more rows than features",
+                f"{len(self)} rows, {self.n_features} features",
+                "use more rows",
+            )
         delta = self.reward + self.psi @ self.theta_star
         used = np.sqrt(len(self) / (len(self) - self.n_features))
         return np.asarray(self.left * (used * delta)[:, None])
@@ -332,6 +340,8 @@ class Transitions:
     @cached_property
     def influence(self) -> Floats:
         """(B, d) by how much each block of rows moves theta_star: block means of -A^-1 g_x."""
+        if len(self) < self._n_blocks:
+            raise InvalidInputError(f"the influence needs at least {self._n_blocks} rows", len(self), "use more rows")
         g = self.left * (self.reward + self.psi @ self.theta_star)[:, None]
         return -solve_scaled(self.A, block_means(g, self._n_blocks).T, self._size).T
 
@@ -358,13 +368,13 @@ class Transitions:
         centred = scaled - scaled.mean(axis=0)
         metric = np.linalg.pinv(centred.T @ centred / len(self), rcond=_RANK_TOLERANCE**2, hermitian=True)
         k = max(0.0, block_correlation(block_means(centred, B), metric))
-        with suppress(SingularSystemError):
+        with suppress(InvalidInputError):
             k = max(k, block_correlation(self.influence, self.C))
         return B * (1.0 - k) / (1.0 + k)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the rows, in hexadecimal."""
+        """SHA-256 of all columns but `ends`, in hexadecimal."""
         sha = hashlib.sha256()
         for array in (self.phi, self.reward, self.phi_next, self.discount, self.weight):
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())

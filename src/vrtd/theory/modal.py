@@ -61,6 +61,7 @@ class ModalErrors:
         self._modes, self._settled = modes, -(modes.inverse @ drift(rows)) / modes.values
         self._remembered = remembered(rows, (modes.vectors @ y).real)
 
+    @np.errstate(over="ignore", invalid="ignore")  # a step that diverges has an infinite error
     def td(self, steps: NDArray[Any], n: int) -> Floats:
         """After n updates."""
         a = np.asarray(steps)
@@ -70,6 +71,7 @@ class ModalErrors:
         total: Floats = self._after(td_pairs(self._lam, a), a, 1, n) + bias
         return total
 
+    @np.errstate(over="ignore", invalid="ignore")
     def vrtd(self, steps: NDArray[Any], batch_size: int, n_epochs: int, output: Output) -> Floats:
         steps = np.asarray(steps)
         return self._after(epoch_pairs(self._lam, steps, batch_size, output), steps, batch_size, n_epochs)
@@ -88,25 +90,24 @@ class ModalErrors:
             T, S, Q = squares[-1]
             squares.append((T * T, S * (1.0 + T), Q * (1.0 + T) + (1 << bit) * S))
         m = self._m
-        with np.errstate(over="ignore", invalid="ignore"):
-            for which in bits:
-                T, S, Q = squares[which]
-                L = 1 << which
-                state = (
-                    start * S / L,
-                    (noise * S + pairs.K * Q / M) / L,
-                    features * S / L,
-                )
-                # TD's own noise grows with the error before the update, an epoch's with what it leaves of it.
-                seen = pairs.T if M > 1 else 1.0
-                whole = sum((w * x for w, x in zip(m, state, strict=True)), np.zeros_like(T))
-                m_batch, m_inner = _sum(seen * whole), _sum(pairs.B * whole + m.noise * inner)
-                fed = by_batch * m_batch[..., None, None] + by_draw * m_inner[..., None, None]
-                again = _sum(m.features * (seen * by_batch) * Q) / L + _sum(m.features * pairs.B * by_draw * Q) / L
-                fed = fed / np.maximum(1.0 - again, 0.02)[..., None, None]
-                start, noise, features = T * start, T * noise + pairs.K * S / M, T * features + fed * S
-            states = start, noise, features
-            total = np.array([sum(_sum(w * x) for w, x in zip(form, states, strict=True)) for form in self._errors])
+        for which in bits:
+            T, S, Q = squares[which]
+            L = 1 << which
+            state = (
+                start * S / L,
+                (noise * S + pairs.K * Q / M) / L,
+                features * S / L,
+            )
+            # TD's own noise grows with the error before the update, an epoch's with what it leaves of it.
+            seen = pairs.T if M > 1 else 1.0
+            whole = sum((w * x for w, x in zip(m, state, strict=True)), np.zeros_like(T))
+            m_batch, m_inner = _sum(seen * whole), _sum(pairs.B * whole + m.noise * inner)
+            fed = by_batch * m_batch[..., None, None] + by_draw * m_inner[..., None, None]
+            again = _sum(m.features * (seen * by_batch) * Q) / L + _sum(m.features * pairs.B * by_draw * Q) / L
+            fed = fed / np.maximum(1.0 - again, 0.02)[..., None, None]
+            start, noise, features = T * start, T * noise + pairs.K * S / M, T * features + fed * S
+        states = start, noise, features
+        total = np.array([sum(_sum(w * x) for w, x in zip(form, states, strict=True)) for form in self._errors])
         return np.where(np.isfinite(total), np.maximum(total, 0.0), np.inf)
 
 
