@@ -43,7 +43,6 @@ def test_what_is_written_comes_back_bit_for_bit(tmp_path, suffix, dtype):
     assert ("integrity cannot be verified" in " ".join(back.remarks)) == (suffix == ".csv")
 
 
-@pytest.mark.parametrize("shape", [(), (2, 3), (2, 3, 4), (1,)])
 class Reusing(Log):
     """Three chunks of two rows in the same memory."""
 
@@ -62,6 +61,7 @@ def test_a_log_may_use_its_memory_again(suffix, tmp_path):
     assert np.concatenate([chunk.reward for chunk in read(tmp_path / f"log{suffix}").chunks()]).tolist() == [*range(6)]
 
 
+@pytest.mark.parametrize("shape", [(), (2, 3), (2, 3, 4), (1,)])
 @pytest.mark.parametrize("suffix", [".parquet", ".npz"])
 def test_observations_keep_their_shape(tmp_path, suffix, shape):
     values = np.random.default_rng(0).random((20, *shape), dtype=np.float32)
