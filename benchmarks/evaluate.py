@@ -198,7 +198,7 @@ def compiled_call(algorithm: Any, chunk: Chunk) -> Callable[[], bool]:
     epoch = algorithm.epoch("markov")
     loop = compile_stream(algorithm, epoch, d, False)
     state = np.zeros(algorithm.workspace_size(d))
-    rows = vrtd.Transitions.trusted(
+    rows = vrtd.Transitions.wrap(
         chunk.observations, chunk.reward, chunk.next_observations, np.full(n, GAMMA), None, chunk.terminated
     )
     arguments = (

@@ -175,8 +175,8 @@ def test_discount_one_needs_ends() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"discount": 1.5}, "discount must be a number in"),
-    ({"discount": [0.9]}, "discount must be a number in"),
+    ({"discount": 1.5}, "discount must lie in"),
+    ({"discount": [0.9]}, "discount must lie in"),
     ({"algorithm": "vrdt"}, "did you mean 'vrtd'"),
     ({"step_size": 0.0}, "step_size must be a positive"),
     ({"step_size": "big"}, "step_size must be a number or 'auto'"),

@@ -59,7 +59,7 @@ def test_a_start_outside_of_the_span_counts() -> None:
     start = np.array([0.0, 0.0, 10.0])
     run, closed = (vrtd.Evaluator(name, discount=0.9, theta_0=start).fit(rows) for name in ("vrtd", "closed_form"))
     sample = sample_of(run._state)
-    found = sample.basis @ sample.reduced(start).theta_star + sample.outside(start)
+    found = sample.basis @ sample.reduce_rank(start).theta_star + sample.outside(start)
     np.testing.assert_allclose(found, closed.theta_, atol=1e-8)
     np.testing.assert_allclose(run.theta_, [8.1, 9.0, 10.0], atol=0.5)
 

@@ -63,19 +63,19 @@ def kept(state: Any) -> dict[str, Any]:
             for i, item in enumerate(value):
                 walk(item, f"{way}/{i}")
 
-    walk(state.trimmed(), "")
+    walk(state.trim(), "")
     return arrays
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("where", ["learn", "add", "sampled_to", "features", "a bad row"])
+@pytest.mark.parametrize("where", ["learn", "add", "keep_until", "features", "a bad row"])
 def test_an_update_that_raises_leaves_the_state_as_it_was(
     settings: Any, stop: int, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features = Broken(squares)
     function = Broken(getattr(fit, where, None))
-    if where in ("learn", "add", "sampled_to"):
+    if where in ("learn", "add", "keep_until"):
         monkeypatch.setattr(fit, where, function)
     evaluator, untouched = (vrtd.Evaluator(discount=DISCOUNT, features=f, **settings) for f in (features, squares))
     if stop:

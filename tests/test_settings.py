@@ -9,7 +9,7 @@ import vrtd
 from tests.statistics import z_limit
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
-from vrtd.series import clipped, lag_covariance, lag_window
+from vrtd.series import clip_negative, lag_covariance, lag_window
 from vrtd.theory import stability_limit
 from vrtd.theory.modal import stretches
 from vrtd.theory.modes import eigen_modes, epoch_pairs, largest_stable_step
@@ -64,7 +64,7 @@ def test_factors_of_modes_are_sums_over_the_inner_steps(output: Any, step: float
 @pytest.mark.parametrize("name", ["random_mdp", "boyan_chain", "random_walk"])
 def test_the_limit_of_stability_is_that_of_the_chain(name: str) -> None:
     problem = vrtd.problems.LIBRARY[name]()
-    rows = vrtd.record(problem, 20_000, sampling="iid", seed=2, shuffle=False).reduced()
+    rows = vrtd.record(problem, 20_000, sampling="iid", seed=2, shuffle=False).reduce_rank()
     modes = eigen_modes(rows)
     assert modes is not None
     exact = stability_limit(problem)
@@ -77,7 +77,7 @@ def test_the_long_run_covariance_counts_every_lag() -> None:
     moving = steps[1:] + 0.5 * steps[:-1]  # long-run variance 1.5^2, variance 1.25
     window = lag_window(moving)
     assert window is not None
-    found = clipped(lag_covariance(moving, window))
+    found = clip_negative(lag_covariance(moving, window))
     spread = 2.25 * np.sqrt(2.0 * (2 * window + 1) / len(moving))
     assert np.abs(found - 2.25 * np.eye(2)).max() < z_limit(4) * spread
     assert 1.25 + z_limit(4) * spread < 2.25  # without lags the test would fail

@@ -25,13 +25,13 @@ def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, s
     weight = rng.uniform(0.5, 1.5, n) if weighted else None
     reward, terminated = rng.normal(size=n), rng.random(n) < 0.1
     ends = terminated | (rng.random(n) < 0.3)
-    return Transitions.trusted(phi, reward, phi_next, np.where(terminated, 0.0, GAMMA), weight, ends)
+    return Transitions.wrap(phi, reward, phi_next, np.where(terminated, 0.0, GAMMA), weight, ends)
 
 
 def with_columns(rows: Transitions, **changes: Any) -> Transitions:
     """The rows with other columns, unchecked."""
     columns = {name: getattr(rows, name) for name in ("phi", "reward", "phi_next", "discount", "ends")}
-    return Transitions.trusted(**({"weight": rows.weight if rows.is_weighted else None} | columns | changes))
+    return Transitions.wrap(**({"weight": rows.weight if rows.is_weighted else None} | columns | changes))
 
 
 def drawer(rows: Transitions) -> Any:

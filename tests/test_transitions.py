@@ -110,7 +110,7 @@ def test_a_part_and_trusted_rows_copy_nothing() -> None:
         assert np.array_equal(getattr(part, name), getattr(data, name)[5:12])
     assert data.part(0, 20) is data
     single = np.ones((2, 1), np.float32)
-    rows = vrtd.Transitions.trusted(single, np.ones(2), single, np.full(2, 0.5), None, np.zeros(2, bool))
+    rows = vrtd.Transitions.wrap(single, np.ones(2), single, np.full(2, 0.5), None, np.zeros(2, bool))
     assert rows.phi is single
     assert not rows.is_weighted
     assert rows.weight.tolist() == [1.0, 1.0]
@@ -136,7 +136,7 @@ def test_one_rule_of_rank(distance: float, rank: int, scale: Any, weight: float 
     rows = dependent(distance, np.asarray(scale), None if weight is None else np.full(300, weight))
     assert rows.rank == rank
     assert rows.basis.shape == (5, rank)
-    assert rows.reduced().n_features == rank
+    assert rows.reduce_rank().n_features == rank
     assert rows.spans(rows.phi).all()
     found = settings_for(rows, 1000)
     assert bool(found.remarks) == (rank < 5)
@@ -176,30 +176,30 @@ def test_reduced_rows_have_the_fixed_point_of_td_from_theta_0(theta_0: Any) -> N
     known = dependent()
     rows = vrtd.Transitions(known.phi, known.reward, np.random.default_rng(4).normal(size=(300, 5)), 0.9)
     start = np.zeros(5) if theta_0 is None else np.array(theta_0)
-    reduced = rows.reduced(None if theta_0 is None else start)
+    reduced = rows.reduce_rank(None if theta_0 is None else start)
     assert reduced.rank == reduced.n_features == 4
     theta = rows.basis @ reduced.theta_star + rows.outside(start)
     np.testing.assert_allclose(rows.A @ theta + rows.b, 0.0, atol=1e-12)
     np.testing.assert_allclose(rows.outside(theta - start), 0.0, atol=1e-12)
     assert np.array_equal(reduced.ends, rows.ends)
     whole = some_data()
-    assert whole.reduced() is whole
+    assert whole.reduce_rank() is whole
 
 
 def test_a_start_outside_of_the_span_shifts_the_rewards() -> None:
     phi, then = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
     rows = vrtd.Transitions(phi, [1.0, 2.0], then, 0.5)
     assert rows.rank == 1
-    assert rows.reduced(np.array([0.0, 4.0])).reward.tolist() == [3.0, 2.0]
+    assert rows.reduce_rank(np.array([0.0, 4.0])).reward.tolist() == [3.0, 2.0]
     assert rows.outside(np.array([0.0, 4.0])).tolist() == [0.0, 4.0]
 
 
 def test_rows_of_zeros_have_rank_0() -> None:
     zeros = vrtd.Transitions(np.zeros((30, 2)), np.ones(30), np.zeros((30, 2)), 0.9)
     assert (zeros.rank, zeros.basis.shape, zeros.condition_number) == (0, (2, 0), np.inf)
-    assert zeros.reduced(np.ones(2)).n_features == 0
+    assert zeros.reduce_rank(np.ones(2)).n_features == 0
     assert zeros.outside(np.array([1.0, 2.0])).tolist() == [1.0, 2.0]
-    assert why_unstable(zeros.reduced()) == "all features are 0"
+    assert why_unstable(zeros.reduce_rank()) == "all features are 0"
     assert zeros.spans(np.array([[0.0, 0.0], [1.0, 0.0]])).tolist() == [True, False]
     with pytest.raises(SingularSystemError, match="A of the transitions must be invertible"):
         zeros.theta_star  # noqa: B018

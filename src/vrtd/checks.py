@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Collection
 from difflib import get_close_matches
 from math import inf, nan
 from numbers import Integral, Real
 from typing import Any
 
-from vrtd.errors import AccuracyWarning, InvalidInputError
+from vrtd.errors import InvalidInputError
 
 __all__ = [
     "check_choice",
@@ -21,10 +19,7 @@ __all__ = [
     "check_level",
     "check_positive",
     "check_radius",
-    "warn_if_ill_conditioned",
 ]
-
-_ILL_CONDITIONED = 1e12  # a solution may then have no more than four correct digits
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -82,15 +77,3 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
 def check_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False", repr(value), "pass one of them")
-
-
-def warn_if_ill_conditioned(condition: float, stacklevel: int) -> None:
-    """Warn that a solution of A theta + b = 0 has few correct digits."""
-    if condition > _ILL_CONDITIONED:
-        warnings.warn(
-            f"A has condition number {condition:.2g}: the relative error of the fixed point may be as large as "
-            f"{condition * sys.float_info.epsilon:.1g}. Remove nearly dependent features, or bring their columns "
-            "to the same scale.",
-            AccuracyWarning,
-            stacklevel=stacklevel + 1,
-        )

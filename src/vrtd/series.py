@@ -10,7 +10,7 @@ __all__ = [
     "block_correlation",
     "block_covariances",
     "block_means",
-    "clipped",
+    "clip_negative",
     "lag_covariance",
     "lag_window",
 ]
@@ -56,7 +56,7 @@ def lag_covariance(series: Floats, window: int) -> Floats:
     return total
 
 
-def clipped(covariance: Floats) -> Floats:
+def clip_negative(covariance: Floats) -> Floats:
     """Return the symmetric matrix with its negative eigenvalues set to 0."""
     values, vectors = np.linalg.eigh(covariance)
     positive: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
@@ -71,7 +71,7 @@ def block_means(series: Floats, n_blocks: int) -> Floats:
 
 
 def block_covariances(means: Floats) -> tuple[Floats, Floats]:
-    """(k, k) the covariance of the mean of independent blocks, and what the covariance of adjacent ones adds to it."""
+    """Return the covariance of the mean of independent blocks, and what the covariance of adjacent ones adds."""
     centred = means - means.mean(axis=0)
     count = len(means) * (len(means) - 1)
     following = centred[1:].T @ centred[:-1]
@@ -79,7 +79,7 @@ def block_covariances(means: Floats) -> tuple[Floats, Floats]:
 
 
 def block_correlation(means: Floats, metric: Floats) -> float:
-    """Correlation of adjacent block means, with directions weighted by how much the block means vary in them.
+    """Return the correlation of adjacent block means, with directions weighted by how much the means vary in them.
 
     With S_0 and S_1 the covariances of block means at lags 0 and 1, and G the metric, it is
     tr(G S_0 G S_1) / tr(G S_0 G S_0). Directions that change slowly dominate it, because block means of all others are

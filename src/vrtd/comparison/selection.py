@@ -49,15 +49,15 @@ def choose_entrants(chosen: Any, size: TournamentSize) -> dict[str, Entrant]:
 
 def _by_name(kind: str, chosen: Any, standard: tuple[str, ...]) -> dict[Any, Any]:
     """Return names with what they stand for, the name of a standard one or an object; standard ones first."""
-    if isinstance(chosen, Mapping) and chosen:
-        for each in chosen.values():
-            if isinstance(each, str):
-                check_choice(f"name of {kind}", each, standard)
-        return dict(chosen)
-    items = tuple(chosen) if isinstance(chosen, Iterable) and not isinstance(chosen, str) else (chosen,)
+    if isinstance(chosen, Mapping):
+        items = tuple(chosen.values())
+    else:
+        items = tuple(chosen) if isinstance(chosen, Iterable) and not isinstance(chosen, str) else (chosen,)
     for each in items:
         if isinstance(each, str):
             check_choice(f"name of {kind}", each, standard)
+    if isinstance(chosen, Mapping) and chosen:
+        return dict(chosen)
     if not items:
         return {name: name for name in standard}
     asked = {each for each in items if isinstance(each, str)}

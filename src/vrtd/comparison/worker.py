@@ -55,11 +55,8 @@ def main() -> None:
 
     try:
         size, cells, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
-    except (
-        EOFError,
-        pickle.UnpicklingError,
-    ):  # the process that waits for this one was interrupted before it had told all
-        sys.exit(130)
+    except (EOFError, pickle.UnpicklingError):
+        sys.exit(130)  # the process that waits for this one was interrupted before it had told all
     try:
         work(size, cells, folder, tell)
     except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone

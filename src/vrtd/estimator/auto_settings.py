@@ -137,7 +137,7 @@ class AutoSettings:
         return Decision(self._build(found.step_size, M), n_epochs, remarks)
 
     def _fixed(self) -> Algorithm:
-        """The algorithm, where nothing is decided from data."""
+        """Return the algorithm, where nothing is decided from data."""
         if isinstance(self.algorithm, Algorithm):
             return self.algorithm
         if self.algorithm in _TUNED:
@@ -150,7 +150,7 @@ class AutoSettings:
         return VRTD(float(step_size), int(batch_size), output=_OUTPUT)
 
     def _with_defaults(self) -> Algorithm:
-        """The registry's algorithm of this name, with what was given and the defaults of its class."""
+        """Return the registry's algorithm of this name, with what was given and the defaults of its class."""
         given = {name: getattr(self, name) for name in ("step_size", "batch_size") if getattr(self, name) != "auto"}
         return REGISTRY[cast("str", self.algorithm)](**given)
 
@@ -179,7 +179,7 @@ def _check_log(algorithm: Algorithm) -> None:
 
 
 def _whole_segments(batch_size: int) -> int:
-    """The next smaller batch that holds whole segments of a vector of environments, or is held by them.
+    """Return the next smaller batch that holds whole segments of a vector of environments, or is held by them.
 
     >>> [_whole_segments(M) for M in (1, 7, 100, 1000)]
     [1, 4, 64, 960]

@@ -211,7 +211,7 @@ def diagnose(
 def distance_doubt(
     sample: Transitions, reduced: Transitions, theta: Floats, theta_0: Floats, is_auto: bool
 ) -> str | None:
-    """Why values are too far from the closed form of the sample, or None.
+    """Return why values are too far from the closed form of the sample, or None.
 
     With a step that "auto" chose, little of the start may be left. A step of the user's own may leave all of it and
     make noise of its own, but must not diverge.
@@ -239,7 +239,7 @@ def distance_doubt(
 
 
 def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath) -> Curve:
-    """In the coordinates of the basis B, where the features have full rank; without a spread there is no floor."""
+    """Compute the curve in the coordinates of the basis B; without a spread there is no floor."""
     A, C = rows.A, rows.C
     updates = np.array(path.theta) @ B @ A.T + rows.b
     optimal = np.full_like(A, np.nan) if spread is None else B.T @ spread.optimal @ B

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import real_array
-from vrtd.checks import check_choice, check_count, check_flag, check_level
+from vrtd.checks import check_choice, check_count, check_flag, check_fraction, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
 from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, distance_doubt
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
-from vrtd.estimator.model_file import read_model, stored_arguments, stored_state, write_model
+from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.spread import Intervals, Spread, mean_interval
 from vrtd.estimator.state import FitState, Setup, start, usable_features
 from vrtd.estimator.summary import FitSummary, Method
@@ -93,11 +93,13 @@ class Evaluator:
     ) -> None:
         settings = AutoSettings(algorithm, step_size, batch_size, n_samples, pilot_rows)
         given = as_features(features)
-        gamma = _check_discount(discount)
+        check_fraction("discount", discount)
         check_flag("closed_form", closed_form)
         check_count("seed", seed, least=0)
         theta = None if theta_0 is None else real_array("theta_0", theta_0)
-        self._setup = Setup(settings, given, gamma, theta, bool(closed_form) or settings.is_closed_form, int(seed))
+        self._setup = Setup(
+            settings, given, float(discount), theta, bool(closed_form) or settings.is_closed_form, int(seed)
+        )
         self._reset()
 
     def _reset(self) -> None:
@@ -107,7 +109,7 @@ class Evaluator:
     def __copy__(self) -> Self:
         copy = self.__class__.__new__(self.__class__)
         vars(copy).update(vars(self))
-        copy._state = self._state.trimmed()  # with rooms of its own for rows to come
+        copy._state = self._state.trim()  # with rooms of its own for rows to come
         return copy
 
     # Learning
@@ -157,10 +159,10 @@ class Evaluator:
         is_over: bool,
         repeats: bool = False,
     ) -> None:
-        """`is_over`: what comes next does not continue the last row."""
+        """Read a log once. With `is_over`, what comes next does not continue its last row."""
         if isinstance(log, Chunk):
             log.check()
-            chunk = log.truncated_at(slice(-1, None)) if is_over else log
+            chunk = log.mark_truncated(slice(-1, None)) if is_over else log
             for state in receive(self._setup, self._state, chunk, repeats):
                 self._state = state
             if progress is not None:
@@ -183,7 +185,7 @@ class Evaluator:
             raise _no_rows()
 
     def _cut(self, log: Log) -> list[str]:
-        """A remark where batches cut the segments of a vector of environments."""
+        """Return a remark if batches cut the segments of a vector of environments."""
         size = None if self._state.learner is None else batch_rows(self._state.learner.algorithm)
         if log.segment is None or size is None or size % log.segment == 0 or log.segment % size == 0:
             return []
@@ -375,7 +377,7 @@ class Evaluator:
         )
 
     def _lowered(self) -> list[str]:
-        """A remark on steps that were lowered on the way."""
+        """Return a remark on steps that were lowered on the way."""
         phases = () if self._state.learner is None else self._state.learner.phases
         steps = [phase.algorithm.largest_step_size or 0.0 for phase in phases if phase.is_lowered]
         if not steps:
@@ -400,18 +402,10 @@ class Evaluator:
     def load(cls, path: str | os.PathLike[str], features: Any = None) -> Self:
         """Read a model that `save` wrote; `features` where they were of your own code."""
         with read_model(path) as tree:
-            evaluator = cls(**stored_arguments(tree, path, features))
-            evaluator._state = stored_state(tree, evaluator._setup)
+            evaluator = cls(**decode_arguments(tree, path, features))
+            evaluator._state = decode_state(tree, evaluator._setup)
         return evaluator
 
 
 def _no_rows() -> DataError:
     return DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
-
-
-def _check_discount(discount: Any) -> float:
-    is_number = np.ndim(discount) == 0 and not isinstance(discount, bool)
-    number = float(real_array("discount", discount)) if is_number else np.nan
-    if not 0.0 <= number <= 1.0:
-        raise InvalidInputError("discount must be a number in [0, 1]", repr(discount), "pass e.g. 0.95")
-    return number

@@ -20,12 +20,12 @@ from vrtd.errors import DataError, DivergenceError, InvalidInputError
 from vrtd.estimator.auto_settings import check_step
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
-from vrtd.estimator.rows import NotFiniteError, first_not_finite, is_finite, without_final
-from vrtd.estimator.sample import check_alike, sample_of, sampled, sampled_to
+from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite
+from vrtd.estimator.sample import check_alike, keep_rows, keep_until, sample_of
 from vrtd.estimator.state import FitState, Setup, start
 from vrtd.features import Features, Identity, Tabular
 from vrtd.logs import Chunk
-from vrtd.logs.log import is_any, observed_in
+from vrtd.logs.log import all_observations, is_any
 from vrtd.problems import Transitions
 
 __all__ = ["check_ends", "decide", "receive", "update"]
@@ -77,13 +77,13 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     if not chunks:
         return state
     state = state._replace(waiting=(), n_rows=0, n_pilot=n, n_expected=n if is_all else None)
-    state = _begin(setup, state, setup.features.bind(observed_in(chunks)))
+    state = _begin(setup, state, setup.features.bind(all_observations(chunks)))
     assert state.features is not None
     size, n_kept = _piece_rows(state.features), 0
     if setup.settings.needs_pilot:
         for chunk in _pieces(chunks, size):
             rows = _rows(setup, state, chunk)
-            state = sampled(state, without_final(rows, chunk.terminated) or rows, chunk)
+            state = keep_rows(state, clear_final(rows, chunk.terminated) or rows, chunk)
             if state.n_sampled < n_kept + len(rows):  # full: the rest is computed when it is learned
                 break
             n_kept = state.n_sampled
@@ -136,7 +136,7 @@ def _wait(state: FitState, chunk: Chunk) -> FitState:
 
 
 def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
-    """The chunk with features in place of observations."""
+    """Return the chunk with features in place of observations."""
     features, seen = state.features, state.observations
     assert features is not None
     if seen is not None and chunk.observations.dtype is not seen.dtype:
@@ -145,11 +145,11 @@ def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
     try:
         phi, phi_next = features(chunk.observations), features(successors)
     except DataError as error:
-        raise _located(features, chunk, successors, error, state.n_rows) from error
+        raise _locate(features, chunk, successors, error, state.n_rows) from error
     discount = _constant(setup.discount, len(phi))
     if is_any(chunk.terminated):
         discount = np.where(chunk.terminated, 0.0, discount)
-    return Transitions.trusted(phi, chunk.reward, phi_next, discount, chunk.weight, chunk.ends)
+    return Transitions.wrap(phi, chunk.reward, phi_next, discount, chunk.weight, chunk.ends)
 
 
 @lru_cache(maxsize=4)  # pieces of a log are mostly of one size
@@ -157,8 +157,8 @@ def _constant(value: float, n: int) -> Floats:
     return frozen(np.full(n, value))
 
 
-def _located(features: Features, chunk: Chunk, successors: NDArray[Any], error: DataError, n_before: int) -> DataError:
-    """The error that features raised, with the first row in the log that they refuse."""
+def _locate(features: Features, chunk: Chunk, successors: NDArray[Any], error: DataError, n_before: int) -> DataError:
+    """Return the error that features raised, with the first row in the log that they refuse."""
     for field, observations in (("observations", chunk.observations), ("next_observations", successors)):
         low, high = 0, len(observations)  # rows before `low` are fine; those before `high` are not, if any is refused
         while high > low:
@@ -190,11 +190,11 @@ def update(
         else:
             at = 0
             if learner is None:
-                state, learner = _decided(setup, state, None)
+                state, learner = _begin_phase(setup, state, None)
             while at < n:
                 left = learner.rows_left
                 if left == 0:
-                    state, learner = _decided(setup, sampled_to(state, at, rows, chunk, repeats), learner)
+                    state, learner = _begin_phase(setup, keep_until(state, at, rows, chunk, repeats), learner)
                     left = learner.rows_left
                 if left is not None and left < n - at and not is_finite(rows):  # no phase ends before a bad row
                     raise NotFiniteError
@@ -204,21 +204,21 @@ def update(
         if setup.closed_form and not repeats:
             sums = add(sums or no_sums(rows.n_features), rows)
     except NotFiniteError:
-        cleaned = without_final(rows, chunk.terminated)
+        cleaned = clear_final(rows, chunk.terminated)
         if cleaned is None:
-            raise _explained(setup, before, rows, chunk, learner) from None
+            raise _explain(setup, before, rows, chunk, learner) from None
         return update(setup, before, chunk, repeats, cleaned)
-    state = sampled_to(state, n, rows, chunk, repeats)
+    state = keep_until(state, n, rows, chunk, repeats)
     n_distinct = state.n_distinct if repeats else n_rows
     terminates = state.terminates or (setup.discount == 1.0 and bool(chunk.terminated.any()))
-    visited = None if state.visited is None else _visited(state.visited, chunk)
+    visited = None if state.visited is None else _mark_visited(state.visited, chunk)
     state = FitState(n_rows, n_distinct, terminates, learner, sums, visited, *state[6:])  # _replace takes longer
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
     return state
 
 
-def _decided(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
+def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
     """Decide on the settings of the first phase, or of the next one; the state has remarks on them."""
     settings, theta_0 = setup.settings, start(setup, state)
     if state.n_expected is not None:
@@ -230,16 +230,16 @@ def _decided(setup: Setup, state: FitState, learner: Learner | None) -> tuple[Fi
     else:
         algorithm, n_epochs, remarks = settings.decide(sample_of(state), theta_0, learner.n_rows)
         learner = next_phase(learner, algorithm, n_epochs)
-    return _remarked(state, remarks), learner
+    return _add_remarks(state, remarks), learner
 
 
-def _visited(states: NDArray[np.bool_], chunk: Chunk) -> NDArray[np.bool_]:
+def _mark_visited(states: NDArray[np.bool_], chunk: Chunk) -> NDArray[np.bool_]:
     visited = states.copy()
     visited[chunk.observations.reshape(-1).astype(np.int64)] = True
     return visited
 
 
-def _remarked(state: FitState, remarks: tuple[str, ...]) -> FitState:
+def _add_remarks(state: FitState, remarks: tuple[str, ...]) -> FitState:
     return state._replace(remarks=(*state.remarks, *(remark for remark in remarks if remark not in state.remarks)))
 
 
@@ -261,7 +261,7 @@ def _check_pilot(setup: Setup, state: FitState) -> FitState:
     n = min(state.n_sampled, setup.settings.pilot_rows)
     if step is not None and not _is_surely_stable(step, state.room.part(0, n), setup.discount):
         remarks = check_step(step, sample_of(state, n))
-    return _remarked(state, remarks)._replace(is_checked=True)
+    return _add_remarks(state, remarks)._replace(is_checked=True)
 
 
 def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:
@@ -271,7 +271,7 @@ def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:
     return not rows.is_weighted and step * largest * (1.0 + discount) ** 2 <= 2.0 * (1.0 - discount)
 
 
-def _explained(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk, learner: Learner | None) -> Exception:
+def _explain(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk, learner: Learner | None) -> Exception:
     """Return the error that says why numbers are not finite: a row of the log, or a step that diverges."""
     place = first_not_finite(rows)
     if place is not None:

@@ -38,7 +38,7 @@ class ThetaPath(NamedTuple):
     next: int = _FIRST_STRIDE
 
     def add(self, n_rows: int, theta: Floats) -> ThetaPath:
-        """The path with one more point, at or after the row count `next`."""
+        """Return the path with one more point, at or after the row count `next`."""
         counts, thetas, stride = (*self.n_rows, n_rows), (*self.theta, theta.copy()), self.stride
         if len(counts) > _MOST_POINTS:
             counts, thetas, stride = counts[::2], thetas[::2], 2 * stride
@@ -117,7 +117,7 @@ class Learner(NamedTuple):
 
 
 def batch_rows(algorithm: Algorithm) -> int:
-    """Rows of one epoch."""
+    """Return the number of rows of one epoch."""
     epoch = algorithm.epoch(_SAMPLING)
     return epoch.n_absorb + epoch.n_steps * epoch.samples_per_step
 
@@ -175,7 +175,7 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
 
 
 def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
-    """`count` whole epochs, with a stop at every point of the path and wherever the step changes."""
+    """Run `count` whole epochs, with a stop at every point of the path and wherever the step changes."""
     phases, before, stream, _, path, lowers_step, n_epochs, n_rows, room, n_waiting, until, pause, loop = learner
     assert loop is not None
     state, stream, theta = np.empty(before.size), stream.copy(), np.empty(learner.theta.size)
@@ -209,7 +209,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
 
 
 def _within(columns: tuple[Any, ...], first: int, n_epochs: int, size: int, step: float) -> tuple[int, float]:
-    """How many epochs the step suits, and the growth ratio of the one after them."""
+    """Return how many epochs the step suits, and the growth ratio of the one after them."""
     phi, _, phi_next, discount, weight, _ = columns
     limit = MOST_GROWTH * (1.0 + _ROUNDING) / step
     n, ratio = epochs_within()(phi, phi_next, discount, weight, first, n_epochs, size, limit)
@@ -217,7 +217,7 @@ def _within(columns: tuple[Any, ...], first: int, n_epochs: int, size: int, step
 
 
 def _planned(phases: tuple[Phase, ...]) -> Any:
-    """The algorithm with the step that was planned."""
+    """Return the algorithm with the step that was planned."""
     return next(phase.algorithm for phase in reversed(phases) if not phase.is_lowered)
 
 

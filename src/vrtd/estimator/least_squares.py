@@ -13,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import warn_if_ill_conditioned
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
-from vrtd.problems.transitions import solve_scaled
 from vrtd.series import block_correlation, block_covariances
+from vrtd.solving import check_invertible, solve_scaled
 
 __all__ = ["Solution", "Sums", "add", "most_blocks", "no_sums", "solve"]
 
@@ -58,7 +57,7 @@ class Solution:
         return f"the rows are correlated over more than the {self.block:,} rows of a block"
 
     def covariance(self) -> Floats:
-        """(d, d) of theta."""
+        """Return the covariance of theta, (d, d)."""
         if self.influence is None:
             raise InvalidInputError(
                 f"an interval of the closed form needs {_LEAST_BLOCKS} blocks of rows and at most "
@@ -103,7 +102,7 @@ def no_sums(n_features: int) -> Sums:
 
 
 def most_blocks(n_features: int) -> int:
-    """How many blocks are kept; 0 where memory does not allow enough of them for an interval."""
+    """Return how many blocks are kept: 0 if memory does not allow enough of them for an interval."""
     most = _MOST_BYTES // (8 * n_features * (n_features + 1)) // 2 * 2
     return min(_MOST_BLOCKS, most) if most >= _LEAST_BLOCKS else 0
 
@@ -162,13 +161,10 @@ def solve(sums: Sums, theta_0: Floats) -> Solution:
     finite = np.isfinite(A).all() and np.isfinite(b).all()
     size = np.sqrt(squares[seen] / n)
     condition = float(np.linalg.cond(A / np.outer(size, size))) if finite else np.inf
-    if not condition * len(A) * np.finfo(np.float64).eps < 1.0:
-        raise SingularSystemError(
-            "the rows must determine the parameters: A must be invertible on the features that were seen",
-            f"condition number {condition:.3g} of {len(A)} features from {sums.n_rows} rows",
-            "remove dependent features, bring more rows, or scale what is huge",
-        )
-    warn_if_ill_conditioned(condition, stacklevel=3)
+    must = "the rows must determine the parameters: A must be invertible on the features that were seen"
+    got = f"condition number {condition:.3g} of {len(A)} features from {sums.n_rows} rows"
+    do = "remove dependent features, bring more rows, or scale what is huge"
+    check_invertible(condition, len(A), must, got, do, stacklevel=3)
     theta[seen] = -solve_scaled(A, b, size)
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN

@@ -24,10 +24,10 @@ from vrtd.estimator.state import FitState, Setup
 from vrtd.features import Features, from_settings
 from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
-from vrtd.logs.log import observed_in
+from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-__all__ = ["read_model", "stored_arguments", "stored_state", "write_model", "write_tree"]
+__all__ = ["decode_arguments", "decode_state", "read_model", "write_model", "write_tree"]
 
 _FORMAT = "vrtd model 3"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
@@ -35,7 +35,7 @@ Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
 
 def encode(value: Any) -> Any:
-    """A value as plain values, arrays and trees of them."""
+    """Turn a value into plain values, arrays and trees of them."""
     match value:
         case None | bool() | int() | float() | str() | np.ndarray():
             return value
@@ -55,7 +55,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: Any, tree: Any) -> Any:
-    """The value of type `kind` that `encode` made the tree of; raises whatever a tree that does not fit makes."""
+    """Rebuild a value of type `kind` from its tree; a malformed tree may raise any exception."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is UnionType:
         return None if tree is None else decode(next(part for part in arguments if part is not NoneType), tree)
@@ -70,7 +70,7 @@ def decode(kind: Any, tree: Any) -> Any:
     if kind is Features:
         return from_settings(tree)
     if kind is Transitions:
-        return Transitions.trusted(*(_column(name, tree[name]) for name in _COLUMNS))
+        return Transitions.wrap(*(_column(name, tree[name]) for name in _COLUMNS))
     if kind is Chunk:
         chunk = Chunk(**tree)
         chunk.check()
@@ -90,7 +90,7 @@ def _checked(kind: Any, value: Any) -> Any:
 
 
 def _column(name: str, values: Any) -> Any:
-    """A column of transitions from a file; compiled loops trust it."""
+    """Check a column of transitions from a file, because compiled loops trust it."""
     if values is None and name == "weight":
         return None
     kinds = (
@@ -161,18 +161,18 @@ _OTHERS = ("discount", "theta_0", "closed_form", "seed")
 def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> None:
     settings = {name: encode(getattr(setup.settings, name)) for name in _SETTINGS}
     arguments = settings | {name: getattr(setup, name) for name in _OTHERS}
-    tree = {"arguments": arguments, "features": feature_settings(setup.features), "state": encode(state.trimmed())}
+    tree = {"arguments": arguments, "features": feature_settings(setup.features), "state": encode(state.trim())}
     write_tree(path, tree)
 
 
 def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
-    """Arrays of the tree become members of the file, named by the way to them; the rest is its header."""
+    """Write a tree: its arrays become members of the file, named by the way to them, and the rest is the header."""
     write_arrays(path, {"format": _FORMAT, "tree": _without_arrays(tree)}, dict(_arrays(tree, "")))
 
 
 @contextmanager
 def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The tree of the file. What a damaged one raises, here or inside, becomes a ModelFileError."""
+    """Give the tree of a file. What a damaged one raises, here or inside, becomes a ModelFileError."""
     check_regular(path)
     content = Path(path).read_bytes()
     try:
@@ -194,8 +194,8 @@ def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def stored_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) -> dict[str, Any]:
-    """The arguments of the evaluator; `features` where they were of the user's own code."""
+def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) -> dict[str, Any]:
+    """Return the arguments of the evaluator; `features` where they were of the user's own code."""
     arguments, settings = dict(tree["arguments"]), tree["features"]
     if settings is None and features is None:
         raise InvalidInputError(
@@ -206,7 +206,7 @@ def stored_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) ->
     return arguments | {"features": from_settings(settings) if features is None else features}
 
 
-def stored_state(tree: Tree, setup: Setup) -> FitState:
+def decode_state(tree: Tree, setup: Setup) -> FitState:
     state: FitState = decode(FitState, tree["state"])
     if state.room is not None and state.features is None:
         state = state._replace(features=_bound_again(setup, state))
@@ -215,7 +215,7 @@ def stored_state(tree: Tree, setup: Setup) -> FitState:
 
 
 def _bound_again(setup: Setup, state: FitState) -> Features:
-    """What features of the user's own code took from data they take again, from the same rows."""
+    """Bind features of the user's own code to the rows that they were bound to before."""
     n = setup.settings.pilot_rows if state.n_pilot is None else state.n_pilot
     if setup.features.needs_data and state.n_sampled < n:
         raise InvalidInputError(
@@ -228,11 +228,11 @@ def _bound_again(setup: Setup, state: FitState) -> Features:
     terminated = (state.room.discount == 0.0) & (setup.discount > 0.0)
     rows = Chunk(state.observations, state.room.reward, state.next_observations, terminated, terminated)
     rows.check()
-    return setup.features.bind(observed_in([rows.part(0, n)]))
+    return setup.features.bind(all_observations([rows.part(0, n)]))
 
 
 def feature_settings(features: Features) -> dict[str, Any] | None:
-    """Features as plain values, or None where they are of the user's own code."""
+    """Return features as plain values, or None where they are of the user's own code."""
     try:
         return features.settings
     except InvalidInputError:
@@ -240,7 +240,7 @@ def feature_settings(features: Features) -> dict[str, Any] | None:
 
 
 def _algorithm_settings(algorithm: Algorithm) -> dict[str, Any]:
-    """The algorithm as plain values from which `_build_algorithm` builds it again."""
+    """Return the algorithm as plain values from which `_build_algorithm` builds it again."""
     settings = algorithm.settings
     try:
         same = _build_algorithm(settings) == algorithm

@@ -14,10 +14,10 @@ __all__ = [
     "NO_WEIGHT",
     "NotFiniteError",
     "append",
+    "clear_final",
     "first_not_finite",
     "is_finite",
     "loop_columns",
-    "without_final",
 ]
 
 #: What compiled loops get in place of weights that are all 1.
@@ -29,8 +29,10 @@ class NotFiniteError(Exception):
 
 
 def loop_columns(rows: Transitions) -> tuple[NDArray[Any], ...]:
-    """The columns as compiled loops take them: read-only, because Numba compiles once more for arrays that can be
-    written, and two compilations may differ in the last bit."""
+    """Return the columns as read-only views for compiled loops.
+
+    Numba compiles once more for arrays that can be written, and two compilations may differ in the last bit.
+    """
     weight = rows.weight[:] if rows.is_weighted else NO_WEIGHT
     columns = rows.phi[:], rows.reward[:], rows.phi_next[:], rows.discount[:], weight, rows.ends[:]
     for column in columns:
@@ -48,7 +50,7 @@ def append(room: Transitions | None, n: int, rows: Transitions, size: int) -> Tr
     last = n + len(rows)
     if room is None or len(room) < last:
         old, d = room, rows.n_features
-        room = Transitions.trusted(
+        room = Transitions.wrap(
             np.empty((size, d), rows.phi.dtype),
             np.empty(size),
             np.empty((size, d), rows.phi.dtype),
@@ -71,7 +73,7 @@ def is_finite(rows: Transitions) -> bool:
     return all(np.isfinite(values).all() for values in columns)
 
 
-def without_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitions | None:
+def clear_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitions | None:
     """Replace successors of terminated rows that are not finite by 0; return None if there are none."""
     idle = terminated & ~np.isfinite(rows.phi_next).all(axis=1)
     if not idle.any():
@@ -79,11 +81,11 @@ def without_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitio
     phi_next = rows.phi_next.copy()
     phi_next[idle] = 0.0
     weight = rows.weight if rows.is_weighted else None
-    return Transitions.trusted(rows.phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
+    return Transitions.wrap(rows.phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
 
 
 def first_not_finite(rows: Transitions) -> tuple[str, int] | None:
-    """(field, row) of the first row with a number that is not finite."""
+    """Return (field, row) of the first row with a number that is not finite."""
     first = None
     for field in ("phi", "phi_next", "reward", "weight"):
         values = getattr(rows, field)

@@ -13,21 +13,21 @@ from vrtd.estimator.state import FitState
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-__all__ = ["check_alike", "sample_of", "sampled", "sampled_to"]
+__all__ = ["check_alike", "keep_rows", "keep_until", "sample_of"]
 
 # Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 
 
-def sampled_to(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
+def keep_until(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
     """Keep the rows before `last` that are not kept yet; pilot rows are."""
     if repeats or (state.n_sampled == state.capacity and state.room is not None):
         return state
     first = max(0, state.n_sampled - state.n_rows)
-    return state if first >= last else sampled(state, rows.part(first, last), chunk.part(first, last))
+    return state if first >= last else keep_rows(state, rows.part(first, last), chunk.part(first, last))
 
 
-def sampled(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
+def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     """Keep the first rows of the log, and their observations, as far as there is room."""
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
@@ -56,7 +56,7 @@ def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
 
 
 def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) -> NDArray[Any]:
-    """Room for `size` observations that begins with the first n of `values`."""
+    """Return room for `size` observations that begins with the first n of `values`."""
     if values is not None and len(values) == size:
         return values
     room = np.empty((size, *like.shape[1:]), like.dtype)
@@ -66,14 +66,14 @@ def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) 
 
 
 def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
-    """The first rows of the log, as many as are kept, or `n_rows` of them, in float64."""
+    """Return the first rows of the log, as many as are kept, or `n_rows` of them, in float64."""
     if state.room is None:
         raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
     n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
     rows = state.room.part(0, n)
     phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (rows.phi, rows.phi_next))
     weight = rows.weight if rows.is_weighted else None
-    sample = Transitions.trusted(phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
+    sample = Transitions.wrap(phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
     if sample.rank == 0:
         raise InvalidInputError(
             "some feature must not be 0 on every row", f"only zeros in the first {n:,} rows", "use other features"

@@ -219,7 +219,7 @@ def recursion_spread(
 
 
 def _slowness(rows: Transitions, n_rows: int) -> str | None:
-    """Why correlation makes the interval doubtful, if it does."""
+    """Return why correlation makes the interval doubtful, if it does."""
     size = rows.effective_blocks * n_rows / len(rows)
     if np.isnan(size):
         return f"{len(rows):,} rows are too few to show how strongly they are correlated"
@@ -229,7 +229,7 @@ def _slowness(rows: Transitions, n_rows: int) -> str | None:
 
 
 def _doubt(found: Spread, sample: Transitions, reduced: Transitions, theta: Floats, theta_0: Floats) -> str | None:
-    """Why the sample does not speak for the run."""
+    """Return why the sample does not describe the run, or None."""
     moved, n = theta - theta_0, len(sample)
     outside = sample.outside(moved)
     if outside @ outside > 1e-6 * (moved @ moved):
@@ -255,7 +255,7 @@ def why_no_interval(algorithm: Algorithm) -> str | None:
 
 
 def _settings(algorithm: Algorithm) -> tuple[float, int]:
-    """Step and batch size of an algorithm whose moments are known."""
+    """Return the step and batch size of an algorithm whose moments are known."""
     if isinstance(algorithm, VRTD):
         return float(algorithm.step_size), int(algorithm.batch_size)
     assert isinstance(algorithm, TD)

@@ -64,7 +64,7 @@ class FitState(NamedTuple):
     observations: NDArray[Any] | None = None  # of the room's rows
     next_observations: NDArray[Any] | None = None
 
-    def trimmed(self) -> FitState:
+    def trim(self) -> FitState:
         """Return the state with its rooms cut to the rows in use."""
         learner, sums, n = self.learner, self.sums, self.n_sampled
         if learner is not None:
@@ -93,7 +93,7 @@ def start(setup: Setup, state: FitState) -> Floats:
 
 
 def usable_features(setup: Setup, state: FitState) -> Features | None:
-    """The features, also before the pilot rows have come if they take nothing from data."""
+    """Return the features, also before the pilot rows have come if they take nothing from data."""
     if state.features is None and state.waiting and not setup.features.needs_data:
         return setup.features.bind(state.waiting[0].observations)
     return state.features

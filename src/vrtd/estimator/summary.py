@@ -41,7 +41,7 @@ class FitSummary:
     @cached_property
     def reduced(self) -> Transitions:
         """The sample with features of full rank."""
-        return self.sample.reduced(self.theta_0)
+        return self.sample.reduce_rank(self.theta_0)
 
     @property
     def is_usable(self) -> bool:

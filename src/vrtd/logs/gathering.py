@@ -9,7 +9,7 @@ import numpy as np
 from vrtd.checks import check_count, check_fraction
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import as_features
-from vrtd.logs.log import Chunk, Log, checked_chunks, observed_in
+from vrtd.logs.log import Chunk, Log, all_observations, checked_chunks
 from vrtd.problems import Transitions
 
 __all__ = ["data_set"]
@@ -59,7 +59,7 @@ def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) 
     if not n:
         raise DataError("a log must have rows to make a data set", "none", "record some")
     rows = Chunk.concatenate(chunks)
-    bound = as_features(features).bind(observed_in([rows]))
+    bound = as_features(features).bind(all_observations([rows]))
     is_shuffled = seed is not None
     order = np.random.default_rng(seed).permutation(n) if is_shuffled else np.arange(n)
     return Transitions(

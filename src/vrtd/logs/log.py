@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 
-__all__ = ["SEGMENT", "Chunk", "Log", "WrappedLog", "checked_chunks", "is_any", "observed_in"]
+__all__ = ["SEGMENT", "Chunk", "Log", "WrappedLog", "all_observations", "checked_chunks", "is_any"]
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
@@ -74,7 +74,7 @@ class Chunk(NamedTuple):
             )
 
     def _is_sound(self) -> bool:
-        """Whether all is as it nearly always is: looked at first, because small chunks come often."""
+        """Return whether all is as it nearly always is. This is checked first, because small chunks come often."""
         try:
             shape = self.reward.shape
             return bool(
@@ -90,7 +90,7 @@ class Chunk(NamedTuple):
             return False
 
     def part(self, first: int, last: int) -> Chunk:
-        """Rows first, ..., last - 1; nothing is copied."""
+        """Return rows first, ..., last - 1 without copying them."""
         if first <= 0 and last >= len(self.reward):
             return self
         locate, rows = self.locate, slice(first, last)
@@ -105,7 +105,7 @@ class Chunk(NamedTuple):
         )
 
     def copy(self) -> Chunk:
-        """The same rows in arrays of their own."""
+        """Return the same rows in arrays of their own."""
         columns: dict[str, Any] = {name: values.copy() for name, values in self.columns.items()}
         return self._replace(**columns)
 
@@ -120,8 +120,8 @@ class Chunk(NamedTuple):
         columns = {name: np.concatenate([arrays[name] for arrays in each]) for name in each[0]}
         return chunks[0]._replace(locate=None, **columns)
 
-    def truncated_at(self, rows: slice) -> Chunk:
-        """The same rows, with these marked as truncated: nothing continues them."""
+    def mark_truncated(self, rows: slice) -> Chunk:
+        """Return the same rows, with these marked as truncated: nothing continues them."""
         truncated = self.truncated.copy()
         truncated[rows] = True
         return self._replace(truncated=truncated)
@@ -218,7 +218,7 @@ class WrappedLog(Log):
 
 
 def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
-    """The chunks of one reading, checked.
+    """Yield the chunks of one reading, checked.
 
     Rows that nothing continues are marked as truncated: the last of each segment, and of the log if it `is_over`, so
     that what comes next does not continue it.
@@ -228,7 +228,7 @@ def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
         chunk.check()
         n = chunk.n_rows
         if log.segment is not None:
-            chunk = chunk.truncated_at(slice(log.segment - 1 - first % log.segment, None, log.segment))
+            chunk = chunk.mark_truncated(slice(log.segment - 1 - first % log.segment, None, log.segment))
             first += n
         if not is_over:
             yield chunk
@@ -239,15 +239,15 @@ def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
                 yield chunk.part(0, n - 1)
             last = chunk.part(n - 1, n).copy()  # the log may use the memory of a chunk for the next one
     if last is not None:
-        yield last.truncated_at(slice(-1, None))
+        yield last.mark_truncated(slice(-1, None))
 
 
 def is_any(flags: NDArray[np.bool_]) -> bool:
-    """Whether a flag is set; several times as fast as any() for small chunks, which come often."""
+    """Return whether a flag is set; several times as fast as any() for small chunks, which come often."""
     return flags.tobytes() != bytes(flags.size)
 
 
-def observed_in(chunks: Sequence[Chunk]) -> NDArray[Any]:
-    """All observations, then all successors that are used: an order that no split changes."""
+def all_observations(chunks: Sequence[Chunk]) -> NDArray[Any]:
+    """Return all observations, then all successors that are used: an order that no split changes."""
     successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
     return np.concatenate([*(chunk.observations for chunk in chunks), *successors])

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
-from vrtd.checks import check_fraction, check_positive, warn_if_ill_conditioned
+from vrtd.checks import check_fraction, check_positive
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems.cone_radius import cone_radius
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
+from vrtd.solving import check_invertible
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
@@ -284,11 +285,6 @@ class LinearProblem:
     def _solution(self, A: Floats, b: Floats) -> Floats:
         self._check_rank()
         condition = float(np.linalg.cond(A))
-        if not condition * self.n_features * np.finfo(np.float64).eps < 1.0:
-            raise SingularSystemError(
-                "A must be invertible",
-                f"condition number {condition:.3g}",
-                "change the features, the discount or the state distribution",
-            )
-        warn_if_ill_conditioned(condition, stacklevel=4)
+        got, do = f"condition number {condition:.3g}", "change the features, the discount or the state distribution"
+        check_invertible(condition, self.n_features, "A must be invertible", got, do, stacklevel=4)
         return frozen(np.asarray(-np.linalg.solve(A, b), dtype=np.float64))

@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import frozen, real_array
-from vrtd.checks import warn_if_ill_conditioned
-from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.errors import InvalidInputError
 from vrtd.series import (
     LEAST_WINDOWS,
     block_correlation,
     block_covariances,
     block_means,
-    clipped,
+    clip_negative,
     lag_covariance,
     lag_window,
 )
+from vrtd.solving import check_invertible, condition_number, solve_scaled
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
 
-__all__ = ["Transitions", "solve_scaled"]
+__all__ = ["Transitions"]
 
 Floats = NDArray[np.float64]
 
@@ -38,8 +38,6 @@ _LEAST_SIZE = 1e-60
 _OUTSIDE = 1e-6
 # A covariance with an eigenvalue below minus this share of the largest is not one.
 _NEGATIVE = 1e-9
-# A condition number below this is neither warned of nor refused.
-_HARMLESS = 1e9
 # Blocks for the long-run covariance; blocks that show the correlation, and the rows that each must have; how many of
 # these are merged for a variance, so that adjacent ones are nearly independent.
 _BLOCKS = 64
@@ -117,7 +115,7 @@ class Transitions:
                 raise InvalidInputError(f"{name} must be {span}", f"{values[bad[0]]} in row {bad[0]}", "correct it")
 
     @classmethod
-    def trusted(
+    def wrap(
         cls,
         phi: NDArray[Any],
         reward: Floats,
@@ -157,13 +155,13 @@ class Transitions:
         return np.broadcast_to(np.float64(1.0), len(self)) if self._weight is None else self._weight
 
     def part(self, first: int, last: int) -> Transitions:
-        """Rows first, ..., last - 1; nothing is copied."""
+        """Return rows first, ..., last - 1 without copying them."""
         if first == 0 and last >= len(self):
             return self
         rows = slice(first, last)
         weight = None if self._weight is None else self._weight[rows]
         columns = self.phi[rows], self.reward[rows], self.phi_next[rows], self.discount[rows]
-        return Transitions.trusted(*columns, weight, self.ends[rows])
+        return Transitions.wrap(*columns, weight, self.ends[rows])
 
     @cached_property
     def left(self) -> Floats:
@@ -249,7 +247,7 @@ class Transitions:
         basis = _complement(vectors[:, ~kept] / norms[used, None], used, len(norms))
         return basis, float(np.sqrt(values[-1] / values[kept][0]))
 
-    def reduced(self, theta_0: Floats | None = None) -> Transitions:
+    def reduce_rank(self, theta_0: Floats | None = None) -> Transitions:
         """Return the rows in the coordinates of `basis`, where the features have full rank.
 
         What `theta_0` has outside of the span never changes. It only shifts the rewards.
@@ -259,16 +257,16 @@ class Transitions:
         B, reward = self.basis, self.reward
         if theta_0 is not None:
             reward = reward + self.psi @ self.outside(theta_0)
-        return Transitions.trusted(self.phi @ B, reward, self.phi_next @ B, self.discount, self._weight, self.ends)
+        return Transitions.wrap(self.phi @ B, reward, self.phi_next @ B, self.discount, self._weight, self.ends)
 
     def outside(self, theta: Floats) -> Floats:
-        """(d,) the part of theta that is orthogonal to the span of the rows."""
+        """Return the part of theta that is orthogonal to the span of the rows."""
         if self.rank == self.n_features:
             return np.zeros(self.n_features)
         return np.asarray(theta - self.basis @ (self.basis.T @ theta))
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
-        """Whether each of these feature rows lies in the span of the transitions' rows."""
+        """Return whether each of these feature rows lies in the span of the transitions' rows."""
         if self.rank == phi.shape[1]:
             return np.ones(len(phi), bool)
         outside = phi - (phi @ self.basis) @ self.basis.T
@@ -285,14 +283,10 @@ class Transitions:
     def theta_star(self) -> Floats:
         """(d,) the rows' own solution of A theta + b = 0: least-squares temporal differences (LSTD)."""
         size = self._size
-        condition = _condition(self.A / np.outer(size, size)) if (size > 0.0).all() else np.inf
-        if not condition * self.n_features * np.finfo(np.float64).eps < 1.0:
-            raise SingularSystemError(
-                "A of the transitions must be invertible",
-                f"condition number {condition:.3g} from {len(self)} rows",
-                "give more rows, or remove dependent features",
-            )
-        warn_if_ill_conditioned(condition, stacklevel=3)
+        condition = condition_number(self.A / np.outer(size, size)) if (size > 0.0).all() else np.inf
+        got = f"condition number {condition:.3g} from {len(self)} rows"
+        do = "give more rows, or remove dependent features"
+        check_invertible(condition, self.n_features, "A of the transitions must be invertible", got, do, stacklevel=3)
         return frozen(-solve_scaled(self.A, self.b, size))
 
     @cached_property
@@ -333,7 +327,7 @@ class Transitions:
         total = lag_covariance(self.noise, self.summed_lags)
         values = np.linalg.eigvalsh(total)
         if values[0] >= -_NEGATIVE * values[-1]:
-            return clipped(total)
+            return clip_negative(total)
         own, _ = block_covariances(block_means(self.noise, min(_BLOCKS, len(self))))
         return own * len(self)
 
@@ -381,27 +375,6 @@ class Transitions:
         return sha.hexdigest()
 
 
-def solve_scaled(A: Floats, b: Floats, size: Floats) -> Floats:
-    """Solve A x = b for columns b, with rows and columns of A divided by the sizes of the features.
-
-    Features of very different sizes then do not make A look singular.
-    """
-    across = size.reshape(-1, *(1,) * (b.ndim - 1))
-    return np.asarray(np.linalg.solve(A / np.outer(size, size), b / across) / across)
-
-
-def _condition(A: Floats) -> float:
-    """Condition number of A in the spectral norm, or an upper bound of it where that is small enough for every use.
-
-    In the 1-norm it costs a fraction of a singular value decomposition, and it is at least 1/d of the spectral one.
-    """
-    try:
-        bound = len(A) * float(np.linalg.norm(A, 1) * np.linalg.norm(np.linalg.inv(A), 1))
-    except np.linalg.LinAlgError:
-        return np.inf
-    return bound if bound < _HARMLESS else float(np.linalg.cond(A))
-
-
 def _column(name: str, values: Any, n: int) -> Floats:
     column = real_array(name, values)
     if column.shape != (n,):
@@ -410,7 +383,8 @@ def _column(name: str, values: Any, n: int) -> Floats:
 
 
 def _complement(null: Floats, used: NDArray[np.int64], d: int) -> Floats:
-    """(d, r) an orthonormal basis of what is orthogonal to the null vectors of the used features and to the others."""
+    """Return an orthonormal basis, (d, r), of what is orthogonal to the null vectors of the used features and to the
+    unused features."""
     unused = np.setdiff1d(np.arange(d), used)
     if not null.size and not unused.size:
         return np.eye(d)

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import real_array
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
-from vrtd.series import LEAST_WINDOWS, clipped, lag_covariance, lag_window
+from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
 from vrtd.theory.sample_noise import check_rows
 
 __all__ = ["Explained", "value_explained"]
@@ -71,7 +71,7 @@ def value_explained(
         )
     now, then = (sample.phi, sample.phi_next) if observations is None else (observations, next_observations)
     if theta is None:
-        sample = sample.reduced()
+        sample = sample.reduce_rank()
     discount, weight, psi = sample.discount, sample.weight, sample.psi
     known = sample.theta_star if theta is None else real_array("theta", theta)
     if known.shape != (sample.n_features,):
@@ -102,7 +102,7 @@ def value_explained(
     value = sample.phi @ known + misfit[cells]
     # Residuals on cells of their own are not correlated with the past; those of a theta that misses something are.
     window = 0 if theta is not None else lag_window((np.sqrt(visits)[:, None] * influence).T) or n // LEAST_WINDOWS
-    covariance = clipped(lag_covariance(influence.T, window)) / n
+    covariance = clip_negative(lag_covariance(influence.T, window)) / n
     noise = float(visits @ np.diag(covariance))
     square = float(visits @ misfit**2) - noise
     variance = float(value.var()) - (noise - float(visits @ covariance @ visits))

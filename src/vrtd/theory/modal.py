@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.problems import Transitions
-from vrtd.series import LEAST_WINDOWS, clipped, lag_covariance, lag_window
+from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
 from vrtd.theory.modes import Modes, Pairs, epoch_pairs, td_pairs
 from vrtd.theory.moments import Output
 from vrtd.theory.sample_noise import drift
@@ -150,5 +150,5 @@ def remembered(rows: Transitions, u: Floats) -> float:
     if not plain > 0.0:
         return 1.0
     window = lag_window(series) or len(series) // LEAST_WINDOWS
-    total = float(np.trace(clipped(lag_covariance(series, window))))
+    total = float(np.trace(clip_negative(lag_covariance(series, window))))
     return float(np.clip(total / plain, 1.0 / _MOST_REMEMBERED, _MOST_REMEMBERED))

@@ -12,7 +12,7 @@ from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
-from vrtd.series import clipped, lag_covariance
+from vrtd.series import clip_negative, lag_covariance
 from vrtd.theory.modal import remembered, stretches
 from vrtd.theory.modes import Modes, Pairs, eigen_modes, epoch_pairs, largest_stable_step, td_pairs
 from vrtd.theory.moments import Output
@@ -68,7 +68,7 @@ def recursion_moments(
     check_rows(sample)
     d = sample.n_features
     start = check_theta("theta_0", theta_0, d)
-    rows, B = sample.reduced(start), sample.basis
+    rows, B = sample.reduce_rank(start), sample.basis
     reason = why_unstable(rows)
     modes = eigen_modes(rows) if reason is None else None
     if modes is None:
@@ -155,7 +155,7 @@ class _Recursion:
         series = rows.left * moved[:, None]
         series = series - series.mean(axis=0) + rows.noise
         covariance = lag_covariance(series, rows.summed_lags)
-        return self._modes.seen(covariance if self._exact is None else clipped(covariance))
+        return self._modes.seen(covariance if self._exact is None else clip_negative(covariance))
 
     def _square(self, Y: Complex) -> Complex:
         """E[A_x S A_x^T] - A S A^T in the coordinates of the modes."""

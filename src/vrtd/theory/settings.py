@@ -88,7 +88,7 @@ def settings_for(
     check_rows(sample)
     d = sample.n_features
     start = check_theta("theta_0", theta_0, d)
-    rows = sample.reduced(start)
+    rows = sample.reduce_rank(start)
     remarks = _remarks(rows.n_features, d)
     reason = _reason(rows)
     modes = eigen_modes(rows) if reason is None else None
@@ -137,7 +137,7 @@ def limit_step(sample: Transitions, step_size: float) -> LimitedStep:
     """
     check_positive("step_size", step_size)
     check_rows(sample)
-    rows = sample.reduced()
+    rows = sample.reduce_rank()
     modes = eigen_modes(rows) if why_unstable(rows) is None else None
     limit = _norm_limit(rows) if modes is None else largest_stable_step(rows, modes)
     step = float(step_size)
