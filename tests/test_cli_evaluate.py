@@ -186,7 +186,7 @@ def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None
         ),
         ([*LAKE[1:], "--features", "tabular:4"], "--features must fit the observations of FrozenLake-v1, Discrete(16)"),
         ([*LAKE[1:], "--features", "rbg:4"], "features must be one of"),
-        ([*LAKE[1:], "--discount", "2"], "discount must be a number in [0, 1]; got 2.0"),
+        ([*LAKE[1:], "--discount", "2"], "discount must lie in [0, 1]; got 2.0"),
         ([*LAKE[1:], "--level", "95"], "the level of an interval must lie in (0, 1); got 95"),
         ([*LAKE[1:], "--step-size", "large"], "invalid float or auto value: 'large'"),
         ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no batch_size; got 5; drop it"),

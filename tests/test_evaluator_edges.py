@@ -167,7 +167,7 @@ def test_settings_are_those_that_were_used() -> None:
 def test_parameters_before_any_row() -> None:
     with pytest.raises(NotFittedError, match="call fit or partial_fit"):
         _ = vrtd.Evaluator(discount=0.9).theta_
-    with pytest.raises(InvalidInputError, match="discount must be a number"):
+    with pytest.raises(InvalidInputError, match="discount must lie in"):
         vrtd.Evaluator(discount=True)
 
 
