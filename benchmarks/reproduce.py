@@ -36,7 +36,7 @@ WHOLE = """
 import json, resource, sys, threading, time
 from vrtd.engine import simulation
 from vrtd.engine.blocks import available_threads
-from vrtd.experiments import experiment
+from vrtd.paper import experiment
 inside, lock, simulated = [0.0], threading.Lock(), [0.0]
 run_blocks, simulate = simulation.run_blocks, experiment.simulate
 

@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import vrtd
+from vrtd.estimator.figures import figures_of
+from vrtd.estimator.observed import Observed
+from vrtd.estimator.valued import value_states
 from vrtd.logs.environment import from_env
-from vrtd.report.evaluation_figures import figures_of
-from vrtd.report.observed import Observed
-from vrtd.report.valued import value_states
 
 LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # of position and velocity
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from vrtd.experiments.evidence import Judged, Kind, NumberCheck
-from vrtd.report.numbers import condition, measured, totals
+from vrtd.paper.evidence import Judged, Kind, NumberCheck
+from vrtd.paper.wording import condition, measured, totals
 
 BEGIN, END = "<!-- verdicts -->\n", "<!-- end of verdicts -->"
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vrtd import (
         algorithms,
-        comparison,
         errors,
-        experiments,
         features,
         kernels,
         logs,
         metrics,
+        paper,
         plots,
         problems,
         sources,
         theory,
+        tournament,
     )
     from vrtd.algorithms import (
         GTD,
@@ -49,12 +49,13 @@ if TYPE_CHECKING:
         TrueOnlineTD,
     )
     from vrtd.engine import record, simulate
-    from vrtd.estimator import Diagnostics, Evaluator, Intervals
+    from vrtd.estimator import Diagnostics, Evaluator, Intervals, evaluate
     from vrtd.metrics import QuadraticForm
+    from vrtd.paper.reproduction import reproduce
     from vrtd.problems import MDP, LinearProblem, MarkovRewardProcess, Simulator, Transitions
-    from vrtd.report import compare, evaluate, reproduce
     from vrtd.result import Result, load
     from vrtd.theory import plan
+    from vrtd.tournament import compare
 
 __version__ = "0.1.0"
 
@@ -94,15 +95,14 @@ __all__ = [
     "TrueOnlineTD",
     "algorithms",
     "compare",
-    "comparison",
     "errors",
     "evaluate",
-    "experiments",
     "features",
     "kernels",
     "load",
     "logs",
     "metrics",
+    "paper",
     "plan",
     "plots",
     "problems",
@@ -111,12 +111,13 @@ __all__ = [
     "simulate",
     "sources",
     "theory",
+    "tournament",
 ]
 
 # Modules that are attributes; scikit-learn need not be installed for `from vrtd import *`.
 _MODULES = {
-    "algorithms", "comparison", "errors", "experiments", "features", "kernels", "logs", "metrics", "plots", "problems",
-    "sklearn", "sources", "theory",
+    "algorithms", "errors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems", "sklearn",
+    "sources", "theory", "tournament",
 }  # fmt: skip
 # Where the other names live; algorithms and what they are made of are in `vrtd.algorithms`.
 _HOMES = {
@@ -130,12 +131,12 @@ _HOMES = {
     "Result": "result",
     "Simulator": "problems",
     "Transitions": "problems",
-    "compare": "report",
-    "evaluate": "report",
+    "compare": "tournament",
+    "evaluate": "estimator",
     "load": "result",
     "plan": "theory",
     "record": "engine",
-    "reproduce": "report",
+    "reproduce": "paper.reproduction",
     "simulate": "engine",
 }
 

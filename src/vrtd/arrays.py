@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["ROW_SUM_TOLERANCE", "check_row_sums", "check_theta", "frozen", "real_array"]
-
 Floats = NDArray[np.float64]
 Array = TypeVar("Array", bound=NDArray[Any])
 

@@ -10,17 +10,6 @@ from typing import Any
 
 from vrtd.errors import InvalidInputError
 
-__all__ = [
-    "check_choice",
-    "check_count",
-    "check_exact_count",
-    "check_flag",
-    "check_fraction",
-    "check_level",
-    "check_positive",
-    "check_radius",
-]
-
 
 def check_positive(name: str, value: Any) -> None:
     try:

@@ -4,23 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "AccuracyError",
-    "AccuracyWarning",
-    "ConvergenceWarning",
-    "DataError",
-    "DivergenceError",
-    "InvalidInputError",
-    "MissingExtraError",
-    "ModelFileError",
-    "NotFittedError",
-    "ReducibleChainError",
-    "ResultFileError",
-    "SingularSystemError",
-    "StabilityWarning",
-    "VrtdError",
-]
-
 
 class VrtdError(Exception):
     """Base of every error that vrtd raises on purpose."""

@@ -23,8 +23,6 @@ try:
 except ImportError:  # Windows
     _HAS_LOCKS = False
 
-__all__ = ["check_regular", "locked", "read_arrays", "write_arrays", "write_at_once"]
-
 _DAY = 24 * 3600.0
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO or a pipe",

@@ -13,8 +13,6 @@ from vrtd.arrays import frozen, real_array
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems import LinearProblem, Transitions
 
-__all__ = ["METRICS", "QuadraticForm"]
-
 
 @dataclass(frozen=True, eq=False)
 class QuadraticForm:

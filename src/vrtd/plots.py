@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import MissingExtraError
+from vrtd.tables import Tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["AXIS_LABELS", "METRIC_LABELS", "PALETTE", "draw_curve", "draw_map", "new_panels"]
 
 # Okabe and Ito (2008): told apart by every common kind of colour vision.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -31,14 +31,24 @@ METRIC_LABELS = {
 _OFF_THE_CHART = 1e30
 
 
+@dataclass(frozen=True)
+class Figure:
+    """One panel of a page: `draw` shows the data in `table`."""
+
+    name: str
+    caption: str  # what is shown, and what the bands and marks are
+    table: str
+    draw: Callable[[Axes, Tables], None]
+
+
 def new_panels(n_panels: int) -> list[Axes]:
     """Axes below each other on a figure of their own, outside pyplot, so that nothing piles up and no window opens."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure as Drawing
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
-    figure = Figure(figsize=(6.4, 1.0 + 3.0 * n_panels), layout="constrained")
+    figure = Drawing(figsize=(6.4, 1.0 + 3.0 * n_panels), layout="constrained")
     FigureCanvasAgg(figure)
     panels: list[Axes] = figure.subplots(n_panels, squeeze=False).ravel().tolist()
     for axes in panels:

@@ -20,8 +20,6 @@ from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CSV_HEADER", "EngineState", "Result", "Summary", "load"]
-
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 COLUMNS = ("n_gradients", "n_samples", "mean", "standard_error", "q05", "q25", "q50", "q75", "q95", "n_diverged")
 CSV_HEADER = ",".join(("metric", *COLUMNS))

@@ -3,19 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = [
-    "LEAST_WINDOWS",
-    "block_correlation",
-    "block_covariances",
-    "block_means",
-    "clip_negative",
-    "lag_covariance",
-    "lag_window",
-]
-
-Floats = NDArray[np.float64]
+from vrtd.arrays import Floats
 
 # Lags are summed up to this many correlation times (Sokal).
 _WINDOW = 5.0

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgWarning
 
+from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.errors import DataError, MissingExtraError, SingularSystemError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
@@ -29,10 +30,6 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise MissingExtraError("scikit-learn", "sklearn") from error
-
-__all__ = ["ValueRegressor"]
-
-Floats = NDArray[np.float64]
 
 _KINDS = (np.float64, np.float32)  # others become the first
 # What breaks ties between parameters that the rows do not determine, as a share of the mean square of the features.

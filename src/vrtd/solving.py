@@ -5,13 +5,9 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import AccuracyWarning, SingularSystemError
-
-__all__ = ["check_invertible", "condition_number", "solve_scaled"]
-
-Floats = NDArray[np.float64]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 _ILL_CONDITIONED = 1e12  # a solution may then have no more than four correct digits

@@ -24,8 +24,6 @@ from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind
 from vrtd.checks import check_positive
 from vrtd.kernels.jit import kernel
 
-__all__ = ["GTD", "GTD2", "TDC"]
-
 
 class GradientTDParams(NamedTuple):
     schedule: Any

@@ -26,8 +26,6 @@ from vrtd.checks import check_fraction, check_positive
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.least_squares import eliminate, follow
 
-__all__ = ["LSTD"]
-
 
 class LSTDParams(NamedTuple):
     trace_decay: float

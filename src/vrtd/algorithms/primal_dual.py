@@ -19,8 +19,6 @@ from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling
 from vrtd.algorithms._base.saddle import SaddleMethod, saddle_absorb
 from vrtd.kernels.jit import kernel
 
-__all__ = ["PrimalDual"]
-
 
 class PrimalDualState(NamedTuple):
     theta: NDArray[np.float64]

@@ -25,8 +25,6 @@ from vrtd.checks import check_fraction, check_positive
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.least_squares import follow
 
-__all__ = ["RecursiveLSTD"]
-
 
 class RecursiveLSTDParams(NamedTuple):
     trace_decay: float

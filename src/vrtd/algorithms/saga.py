@@ -29,8 +29,6 @@ from vrtd.algorithms._base.saddle import SaddleMethod, move_along_row, value_of
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
-__all__ = ["SAGA"]
-
 
 class SAGAState(NamedTuple):
     theta: NDArray[np.float64]

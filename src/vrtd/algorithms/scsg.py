@@ -30,8 +30,6 @@ from vrtd.checks import check_exact_count
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import geometric
 
-__all__ = ["SCSG"]
-
 
 @kernel
 def scsg_length(params, options, state, stream, size, limit):

@@ -33,8 +33,6 @@ from vrtd.algorithms._base.anchor import AnchoredMethod, SVRGParams
 from vrtd.checks import check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 
-__all__ = ["SVRG", "BatchingSVRG", "GrowingSCSG"]
-
 
 @dataclass(frozen=True)
 class SVRG(AnchoredMethod):

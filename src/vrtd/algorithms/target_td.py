@@ -23,8 +23,6 @@ from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel
 
-__all__ = ["TargetTD"]
-
 _AVERAGE, _PERIODIC = range(2)
 _UPDATES = {"average": _AVERAGE, "periodic": _PERIODIC}
 _DEFAULTS = {"mix": 1.0, "period": 100}

@@ -23,8 +23,6 @@ from vrtd.kernels.bellman import add_pseudo_gradient
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm
 
-__all__ = ["TD"]
-
 
 class TDParams(NamedTuple):
     schedule: Any

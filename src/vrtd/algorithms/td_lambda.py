@@ -24,8 +24,6 @@ from vrtd.algorithms._base.traces import TraceMethod
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
-__all__ = ["TDLambda"]
-
 
 class TDLambdaState(NamedTuple):
     theta: NDArray[np.float64]

@@ -27,8 +27,6 @@ from vrtd.algorithms._base.schedules import step_size_at
 from vrtd.algorithms._base.traces import TraceMethod
 from vrtd.kernels.jit import kernel
 
-__all__ = ["TrueOnlineTD"]
-
 
 class TrueOnlineTDState(NamedTuple):
     theta: NDArray[np.float64]

@@ -25,8 +25,6 @@ from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm_of_sum
 from vrtd.kernels.random import uniform_index
 
-__all__ = ["VRTD"]
-
 _RANDOM, _LAST, _AVERAGE = range(3)
 _OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE}
 

@@ -10,9 +10,7 @@ from vrtd.cli.resumable import add_common_options, resumable
 from vrtd.cli.terminal import EXIT_CODES, OK
 
 if TYPE_CHECKING:
-    from vrtd.report import Comparison
-
-__all__ = ["add_options", "add_parser"]
+    from vrtd.tournament import Comparison
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -31,7 +29,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    from vrtd.comparison import ENTRANTS, PROBLEMS, TournamentSize
+    from vrtd.tournament import ENTRANTS, PROBLEMS, TournamentSize
 
     parser.set_defaults(command=_compare)
     add = parser.add_argument
@@ -56,8 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _compare(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from vrtd.comparison import TournamentSize
-    from vrtd.report import QUICK_PROBLEMS, QUICK_SIZE, compare
+    from vrtd.tournament import QUICK_PROBLEMS, QUICK_SIZE, TournamentSize, compare
 
     sizes = {f"n_{name}": getattr(arguments, name) for name in ("samples", "runs", "trials", "tuning_runs", "passes")}
     given = {name: value for name, value in sizes.items() if value is not None}
@@ -77,8 +74,8 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _as_text(found: Comparison) -> str:
     """What to use in each situation, and everybody's mean rank."""
-    from vrtd.comparison.problems import AIMS
-    from vrtd.report.comparison_page import ALONE, LOST_MORE
+    from vrtd.tournament.page import ALONE, LOST_MORE
+    from vrtd.tournament.problems import AIMS
 
     lines = []
     for aim, overall in found.standings.items():

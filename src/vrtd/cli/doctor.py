@@ -12,8 +12,6 @@ from typing import Any
 from vrtd import __version__
 from vrtd.cli.terminal import MISSING, OK
 
-__all__ = ["EXTRAS", "NEEDED", "add_parser"]
-
 NEEDED = ("numpy", "scipy", "numba", "llvmlite")
 # Library: the extra of vrtd that brings it.
 EXTRAS = {"matplotlib": "plot", "gymnasium": "gym", "pyarrow": "data", "h5py": "minari", "sklearn": "sklearn"}

@@ -17,10 +17,7 @@ from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, in_ascii, tell
 from vrtd.errors import DivergenceError, InvalidInputError
 
 if TYPE_CHECKING:
-    from vrtd.estimator import Evaluator
-    from vrtd.report import Evaluation
-
-__all__ = ["add_options", "add_parser"]
+    from vrtd.estimator import Evaluation, Evaluator
 
 _PILOT_ROWS = 5000
 # Features up to which the closed form is summed up beside the recursion; those of states are sparse, and cost little.
@@ -100,9 +97,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
     from vrtd.cli.recording import record
+    from vrtd.estimator import EvaluationInterrupted, evaluate
+    from vrtd.estimator.evaluation import check_folder
     from vrtd.plots import new_panels
-    from vrtd.report import EvaluationInterrupted, evaluate
-    from vrtd.report.evaluation import check_folder
 
     check_folder(arguments.out)
     kept_in = _record_file(given)
@@ -156,7 +153,7 @@ def _record_file(given: dict[str, Any]) -> Path | None:
             "--record must be in a folder that exists, and not in --out", path.parent, "name another"
         )
     if path.suffix != ".npz":
-        from vrtd.logs.arrow import library
+        from vrtd.tables import library
 
         library()
     return path
@@ -214,7 +211,7 @@ def _show(found: Evaluation, as_json: bool) -> None:
 
 def _as_text(found: Evaluation) -> str:
     """The answer, whether to trust it, and where the rest is."""
-    from vrtd.report.evaluation_page import MEANING, diagnosis
+    from vrtd.estimator.page import MEANING, diagnosis
     from vrtd.report.numbers import interval
 
     answer, other, d = found.answer, found.closed_form, found.diagnostics

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from vrtd.features import Features
     from vrtd.logs import Log
 
-__all__ = ["COLUMNS", "OF_DATA", "OF_ENV", "Input", "environment", "files"]
-
 COLUMNS = ("observations", "next_observations", "reward", "terminated", "truncated", "weight", "episode")
 OF_ENV = ("policy", "samples", "n_envs", "record")
 OF_DATA = (*COLUMNS, "format")

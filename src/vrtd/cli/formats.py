@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from vrtd.result import Result
 
-__all__ = ["as_json", "as_text", "draw", "listed"]
-
 _ROWS = 11
 
 

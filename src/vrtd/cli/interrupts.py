@@ -13,8 +13,6 @@ import time
 from _thread import get_ident, interrupt_main, start_new_thread
 from types import FrameType
 
-__all__ = ["end_at_once", "raise_when_safe"]
-
 _SECONDS_BETWEEN_TRIES = 0.02
 _is_waiting = False
 

@@ -9,8 +9,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["Options", "add_choice", "algorithm_options", "build_problem", "chosen_options", "problem_options"]
-
 _KINDS = (bool, int, float)
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.errors import InvalidInputError
 
-__all__ = ["add_file_options", "check_files", "deliver", "folder", "save_figure"]
-
 _SUFFIXES = {"out": (".npz",), "data": (".csv",), "figure": (".png", ".svg", ".pdf")}
 
 

@@ -21,8 +21,6 @@ from vrtd.errors import InvalidInputError
 if TYPE_CHECKING:
     from vrtd.problems import LinearProblem
 
-__all__ = ["add_options", "add_parser"]
-
 _PLAN = ("target_error", "budget", "sampling", "objective", "radius", "output", "confidence", "seed")
 _TRANSITIONS = 20_000
 # How the tables that it writes begin.

@@ -12,8 +12,6 @@ from vrtd.cli.formats import listed
 if TYPE_CHECKING:
     from vrtd.theory import Choice, PhaseDiagram, Plan
 
-__all__ = ["PlanAnswer", "as_json", "as_text", "draw"]
-
 _UNITS = {"gradients": "pseudo-gradients", "samples": "samples"}
 _DRAWN = {"markov": "of one trajectory", "iid": "drawn independently"}
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.log import WrappedLog
 
-__all__ = ["record"]
-
 
 def record(log: Log, path: Path, progress: Callable[[int, int | None], None] | None) -> Log:
     """Write the rows and read them back. Ctrl-C ends the recording: what was made until then is kept and can be read,

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from vrtd.cli.resumable import add_common_options, resumable
 from vrtd.cli.terminal import EXIT_CODES, OK, in_ascii
-from vrtd.experiments import NAMES
+from vrtd.paper.experiments import NAMES
 
 if TYPE_CHECKING:
-    from vrtd.report import Reproduction
-
-__all__ = ["add_options", "add_parser"]
+    from vrtd.paper.reproduction import Reproduction
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -42,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from vrtd.report import QUICK_RUNS, reproduce
+    from vrtd.paper.reproduction import QUICK_RUNS, reproduce
 
     with resumable(arguments) as progress:
         found = reproduce(
@@ -59,7 +57,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 def _as_text(found: Reproduction) -> str:
     """A line for each claim, with the comparison on which it turns, and how many there are of each verdict."""
-    from vrtd.report.numbers import condition, measured, totals
+    from vrtd.paper.wording import condition, measured, totals
 
     lines = []
     for finding in found.findings:

@@ -12,8 +12,6 @@ from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
 from vrtd.cli.terminal import Progress, tell
 
-__all__ = ["add_common_options", "resumable"]
-
 
 def add_common_options(parser: argparse.ArgumentParser, out: str, threads: str = "") -> None:
     """`out` is the folder's name unless another is given, `threads` what they are if not just that."""

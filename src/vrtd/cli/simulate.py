@@ -15,8 +15,6 @@ from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
 from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, tell
 from vrtd.errors import InvalidInputError
 
-__all__ = ["add_options", "add_parser"]
-
 _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
 # Metrics of a simulator are estimated from this many transitions of a run that no simulation has.
 _TEST_ROWS, _TEST_RUN = 100_000, 2**62

@@ -7,11 +7,6 @@ import sys
 import time
 from typing import Literal, TextIO
 
-__all__ = [
-    *("BAD_USAGE", "BROKEN_PIPE", "DIVERGED", "INTERRUPTED", "MISSING", "OK", "EXIT_CODES"),
-    *("Progress", "in_ascii", "tell"),
-]
-
 OK, MISSING, BAD_USAGE, DIVERGED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 EXIT_CODES = (
     "exit codes: 0 fine; 1 doctor found something missing; 2 bad usage or bad input; 3 some runs diverged (the results "

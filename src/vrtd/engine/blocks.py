@@ -21,8 +21,6 @@ from vrtd.result import EngineState
 from vrtd.sources import Source
 from vrtd.sources.source import make_slots
 
-__all__ = ["Job", "Outputs", "available_threads", "prepare", "run_blocks"]
-
 # One call of the compiled loop: long beside the cost of calling it, short beside a person's patience with Ctrl-C.
 _GRADIENTS_PER_CALL = 20_000_000
 _BLOCKS_PER_THREAD = 8  # enough to keep every thread busy to the end

@@ -22,8 +22,6 @@ from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transitions import Transition
 from vrtd.sources import Source
 
-__all__ = ["LANES", "compile_loop"]
-
 # Up to SMALL features the dimension is a constant, everything is unrolled and the workspace lives in registers; beyond,
 # unrolling costs more than it gains (measured with benchmarks/throughput.py).
 SMALL = 20

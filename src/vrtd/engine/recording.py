@@ -18,8 +18,6 @@ from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.sources.source import make_slots
 
-__all__ = ["record"]
-
 _unbound: Any = None
 reset = draw = read = _unbound
 

@@ -33,8 +33,6 @@ from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.result import EngineState, Result
 from vrtd.sources import Source
 
-__all__ = ["simulate"]
-
 
 def simulate(
     problem: LinearProblem | Simulator | Transitions,

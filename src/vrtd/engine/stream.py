@@ -20,8 +20,6 @@ from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transitions import Transition
 
-__all__ = ["compile_stream", "epochs_within"]
-
 # One run has no others to hide its latency behind: beyond this many features a vector loop is faster than unrolled code
 # (measured on rows in the cache, of both precisions).
 SMALL = 8

@@ -6,19 +6,13 @@ import warnings
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
+from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
 from vrtd.theory.settings import limit_step, settings_for
-
-__all__ = ["CLOSED_FORM", "AutoSettings", "Decision", "check_step"]
-
-Floats = NDArray[np.float64]
 
 #: The name of the closed form of all rows, which is no algorithm of the registry.
 CLOSED_FORM = "closed_form"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.learner import ThetaPath
 from vrtd.estimator.spread import Limit, Spread
@@ -20,10 +21,6 @@ from vrtd.theory import autocorrelation_time
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["LEAST_CHECKED", "Curve", "Diagnostics", "diagnose", "distance_doubt"]
-
-Floats = NDArray[np.float64]
 
 # How far values may be from the sample's closed form: so many of its standard errors and, if "auto" chose the step,
 # this share of the start's distance.

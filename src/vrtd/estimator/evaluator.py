@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from vrtd.algorithms import Algorithm
-from vrtd.arrays import real_array
+from vrtd.arrays import Floats, real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_fraction, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
@@ -25,10 +25,6 @@ from vrtd.estimator.summary import FitSummary, Method
 from vrtd.features import Features, as_features
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
-
-__all__ = ["Evaluator"]
-
-Floats = NDArray[np.float64]
 
 
 class Evaluator:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.arrays import frozen
+from vrtd.arrays import Floats, frozen
 from vrtd.errors import DataError, DivergenceError, InvalidInputError
 from vrtd.estimator.auto_settings import check_step
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
@@ -27,10 +27,6 @@ from vrtd.features import Features, Identity, Tabular
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations, is_any
 from vrtd.problems import Transitions
-
-__all__ = ["check_ends", "decide", "receive", "update"]
-
-Floats = NDArray[np.float64]
 
 # Features of this many bytes are computed at once; rows that are features already are only pointed at.
 _PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Sampling
+from vrtd.arrays import Floats
 from vrtd.engine.stream import compile_stream, epochs_within
 from vrtd.estimator.rows import NotFiniteError, append, is_finite, loop_columns
 from vrtd.kernels.jit import short_vectors
@@ -18,10 +19,6 @@ from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
 from vrtd.problems import Transitions
 from vrtd.theory.settings import MOST_GROWTH
-
-__all__ = ["Learner", "Phase", "ThetaPath", "batch_rows", "first_learner", "learn", "next_phase"]
-
-Floats = NDArray[np.float64]
 
 _SAMPLING: Sampling = "markov"  # the rows of a log follow each other
 _MOST_POINTS = 128  # of the path; beyond, every second one is dropped

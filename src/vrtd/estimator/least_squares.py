@@ -13,16 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation, block_covariances
 from vrtd.solving import check_invertible, solve_scaled
-
-__all__ = ["Solution", "Sums", "add", "most_blocks", "no_sums", "solve"]
-
-Floats = NDArray[np.float64]
 
 _FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20

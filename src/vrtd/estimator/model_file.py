@@ -27,8 +27,6 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-__all__ = ["decode_arguments", "decode_state", "read_model", "write_model", "write_tree"]
-
 _FORMAT = "vrtd model 3"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees

@@ -10,16 +10,6 @@ from numpy.typing import NDArray
 from vrtd.arrays import frozen
 from vrtd.problems import Transitions
 
-__all__ = [
-    "NO_WEIGHT",
-    "NotFiniteError",
-    "append",
-    "clear_final",
-    "first_not_finite",
-    "is_finite",
-    "loop_columns",
-]
-
 #: What compiled loops get in place of weights that are all 1.
 NO_WEIGHT = frozen(np.empty(0))
 

@@ -13,8 +13,6 @@ from vrtd.estimator.state import FitState
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-__all__ = ["check_alike", "keep_rows", "keep_until", "sample_of"]
-
 # Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution
@@ -20,17 +21,6 @@ from vrtd.problems import Transitions
 from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments
 
-__all__ = [
-    "Intervals",
-    "Limit",
-    "Spread",
-    "closed_form_spread",
-    "mean_interval",
-    "recursion_spread",
-    "why_no_interval",
-]
-
-Floats = NDArray[np.float64]
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
 
 # This many further epochs leave nothing of the start: what remains of the mean is bias.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
 from vrtd.estimator.learner import Learner
@@ -15,10 +16,6 @@ from vrtd.estimator.least_squares import Sums
 from vrtd.features import Features
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
-
-__all__ = ["FitState", "Setup", "start", "usable_features"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.sample import sample_of
@@ -15,9 +13,6 @@ from vrtd.estimator.spread import Spread, closed_form_spread, recursion_spread, 
 from vrtd.estimator.state import FitState, Setup, start
 from vrtd.problems import Transitions
 
-__all__ = ["FitSummary", "Method"]
-
-Floats = NDArray[np.float64]
 Method = Literal["recursion", "closed_form"]  # what an interval is of
 
 

@@ -18,8 +18,6 @@ from vrtd.features.rows import as_rows, check_finite, finite_rows, row_dtype
 from vrtd.features.specs import parse
 from vrtd.features.tabular import Table
 
-__all__ = ["FromFunction", "FromTransformer", "as_features"]
-
 # Others' code sees this many observations at once, always: a matrix product rounds a row differently with the number
 # of rows that come with it.
 _BLOCK = 256

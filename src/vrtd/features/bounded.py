@@ -12,14 +12,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.features import Features, unbound
 from vrtd.features.plain import plain_settings
 from vrtd.features.rows import as_rows, check_finite, check_width
 
-__all__ = ["Bounded", "Bounds", "as_bounds"]
-
-Floats = NDArray[np.float64]
 Bounds = tuple[float | None, ...]  # None: taken from data
 
 # Numbers in what is worked on at once, so that it stays in the cache.

@@ -13,8 +13,6 @@ from vrtd.features.compose import Scaled, Stack
 from vrtd.features.features import Features
 from vrtd.features.tabular import Tabular
 
-__all__ = ["with_bounds", "with_states"]
-
 # Environments write "no bound" also as the largest float32.
 _NO_BOUND = float(np.finfo(np.float32).max)
 

@@ -14,8 +14,6 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.features import Features, check_most, unbound
 from vrtd.features.rows import row_dtype
 
-__all__ = ["Scaled", "Stack"]
-
 # Rows whose norms are taken at once.
 _BLOCK = 4096
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["MOST_FEATURES", "Features", "check_most", "unbound"]
-
 #: Rows are dense: more features than this would make every row longer than what it tells.
 MOST_FEATURES = 4096
 

@@ -13,8 +13,6 @@ from vrtd.features.features import Features, check_most, unbound
 from vrtd.features.plain import plain_settings
 from vrtd.features.rows import as_rows, check_width
 
-__all__ = ["Identity"]
-
 
 @dataclass(frozen=True)
 class Identity(Features):

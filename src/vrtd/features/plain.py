@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain_settings"]
-
 
 def plain_settings(kind: str, features: Any) -> dict[str, Any]:
     """The kind and the fields of a frozen dataclass; tuples and arrays become lists."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from vrtd.kernels.jit import compiled
 
-__all__ = ["products"]
-
 
 @compiled
 def products(along: Any, factors: Any, out: Any) -> None:

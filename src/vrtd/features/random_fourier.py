@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.arrays import frozen
+from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_count, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.features.bounded import Bounded, Floats
+from vrtd.features.bounded import Bounded
 from vrtd.features.features import check_most
-
-__all__ = ["RandomFourier"]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.arrays import frozen
+from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_count, check_flag, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.features.bounded import Bounded, Floats
+from vrtd.features.bounded import Bounded
 from vrtd.features.features import MOST_FEATURES, check_most
-
-__all__ = ["RBF"]
 
 
 @dataclass(frozen=True)

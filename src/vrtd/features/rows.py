@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 
-__all__ = ["as_rows", "check_finite", "check_width", "finite_rows", "row_dtype"]
-
 
 def row_dtype(observations: NDArray[Any]) -> np.dtype[Any]:
     """The type of the rows of features: float32 for float32 observations, float64 for all others."""

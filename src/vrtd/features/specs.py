@@ -18,8 +18,6 @@ from vrtd.features.rbf import RBF
 from vrtd.features.tabular import Table, Tabular
 from vrtd.features.tiles import Tiles
 
-__all__ = ["from_settings", "parse"]
-
 # Features within features; more is a file that wants to exhaust the stack.
 _DEEPEST = 16
 

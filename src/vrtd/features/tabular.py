@@ -16,8 +16,6 @@ from vrtd.features.features import Features, check_most, unbound
 from vrtd.features.plain import plain_settings
 from vrtd.features.rows import row_dtype
 
-__all__ = ["Table", "Tabular"]
-
 
 @dataclass(frozen=True)
 class Tabular(Features):

@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
-from vrtd.features.bounded import Bounded, Floats
+from vrtd.features.bounded import Bounded
 from vrtd.features.features import check_most
-
-__all__ = ["Tiles"]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from vrtd.kernels.cosine import cosine_of_turns
 from vrtd.kernels.digest import digest
 from vrtd.kernels.jit import compiled, fma
 
-__all__ = ["waves"]
-
 
 def _waves(x: Any, frequency: Any, phase: Any, amplitude: Any, out: Any) -> None:
     """out[i, j] = amplitude cos(2 pi (phase[j] + sum_m x[m, i] frequency[m, j]))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from vrtd.kernels.jit import kernel
 
-__all__ = ["add_pseudo_gradient", "bootstrap_difference", "td_error"]
-
 
 @kernel
 def bootstrap_difference(theta, x):

@@ -14,8 +14,6 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.extending import _Intrinsic
 
-__all__ = ["digest"]
-
 
 def digest(*things: Any) -> str:
     """Of functions with all that they refer to, numbers, strings, arrays, types, and tuples of them.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba import carray
+from numba import carray as carray
 from numba.core import caching, cgutils, config
 from numba.core import types as numba_types
 from numba.core.types.containers import BaseTuple
@@ -21,21 +21,6 @@ from numba.extending import intrinsic
 
 from vrtd.errors import VrtdError
 from vrtd.kernels.digest import digest
-
-__all__ = [
-    "borrow",
-    "cache_folder",
-    "carray",
-    "compiled",
-    "dynamics",
-    "fma",
-    "kernel",
-    "rebind",
-    "short_vectors",
-    "specialise",
-    "stack_words",
-    "with_width",
-]
 
 # The full fastmath would fold isfinite to True and blind the check for diverged runs.
 _FASTMATH = {"contract", "reassoc", "nsz"}

@@ -6,8 +6,6 @@ import numpy as np
 
 from vrtd.kernels.jit import kernel
 
-__all__ = ["eliminate", "follow"]
-
 
 @kernel
 def follow(z, psi, memory, trace_decay, x):

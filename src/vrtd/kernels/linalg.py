@@ -6,8 +6,6 @@ import numpy as np
 
 from vrtd.kernels.jit import kernel
 
-__all__ = ["quadratic_form", "shrinkage", "squared_norm", "squared_norm_of_sum"]
-
 
 @kernel
 def squared_norm(vector):

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from vrtd.kernels.jit import kernel
 
-__all__ = ["ALGORITHM", "ENVIRONMENT", "geometric", "make_streams", "next_uniform", "next_word", "uniform_index"]
-
 ENVIRONMENT, ALGORITHM = 0, 1
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

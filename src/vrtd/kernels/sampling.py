@@ -10,8 +10,6 @@ import numpy as np
 
 from vrtd.kernels.jit import compiled, kernel
 
-__all__ = ["build_alias", "pick"]
-
 _0, _32, _LOW = np.uint64(0), np.uint64(32), np.uint64(0xFFFFFFFF)
 _RANGE = 4294967296
 

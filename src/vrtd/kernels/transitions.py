@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["Transition"]
-
 
 class Transition(NamedTuple):
     """What one sample tells: features are never copied, only pointed at."""

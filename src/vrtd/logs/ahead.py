@@ -7,8 +7,6 @@ from collections.abc import Generator, Iterator
 from threading import Semaphore, Thread
 from typing import TypeVar
 
-__all__ = ["ahead"]
-
 Item = TypeVar("Item")
 
 

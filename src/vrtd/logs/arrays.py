@@ -14,8 +14,6 @@ from vrtd.logs.columns import Columns
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 
-__all__ = ["from_arrays"]
-
 
 def from_arrays(
     observations: ArrayLike,

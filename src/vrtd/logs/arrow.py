@@ -8,21 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import DataError, InvalidInputError, MissingExtraError
+from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs.blocks import Block, Origin, Piece, make_block, readable, rows_per_block
 from vrtd.logs.columns import Columns, Wanted, find_columns
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
-
-__all__ = ["batch_blocks", "check_types", "entries", "from_table", "library", "type_names"]
-
-
-def library() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError("pyarrow", "data") from None
-    return pyarrow
+from vrtd.tables import library
 
 
 def from_table(

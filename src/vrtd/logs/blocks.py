@@ -12,25 +12,6 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError, VrtdError
 from vrtd.logs.columns import Columns
 
-__all__ = [
-    "CHUNK_BYTES",
-    "CHUNK_ROWS",
-    "Block",
-    "Origin",
-    "Piece",
-    "flags",
-    "join",
-    "labels",
-    "locate",
-    "make_block",
-    "observed",
-    "readable",
-    "reals",
-    "rows_from",
-    "rows_per_block",
-    "side_by_side",
-]
-
 #: What is read at a time: enough rows to make the cost of a chunk small, few enough to stay near the processor.
 CHUNK_ROWS, CHUNK_BYTES = 65_536, 4 * 2**20
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from vrtd.errors import DataError, InvalidInputError
 
-__all__ = ["ALIASES", "Columns", "Wanted", "find_columns"]
-
 Names = str | Sequence[str]
 
 #: What a column may be called when it is not named: the first that is there. Gymnasium and Minari, D4RL and d3rlpy

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from vrtd.errors import DataError
-from vrtd.logs.arrow import batch_blocks, library
+from vrtd.logs.arrow import batch_blocks
 from vrtd.logs.blocks import Block, Origin, readable
 from vrtd.logs.columns import Wanted, find_columns
 from vrtd.logs.parts import FilePart
-
-__all__ = ["CsvPart"]
+from vrtd.tables import library
 
 _YES, _NO = ("1", "1.0", "True", "true", "TRUE"), ("0", "0.0", "False", "false", "FALSE")
 _FLAGS = ("terminated", "done", "truncated")

@@ -17,8 +17,6 @@ from vrtd.logs.rows import layout_of
 from vrtd.logs.vector_environment import SEGMENTS_AHEAD, Segments, autoreset_mode
 from vrtd.problems.environments import gymnasium_library, make
 
-__all__ = ["EnvironmentLog", "from_env"]
-
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 16 << 20
 
 

@@ -13,8 +13,6 @@ from vrtd.errors import DataError
 from vrtd.logs.blocks import CHUNK_BYTES, CHUNK_ROWS, Block, Origin, Piece, join, make_block, observed, readable
 from vrtd.logs.columns import Columns
 
-__all__ = ["Episode", "Rows", "episode_blocks"]
-
 _COLUMNS = Columns("observations", "rewards", terminated="terminations", truncated="truncations")
 
 

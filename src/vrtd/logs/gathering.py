@@ -12,8 +12,6 @@ from vrtd.features import as_features
 from vrtd.logs.log import Chunk, Log, all_observations, checked_chunks
 from vrtd.problems import Transitions
 
-__all__ = ["data_set"]
-
 
 def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) -> Transitions:
     """Read a whole log into memory, with features of its observations.

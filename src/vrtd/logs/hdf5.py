@@ -19,8 +19,6 @@ from vrtd.logs.episodes import Episode, episode_blocks
 from vrtd.logs.named import Header, NamedPart
 from vrtd.logs.parts import FilePart
 
-__all__ = ["hdf5_part", "library"]
-
 _UNVERIFIED = "is HDF5 without checksums"
 
 

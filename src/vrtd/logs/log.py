@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 
-__all__ = ["SEGMENT", "Chunk", "Log", "WrappedLog", "all_observations", "checked_chunks", "is_any"]
-
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
 

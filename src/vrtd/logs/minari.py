@@ -15,14 +15,12 @@ from typing import Any
 from vrtd.errors import DataError
 from vrtd.files import check_regular
 from vrtd.logs.arrow import entries
-from vrtd.logs.arrow import library as arrow_library
 from vrtd.logs.blocks import Block, Origin, readable
 from vrtd.logs.episodes import Episode, Rows, episode_blocks
 from vrtd.logs.hdf5 import library as hdf5_library
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
-
-__all__ = ["from_minari", "is_minari"]
+from vrtd.tables import library as arrow_library
 
 _MAIN = "main_data.hdf5"
 _METADATA = "metadata.json"

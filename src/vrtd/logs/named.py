@@ -16,8 +16,6 @@ from vrtd.logs.blocks import Block, Origin, Piece, make_block, readable, rows_pe
 from vrtd.logs.columns import Columns, Wanted, find_columns
 from vrtd.logs.parts import FilePart
 
-__all__ = ["Header", "NamedPart"]
-
 
 class Header(NamedTuple):
     """What is known of an array before it is read."""

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError
 from vrtd.logs.named import Header, NamedPart
 
-__all__ = ["NpzPart"]
-
 _END = Struct("<4s4H2LH")  # the end of a zip archive
 
 

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from vrtd.logs.blocks import CHUNK_ROWS, Block, join, locate, rows_from
 from vrtd.logs.log import Chunk
 
-__all__ = ["LAST_OF_FILE", "LAST_OF_LOG", "NO_FINAL", "NO_NEXT_IN_EPISODE", "with_next", "with_recorded"]
-
 NO_FINAL = "truncated without a final observation"
 NO_NEXT_IN_EPISODE = "the last of an episode without a final observation"
 LAST_OF_FILE = "the last of a file"

@@ -10,12 +10,11 @@ from typing import Any
 
 from vrtd.errors import DataError
 from vrtd.logs.ahead import ahead
-from vrtd.logs.arrow import batch_blocks, check_types, library, type_names
+from vrtd.logs.arrow import batch_blocks, check_types, type_names
 from vrtd.logs.blocks import Block, Origin, readable, rows_per_block
 from vrtd.logs.columns import Columns, Wanted, find_columns
 from vrtd.logs.parts import FilePart
-
-__all__ = ["ParquetPart"]
+from vrtd.tables import library
 
 
 class ParquetPart(FilePart):

@@ -13,8 +13,6 @@ from vrtd.logs.columns import Columns
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.pairing import with_next, with_recorded
 
-__all__ = ["FilePart", "Part", "PartsLog"]
-
 
 class Part(ABC):
     """A file, a table or arrays."""

@@ -15,8 +15,6 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.problems.environments import gymnasium_library
 from vrtd.problems.policy import policy_matrix
 
-__all__ = ["Actor", "Policy", "Predictor", "as_policy"]
-
 #: (observation, number of the step) -> an action that the environment takes; for a vector environment, batches of both.
 Actor = Callable[[Any, int], Any]
 

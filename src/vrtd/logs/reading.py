@@ -20,8 +20,6 @@ from vrtd.logs.npz import NpzPart
 from vrtd.logs.parquet import ParquetPart
 from vrtd.logs.parts import FilePart, PartsLog
 
-__all__ = ["FORMATS", "read"]
-
 PathLike = str | os.PathLike[str]
 
 #: Suffix -> format

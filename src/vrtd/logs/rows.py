@@ -11,8 +11,6 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs.log import Chunk
 from vrtd.problems.environments import gymnasium_library
 
-__all__ = ["Layout", "layout_of"]
-
 
 class Layout(NamedTuple):
     """The shape and the type of one observation."""

@@ -14,8 +14,6 @@ from vrtd.logs.log import Chunk
 from vrtd.logs.policies import Actor
 from vrtd.logs.rows import Layout
 
-__all__ = ["SEGMENTS_AHEAD", "Segments", "autoreset_mode"]
-
 #: How far an environment may run ahead of the slowest one.
 SEGMENTS_AHEAD = 4
 

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError
 from vrtd.files import write_at_once
-from vrtd.logs.arrow import library
 from vrtd.logs.log import Chunk, Log
-
-__all__ = ["write"]
+from vrtd.tables import library
 
 _FLAT = ("reward", "terminated", "truncated", "weight")
 

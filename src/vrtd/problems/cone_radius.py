@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError
-
-__all__ = ["RADIUS_TOLERANCE", "cone_radius"]
-
-Floats = NDArray[np.float64]
 
 # Arnoldi's iteration: size of a basis, number of restarts, accepted relative residual.
 RADIUS_BASIS, RADIUS_RESTARTS, RADIUS_TOLERANCE = 40, 100, 1e-9

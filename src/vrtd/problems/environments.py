@@ -6,8 +6,6 @@ from typing import Any
 
 from vrtd.errors import InvalidInputError, MissingExtraError
 
-__all__ = ["gymnasium_library", "make"]
-
 
 def gymnasium_library() -> Any:
     """The module `gymnasium`."""

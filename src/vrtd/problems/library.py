@@ -16,8 +16,6 @@ from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.mdp import MDP
 from vrtd.problems.mountain_car import mountain_car
 
-__all__ = ["LIBRARY", "baird", "boyan_chain", "frozen_lake", "garnet", "off_policy_garnet", "random_mdp", "random_walk"]
-
 
 def random_mdp(
     seed: int = 0,

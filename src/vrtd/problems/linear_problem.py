@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from vrtd.arrays import ROW_SUM_TOLERANCE, frozen, real_array
+from vrtd.arrays import ROW_SUM_TOLERANCE, Floats, frozen, real_array
 from vrtd.checks import check_fraction, check_positive
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems.cone_radius import cone_radius
@@ -18,10 +18,6 @@ from vrtd.solving import check_invertible
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
-
-__all__ = ["LinearProblem"]
-
-Floats = NDArray[np.float64]
 
 
 @final

@@ -9,15 +9,11 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import check_row_sums, frozen, real_array
+from vrtd.arrays import Floats, check_row_sums, frozen, real_array
 from vrtd.checks import check_count
 from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
 from vrtd.problems.mixing import mixing_constants
 from vrtd.problems.stationary import DENSE_LIMIT, closed_classes, gth, large_stationary, one_closed_class, period
-
-__all__ = ["Edges", "MarkovRewardProcess"]
-
-Floats = NDArray[np.float64]
 
 
 class Edges(NamedTuple):

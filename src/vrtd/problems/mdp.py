@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from vrtd.arrays import check_row_sums, frozen, real_array
+from vrtd.arrays import Floats, check_row_sums, frozen, real_array
 from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.policy import policy_matrix
-
-__all__ = ["MDP"]
-
-Floats = NDArray[np.float64]
 
 
 @final

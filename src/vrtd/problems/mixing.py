@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError
-
-__all__ = ["mixing_constants"]
-
-Floats = NDArray[np.float64]
 
 #: rho is never reported below this: kappa/(1 - rho) no longer gains, and bounds take ln(1/rho).
 SMALLEST_RATE = 1e-8

@@ -8,14 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import frozen, real_array
+from vrtd.arrays import Floats, frozen, real_array
 from vrtd.checks import check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems.simulator import Simulator
-
-__all__ = ["features_at", "mountain_car", "visited"]
-
-Floats = NDArray[np.float64]
 
 # Streams of trajectories that are not runs: purposes that no run has.
 _STANDARDISATION, _VISITS = 2, 3

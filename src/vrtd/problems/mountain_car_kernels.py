@@ -15,16 +15,6 @@ from vrtd.kernels.cosine import cosine_of_turns
 from vrtd.kernels.jit import dynamics, kernel, specialise
 from vrtd.kernels.random import uniform_index
 
-__all__ = [
-    "advance",
-    "compiled",
-    "describe",
-    "follow",
-    "mountain_car_features",
-    "mountain_car_reset",
-    "mountain_car_transition",
-]
-
 # Gymnasium's constants, and the start: near the lowest point, at rest.
 _FORCE, _GRAVITY, _MAX_SPEED = 0.001, 0.0025, 0.07
 _MIN_POSITION, _MAX_POSITION, _GOAL = -1.2, 0.6, 0.5

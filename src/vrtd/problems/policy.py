@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.arrays import check_row_sums, real_array
 from vrtd.errors import InvalidInputError
 
-__all__ = ["policy_matrix"]
-
 
 def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = "policy") -> NDArray[np.float64]:
     """(S, A) probabilities from (S, A) probabilities, whose rows may miss 1 by 1e-8, or from (S,) integer actions.

@@ -14,8 +14,6 @@ from vrtd.errors import InvalidInputError
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
 
-__all__ = ["Simulator"]
-
 
 @dataclass(frozen=True)
 class Simulator:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError, ReducibleChainError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["closed_classes", "gth", "large_stationary", "one_closed_class", "period"]
-
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 #: The largest accepted L1 residual |mu P - mu|.

@@ -16,8 +16,6 @@ from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.problems.policy import policy_matrix
 from vrtd.problems.stationary import closed_classes
 
-__all__ = ["RestartChain", "restart_chain"]
-
 
 class RestartChain(NamedTuple):
     """A chain whose terminating transitions lead back to the start; its states are those an episode can be in."""

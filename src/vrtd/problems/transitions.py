@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import frozen, real_array
+from vrtd.arrays import Floats, frozen, real_array
 from vrtd.errors import InvalidInputError
 from vrtd.series import (
     LEAST_WINDOWS,
@@ -25,10 +25,6 @@ from vrtd.solving import check_invertible, condition_number, solve_scaled
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
-
-__all__ = ["Transitions"]
-
-Floats = NDArray[np.float64]
 
 # Directions whose singular value is below this share of the largest count as dependent.
 _RANK_TOLERANCE = 1e-5

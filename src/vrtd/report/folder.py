@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from vrtd import store
 from vrtd.errors import InvalidInputError
-from vrtd.experiments import store
 from vrtd.files import check_regular, locked, write_at_once
-
-__all__ = ["opened", "write_text"]
 
 
 @contextmanager

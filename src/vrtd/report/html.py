@@ -15,9 +15,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from vrtd.experiments.experiment import Figure
-
-__all__ = ["Panel", "address", "document", "drawn", "folded", "joined"]
+from vrtd.plots import Figure
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 

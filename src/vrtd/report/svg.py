@@ -9,14 +9,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from vrtd.errors import MissingExtraError
-from vrtd.experiments.experiment import Figure, Tables
-from vrtd.plots import PALETTE
+from vrtd.plots import PALETTE, Figure
 from vrtd.report.numbers import superscript
+from vrtd.tables import Tables
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
-
-__all__ = ["draw_svg"]
 
 _SIZE = (5.6, 3.8)  # inches
 # matplotlib brings the first and measures with it; the second is as wide, the last is anywhere.

@@ -19,8 +19,6 @@ from vrtd.kernels.transitions import Transition
 from vrtd.problems import MarkovRewardProcess
 from vrtd.sources.source import Source
 
-__all__ = ["chain_source"]
-
 _0, _1 = np.uint64(0), np.uint64(1)
 
 

@@ -12,8 +12,6 @@ from vrtd.kernels.transitions import Transition
 from vrtd.problems import Transitions
 from vrtd.sources.source import Source
 
-__all__ = ["data_set_source"]
-
 _0, _1 = np.uint64(0), np.uint64(1)
 
 

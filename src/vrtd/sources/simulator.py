@@ -12,8 +12,6 @@ from vrtd.kernels.transitions import Transition
 from vrtd.problems import Simulator
 from vrtd.sources.source import Source
 
-__all__ = ["simulator_source"]
-
 
 def simulator_source(simulator: Simulator) -> Source:
     """The trajectory of a simulator as a source."""

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Slots", "Source", "make_slots"]
-
 
 class Slots(NamedTuple):
     """Room for each interleaved run: for what a simulator computes, and for random subsets of rows; else empty."""

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
@@ -48,9 +49,6 @@ from vrtd.theory.statements import (
     step_below,
 )
 
-__all__ = ["td_iid_bound", "td_markov_bound", "vrtd_iid_bound", "vrtd_markov_bound"]
-
-Floats = NDArray[np.float64]
 VRTDIidForm = Literal["printed", "corrected", "sharp"]
 TDIidForm = Literal["printed", "sharp"]
 

@@ -22,14 +22,6 @@ from vrtd.theory.constants import Condition, check_assumptions, largest_discount
 from vrtd.theory.on_policy import check_problem
 from vrtd.theory.statements import Bound, Form, at_most, failures
 
-__all__ = [
-    "Complexity",
-    "td_iid_complexity",
-    "td_markov_complexity",
-    "vrtd_iid_complexity",
-    "vrtd_markov_complexity",
-]
-
 _LARGEST_BATCH = 2**53  # larger counts are no exact floats
 ORDER = "1/(eps lambda_A^2) log(1/eps)"
 

@@ -11,32 +11,15 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from vrtd.arrays import check_theta
+from vrtd.arrays import Floats, check_theta
 from vrtd.checks import check_choice, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
 from vrtd.theory.on_policy import check_problem
 
-__all__ = [
-    "Assumptions",
-    "Condition",
-    "Definition",
-    "InstanceConstants",
-    "TDIidConstants",
-    "TDMarkovConstants",
-    "VRTDIidConstants",
-    "VRTDIidSharpConstants",
-    "VRTDMarkovConstants",
-    "check_assumptions",
-    "dobrushin",
-    "instance_constants",
-    "lambda_A",
-]
-
-Floats = NDArray[np.float64]
 Definition = Literal["appendix", "section 3.2"]
 
 #: Norms may exceed a limit by this much of it: rounding.

@@ -20,7 +20,7 @@ from vrtd.algorithms import (
     as_schedule,
     check_sampling,
 )
-from vrtd.arrays import check_theta
+from vrtd.arrays import Floats, check_theta
 from vrtd.checks import check_choice, check_count
 from vrtd.engine.arguments import as_form, check_arguments, checkpoint_axis, start_distribution
 from vrtd.errors import InvalidInputError
@@ -35,9 +35,6 @@ from vrtd.theory.on_policy import check_problem
 from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import orbit, outer, triangle, unpack
 
-__all__ = ["APPROXIMATION", "EXACT", "Method", "exact_curve"]
-
-Floats = NDArray[np.float64]
 Method = Literal["auto", "exact", "approximate"]
 
 EXACT = "exact"

@@ -9,18 +9,14 @@ of which there are far fewer than paths.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.moments import Output, epoch_maps
 from vrtd.theory.on_policy import check_on_policy
 from vrtd.theory.symmetric import outer, quadratic, triangle
-
-__all__ = ["MOST_TYPES", "batch_types", "enumerated_epoch_map", "is_enumerable"]
-
-Floats = NDArray[np.float64]
 
 #: Batches are enumerated up to this many types: a second or so.
 MOST_TYPES = 4000

@@ -9,9 +9,9 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
+from vrtd.arrays import Floats
 from vrtd.checks import check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
@@ -19,10 +19,6 @@ from vrtd.series import lag_window
 from vrtd.theory.increments import Correlation, Increments
 from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.symmetric import operator, outer, quadratic
-
-__all__ = ["AutocorrelationTime", "autocorrelation_time", "bootstrap_increments", "estimate_increments"]
-
-Floats = NDArray[np.float64]
 
 # The bootstrap draws whole blocks of the sample; fewer say nothing of the spread between them.
 _MOST_BLOCKS, _LEAST_BLOCKS = 200, 20

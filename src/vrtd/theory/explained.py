@@ -19,15 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import real_array
+from vrtd.arrays import Floats, real_array
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
 from vrtd.theory.sample_noise import check_rows
 
-__all__ = ["Explained", "value_explained"]
-
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 # A cell is to be seen this often on average; more cells than this are not told apart.

@@ -16,25 +16,14 @@ from functools import cached_property
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.on_policy import check_on_policy, check_problem
 from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
-
-__all__ = [
-    "Correlation",
-    "Increments",
-    "correlated_increments",
-    "independent_increments",
-    "lag_operator",
-    "long_run_noise",
-]
-
-Floats = NDArray[np.float64]
 
 # Rows of transitions are multiplied in pieces of about this many numbers.
 _PIECE = 1 << 22

@@ -9,26 +9,14 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.problems import LinearProblem
 from vrtd.theory.constants import SLACK, Condition, check_assumptions, largest_discount, mixing, parameter, radius_of
 from vrtd.theory.on_policy import check_problem
 from vrtd.theory.statements import CROSS_TERM, EpochInequality, Form, ball_holds, ratio, step_below
-
-__all__ = [
-    "Inequality",
-    "batch_bias_inequality",
-    "epoch_inequality_iid",
-    "epoch_inequality_markov",
-    "mixing_inequalities",
-    "pseudo_gradient_inequality",
-    "squared_pseudo_gradient_inequality",
-    "transition_inequalities",
-]
-
-Floats = NDArray[np.float64]
 
 #: Transitions whose features are held at one time.
 EDGES_AT_ONCE = 1 << 16

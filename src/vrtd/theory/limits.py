@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
+from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
@@ -23,17 +23,6 @@ from vrtd.theory.increments import (
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, fixed_point, td_terms
 from vrtd.theory.on_policy import check_problem
-
-__all__ = [
-    "approximation_limit",
-    "increments_of",
-    "instance_optimal",
-    "optimal_error",
-    "stability_limit",
-    "stable_below",
-]
-
-Floats = NDArray[np.float64]
 
 _HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation

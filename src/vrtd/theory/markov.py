@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
 from vrtd.problems import LinearProblem
@@ -26,10 +27,6 @@ from vrtd.theory.moments import fixed_point, fixed_point_vector
 from vrtd.theory.on_policy import check_on_policy
 from vrtd.theory.size import check_features, most_updates
 from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
-
-__all__ = ["MarkovTD", "stationary_by_state"]
-
-Floats = NDArray[np.float64]
 
 # Relative accuracy of the slow subspace, and of the state's lying in it.
 _TOLERANCE = 1e-12

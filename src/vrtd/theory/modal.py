@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
 from vrtd.theory.modes import Modes, Pairs, epoch_pairs, td_pairs
 from vrtd.theory.moments import Output
 from vrtd.theory.sample_noise import drift
 
-__all__ = ["ModalErrors", "remembered", "stretches"]
-
-Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 # Modes whose eigenvalues are close are counted as one: at most about this many are kept apart.

@@ -19,13 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 from vrtd.theory.moments import Output
 from vrtd.theory.sample_noise import MeanSquare
 
-__all__ = ["Modes", "Pairs", "eigen_modes", "epoch_pairs", "largest_stable_step", "td_pairs"]
-
-Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 # Eigenvectors up to this condition number cost no more than half of the digits of a second moment.

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import check_theta, frozen, real_array
+from vrtd.arrays import Floats, check_theta, frozen, real_array
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
@@ -28,24 +28,6 @@ from vrtd.theory.on_policy import check_problem
 from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
 
-__all__ = [
-    "Anchor",
-    "EpochMap",
-    "Moments",
-    "Output",
-    "check_vrtd_features",
-    "checked_epoch_map",
-    "epoch_maps",
-    "fixed_point",
-    "fixed_point_vector",
-    "moments_along",
-    "read_moments",
-    "td_iid_moments",
-    "td_terms",
-    "vrtd_iid_moments",
-]
-
-Floats = NDArray[np.float64]
 Output = Literal["random", "last", "average"]
 Anchor = Literal["batch", "mean"]
 

@@ -9,8 +9,6 @@ import numpy as np
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, Simulator
 
-__all__ = ["check_on_policy", "check_problem"]
-
 
 def check_problem(problem: Any) -> None:
     """Raise unless `problem` is a LinearProblem whose chain has no importance ratios."""

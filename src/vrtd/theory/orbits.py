@@ -6,16 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.theory.increments import Increments, lag_operator
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import EpochMap, td_terms
 from vrtd.theory.symmetric import corner, pack
-
-__all__ = ["Followed", "Orbit", "TDOrbits", "epoch_orbit", "markov_td_orbit"]
-
-Floats = NDArray[np.float64]
 
 # A trajectory of TD is in its slow subspace after this many updates, or is not followed further.
 _MOST_EARLY = 20_000

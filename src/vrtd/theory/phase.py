@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import ChainSampling
-from vrtd.arrays import check_theta, frozen
+from vrtd.arrays import Floats, check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.files import write_at_once
@@ -29,10 +29,6 @@ from vrtd.theory.statements import Bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["PhaseDiagram", "phase_diagram"]
-
-Floats = NDArray[np.float64]
 
 _DECADES = 4.5  # of step sizes below the largest, at least
 _THEOREMS: dict[str, dict[str, Callable[..., Bound[Any]]]] = {

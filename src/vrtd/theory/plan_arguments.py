@@ -11,8 +11,6 @@ from vrtd.theory.on_policy import check_problem
 from vrtd.theory.plans import Mode
 from vrtd.theory.search import MOST_COST
 
-__all__ = ["check_goal", "check_mode"]
-
 
 def check_mode(problem: Any, mode: Mode | None) -> Mode:
     if isinstance(problem, Transitions):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
-from vrtd.arrays import check_theta, frozen
+from vrtd.arrays import Floats, check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_radius
 from vrtd.engine import simulate
 from vrtd.errors import InvalidInputError
@@ -37,10 +37,6 @@ from vrtd.theory.search import (
     least_error_vrtd,
 )
 from vrtd.theory.size import check_search
-
-__all__ = ["plan"]
-
-Floats = NDArray[np.float64]
 
 _POINTS = 120  # of a predicted curve
 _REPLICATES = 200  # of the bootstrap

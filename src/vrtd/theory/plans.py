@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
+from vrtd.arrays import Floats
 from vrtd.files import write_at_once
 from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Check", "Choice", "Mode", "Objective", "Plan"]
-
-Floats = NDArray[np.float64]
 Mode = Literal["guaranteed", "exact", "estimated"]
 Objective = Literal["gradients", "samples"]
 

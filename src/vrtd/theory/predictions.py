@@ -9,9 +9,9 @@ from math import ceil, log
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.algorithms import ChainSampling
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
@@ -24,16 +24,6 @@ from vrtd.theory.orbits import Followed, TDOrbits, epoch_orbit, markov_td_orbit
 from vrtd.theory.search import Errors, TDPredictor, VRTDPredictor
 from vrtd.theory.statements import Bound
 
-__all__ = [
-    "Predictions",
-    "capped",
-    "estimated_predictions",
-    "exact_predictions",
-    "guaranteed_predictions",
-    "moment_predictions",
-]
-
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 FIRST_ORDER = "approximation: to first order in the step"

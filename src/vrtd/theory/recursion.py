@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import check_theta
+from vrtd.arrays import Floats, check_theta
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
@@ -18,9 +18,6 @@ from vrtd.theory.modes import Modes, Pairs, eigen_modes, epoch_pairs, largest_st
 from vrtd.theory.moments import Output
 from vrtd.theory.sample_noise import MeanSquare, check_rows, drift, why_unstable
 
-__all__ = ["RecursionMoments", "recursion_moments"]
-
-Floats = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 # Up to this many features E[A_x S A_x^T] is computed from the rows; beyond, its trace is right and its shape that of C.

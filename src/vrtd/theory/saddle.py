@@ -26,14 +26,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.problems import Transitions
-
-__all__ = ["SaddleSteps", "saddle_steps"]
-
-Floats = NDArray[np.float64]
 
 _LEAST_RATE = 1e-13  # below which 1 - rate says nothing
 _RATIOS = np.geomspace(1e-3, 1e3, 37)  # of the two steps, beside what makes both parts of G equally large

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems import Transitions
 from vrtd.theory.symmetric import outer, pack, quadratic, triangle, unpack
-
-__all__ = ["MeanSquare", "check_full_rank", "check_rows", "drift", "why_unstable"]
-
-Floats = NDArray[np.float64]
 
 # Numbers that are computed at once.
 _PIECE = 1 << 21

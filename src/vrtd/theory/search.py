@@ -14,18 +14,6 @@ from functools import partial
 from math import ceil, exp, inf, log
 from typing import NamedTuple, Protocol
 
-__all__ = [
-    "MOST_COST",
-    "Errors",
-    "Found",
-    "TDPredictor",
-    "VRTDPredictor",
-    "least_cost_td",
-    "least_cost_vrtd",
-    "least_error_td",
-    "least_error_vrtd",
-]
-
 
 class Errors(Protocol):
     """Predicted errors after any number of epochs: `vrtd.theory.orbits.Orbit`, or a bound."""

@@ -15,10 +15,6 @@ from vrtd.theory.modes import eigen_modes, largest_stable_step
 from vrtd.theory.moments import Output
 from vrtd.theory.sample_noise import check_rows, why_unstable
 
-__all__ = ["MOST_GROWTH", "LimitedStep", "Settings", "growth_ratio", "limit_step", "settings_for"]
-
-Floats = NDArray[np.float64]
-
 # Steps above this share of the limit of stability are not chosen: the limit is itself an estimate.
 _MOST_SHARE = 0.85
 # Steps times `growth_ratio` stay below this: epochs of VRTD were seen to diverge from 1.5 on.

@@ -12,8 +12,6 @@ from typing import Literal
 
 from vrtd.errors import InvalidInputError
 
-__all__ = ["check_features", "check_search", "most_updates"]
-
 Computation = Literal["TD", "averaged TD", "VRTD", 'VRTD with output="average"']
 
 _MOST_FEATURES: dict[Computation, int] = {"TD": 64, "averaged TD": 32, "VRTD": 32, 'VRTD with output="average"': 24}

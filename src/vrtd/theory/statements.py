@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vrtd.arrays import frozen
+from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_count
 from vrtd.theory.constants import SLACK, Condition
 
-__all__ = ["Bound", "EpochInequality"]
-
-Floats = NDArray[np.float64]
 Constants = TypeVar("Constants", bound=tuple[float, ...])
 Form = Literal["printed", "corrected"]  # as in the paper, or with its proof repaired
 

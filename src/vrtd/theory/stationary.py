@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms import ChainSampling
-from vrtd.arrays import frozen
+from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
@@ -17,10 +14,6 @@ from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import Anchor, Output, check_vrtd_features, checked_epoch_map, fixed_point
 from vrtd.theory.on_policy import check_problem
-
-__all__ = ["stationary_second_moment"]
-
-Floats = NDArray[np.float64]
 
 
 def stationary_second_moment(

@@ -8,9 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["corner", "operator", "orbit", "outer", "pack", "powers", "quadratic", "triangle", "unpack"]
+from vrtd.arrays import Floats
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

@@ -13,8 +13,6 @@ from vrtd.kernels.bellman import bootstrap_difference
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import uniform_index
 
-__all__ = ["AnchoredMethod", "SVRGParams", "svrg_begin", "svrg_close", "svrg_step", "svrg_views"]
-
 
 class SVRGParams(NamedTuple):
     step_size: float

@@ -26,8 +26,6 @@ from vrtd.checks import check_positive
 from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
 
-__all__ = ["SaddleMethod", "move_along_row", "saddle_absorb", "value_of"]
-
 
 class SaddleParams(NamedTuple):
     step_size: float

@@ -15,17 +15,6 @@ from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import kernel
 
-__all__ = [
-    "Constant",
-    "Harmonic",
-    "Piecewise",
-    "Schedule",
-    "as_schedule",
-    "schedule_kind",
-    "schedule_params",
-    "step_size_at",
-]
-
 
 class Schedule(ABC):
     """A sequence of step sizes alpha_0, alpha_1, ..."""

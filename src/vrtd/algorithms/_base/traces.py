@@ -9,8 +9,6 @@ from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params
 from vrtd.checks import check_fraction
 
-__all__ = ["TraceMethod"]
-
 
 class TraceParams(NamedTuple):
     schedule: Any

@@ -1,0 +1,1 @@
+"""The reproduction of Xu, Wang, Zhou and Liang (ICLR 2020): experiments, claims and the verb `reproduce`."""

@@ -1,0 +1,161 @@
+"""The verb: measure what is not there yet, draw, judge, and write one page."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vrtd import store
+from vrtd.checks import check_choice, check_count
+from vrtd.paper import experiments, stored
+from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
+from vrtd.paper.experiment import Experiment, Runner, Settings
+from vrtd.paper.page import Section, page
+from vrtd.plots import Figure, new_panels
+from vrtd.report.folder import opened, write_text
+from vrtd.report.html import Panel
+from vrtd.report.svg import draw_svg
+from vrtd.tables import Tables
+
+QUICK_RUNS = 10
+_FORMAT = "vrtd-reproduction-1"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a reproduction found, and where it wrote it."""
+
+    out: Path
+    findings: tuple[Finding, ...]
+    manifest: dict[str, Any]
+
+    @property
+    def report(self) -> Path:
+        return self.out / "report.html"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "report": str(self.report),
+            "claims": [finding.as_dict() for finding in self.findings],
+            "manifest": self.manifest,
+        }
+
+
+def reproduce(
+    names: Sequence[str] = (),
+    *,
+    out: str | os.PathLike[str] = "reproduction",
+    n_runs: int = 1000,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[float, str], None] | None = None,
+) -> Reproduction:
+    """Regenerate the experiments of these names, all without any, and judge the claims that rest on what is there.
+
+    Writes `report.html`, `figures/`, `data/`, `claims.json` and `manifest.json` into the folder `out`. What is finished
+    there with the same settings is kept, and is on the page too; what was measured with others is measured anew or
+    goes. Ctrl-C keeps what is finished and reports on it. `progress` is called with the share of the work that is done
+    and the name of the experiment.
+    """
+    names = (names,) if isinstance(names, str) else tuple(names)
+    for name in names:
+        check_choice("name of an experiment", name, experiments.NAMES)
+    check_count("n_runs", n_runs, least=2)
+    check_count("seed", seed, least=0)
+    if threads is not None:
+        check_count("threads", threads)
+    new_panels(1)  # a missing library must not cost a long measurement
+    with opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder:
+        found: dict[str, Measured] = {}
+        missing: list[tuple[Experiment, Settings]] = []
+        for name in experiments.NAMES:
+            experiment = experiments.find(name)
+            settings = experiment.settings(int(n_runs), int(seed))
+            kept = stored.load(experiment, settings, folder / "data")
+            if kept is not None:
+                found[name] = Measured(experiment, settings, *kept)
+            elif name in names or not names:
+                missing.append((experiment, settings))
+        n_wanted, n_kept = len(found) + len(missing), len(found)
+        total, done = sum(experiment.weight for experiment, _ in missing), 0.0
+        try:
+            for experiment, settings in missing:
+
+                def tell(share: float, begun: float = done, now: Experiment = experiment) -> None:
+                    if progress is not None:
+                        progress((begun + now.weight * share) / total, now.name)
+
+                tell(0.0)
+                measured = stored.measure(experiment, settings, folder / "data", Runner(tell, threads))
+                found[experiment.name] = Measured(experiment, settings, *measured)
+                tell(1.0)
+                done += experiment.weight
+        except KeyboardInterrupt:
+            if len(found) > n_kept:
+                _report(folder, found, n_wanted, int(n_runs), int(seed))
+            raise
+        result = _report(folder, found, n_wanted, int(n_runs), int(seed))
+        for name in experiments.NAMES:  # one folder, one setting: what is not on the page goes
+            if name not in found:
+                experiment = experiments.find(name)
+                stored.remove(experiment, folder / "data")
+                for figure in experiment.figures:
+                    (folder / _figure_file(experiment, figure)).unlink(missing_ok=True)
+    return result
+
+
+class Measured(NamedTuple):
+    experiment: Experiment
+    settings: Settings
+    tables: Tables
+    cost: dict[str, Any]
+
+
+def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int, seed: int) -> Reproduction:
+    ordered = [found[name] for name in experiments.NAMES if name in found]
+    tables = {each.experiment.name: each.tables for each in ordered}
+    claims = experiments.all_claims()
+    judged = [claim for claim in claims if set(claim.needs) <= set(tables)]
+    findings = tuple(judge(claim, tables, len(claims), n_runs) for claim in judged)
+    manifest = {
+        "format": _FORMAT,
+        "n_runs": n_runs,
+        "seed": seed,
+        "confidence": CONFIDENCE,
+        "n_statements": len(claims),  # claims and observations, which share the confidence
+        "verdicts": count_verdicts(findings),
+        "is_complete": len(ordered) == n_wanted,
+        "versions": dict(store.versions()),
+        "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},
+        "experiments": {
+            each.experiment.name: {
+                "digest": store.digest(each.settings),
+                "settings": each.settings,
+                "cost": each.cost,
+            }
+            for each in ordered
+        },
+    }
+    sections = [
+        Section(each.experiment, each.settings, [_panel(folder, each, figure) for figure in each.experiment.figures])
+        for each in ordered
+    ]
+    write_text(page(findings, sections, manifest), folder / "report.html")
+    store.write_json([finding.as_dict() for finding in findings], folder / "claims.json")
+    store.write_json(manifest, folder / "manifest.json")
+    return Reproduction(folder, findings, manifest)
+
+
+def _panel(folder: Path, measured: Measured, figure: Figure) -> Panel:
+    svg, file = draw_svg(figure, measured.tables), _figure_file(measured.experiment, figure)
+    write_text(svg, folder / file)
+    return Panel(figure, svg, file, f"data/{stored.file_name(measured.experiment, figure.table)}")
+
+
+def _figure_file(experiment: Experiment, figure: Figure) -> str:
+    return f"figures/{experiment.name}-{figure.name}.svg"

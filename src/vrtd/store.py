@@ -1,0 +1,64 @@
+"""Records of measurements as JSON files with checksums, and digests of everything that decides a measurement."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from vrtd import __version__
+from vrtd.files import write_at_once
+
+
+def write_record(record: dict[str, Any], path: Path) -> None:
+    """Plain JSON with its checksum."""
+    write_json(record | {"checksum": _checksum(record)}, path)
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """As it was written, or None where there is none or it is damaged."""
+    try:
+        record: dict[str, Any] = json.loads(read_content(path))
+        return record if record.pop("checksum") == _checksum(record) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read_content(path: Path) -> bytes:
+    """Return the bytes of a file, or b"" if it is missing or not a regular file."""
+    return path.read_bytes() if path.is_file() else b""
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def digest(settings: Mapping[str, Any]) -> str:
+    """Of all that decides the numbers: settings, code, libraries."""
+    parts = [json.dumps(settings, sort_keys=True), _code(), json.dumps(versions())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache  # to look them up takes milliseconds
+def versions() -> dict[str, str]:
+    libraries = {name: version(name) for name in ("numpy", "scipy", "numba", "matplotlib")}
+    return {"vrtd": __version__, "python": platform.python_version()} | libraries
+
+
+def write_json(content: Any, path: Path) -> None:
+    with write_at_once(path) as file:
+        file.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+
+
+@cache
+def _code() -> str:
+    """Of every file but those that only show what was measured."""
+    package = Path(str(files("vrtd")))
+    sources = [path for path in sorted(package.rglob("*.py")) if path.parent.name not in ("cli", "report")]
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()

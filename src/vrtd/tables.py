@@ -1,0 +1,98 @@
+"""Tables of plain columns, as CSV files that give back the same bits."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import MissingExtraError
+from vrtd.files import write_at_once
+
+Table = dict[str, NDArray[Any]]  # columns of one length: numbers or text
+Tables = Mapping[str, Table]
+
+
+def library() -> Any:
+    """Import pyarrow, or say how to install it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError("pyarrow", "data") from None
+    return pyarrow
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """A table of rows that have the same keys.
+
+    >>> table([{"M": 50, "mean": 1.5}, {"M": 500, "mean": 0.5}])["mean"]
+    array([1.5, 0.5])
+    """
+    rows = list(rows)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def rows_where(whole: Table, **values: Any) -> Table:
+    """The rows whose columns have these values.
+
+    >>> rows_where(table([{"M": 50, "mean": 1.5}, {"M": 500, "mean": 0.5}]), M=500)["mean"]
+    array([0.5])
+    """
+    keep = np.logical_and.reduce([whole[name] == value for name, value in values.items()])
+    return {name: column[keep] for name, column in whole.items()}
+
+
+def rows(whole: Table) -> list[dict[str, Any]]:
+    """The table row by row.
+
+    >>> rows({"M": np.array([50]), "mean": np.array([1.5])})
+    [{'M': 50, 'mean': 1.5}]
+    """
+    cells = zip(*(column.tolist() for column in whole.values()), strict=True)
+    return [dict(zip(whole, row, strict=True)) for row in cells]
+
+
+def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
+    """Floats are written so that they read back as the same bits. Returns what was written."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(whole)
+    writer.writerows(zip(*(column.tolist() for column in whole.values()), strict=True))
+    content = text.getvalue().encode()
+    with write_at_once(path) as file:
+        file.write(content)
+    return content
+
+
+def write_parquet(whole: Table, path: str | os.PathLike[str]) -> None:
+    """With checksums of its pages."""
+    arrow = library()
+    from pyarrow.parquet import write_table
+
+    with write_at_once(path) as file:
+        write_table(arrow.table(dict(whole)), file, write_page_checksum=True)
+
+
+def read_csv(path: str | os.PathLike[str]) -> Table:
+    return parse_csv(Path(path).read_bytes())
+
+
+def parse_csv(content: bytes) -> Table:
+    """What `write_csv` wrote: a column is of integers, else of floats, else of text."""
+    header, *rows = csv.reader(StringIO(content.decode(), newline=""))
+    return {name: _column([row[i] for row in rows]) for i, name in enumerate(header)}
+
+
+def _column(cells: list[str]) -> NDArray[Any]:
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array([kind(cell) for cell in cells], kind)
+        except ValueError:
+            pass
+    return np.array(cells)

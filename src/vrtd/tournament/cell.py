@@ -1,0 +1,183 @@
+"""One cell of the tournament: an algorithm on a problem, tuned on some runs and measured on others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import Algorithm
+from vrtd.arrays import Floats
+from vrtd.checks import check_exact_count
+from vrtd.engine import record, simulate
+from vrtd.engine.loop import LANES
+from vrtd.errors import StabilityWarning
+from vrtd.metrics import METRICS, QuadraticForm
+from vrtd.problems import Transitions
+from vrtd.result import Result
+from vrtd.tournament.entrants import Entrant, main_field, trials
+from vrtd.tournament.problems import Loaded
+
+# An error this many times that of the start counts as diverged, and as no more than that in a mean.
+LOST = 100.0
+_POINTS = 40  # of a curve
+
+
+@dataclass(frozen=True)
+class TournamentSize:
+    """The numbers of samples, runs and settings that every algorithm gets on every problem, and the seed."""
+
+    n_samples: int = 20_000
+    n_runs: int = 100
+    n_trials: int = 36  # settings that every algorithm may try on every problem
+    n_tuning_runs: int = 10  # for each of them, on transitions that the reported runs never see
+    n_passes: int = 20  # pseudo-gradients for each row, of algorithms that come back to a data set
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"n_samples": 100, "n_runs": 2, "n_trials": 1, "n_tuning_runs": 1, "n_passes": 1, "seed": 0}
+        for name, value in asdict(self).items():
+            check_exact_count(name, value, least=least[name])
+
+    @property
+    def tuning_seed(self) -> int:
+        return 2 * self.seed + 1
+
+    @property
+    def report_seed(self) -> int:
+        return 2 * self.seed
+
+
+class Curves(NamedTuple):
+    n_samples: NDArray[np.int64]  # (C,) that must be there; all of them where there must be a data set
+    n_gradients: NDArray[np.int64]  # (C,)
+    errors: Mapping[str, Floats]  # (n_runs, C) for each aim, at most LOST times that of the start
+    seconds_per_gradient: float
+
+
+def measure_cell(
+    loaded: Loaded, entrant: Entrant, size: TournamentSize, progress: Callable[[float], None]
+) -> dict[str, Any]:
+    """Tune for each aim, then measure with the best settings. Plain JSON."""
+    tried = list(trials(entrant, size.n_trials, loaded.squared_norm))
+    tuning: list[Curves] = []
+    for trial in tried:
+        tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, points=2))
+        progress(0.8 * len(tuning) / len(tried))
+    finals = {aim: [each.errors[aim][:, -1] for each in tuning] for aim in tuning[0].errors}
+    best = {aim: int(np.argmin([values.mean() for values in tries])) for aim, tries in finals.items()}
+    measured = {
+        i: _run(loaded, entrant, tried[i].algorithm, size, size.n_runs, size.report_seed, _POINTS)
+        for i in sorted(set(best.values()))
+    }
+    progress(1.0)
+    return {
+        "main": main_field(entrant),
+        # The least of them is the least disturbed.
+        "seconds_per_gradient": min(each.seconds_per_gradient for each in (*tuning, *measured.values())),
+        "trials": [
+            {"settings": each.algorithm.settings, "main": each.main, "combination": each.combination} for each in tried
+        ],
+        "aims": {aim: _aim(loaded, aim, finals[aim], best[aim], measured[best[aim]]) for aim in finals},
+    }
+
+
+def _aim(loaded: Loaded, aim: str, tried: Sequence[Floats], chosen: int, curves: Curves) -> dict[str, Any]:
+    """All about one way to measure the error."""
+    initial, least, metric = _limits(loaded, aim)
+    errors, lost = curves.errors[aim], LOST * initial
+    return {
+        "metric": metric,
+        "initial_error": initial,
+        "least_error": least,
+        "chosen": chosen,
+        "trials": [
+            {
+                "error": float(finals.mean()),
+                "standard_error": _standard_error(finals),
+                "n_diverged": int((finals >= lost).sum()),
+            }
+            for finals in tried
+        ],
+        "n_samples": curves.n_samples.tolist(),
+        "n_gradients": curves.n_gradients.tolist(),
+        "mean": errors.mean(axis=0).tolist(),
+        "standard_error": [_standard_error(column) for column in errors.T],
+        "n_diverged": (errors >= lost).sum(axis=0).tolist(),
+        "finals": errors[:, -1].tolist(),
+    }
+
+
+def _limits(loaded: Loaded, aim: str) -> tuple[float, float, str]:
+    """The error of the start, the least of any parameter, and its name."""
+    if aim == "rows":
+        return 1.0, 0.0, "mspbe of the data, relative to the start's"
+    form = loaded.forms[aim]
+    return form(loaded.theta_0), form.offset, form.name
+
+
+def _run(
+    loaded: Loaded, entrant: Entrant, algorithm: Algorithm, size: TournamentSize, n_runs: int, seed: int, points: int
+) -> Curves:
+    """Online on the first samples of each run; or on a data set of the very same samples."""
+    on_data_set = entrant.uses_data_set
+    epoch = algorithm.epoch("dataset" if on_data_set else "markov", size.n_samples)
+    first = epoch.least_gradients
+    if on_data_set:
+        n_gradients = max(size.n_samples * size.n_passes, first)
+    else:
+        n_gradients = int(epoch.gradients_until(max(size.n_samples // int(epoch.samples_at(np.array(first))), 1)))
+    checkpoints = np.unique(np.geomspace(first, n_gradients, points - 1).astype(np.int64))
+    shared: dict[str, Any] = {
+        "n_gradients": n_gradients, "theta_0": loaded.theta_0, "checkpoints": np.concatenate([[0], checkpoints]),
+        "threads": 1, "specialise": False,
+    }  # fmt: skip
+    forms = tuple(loaded.forms.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StabilityWarning)  # to try too large steps is part of the tuning
+        if on_data_set:
+            results = []
+            for run in range(n_runs):
+                data, own = _data_set(loaded, size.n_samples, seed, run)
+                results.append(
+                    simulate(
+                        data, algorithm, n_runs=1, seed=_seed(seed, run), metrics=(*forms, own), **shared,
+                    )
+                )  # fmt: skip
+        else:
+            results = [simulate(loaded.problem, algorithm, n_runs=n_runs, seed=seed, metrics=forms, **shared)]
+    errors = {aim: _clipped(results, form.name, form(loaded.theta_0)) for aim, form in loaded.forms.items()}
+    if on_data_set:
+        errors["rows"] = _clipped(results, "rows", 1.0)
+    axis = results[0].n_gradients
+    samples = np.full_like(axis, size.n_samples) if on_data_set else results[0].n_samples
+    lanes = LANES if on_data_set else 1  # one run alone leaves the other lanes of the loop idle
+    seconds = sum(result.provenance["seconds"] for result in results) / (n_runs * n_gradients * lanes)
+    return Curves(samples, axis, errors, seconds)
+
+
+@lru_cache(maxsize=16)  # every trial of a tuning uses the same ones
+def _data_set(loaded: Loaded, n_rows: int, seed: int, run: int) -> tuple[Transitions, QuadraticForm]:
+    """The transitions of a run, and the error of their own equation as a share of the start's."""
+    data = record(loaded.problem, n_rows, seed=seed, run=run)
+    own = METRICS["mspbe"](data)
+    return data, QuadraticForm("rows", own.matrix / own(loaded.theta_0), own.centre)
+
+
+def _clipped(results: Sequence[Result], metric: str, initial: float) -> Floats:
+    values = np.concatenate([result.values(metric) for result in results])
+    return np.where(values <= LOST * initial, values, LOST * initial)  # also where it is not a number
+
+
+def _seed(seed: int, run: int) -> int:
+    """Of the algorithm's own draws on a data set, which is that of `run`."""
+    return int(np.random.SeedSequence([seed, run]).generate_state(1)[0])
+
+
+def _standard_error(values: Floats) -> float:
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0

@@ -1,0 +1,98 @@
+"""One row for each algorithm and setting: the contract suite runs every row.
+
+A new algorithm adds its transcription to one of the reference files and its rows here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import vrtd
+from tests.reference import batch as reference_batch
+from tests.reference import gradient_td as reference_gradient_td
+from tests.reference import least_squares as reference_least_squares
+from tests.reference import td as reference
+from tests.reference import traces as reference_traces
+from vrtd.algorithms import Algorithm
+
+
+class Row(NamedTuple):
+    id: str
+    algorithm: Algorithm
+    sampling: str
+    reference: Callable[..., Any]
+    n_epochs: int = 12
+    tolerance: float = 1e-9  # of the limit after 20,000 pseudo-gradients on a chain without noise
+    mean_stays: bool = True  # whether the mean of one epoch from theta_star is theta_star
+
+
+ROWS = [
+    Row("td-iid", vrtd.TD(0.1), "iid", reference.td, 60),
+    Row("td-markov", vrtd.TD(0.1), "markov", reference.td, 60),
+    # The average keeps the first iterates with weight 1/t: |u_0| / (alpha |A| t), here 8e-4.
+    Row("td-projected-averaged", vrtd.TD(0.2, radius=2.0, average=True), "markov", reference.td, 60, 1e-3),
+    Row("td-harmonic", vrtd.TD(vrtd.Harmonic(c=60.0, t0=300.0)), "markov", reference.td, 60),
+    Row("td-piecewise", vrtd.TD(vrtd.Piecewise((10, 30), (0.2, 0.1, 0.05))), "markov", reference.td, 60),
+    Row("td-lambda", vrtd.TDLambda(0.1, 0.7), "markov", reference_traces.td_lambda, 60),
+    Row(
+        "true-online-td",
+        vrtd.TrueOnlineTD(vrtd.Harmonic(c=60.0, t0=300.0), 0.7),
+        "markov",
+        reference_traces.true_online_td,
+        60,
+    ),
+    Row("target-td-average", vrtd.TargetTD(0.2, mix=0.5), "iid", reference_gradient_td.target_td, 60),
+    Row("target-td-periodic", vrtd.TargetTD(0.2, "periodic", period=7), "markov", reference_gradient_td.target_td, 60),
+    Row("gtd", vrtd.GTD(0.3, 0.2), "iid", reference_gradient_td.gtd, 60),
+    Row("gtd2", vrtd.GTD2(0.3, 0.2), "markov", reference_gradient_td.gtd2, 60),
+    Row("tdc", vrtd.TDC(0.1, 0.2), "iid", reference_gradient_td.tdc, 60),
+    Row("vrtd-algorithm-1", vrtd.VRTD(0.1, 7), "iid", reference.vrtd),
+    Row("vrtd-algorithm-2", vrtd.VRTD(0.1, 7), "markov", reference.vrtd),
+    Row("vrtd-projected", vrtd.VRTD(0.2, 9, radius=2.0), "markov", reference.vrtd),
+    Row("vrtd-last", vrtd.VRTD(0.1, 7, output="last"), "iid", reference.vrtd),
+    Row("vrtd-average", vrtd.VRTD(0.1, 7, output="average"), "markov", reference.vrtd),
+    Row("vrtd-ctd", vrtd.VRTD(0.1, 7, radius=2.0, output="average", inner="resample"), "markov", reference.vrtd),
+    Row("vrtd-fresh-on-markov", vrtd.VRTD(0.1, 7, inner="fresh"), "markov", reference.vrtd),
+    Row("vrtd-resample-on-iid", vrtd.VRTD(0.1, 7, inner="resample"), "iid", reference.vrtd),
+    Row("vrtd-batch-of-one", vrtd.VRTD(0.1, 1), "markov", reference.vrtd, 40),
+    # The ridge keeps a share of the start, ridge s / (n |A|), |A| = 0.1 there. A quotient has a mean of its own.
+    Row("lstd-iid", vrtd.LSTD(), "iid", reference_least_squares.lstd, 60, 1e-6, mean_stays=False),
+    Row("lstd-markov", vrtd.LSTD(0.7, 0.1), "markov", reference_least_squares.lstd, 60, 1e-4),
+    Row("recursive-lstd-iid", vrtd.RecursiveLSTD(), "iid", reference_least_squares.lstd, 60, 1e-3, mean_stays=False),
+    Row("recursive-lstd-markov", vrtd.RecursiveLSTD(0.7), "markov", reference_least_squares.lstd, 60, 1e-3),
+    Row("td-dataset", vrtd.TD(0.1), "dataset", reference.td, 60),
+    Row("vrtd-dataset", vrtd.VRTD(0.1, 7), "dataset", reference_batch.vrtd),
+    Row("primal-dual", vrtd.PrimalDual(1.0, 0.5), "dataset", reference_batch.primal_dual),
+    Row("svrg", vrtd.SVRG(0.5, 0.2), "dataset", reference_batch.svrg),
+    Row("batching-svrg", vrtd.BatchingSVRG(0.5, 0.2, 9, 6), "dataset", reference_batch.batching_svrg),
+    Row("scsg", vrtd.SCSG(0.5, 0.2, 6), "dataset", reference_batch.scsg),
+    Row("scsg-of-all-rows", vrtd.SCSG(0.5, 0.2, 100), "dataset", reference_batch.scsg),
+    Row("growing-scsg", vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), "dataset", reference_batch.growing_scsg),
+    Row("saga", vrtd.SAGA(0.2, 0.2), "dataset", reference_batch.saga, 60),
+]
+
+
+def two_states() -> vrtd.LinearProblem:
+    """A chain with two states, small enough to enumerate."""
+    P, R = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[1.0, 0.0], [0.0, 2.0]])
+    return vrtd.LinearProblem(vrtd.MarkovRewardProcess(P, R, 0.9), [[1.0], [0.5]])
+
+
+def noiseless() -> tuple[vrtd.LinearProblem, Any]:
+    """A chain whose every single transition is already in balance at theta_star: g_x(theta_star) = 0 for all x."""
+    rng = np.random.default_rng(1)
+    problem = vrtd.problems.random_mdp(seed=3, n_states=8, n_features=1, normalize=True)
+    theta = rng.normal(size=1)
+    values = problem.phi @ theta
+    mrp = vrtd.MarkovRewardProcess(problem.mrp.P, values[:, None] - 0.9 * values[None, :], 0.9)
+    return vrtd.LinearProblem(mrp, problem.phi), theta
+
+
+def noiseless_rows(n: int) -> tuple[Any, Any]:
+    """The same as a data set, of four states."""
+    rng = np.random.default_rng(1)
+    theta, phi, phi_next = rng.normal(size=4), np.eye(4)[np.arange(n) % 4], np.eye(4)[rng.integers(4, size=n)]
+    return vrtd.Transitions(phi, phi @ theta - 0.5 * phi_next @ theta, phi_next, 0.5), theta

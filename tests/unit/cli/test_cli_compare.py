@@ -1,0 +1,148 @@
+"""`vrtd compare`: what it writes and prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+import vrtd
+from vrtd.cli import main
+from vrtd.cli.terminal import BAD_USAGE, OK
+from vrtd.errors import InvalidInputError
+from vrtd.tables import read_csv
+from vrtd.tournament import ENTRANTS, PROBLEMS, QUICK_PROBLEMS, QUICK_SIZE, TournamentSize
+
+SMALL = ["--samples", "200", "--runs", "3", "--trials", "4", "--tuning-runs", "2", "--passes", "2", "--quiet"]
+ASKED = ["--problems", "random-mdp", "baird", "--algorithms", "td", "recursive_lstd", "svrg", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: Any) -> Path:
+    folder: Path = tmp_path_factory.mktemp("c") / "comparison"
+    assert main(["compare", *ASKED, "--out", str(folder)]) == OK
+    return folder
+
+
+def test_text_says_what_to_use(out: Path, capsys: Any) -> None:
+    assert main(["compare", *ASKED, "--out", str(out)]) == OK
+    shown = capsys.readouterr()
+    assert re.search(
+        r"^To solve the TD equation, use\n  d\^2 work a sample +recursive_lstd +1\.0 \[1\.0, ", shown.out, re.M
+    )
+    assert "not told from it" in shown.out
+    assert shown.out.count("mean rank over all problems") == 2
+    assert shown.out.endswith(f"wrote {out / 'report.html'}\n")
+    assert shown.err == ""
+    shown.out.encode("ascii")  # for every terminal
+
+
+def test_json_is_one_object_with_all_that_was_found(out: Path, capsys: Any) -> None:
+    assert main(["compare", *ASKED, "--out", str(out), "--json"]) == OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["manifest"]["size"] == vars(TournamentSize(200, 3, 4, 2, 2))
+    assert found["manifest"]["problems"] == ["random-mdp", "baird"]
+    assert found["standings"]["values"][0]["algorithm"] == "recursive_lstd"
+    assert {"situation", "why", "n_problems", "standings"} == set(found["advice"][0])
+    for path in found["tables"].values():
+        assert Path(path).is_file()
+
+
+def test_tables_are_those_behind_the_figures(out: Path) -> None:
+    curves = pyarrow.parquet.read_table(out / "curves.parquet", page_checksum_verification=True).to_pandas()
+    assert set(curves.columns) >= {"problem", "aim", "algorithm", "n_samples", "n_gradients", "seconds", "mean"}
+    drawn = read_csv(out / "data" / "baird-equation-samples.csv")
+    mine = curves[(curves.problem == "baird") & (curves.aim == "equation")]
+    assert drawn["mean"].tolist() == mine["mean"].tolist()
+    for name in ("tuning", "runs", "ranks"):
+        assert pyarrow.parquet.read_table(out / f"{name}.parquet").num_rows > 0
+    figures = {path.stem for path in (out / "figures").iterdir()}
+    assert figures == {path.stem for path in (out / "data").iterdir()}
+    assert figures == {"ranks-equation", "ranks-values"} | {
+        f"{problem}-{panel}"
+        for problem in ("random-mdp", "baird")
+        for panel in (
+            "equation-samples", "equation-gradients", "equation-seconds", "equation-step-size",
+            "values-samples", "values-step-size", "rows-gradients",
+        )
+    }  # fmt: skip
+
+
+def test_the_page_begins_with_the_answer(out: Path) -> None:
+    text = (out / "report.html").read_text()
+    answer = text.index("d² work a sample")
+    assert answer < text.index("Who did how well") < text.index("<img")
+    assert "<b>recursive_lstd</b>" in text[answer : text.index("Who did how well")]
+    assert "3 algorithms on 2 problems, 200 samples each" in text
+    assert "4 settings on every problem with 2 runs each" in text
+    assert "<script" not in text
+
+
+def test_fewer_problems_leave_no_figures_behind(out: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    arguments = ["compare", "--algorithms", "td", "recursive_lstd", *SMALL, "--out", str(folder), "--problems"]
+    assert main([*arguments, "random-mdp", "baird"]) == OK
+    assert main([*arguments, "baird"]) == OK
+    assert not list((folder / "figures").glob("random-mdp*"))
+    assert "The paper's chain" not in (folder / "report.html").read_text()
+    assert (folder / "cells" / "random-mdp-td.json").exists()  # it may be asked for again
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--problems", "nowhere"], "name of a problem must be one of 'random-mdp'"),
+        (["--algorithms", "nobody"], "name of an algorithm must be one of 'td'"),
+        (["--algorithms", "td"], r"a comparison must have two algorithms at least; got \('td',\); name another one"),
+        (["--samples", "99"], "n_samples must be a whole number of at least 100; got 99"),
+        (["--runs", "1"], "n_runs must be a whole number of at least 2; got 1"),
+        (["--threads", "0"], "threads must be a whole number of at least 1; got 0"),
+        (["--fast"], "unrecognized arguments: --fast"),
+        (["--out", ""], "a folder must have a name"),
+    ],
+)
+def test_bad_usage(tmp_path: Path, capsys: Any, arguments: list[str], message: str) -> None:
+    assert main(["compare", "--out", str(tmp_path / "c"), *arguments]) == BAD_USAGE
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(
+        InvalidInputError, match="the output folder must be new, empty or that of an earlier comparison"
+    ):
+        vrtd.compare(out=tmp_path)
+
+
+def test_what_is_missing_is_told_before_the_work(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert main(["compare", "--out", str(tmp_path / "c")]) == BAD_USAGE
+    assert "pip install 'vrtd[data]'" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_quick_look_is_a_small_size(monkeypatch: Any, capsys: Any) -> None:
+    asked: dict[str, Any] = {}
+
+    def remember(problems: Any, algorithms: Any, **rest: Any) -> Any:
+        asked.update(rest, problems=problems)
+        raise InvalidInputError("a", "b", "c")
+
+    monkeypatch.setattr("vrtd.tournament.compare", remember)
+    main(["compare", "--quick", "--runs", "5", "--seed", "3"])
+    assert vars(asked["size"]) == vars(QUICK_SIZE) | {"n_runs": 5, "seed": 3}
+    assert asked["problems"] == QUICK_PROBLEMS
+    assert set(QUICK_PROBLEMS) < set(PROBLEMS)
+    capsys.readouterr()
+
+
+def test_help_names_everybody(capsys: Any) -> None:
+    assert main(["compare", "--help"]) == OK
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(name in shown.replace("- ", "-") for name in (*ENTRANTS, *PROBLEMS))

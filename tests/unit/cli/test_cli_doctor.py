@@ -1,0 +1,66 @@
+"""`vrtd doctor`: what it finds, what it misses, how it ends."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vrtd
+import vrtd.engine
+from vrtd.cli import main
+from vrtd.cli.doctor import EXTRAS, NEEDED
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_doctor(capsys):
+    assert main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"]
+    assert report["vrtd"] == vrtd.__version__
+    assert report["threads"] >= 1
+    assert report["cpu"]
+    assert report["libraries"]["numpy"] == {"version": np.__version__, "problem": None, "install": None}
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads"):
+        assert any(line.split()[:1] == [name] for line in shown.splitlines())
+    assert "everything needed is there" in shown
+
+
+def test_doctor_finds_the_cache_of_the_loops(tmp_path):
+    code = "import sys, json; from vrtd.cli import main; sys.exit(main(['doctor', '--json']))"
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    cache = json.loads(found.stdout)["cache"]
+    assert cache["writable"]
+    assert Path(cache["folder"]).is_relative_to(tmp_path)
+
+
+def test_doctor_without_a_cache(capsys, monkeypatch):
+    monkeypatch.setattr("vrtd.cli.doctor._cache_folder", lambda: None)
+    assert main(["doctor"]) == 0
+    assert "set NUMBA_CACHE_DIR" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "install"),
+    [("numba", 1, "pip install --upgrade vrtd numba"), ("matplotlib", 0, "pip install 'vrtd[plot]'")],
+)
+def test_doctor_names_what_is_missing(capsys, monkeypatch, name, code, install):
+    monkeypatch.setitem(sys.modules, name, None)
+    assert main(["doctor"]) == code
+    assert install in capsys.readouterr().out
+    assert main(["doctor", "--json"]) == code
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] == (code == 0)
+    assert report["libraries"][name]["install"] == install
+
+
+def test_doctor_knows_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS.values()) == set(extras) - {"all", "test"}

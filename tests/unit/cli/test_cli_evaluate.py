@@ -1,0 +1,356 @@
+"""`vrtd evaluate`: what it prints, writes and refuses, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import vrtd
+from vrtd import logs
+from vrtd.cli import main, terminal
+from vrtd.cli.evaluate import _RowProgress
+from vrtd.cli.terminal import BAD_USAGE, DIVERGED, INTERRUPTED, OK, Progress
+from vrtd.estimator.page import MEANING
+from vrtd.logs.environment import EnvironmentLog, from_env
+
+FILES = {"report.html", "model.npz", "values.parquet", "diagnostics.json", "figures"}
+LAKE = ["evaluate", "--env", "FrozenLake-v1", "--discount", "0.9", "--samples", "3000", "--quiet"]
+
+
+def files_in(folder: Any) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: Any) -> Any:
+    """A walk of two numbers, in columns that no convention knows."""
+    rng = np.random.default_rng(5)
+    x = np.empty((3001, 2))
+    x[0] = 0.5
+    for i, draw in enumerate(rng.random((3000, 2))):
+        x[i + 1] = 0.5 * x[i] + 0.5 * draw
+    columns = {"x_0": x[:-1, 0], "x_1": x[:-1, 1], "next_x_0": x[1:, 0], "next_x_1": x[1:, 1], "r": x[:-1, 0]}
+    folder = tmp_path_factory.mktemp("logs")
+    for part in range(2):
+        half = {name: values[part * 1500 : (part + 1) * 1500] for name, values in columns.items()}
+        pyarrow.parquet.write_table(pyarrow.table(half), folder / f"{part}.parquet", write_page_checksum=True)
+    return folder
+
+
+def from_files(folder: Any, *more: str) -> list[str]:
+    return [
+        "evaluate", "--data", f"{folder}/*.parquet", "--observations", "x_*", "--next-observations", "next_x_*",
+        "--reward", "r", "--discount", "0.5", "--quiet", *more,
+    ]  # fmt: skip
+
+
+# What comes out
+
+
+def test_an_environment(tmp_path: Any, capsys: Any) -> None:
+    assert main([*LAKE, "--out", str(tmp_path / "out")]) == OK
+    shown, noise = capsys.readouterr()
+    assert noise == ""
+    assert files_in(tmp_path / "out") == FILES
+    lines = shown.splitlines()
+    assert lines[0].startswith("value      0.0")
+    assert "with confidence 0.95 between" in lines[0]
+    assert [line.split()[0] for line in lines if line[:1].islower()][1:4] == ["diagnosis", "method", "features"]
+    assert "method     vrtd, step_size " in shown
+    assert "rank 11 of 16" in shown
+    assert MEANING in shown
+    assert lines[-1].startswith(f"wrote {tmp_path / 'out' / 'report.html'}, ")
+    shown.encode("ascii")
+    model = vrtd.Evaluator.load(tmp_path / "out" / "model.npz")
+    expected = vrtd.Evaluator(features="tabular:16", discount=0.9, n_samples=3000, pilot_rows=750, closed_form=True)
+    expected.fit(from_env("FrozenLake-v1", "random", 3000))
+    assert np.array_equal(model.theta_, expected.theta_)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "FrozenLake-v1, policy random" in page
+    assert "± " in (tmp_path / "out" / "figures" / "values.svg").read_text()  # the board
+
+
+def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
+    assert (
+        main([*LAKE, "--out", str(tmp_path), "--json", "--algorithm", "closed_form", "--level", "0.5", "--seed", "2"])
+        == OK
+    )
+    found = json.loads(capsys.readouterr().out)
+    expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9).fit(
+        from_env("FrozenLake-v1", "random", 3000, seed=2)
+    )
+    mean = expected.mean_value(0.5)
+    assert (found["value"], found["low"], found["high"]) == (mean.value[0], mean.low[0], mean.high[0])
+    assert (found["level"], found["closed_form"], found["interrupted"]) == (0.5, None, False)
+    assert found["diagnostics"]["n_rows"] == 3000
+    assert found["diagnostics"]["settings"] == {"name": "closed_form"}
+    assert found["files"]["report"] == str(tmp_path / "report.html")
+
+
+def test_files_with_columns_of_any_name(recorded: Any, tmp_path: Any, capsys: Any) -> None:
+    options = ["--out", str(tmp_path), "--names", "left,right", "--step-size", "0.1", "--batch-size", "50", "--json"]
+    assert main(from_files(recorded, "--features", "polynomial:1", *options)) == OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["diagnostics"]["n_rows"] == 3000
+    assert found["diagnostics"]["settings"]["step_size"] == 0.1
+    assert found["diagnostics"]["settings"]["batch_size"] == 50
+    values = pyarrow.parquet.read_table(tmp_path / "values.parquet")
+    assert values.column_names == ["left", "right", "value", "low", "high"]
+    assert (tmp_path / "figures" / "half-widths.svg").exists()
+
+
+def test_without_features_observations_are_the_features(recorded: Any, tmp_path: Any, capsys: Any) -> None:
+    assert main(from_files(recorded, "--out", str(tmp_path), "--algorithm", "closed_form", "--passes", "2")) == OK
+    assert "rank 2 of 2" in capsys.readouterr().out
+    assert vrtd.Evaluator.load(tmp_path / "model.npz").n_rows_ == 6000
+
+
+def test_a_recording_replays_to_the_same_bytes(tmp_path: Any, capsys: Any) -> None:
+    record = tmp_path / "lake.parquet"
+    assert main([*LAKE, "--out", str(tmp_path / "live")]) == OK
+    assert main([*LAKE, "--out", str(tmp_path / "kept"), "--record", str(record)]) == OK
+    replay = ["evaluate", "--data", str(record), "--features", "tabular:16", "--discount", "0.9", "--quiet"]
+    assert main([*replay, "--out", str(tmp_path / "replay")]) == OK
+    models = [(tmp_path / name / "model.npz").read_bytes() for name in ("live", "kept", "replay")]
+    assert models[0] == models[1] == models[2]
+
+
+def test_a_policy_from_a_file(tmp_path: Any, capsys: Any) -> None:
+    np.save(tmp_path / "right.npy", np.full(16, 2))
+    np.savez(tmp_path / "right.npz", policy=np.eye(4)[np.full(16, 2)])
+    values = []
+    for name in ("right.npy", "right.npz"):
+        out = tmp_path / name.replace(".", "-")
+        arguments = [*LAKE, "--policy", str(tmp_path / name), "--algorithm", "closed_form", "--json", "--out", str(out)]
+        assert main(arguments) == OK
+        values.append(json.loads(capsys.readouterr().out)["value"])
+    expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9)
+    expected.fit(from_env("FrozenLake-v1", np.full(16, 2), 3000))
+    assert values == [expected.mean_value(0.95).value[0]] * 2
+
+
+def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
+    assert main([*LAKE, "--n-envs", "3", "--algorithm", "closed_form", "--out", str(tmp_path)]) == OK
+    env = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
+    expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9).fit(from_env(env, "random", 3000))
+    env.close()
+    assert np.array_equal(vrtd.Evaluator.load(tmp_path / "model.npz").theta_, expected.theta_)
+    assert "± " in (tmp_path / "figures" / "values.svg").read_text()
+
+
+@pytest.mark.parametrize(("env", "features"), [("CartPole-v1", "fourier:1"), ("Blackjack-v1", None)])
+def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None) -> None:
+    arguments = f"evaluate --env {env} --discount 0.9 --samples 2000 --algorithm closed_form --quiet".split()
+    more = [] if features is None else ["--features", features]
+    code = main([*arguments, *more, "--out", str(tmp_path / "out")])
+    if features is None:  # a tuple, which must be flattened
+        assert code == BAD_USAGE
+        assert "the observation space must be Box, Discrete" in capsys.readouterr().err
+    else:
+        assert code == OK
+        columns = pyarrow.parquet.read_table(tmp_path / "out" / "values.parquet").column_names
+        assert columns[:4] == ["observation_0", "observation_1", "observation_2", "observation_3"]
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--discount", "0.9"], "one of the arguments --env --data is required"),
+        (["--env", "FrozenLake-v1"], "arguments are required: --discount"),
+        (["--env", "FrozenLake-v1", "--data", "a.csv", "--discount", "0.9"], "not allowed with argument"),
+        ([*LAKE[1:], "--reward", "r"], "--reward belongs to --data; got --env; drop it, or give --data"),
+        (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
+        (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
+        (["--env", "Nowhere-v0", "--discount", "0.9"], "env must be an environment or the id of one that Gymnasium"),
+        (["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"], "--env must be the id of an environment that"),
+        ([*LAKE[1:], "--n-envs", "0"], "n_envs must be a whole number of at least 1; got 0"),
+        (["--env", "CartPole-v1", "--discount", "0.9"], "--features must be given for the observations of CartPole-v1"),
+        (
+            ["--env", "CartPole-v1", "--discount", "0.9", "--features", "tabular"],
+            "--features must fit the observations",
+        ),
+        (
+            ["--env", "CartPole-v1", "--discount", "0.9", "--features", "rbf:5x5"],
+            "--features must fit the observations",
+        ),
+        ([*LAKE[1:], "--features", "tabular:4"], "--features must fit the observations of FrozenLake-v1, Discrete(16)"),
+        ([*LAKE[1:], "--features", "rbg:4"], "features must be one of"),
+        ([*LAKE[1:], "--discount", "2"], "discount must lie in [0, 1]; got 2.0"),
+        ([*LAKE[1:], "--level", "95"], "the level of an interval must lie in (0, 1); got 95"),
+        ([*LAKE[1:], "--step-size", "large"], "invalid float or auto value: 'large'"),
+        ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no batch_size; got 5; drop it"),
+        ([*LAKE[1:], "--policy", "walk.py"], "--policy must be random, or a .npy or .npz file"),
+        ([*LAKE[1:], "--policy", "nowhere.npy"], "--policy nowhere.npy must be there; got no such file"),
+        ([*LAKE[1:], "--record", "rows.txt"], "--record must be a .parquet, .npz, .csv file; got rows.txt"),
+        ([*LAKE[1:], "--record", "nowhere/rows.csv"], "--record must be in a folder that exists, and not in --out"),
+        ([*LAKE[1:], "--names", "a,b"], "--names must be 1, one for each number of an observation; got a,b"),
+        ([*LAKE[1:], "--passes", "0"], "n_passes must be a whole number of at least 1; got 0"),
+        ([*LAKE[1:], "--samples", "0"], "n_samples must be a whole number of at least 1; got 0"),
+        ([*LAKE[1:], "--out", ""], "a folder must have a name"),
+    ],
+)
+def test_bad_usage(tmp_path: Any, capsys: Any, monkeypatch: Any, arguments: list[str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EnvironmentLog, "chunks", lambda _: pytest.fail("sampling began"))
+    assert main(["evaluate", *arguments]) == BAD_USAGE
+    shown, noise = capsys.readouterr()
+    assert shown == ""
+    assert message in noise
+    assert noise.startswith("vrtd: error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_of_another_shape(tmp_path: Any, capsys: Any) -> None:
+    np.save(tmp_path / "p.npy", np.zeros(5, int))
+    assert main([*LAKE, "--policy", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]) == BAD_USAGE
+    assert "policy must have the shape (S, A) = (16, 4)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recording_stays_out_of_the_report(tmp_path: Any, capsys: Any) -> None:
+    arguments = [*LAKE, "--out", str(tmp_path), "--record", str(tmp_path / "rows.csv")]
+    assert main(arguments) == BAD_USAGE
+    assert "and not in --out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_folder_is_refused_before_the_work(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    monkeypatch.setattr(EnvironmentLog, "chunks", lambda _: pytest.fail("sampling began"))
+    assert main([*LAKE, "--out", str(tmp_path)]) == BAD_USAGE
+    assert "which holds something else; name another" in capsys.readouterr().err
+    assert files_in(tmp_path) == {"thesis.tex"}
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("matplotlib.figure", "plot"), ("pyarrow", "data"), ("gymnasium", "gym")]
+)
+def test_missing_libraries_are_told_first(
+    tmp_path: Any, capsys: Any, monkeypatch: Any, module: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(EnvironmentLog, "chunks", lambda _: pytest.fail("sampling began"))
+    assert main([*LAKE, "--out", str(tmp_path / "out")]) == BAD_USAGE
+    assert f"pip install 'vrtd[{extra}]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_rows_name_their_place(recorded: Any, tmp_path: Any, capsys: Any) -> None:
+    table = pyarrow.parquet.read_table(recorded / "1.parquet").to_pydict()
+    table["r"][7] = float("nan")
+    (tmp_path / "logs").mkdir()
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "logs" / "1.parquet")
+    assert main(from_files(tmp_path / "logs", "--out", str(tmp_path / "out"))) == BAD_USAGE
+    noise = capsys.readouterr().err
+    assert "1.parquet" in noise
+    assert "row 7" in noise
+    assert not (tmp_path / "out").exists()
+
+
+def test_divergence_has_its_own_code(recorded: Any, tmp_path: Any, capsys: Any) -> None:
+    options = ["--features", "polynomial:1", "--step-size", "1e6", "--batch-size", "50", "--out", str(tmp_path / "out")]
+    assert main(from_files(recorded, *options)) == DIVERGED
+    assert "the step size must let the parameters stay finite" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# Ctrl-C
+
+
+class Stopping:
+    """Ctrl-C in the step of that number."""
+
+    def __init__(self, after: int) -> None:
+        self._left = after
+
+    def __call__(self, *_: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        return 1
+
+
+def interrupt(monkeypatch: Any, after: int) -> None:
+    stopping = Stopping(after)
+    monkeypatch.setattr("vrtd.logs.environment.as_policy", lambda *_: lambda _seed: stopping)
+    monkeypatch.setattr("vrtd.logs.environment._CHUNK_ROWS", 500)
+
+
+def test_an_interruption_keeps_what_was_learned(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    interrupt(monkeypatch, 1800)
+    assert main([*LAKE, "--out", str(tmp_path)]) == INTERRUPTED
+    shown, noise = capsys.readouterr()
+    assert "stopped    interrupted after 1,500 rows" in shown
+    assert noise == f"vrtd: what was learned from 1,500 rows is in {tmp_path}\nvrtd: interrupted\n"
+    assert files_in(tmp_path) == FILES
+    assert vrtd.Evaluator.load(tmp_path / "model.npz").n_rows_ == 1500
+
+
+def test_an_interruption_at_the_start_leaves_nothing(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    interrupt(monkeypatch, 100)
+    assert main([*LAKE, "--out", str(tmp_path / "out"), "--record", str(tmp_path / "rows.npz")]) == INTERRUPTED
+    assert capsys.readouterr() == ("", "vrtd: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_recording_is_kept_and_learned_from(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    interrupt(monkeypatch, 1800)
+    record = tmp_path / "rows.parquet"
+    assert main([*LAKE, "--out", str(tmp_path / "out"), "--record", str(record), "--json"]) == INTERRUPTED
+    found = json.loads(capsys.readouterr().out)
+    assert found["interrupted"] is True
+    assert found["diagnostics"]["n_rows"] == 1500
+    assert sum(len(chunk.reward) for chunk in logs.read(record).chunks()) == 1500
+
+
+# Help and progress
+
+
+@pytest.mark.parametrize("arguments", [["evaluate", "--help"], ["evaluate", "--oops"]])
+def test_help_loads_no_library(arguments: list[str]) -> None:
+    code = (
+        "import sys; from vrtd.cli import main; main(sys.argv[1:]);"
+        "print(sorted(set(sys.modules) & {'numpy', 'scipy', 'numba', 'matplotlib', 'pyarrow', 'gymnasium'}))"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"),
+    [
+        (4000, ["50% done, 1:40 left, 2,000 rows, 20 a second", "100% done, 0:00 left, 4,000 rows, 30 a second"]),
+        (None, ["2,000 rows, 20 a second", "4,000 rows, 30 a second"]),
+    ],
+)
+def test_progress_tells_rows_and_their_speed(monkeypatch: Any, total: int | None, expected: list[str]) -> None:
+    times = iter([0.0, 1.0, 1.0, 51.0, 51.0, 101.0, 101.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    stream = io.StringIO()
+    progress = _RowProgress(Progress(stream))
+    for done in (1000, 2000, 4000):
+        progress(done, total)
+    assert stream.getvalue().splitlines() == [f"vrtd: {line}" for line in expected]
+
+
+def test_progress_of_an_unknown_number_of_rows_on_a_terminal(monkeypatch: Any) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    times = iter([0.0, 1.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    stream = Screen()
+    Progress(stream)(None, "5 rows")
+    assert stream.getvalue().endswith("\r\x1b[K5 rows")

@@ -1,0 +1,405 @@
+"""`vrtd.evaluate`: the files of an evaluation, what its page says, and what leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import vrtd
+from tests.unit.report.test_report import HOSTILE, IMAGE, Outline
+from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, MissingExtraError
+from vrtd.estimator import EvaluationInterrupted, evaluate
+from vrtd.estimator.observed import Observed
+from vrtd.estimator.page import MEANING
+from vrtd.files import locked
+from vrtd.logs import Chunk, Log, from_arrays, read
+from vrtd.report.numbers import interval
+from vrtd.tables import read_csv
+
+FILES = {"report.html", "model.npz", "values.parquet", "diagnostics.json", "figures"}
+N = 4000
+
+
+def rows(n: int = N, k: int = 1, dtype: Any = np.float64) -> tuple[Any, ...]:
+    """A walk on (0, 1)^k that forgets, with a reward of its first number."""
+    rng = np.random.default_rng(7)
+    x = np.empty((n + 1, k))
+    x[0] = 0.5
+    for i, draw in enumerate(rng.random((n, k))):
+        x[i + 1] = 0.5 * x[i] + 0.5 * draw
+    return x[:-1].astype(dtype), x[:-1, 0] + rng.normal(size=n), x[1:].astype(dtype)
+
+
+def walk(n: int = N, k: int = 1) -> Log:
+    return from_arrays(*rows(n, k))
+
+
+def states(n: int = N, n_states: int = 4) -> Log:
+    rng = np.random.default_rng(8)
+    s = rng.integers(n_states, size=n + 1)
+    return from_arrays(s[:-1], s[:-1] + rng.normal(size=n), s[1:])
+
+
+def evaluator(features: Any = "rbf:4", **rest: Any) -> vrtd.Evaluator:
+    """Settings that are given: nothing waits for a pilot."""
+    options = {"discount": 0.5, "step_size": 0.2, "batch_size": 100, "n_samples": N, "pilot_rows": 500}
+    return vrtd.Evaluator(features=features, closed_form=True, **options | rest)
+
+
+def least_squares(features: Any = "rbf:4", discount: float = 0.5) -> vrtd.Evaluator:
+    return vrtd.Evaluator("closed_form", features=features, discount=discount, pilot_rows=500)
+
+
+class Interrupted(Log):
+    """Ctrl-C after so many rows."""
+
+    n_rows = N
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+
+    def chunks(self) -> Any:
+        whole = next(iter(walk().chunks()))
+        if self._after:
+            yield Chunk(*(None if values is None else values[: self._after] for values in whole[:6]))
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: Any) -> Any:
+    return evaluate(evaluator(), walk(), out=tmp_path_factory.mktemp("done") / "deep" / "out", title="A walk")
+
+
+# What is written
+
+
+def test_files(done: Any) -> None:
+    assert {path.name for path in done.out.iterdir()} == FILES
+    figures = {path.name for path in (done.out / "figures").iterdir()}
+    names = ("values", "intervals", "convergence", "errors")
+    assert figures == {f"{name}.{suffix}" for name in names for suffix in ("svg", "csv")}
+    assert done.report == done.out / "report.html"
+    for path in (done.out / "figures").glob("*.svg"):
+        assert ElementTree.fromstring(path.read_text()).tag.endswith("svg")
+
+
+def test_values_are_the_model_s(done: Any) -> None:
+    table = pyarrow.parquet.read_table(done.out / "values.parquet", page_checksum_verification=True)
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    assert list(columns) == ["observation", "value", "low", "high"]
+    x = rows()[0]
+    assert columns["observation"][[0, -1]].tolist() == [x.min(), x.max()]
+    model = vrtd.Evaluator.load(done.out / "model.npz")
+    found = model.predict(columns["observation"][:, None], return_interval=0.95)
+    for name in ("value", "low", "high"):
+        assert np.array_equal(columns[name], getattr(found, name))
+    as_log = read(done.out / "values.parquet", observations="observation", reward="value")
+    assert as_log.remarks == ()  # not that its integrity cannot be verified
+    written = read_csv(done.out / "figures" / "values.csv")
+    assert all(np.array_equal(written[name], columns[name]) for name in columns)
+
+
+def test_the_answer_and_the_diagnostics(done: Any) -> None:
+    model = evaluator().fit(walk())
+    mean = model.mean_value(0.95)
+    assert (done.answer.value, done.answer.low, done.answer.high) == (mean.value[0], mean.low[0], mean.high[0])
+    closed_form = model.mean_value(0.95, method="closed_form")
+    assert done.closed_form.value == closed_form.value[0]
+    stored = json.loads((done.out / "diagnostics.json").read_text())
+    assert stored["value"] == done.answer.value
+    assert stored["diagnostics"]["text"] == done.diagnostics.text
+    assert stored["data"]["n_rows"] == N
+    assert stored["interrupted"] is False
+    assert stored["features"]["kind"] == "rbf"
+    assert {"vrtd", "numpy", "pyarrow"} <= set(stored["versions"])
+    assert done.as_dict()["files"]["model"] == str(done.out / "model.npz")
+    json.dumps(done.as_dict(), allow_nan=False)
+
+
+def test_the_page_says_it(done: Any) -> None:
+    outline = Outline(done.report.read_text())
+    value, low, high = interval(done.answer.value, done.answer.low, done.answer.high)
+    text = " ".join(outline.text.split())
+    assert f"The mean value is {value}, and with confidence 0.95 between {low} and {high}." in text
+    verdict = "Converged" if done.diagnostics.converged else "Not converged"
+    assert f"{verdict} VRTD, 4,000 rows, discount 0.5" in text
+    assert "What limits it: " in text
+    assert f"The closed form (least squares) gives {done.closed_form}." in text
+    assert MEANING in text
+    assert "Interrupted" not in text
+    for words in ("Step size 0.2 ", "Batch size 100", "Rank 4 of 4", "Terminated 0:", "Truncated 0:", "A walk"):
+        assert words in text
+    assert len([each for each in outline.having("src") if each.startswith(IMAGE)]) == 4
+
+
+def test_the_page_stands_alone(done: Any) -> None:
+    text = done.report.read_text()
+    outline = Outline(text)
+    assert not {tag for tag, _ in outline.tags} & {"script", "iframe", "object", "embed", "link", "base", "form"}
+    assert all(address.startswith("./figures/") for address in outline.having("href"))
+    assert all((done.out / address).is_file() for address in outline.having("href"))
+    ids = outline.having("id")
+    assert len(ids) == len(set(ids))
+    assert set(outline.having("aria-labelledby")) <= set(ids)
+    (policy,) = (each["content"] for _, each in outline.tags if each.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+    levels = [int(tag[1]) for tag, _ in outline.tags if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_the_same_rows_give_the_same_bytes(done: Any, tmp_path: Any) -> None:
+    again = evaluate(evaluator(), walk(), out=tmp_path, title="A walk")
+    for path in sorted(done.out.rglob("*")):
+        if path.is_file():
+            assert (again.out / path.relative_to(done.out)).read_bytes() == path.read_bytes(), path.name
+
+
+# States at hand
+
+
+def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
+    done = evaluate(least_squares(), walk(k=2), out=tmp_path, names=["here", "there"], level=0.5)
+    halves, values = (read_csv(tmp_path / "figures" / f"{name}.csv") for name in ("half-widths", "values"))
+    assert list(halves) == ["here", "there", "half_width"]
+    assert len(values["value"]) == 61 * 61
+    assert np.allclose(halves["half_width"], (values["high"] - values["low"]) / 2.0)
+    x = rows(k=2)[0]
+    assert values["there"].min() == x[:, 1].min()
+    assert values["here"].max() == x[:, 0].max()
+    for name in ("values", "half-widths"):
+        svg = (tmp_path / "figures" / f"{name}.svg").read_text()
+        assert ">here<" in svg
+        assert "data:image/png;base64," in svg
+    assert not (tmp_path / "figures" / "convergence.svg").exists()
+    text = Outline(done.report.read_text()).text
+    assert "closed form (LSTD)" in text
+    assert "with confidence 0.5 between" in " ".join(text.split())
+    assert done.closed_form is None
+
+
+def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path: Any) -> None:
+    done = evaluate(least_squares("tabular:6"), states(), out=tmp_path, shape=(2, 3))
+    table = pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()
+    assert table["state"] == [0, 1, 2, 3, 4, 5]
+    assert np.isfinite(table["low"][:4]).all()
+    assert table["low"][4:] == [-np.inf, -np.inf]
+    assert len(read_csv(tmp_path / "figures" / "intervals.csv")["rank"]) == 4
+    text = " ".join(Outline(done.report.read_text()).text.split())
+    assert "States not visited 2: 4, 5" in text
+    assert "4 of 6 states visited" in text
+    svg = (tmp_path / "figures" / "values.svg").read_text()
+    assert svg.count("± ") == 4  # one for each cell that is known
+
+
+def test_states_without_a_board_are_a_row_of_points(tmp_path: Any) -> None:
+    evaluate(least_squares("tabular:6"), states(), out=tmp_path)
+    svg = (tmp_path / "figures" / "values.svg").read_text()
+    assert ">state<" in svg
+    assert "± " not in svg
+
+
+def test_whole_numbers_are_not_split(tmp_path: Any) -> None:
+    evaluate(least_squares("polynomial:1"), states(), out=tmp_path)
+    assert pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()["observation"] == [0, 1, 2, 3]
+
+
+def test_many_numbers_are_listed_as_they_came(tmp_path: Any) -> None:
+    x, r, y = rows(600, k=3)
+    x[1] = x[0]
+    evaluate(least_squares(None), from_arrays(x, r, y), out=tmp_path)
+    table = pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()
+    assert list(table)[:3] == ["observation_0", "observation_1", "observation_2"]
+    assert table["observation_2"] == [x[0, 2], *x[2:258, 2]][:256]
+    assert not (tmp_path / "figures" / "values.svg").exists()
+
+
+def test_states_that_are_asked_for(tmp_path: Any) -> None:
+    evaluate(least_squares(), walk(), out=tmp_path, states=[[0.25], [0.75]])
+    assert pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()["observation"] == [0.25, 0.75]
+
+
+class Pieces(Log):
+    """0, 1, 2, ... in chunks of a size that no power of two divides."""
+
+    n_rows = 5000
+
+    def chunks(self) -> Any:
+        for first in range(0, 5000, 7):
+            x = np.arange(float(first), float(min(first + 7, 5000)))
+            none = np.zeros(len(x), bool)
+            yield Chunk(x, x, x, none, none)
+
+
+def test_points_along_the_log_are_thinned_evenly() -> None:
+    log = Observed(Pieces())
+    assert sum(len(chunk.reward) for chunk in log.chunks()) == 5000
+    assert log.points[:, 0].tolist() == list(range(0, 5000, 16))
+    assert (log.low, log.high) == (0.0, 4999.0)
+    assert log.first(3).tolist() == [0.0, 1.0, 2.0]
+    list(log.chunks())  # a second pass is not looked at
+    assert log.n_seen == 5000
+
+
+# Ctrl-C
+
+
+def test_an_interruption_keeps_what_was_learned(tmp_path: Any) -> None:
+    with pytest.raises(KeyboardInterrupt, match="interrupted after 3,000 rows") as stop:
+        evaluate(evaluator(), Interrupted(3000), out=tmp_path)
+    assert isinstance(stop.value, EvaluationInterrupted)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    assert "Interrupted after 3,000 rows." in Outline((tmp_path / "report.html").read_text()).text
+    assert json.loads((tmp_path / "diagnostics.json").read_text())["interrupted"] is True
+    part = Chunk(*(None if v is None else v[:3000] for v in next(iter(walk().chunks()))[:6]))
+    assert np.array_equal(vrtd.Evaluator.load(tmp_path / "model.npz").theta_, evaluator().partial_fit(part).theta_)
+
+
+@pytest.mark.parametrize("after", [0, 100])
+def test_an_interruption_before_anything_was_learned_leaves_nothing(tmp_path: Any, after: int) -> None:
+    with pytest.raises(KeyboardInterrupt) as stop:
+        evaluate(evaluator(step_size="auto"), Interrupted(after), out=tmp_path / "out")
+    assert not isinstance(stop.value, EvaluationInterrupted)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Bad input
+
+
+def bad_log() -> Log:
+    x, r, y = rows()
+    r[3000] = np.nan
+    return from_arrays(x, r, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"evaluator": "vrtd"}, "evaluator must be an Evaluator; got str"),
+        ({"log": [1, 2]}, "log must be a Log; got list"),
+        ({"level": 95}, r"the level of an interval must lie in \(0, 1\); got 95"),
+        ({"n_passes": 0}, "n_passes must be a whole number of at least 1; got 0"),
+        ({"states": [[0.5, 0.5]]}, r"states must be observations like those of the log, of shape \(n, 1\)"),
+        ({"states": []}, r"states must be observations like those of the log"),
+        ({"names": ["a", "b"]}, "names must be 1 different words"),
+        ({"names": ["value"]}, "names must be 1 different words"),
+        ({"evaluator": least_squares("tabular:4"), "log": states(), "shape": (2, 3)}, "shape must be the rows and col"),
+    ],
+)
+def test_refusals(tmp_path: Any, change: dict[str, Any], message: str) -> None:
+    options = {"evaluator": least_squares(), "log": walk()} | change
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate(options.pop("evaluator"), options.pop("log"), out=tmp_path / "a" / "b", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["evaluation", "empty", "new"])
+def test_bad_rows_leave_a_folder_as_it_was(tmp_path: Any, kind: str) -> None:
+    out = tmp_path / "out"
+    if kind == "evaluation":
+        evaluate(least_squares(), walk(), out=out)
+        (out / "mine.txt").write_text("kept")
+    elif kind == "empty":
+        out.mkdir()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(DataError, match="every number of a log must be finite"):
+        evaluate(evaluator(), bad_log(), out=out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert out.exists() is (kind != "new")
+
+
+def test_an_earlier_evaluation_is_replaced_and_the_rest_stays(tmp_path: Any) -> None:
+    evaluate(least_squares(), walk(k=2), out=tmp_path)
+    (tmp_path / "mine.txt").write_text("kept")
+    (tmp_path / "figures" / "mine.svg").write_text("kept")
+    evaluate(least_squares(), walk(), out=tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == (tmp_path / "figures" / "mine.svg").read_text() == "kept"
+    assert not (tmp_path / "figures" / "half-widths.svg").exists()
+
+
+@pytest.mark.parametrize("content", ["{}", "not json", '{"format": "vrtd-reproduction-1"}'])
+def test_another_folder_is_refused(tmp_path: Any, content: str) -> None:
+    (tmp_path / "diagnostics.json").write_text(content)
+    with pytest.raises(InvalidInputError, match="the output folder must be new, empty or that of an earlier evaluatio"):
+        evaluate(least_squares(), walk(), out=tmp_path)
+    with pytest.raises(InvalidInputError, match="which holds something else"):
+        evaluate(least_squares(), walk(), out=tmp_path / "diagnostics.json")
+    assert (tmp_path / "diagnostics.json").read_text() == content
+
+
+def test_one_process_a_folder(tmp_path: Any) -> None:
+    with locked(tmp_path), pytest.raises(InvalidInputError, match="the output folder must not be in use"):
+        evaluate(least_squares(), walk(), out=tmp_path)
+
+
+def test_fewer_rows_than_the_pilot_are_evaluated(tmp_path: Any) -> None:
+    evaluate(evaluator(step_size="auto", pilot_rows=2 * N), walk(), out=tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "extra"),
+    [(("matplotlib.figure", "matplotlib.backends.backend_agg"), "plot"), (("pyarrow",), "data")],
+)
+def test_a_missing_library_is_told_before_the_work(
+    tmp_path: Any, monkeypatch: Any, modules: tuple[str, ...], extra: str
+) -> None:
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(vrtd.Evaluator, "fit", lambda *_, **__: pytest.fail("the work began"))
+    with pytest.raises(MissingExtraError, match=rf"pip install 'vrtd\[{extra}\]'"):
+        evaluate(least_squares(), walk(), out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_text_stays_text(tmp_path: Any, hostile: str) -> None:
+    options = {"states": [[0.25], [0.75]]}
+    bad = evaluate(least_squares(), walk(600), out=tmp_path / "bad", title=hostile, names=[hostile], **options)
+    good = evaluate(least_squares(), walk(600), out=tmp_path / "good", title="x", names=["x"], **options)
+    bad_outline, good_outline = (Outline(each.report.read_text()) for each in (bad, good))
+    assert bad_outline.shape() == good_outline.shape()
+    assert hostile in bad_outline.text
+    assert all(urlsplit(address)[:2] == ("", "") for address in bad_outline.having("href"))
+
+
+# Not converged, several passes, words
+
+
+def test_not_converged_is_said_first_and_warns_nobody(tmp_path: Any, recwarn: Any) -> None:
+    done = evaluate(evaluator(step_size=1e-4), walk(), out=tmp_path)
+    assert done.diagnostics.converged is False
+    assert "✗ Not converged" in Outline(done.report.read_text()).text
+    assert not [each for each in recwarn if issubclass(each.category, ConvergenceWarning)]
+
+
+def test_progress_counts_over_passes(tmp_path: Any) -> None:
+    told: list[tuple[int, int | None]] = []
+    evaluate(evaluator(), walk(), out=tmp_path, n_passes=3, progress=lambda *at: told.append(at))
+    assert told[-1] == (3 * N, 3 * N)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_intervals_have_the_digits_that_their_width_gives() -> None:
+    assert interval(-99.99, -100.501, -99.479) == ("−99.99", "−100.50", "−99.48")  # noqa: RUF001
+    assert interval(1234567.0, 1234000.0, 1235134.0) == ("1,234,567", "1,234,000", "1,235,134")
+    assert interval(2e9, 1e9, 3e9)[0].startswith("2.00")
+    assert interval(1.0, -np.inf, np.inf)[1:] == ("−∞", "∞")  # noqa: RUF001
+    assert interval(0.5, 0.5, 0.5) == ("0.500", "0.500", "0.500")
+
+
+@pytest.mark.filterwarnings("ignore::vrtd.errors.ConvergenceWarning")
+def test_the_picture_of_the_documentation_can_be_drawn(tmp_path: Any) -> None:
+    runpy.run_path(str(Path(__file__).parents[3] / "examples" / "evaluate.py"))["main"](tmp_path, 4000)
+    assert (tmp_path / "evaluate.png").stat().st_size > 10_000
+    assert len((tmp_path / "evaluate.csv").read_text().splitlines()) == 1 + 61 * 61

@@ -1,0 +1,150 @@
+"""The closed form: its solution, its blocks, and what they say of its spread."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from tests.contract.test_stream import GAMMA, some_rows, with_columns
+from tests.helpers.statistics import FAMILY_RATE
+from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.estimator.least_squares import add, no_sums, solve
+from vrtd.problems import Transitions
+
+
+def solved(rows: Transitions, pieces: Any = None, theta_0: Any = None) -> Any:
+    d = rows.n_features
+    sums = no_sums(d)
+    for first, last in itertools.pairwise([0, *sorted(pieces or ()), len(rows)]):
+        sums = add(sums, rows.part(first, last))
+    return solve(sums, np.zeros(d) if theta_0 is None else theta_0)
+
+
+def naive(rows: Transitions) -> Any:
+    d = rows.n_features
+    A, b = np.zeros((d, d)), np.zeros(d)
+    for k in range(len(rows)):
+        phi, phi_next = rows.phi[k].astype(float), rows.phi_next[k].astype(float)
+        A += rows.weight[k] * np.outer(phi, rows.discount[k] * phi_next - phi)
+        b += rows.weight[k] * rows.reward[k] * phi
+    return -np.linalg.solve(A, b)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_solution_equals_the_plain_sums(dtype: str, weighted: bool) -> None:
+    rows = some_rows(1111, 5, dtype, weighted)
+    np.testing.assert_allclose(solved(rows).theta, naive(rows), rtol=1e-10)
+
+
+def sparse_rows(n: int, d: int, weighted: bool = False) -> Transitions:
+    rng = np.random.default_rng(2)
+    states = rng.integers(0, d, n + 1)
+    weight = rng.uniform(0.5, 1.5, n) if weighted else None
+    reward, terminated = rng.normal(size=n), rng.random(n) < 0.05
+    return Transitions(np.eye(d)[states[:-1]], reward, np.eye(d)[states[1:]], np.where(terminated, 0.0, GAMMA), weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_zeros_are_skipped_without_a_difference(weighted: bool) -> None:
+    rows = sparse_rows(4000, 30, weighted)
+    np.testing.assert_allclose(solved(rows).theta, naive(rows), rtol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [some_rows(9000, 5), sparse_rows(9000, 30)], ids=["dense", "sparse"])
+def test_splits_do_not_change_a_bit(rows: Transitions) -> None:
+    whole = solved(rows)
+    for seed in range(3):
+        cuts = np.random.default_rng(seed).integers(1, 9000, 40).tolist()
+        parts = solved(rows, cuts)
+        assert parts.theta.tobytes() == whole.theta.tobytes()
+        assert parts.influence.tobytes() == whole.influence.tobytes()
+        assert parts.degrees == whole.degrees
+
+
+def test_sums_are_a_value() -> None:
+    """Adding rows leaves the sums before as they were."""
+    rows = some_rows(9000, 5)
+    before = add(no_sums(5), rows.part(0, 4000))
+    theta = solve(before, np.zeros(5)).theta
+    first, other, again = (
+        solve(add(before, part), np.zeros(5)).theta for part in (rows.part(4000, 9000), rows, rows.part(4000, 9000))
+    )
+    assert first.tobytes() == again.tobytes() == solved(rows).theta.tobytes() != other.tobytes()
+    assert solve(before, np.zeros(5)).theta.tobytes() == theta.tobytes()
+
+
+def test_any_order_gives_the_same_solution() -> None:
+    rows = some_rows(5000, 6)
+    order = np.random.default_rng(1).permutation(5000)
+    shuffled = Transitions(rows.phi[order], rows.reward[order], rows.phi_next[order], rows.discount[order])
+    np.testing.assert_allclose(solved(shuffled).theta, solved(rows).theta, rtol=1e-10)
+
+
+def test_blocks_are_equal_stretches_of_the_rows() -> None:
+    """The influence of block k is -A^-1 times the mean of g over its rows, rows counted from the first on."""
+    rows = some_rows(5000, 3)
+    found = solved(rows)
+    n_blocks = len(found.influence)
+    assert found.degrees == n_blocks - 1
+    length = 5000 // n_blocks
+    length = 1 << (length.bit_length() - 1) if 5000 // (1 << length.bit_length()) < n_blocks else length
+    psi = rows.discount[:, None] * rows.phi_next - rows.phi
+    A = rows.phi.T @ psi / 5000
+    g = rows.phi * (rows.reward + psi @ found.theta)[:, None]
+    for k in (0, 1, n_blocks - 1):
+        mean = g[k * length : (k + 1) * length].mean(axis=0)
+        np.testing.assert_allclose(found.influence[k], -np.linalg.solve(A, mean), rtol=1e-8, atol=1e-12)
+
+
+def test_features_that_were_never_seen_keep_their_start() -> None:
+    rows = sparse_rows(3000, 8)
+    phi, phi_next = rows.phi.copy(), rows.phi_next.copy()
+    phi[:, 3] = phi_next[:, 3] = 0.0
+    found = solved(with_columns(rows, phi=phi, phi_next=phi_next), theta_0=np.full(8, 7.0))
+    assert found.theta[3] == 7.0
+    assert found.seen.tolist() == [i != 3 for i in range(8)]
+    assert np.all(found.covariance()[3] == 0.0)
+
+
+def test_dependent_features_are_an_error() -> None:
+    rows = some_rows(1000, 3)
+    phi, phi_next = (np.column_stack([table, table[:, 0]]) for table in (rows.phi, rows.phi_next))
+    with pytest.raises(SingularSystemError, match="remove dependent features"):
+        solved(with_columns(rows, phi=phi, phi_next=phi_next))
+    zero = np.zeros_like(rows.phi)
+    with pytest.raises(SingularSystemError, match="some feature must not be 0"):
+        solved(with_columns(rows, phi=zero))
+
+
+def test_too_few_rows_or_too_many_features_have_no_interval() -> None:
+    found = solved(some_rows(19 * 16 + 15, 3))
+    with pytest.raises(InvalidInputError, match="20 blocks"):
+        found.covariance()
+    assert solved(some_rows(20 * 16, 3)).covariance().shape == (3, 3)
+    wide = solved(some_rows(1500, 700))
+    with pytest.raises(InvalidInputError, match="at most 6"):
+        wide.covariance()
+
+
+def test_covariance_is_that_of_the_solution() -> None:
+    """Against the exact long-run covariance of a chain; a family of its own. Blocks of 1024 rows are about as good as
+    independent; relative errors of a variance from 31 to 63 of them are chi-square."""
+    from scipy.stats import chi2
+
+    problem = vrtd.problems.random_mdp(seed=0)
+    increments = vrtd.theory.increments.correlated_increments(problem)
+    half = np.linalg.solve(problem.A, increments.long_run_covariance())
+    exact = np.linalg.solve(problem.A, half.T)
+    found = solved(vrtd.record(problem, 50_000, seed=4, shuffle=False))
+    ratios = np.diag(found.covariance()) / np.diag(exact) * 50_000 * found.degrees
+    limit = FAMILY_RATE / 8
+    low, high = chi2.ppf(limit, found.degrees), chi2.isf(limit, found.degrees)
+    assert np.all((low < ratios) & (ratios < high))
+    # Rows taken as independent would be seen: they overstate two variances by more than these limits allow.
+    independent = np.linalg.solve(problem.A, np.linalg.solve(problem.A, problem.noise_covariance).T)
+    assert np.any(np.diag(independent) / np.diag(exact) > high / found.degrees)

@@ -1,0 +1,371 @@
+"""Live environments as logs, on ladders whose every transition is known and on Gymnasium's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.ladders import Ladder, Ladders, Row, climbs, rows_of
+from vrtd.errors import DataError, InvalidInputError, MissingExtraError
+from vrtd.logs.environment import from_env
+from vrtd.logs.log import Chunk
+
+MODES = ["NextStep", "SameStep", "Disabled"]
+LENGTHS = [[5, -3, 1], [7], [-1, 4], [200]]
+HAS_MODES = "AutoresetMode" in vars(gymnasium.vector)
+
+
+def in_rounds(lengths: list[list[int]], segment: int, n: int, action: int = 0) -> list[Row]:
+    """What a vector of ladders must give: `segment` rows of each, round after round."""
+    each = [climbs(lengths[e], 10_000.0 * e, n, action) for e in range(len(lengths))]
+    rows = [row for k in range(0, n, segment) for ladder in each for row in ladder[k : k + segment]]
+    return rows[:n]
+
+
+def assert_same_bits(left: list[Chunk], right: list[Chunk]) -> None:
+    for field in range(5):
+        ours, theirs = (np.concatenate([chunk[field] for chunk in chunks]) for chunks in (left, right))
+        assert ours.dtype == theirs.dtype
+        assert ours.tobytes() == theirs.tobytes()
+
+
+# One environment
+
+
+def test_an_episode_ends_with_its_last_observation_and_the_next_starts_afresh() -> None:
+    log = from_env(Ladder([3, -2, 1]), lambda observation: 2, 40)
+    assert rows_of(list(log.chunks())) == climbs([3, -2, 1], 0.0, 40, action=2)
+    assert log.n_rows == 40
+    assert log.segment is None
+    assert log.remarks == ()
+
+
+@given(n=st.integers(1, 50), chunk=st.integers(1, 60))
+@settings(max_examples=30, deadline=None)
+def test_chunks_are_cut_anywhere_and_are_plain_arrays(n: int, chunk: int) -> None:
+    for env in (Ladder([3, -2, 1]), Ladders(LENGTHS, "NextStep")):
+        chunks = list(from_env(env, "random", n, chunk=chunk).chunks())
+        assert [c.reward.size for c in chunks] == [min(chunk, n - first) for first in range(0, n, chunk)]
+        assert_same_bits(chunks, list(from_env(env, "random", n).chunks()))
+        for c in chunks:
+            assert c.observations.shape == c.next_observations.shape == (c.reward.size, 1)
+            assert all(column.flags.c_contiguous for column in c[:5])
+            assert [column.dtype for column in c[:5]] == [np.float32, np.float64, np.float32, np.bool_, np.bool_]
+            assert c.weight is None
+
+
+def test_gymnasiums_own_environment_gives_what_a_bare_loop_gives() -> None:
+    def lean(observation: Any) -> int:
+        return int(observation[2] > 0)
+
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=7)
+    expected = []
+    for _ in range(700):
+        successor, reward, terminated, truncated, _ = env.step(lean(observation))
+        expected.append((observation, reward, successor, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else successor
+    chunks = list(from_env("CartPole-v1", lean, 700, seed=7, chunk=128).chunks())
+    columns = [np.array(column) for column in zip(*expected, strict=True)]
+    assert columns[3].sum() > 3
+    for field, column in enumerate(columns):
+        np.testing.assert_array_equal(np.concatenate([chunk[field] for chunk in chunks]), column)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1", "Pendulum-v1", "MountainCarContinuous-v0"])
+def test_every_reading_is_the_same_and_another_seed_is_another(name: str) -> None:
+    for env in (name, gymnasium.make(name)):
+        log = from_env(env, "random", 400, seed=3)
+        once = list(log.chunks())
+        assert_same_bits(once, list(log.chunks()))
+        other = list(from_env(env, "random", 400, seed=4).chunks())
+        assert once[0].observations.tobytes() != other[0].observations.tobytes()
+
+
+def test_a_vector_of_gymnasiums_reads_the_same_twice() -> None:
+    env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
+    log = from_env(env, "random", 500, seed=3, segment=8)
+    assert_same_bits(list(log.chunks()), list(log.chunks()))
+    box = gymnasium.make_vec("Pendulum-v1", num_envs=2, vectorization_mode="sync")
+    log = from_env(box, "random", 500, seed=3)
+    assert_same_bits(list(log.chunks()), list(log.chunks()))
+
+
+@pytest.mark.parametrize(
+    ("space", "dtype"),
+    [
+        (gymnasium.spaces.Discrete(4), np.int64),
+        (gymnasium.spaces.MultiDiscrete([3, 4]), np.int64),
+        (gymnasium.spaces.MultiBinary(5), np.int8),
+        (gymnasium.spaces.Box(0, 255, (2, 3), np.uint8), np.uint8),
+        (gymnasium.spaces.Box(-1, 1, (2,), np.float64), np.float64),
+    ],
+)
+def test_observations_keep_the_type_of_their_space(space: Any, dtype: Any) -> None:
+    class Echo(gymnasium.Env[Any, Any]):
+        observation_space = action_space = space
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            space.seed(seed)
+            return space.sample(), {}
+
+        def step(self, action: Any) -> Any:
+            assert space.contains(action)
+            return space.sample(), 0.0, False, False, {}
+
+    for policy in ("random", lambda observation: observation):
+        (chunk,) = from_env(Echo(), policy, 5).chunks()
+        assert chunk.observations.dtype == chunk.next_observations.dtype == dtype
+        assert chunk.observations.shape == (5, *space.shape)
+        np.testing.assert_array_equal(chunk.observations[1:], chunk.next_observations[:-1])
+
+
+# Several
+
+
+@pytest.mark.parametrize("mode", [*MODES, None])
+@pytest.mark.parametrize(("segment", "n"), [(4, 64), (4, 61), (1, 10), (16, 23)])
+def test_no_mode_lets_a_reset_row_through(mode: str | None, segment: int, n: int) -> None:
+    log = from_env(Ladders(LENGTHS, mode), lambda batch: np.ones(4, dtype=int), n, segment=segment, chunk=7)
+    for _ in range(2):
+        assert rows_of(list(log.chunks())) == in_rounds(LENGTHS, segment, n, action=1)
+    assert log.segment == segment
+    assert log.remarks == (
+        ("the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed",)
+        if mode is None and HAS_MODES
+        else ()
+    )
+
+
+@pytest.mark.parametrize("segment", [4, 16])
+@pytest.mark.parametrize("kind", ["SyncVectorEnv", "AsyncVectorEnv"])
+@pytest.mark.parametrize(
+    "mode", [None, *(pytest.param(m, marks=pytest.mark.skipif(not HAS_MODES, reason="Gymnasium 1.0")) for m in MODES)]
+)
+def test_gymnasiums_own_vectors(kind: str, mode: str | None, segment: int) -> None:
+    # In the mode "SameStep" these vectors keep no copy of the last observation: it must be an array of its own.
+    makers = [lambda e=e: Ladder(LENGTHS[e], 10_000.0 * e, mode == "SameStep") for e in range(4)]  # type: ignore[misc]
+    vector: Any = getattr(gymnasium.vector, kind)
+    env = vector(makers, **({} if mode is None else {"autoreset_mode": mode}))
+    try:
+        log = from_env(env, "random", 100, segment=segment)
+        rows = rows_of(list(log.chunks()))
+    finally:
+        env.close()
+    without_rewards = [(row[0], *row[2:]) for row in rows]
+    assert without_rewards == [(row[0], *row[2:]) for row in in_rounds(LENGTHS, segment, 100)]
+
+
+def test_the_mode_of_a_vector_is_its_own() -> None:
+    """The metadata of Gymnasium's vectors are those of the class of their environments, before version 1.4."""
+    env: Any = Ladders(LENGTHS, "SameStep")
+    env.autoreset_mode = "SameStep"
+    env.metadata["autoreset_mode"] = "Disabled"  # another vector over the same class was made since
+    log = from_env(env, lambda batch: np.zeros(4, int), 60, segment=4)
+    assert rows_of(list(log.chunks())) == in_rounds(LENGTHS, 4, 60)
+
+
+def test_who_is_too_far_ahead_waits_between_segments() -> None:
+    """Every other step of ladder 0 is a reset; ladder 1 never resets and must not fill the memory."""
+    log = from_env(Ladders([[1], [10**4]], "NextStep"), "random", 8 * 50, segment=4)
+    rows = np.array([row[:3] for row in rows_of(list(log.chunks()))])
+    fast = rows[:, 0].reshape(-1, 2, 4)[:, 1]
+    assert (np.diff(fast, axis=1) == 1).all()  # no hole in a segment
+    between = fast[1:, 0] - fast[:-1, -1]
+    assert set(between[:4]) == {1.0}
+    assert between.max() > 1
+    # Ladder 0 has its 200 rows after 399 steps; by then ladder 1 has given 49 segments and filled 4 more.
+    assert log.remarks == (
+        f"{399 - (49 + 4) * 4} steps between segments were left out: "
+        "their environments had run 4 segments ahead of the slowest one",
+    )
+    lockstep = from_env(Ladders([[1], [10**4]], "SameStep"), lambda batch: np.zeros(2, int), 8 * 50, segment=4)
+    assert rows_of(list(lockstep.chunks())) == in_rounds([[1], [10**4]], 4, 8 * 50)
+    assert lockstep.remarks == ()
+
+
+def test_one_environment_in_a_vector_is_one_trajectory() -> None:
+    log = from_env(Ladders([[5, -2]], "NextStep"), lambda batch: np.zeros(1, int), 30, segment=4)
+    assert log.segment is None
+    assert rows_of(list(log.chunks())) == climbs([5, -2], 0.0, 30)
+
+
+# Where a row comes from
+
+
+def test_a_row_knows_its_step_and_its_environment() -> None:
+    class Broken(Ladder):
+        def step(self, action: Any) -> Any:
+            rung, reward, *rest = super().step(action)
+            return rung, np.nan if reward == 103.0 else reward, *rest
+
+    chunks = list(from_env(Broken([4]), lambda observation: 0, 20, chunk=5).chunks())
+    assert np.isnan(chunks[1].reward[1])
+    assert chunks[1].locate is not None
+    assert chunks[1].locate("reward", 1) == "step 6 of the environment"
+
+    env = Ladders([[4], [9]], "NextStep")
+    env.envs[1] = Broken([9], 98.0)
+    chunks = list(from_env(env, lambda batch: np.zeros(2, int), 24, segment=6, chunk=8).chunks())
+    bad = [(k, int(i)) for k, c in enumerate(chunks) for i in np.flatnonzero(np.isnan(c.reward))]
+    assert bad == [(1, 2)]  # the fifth step of environment 1: row 10
+    assert chunks[1].locate is not None
+    assert chunks[1].locate("reward", 2) == "step 4 of environment 1"
+    assert chunks[2].locate is not None
+    assert chunks[2].locate("reward", 0) == "step 12 of environment 0"  # 4 and 9 were resets
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("env", "policy", "changes", "message"),
+    [
+        ("FrozenLake-v1", "random", {"n_samples": 0}, "n_samples must be a whole number of at least 1"),
+        ("FrozenLake-v1", "random", {"seed": -1}, "seed must be a whole number of at least 0"),
+        ("FrozenLake-v1", "random", {"chunk": 0}, "chunk must be a whole number of at least 1"),
+        ("FrozenLake-v1", "random", {"segment": 0}, "segment must be a whole number of at least 1"),
+        ("FrozenLake-v1", "random", {"segment": 8}, "segment is for vector environments; got 8 with one environment"),
+        ("FrozenLakes-v1", "random", {}, r"Gymnasium can make; got 'FrozenLakes-v1' \(.*\); register it"),
+        ("no_such_module:Thing-v0", "random", {}, "Gymnasium can make; got 'no_such_module:Thing-v0'"),
+        (object(), "random", {}, "env must be a Gymnasium environment, a vector environment or an id; got <object"),
+        ("FrozenLake-v1", "randm", {}, "policy must be one of 'random'; got 'randm'; did you mean 'random'"),
+        ("FrozenLake-v1", np.full((16, 3), 1 / 3), {}, r"policy must have the shape \(S, A\) = \(16, 4\)"),
+        ("FrozenLake-v1", np.full((16, 4), 0.3), {}, "each row of policy must sum to 1"),
+        ("FrozenLake-v1", np.full((16, 4), [1.5, -0.5, 0, 0]), {}, "policy must be non-negative; got -0.5 at state 0"),
+        ("FrozenLake-v1", np.full(16, 4), {}, r"actions must lie in 0..3; got 4 at state 0"),
+        ("FrozenLake-v1", np.full(16, 1.0), {}, r"a policy of shape \(S,\) must hold integers; got dtype float64"),
+        ("FrozenLake-v1", np.full((16, 4), np.nan), {}, "policy must be finite; got nan"),
+        ("FrozenLake-v1", None, {}, "policy must be an array of real numbers; got NoneType"),
+        ("CartPole-v1", [0, 1], {}, r"an array needs a Discrete observation space; got Box\("),
+        ("Blackjack-v1", "random", {}, r"Box, Discrete, MultiDiscrete or MultiBinary; got Tuple\(.*wrappers.Flatten"),
+    ],
+)
+def test_bad_arguments_are_refused_at_the_door(env: Any, policy: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        from_env(env, policy, **({"n_samples": 10} | changes))
+
+
+def test_vectors_need_flat_observations_and_a_known_mode() -> None:
+    env: Any = Ladders(LENGTHS, "NextStep")
+    env.single_observation_space = gymnasium.spaces.Dict({"a": Ladder.observation_space})
+    with pytest.raises(InvalidInputError, match=r"gymnasium\.wrappers\.vector.FlattenObservation"):
+        from_env(env, "random", 10)
+    env = Ladders(LENGTHS, "Sometimes")
+    with pytest.raises(InvalidInputError, match="mode of a vector environment must be NextStep, SameStep or Disabled"):
+        from_env(env, "random", 10)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (
+            (np.zeros(2), 0.0),
+            r"must be what their space says, float32 of shape \(1,\); got array\(\[0., 0.\]\) at step 0",
+        ),
+        ((0.0, 0.0), "must be what their space says"),
+        (("a", 0.0), "must be what their space says"),
+        ((np.zeros(1, complex), 0.0), "must be what their space says"),
+        (([[1.0], [1.0, 2.0]], 0.0), "must be what their space says"),
+        ((np.zeros(1), [1.0, 2.0]), r"a reward must be one number; got \[1.0, 2.0\] at step 0"),
+        ((np.zeros(1), "much"), "a reward must be one number; got 'much' at step 0"),
+    ],
+)
+def test_an_environment_that_breaks_its_word_is_named(result: Any, message: str) -> None:
+    class Broken(Ladder):
+        def step(self, action: Any) -> Any:
+            return *result, False, False, {}
+
+    with pytest.raises(DataError, match=message):
+        list(from_env(Broken([4]), "random", 10).chunks())
+
+
+def test_fractions_are_not_cut_off() -> None:
+    class Broken(Ladder):
+        observation_space = gymnasium.spaces.Discrete(1000)  # type: ignore[assignment]
+
+    with pytest.raises(DataError, match=r"int64 of shape \(\)"):
+        list(from_env(Broken([4]), "random", 10).chunks())
+
+
+def test_vectors_that_break_their_word_are_named() -> None:
+    class Silent(Ladders):
+        def step(self, actions: Any) -> Any:
+            return *super().step(actions)[:4], {}
+
+    with pytest.raises(DataError, match=r'must give the last observation.*no info\["final_obs"\] at step 0'):
+        list(from_env(Silent(LENGTHS, "SameStep"), "random", 10).chunks())
+
+    class Hasty(Ladders):
+        def step(self, actions: Any) -> Any:
+            return *super().step(actions)[:4], {"final_obs": self.rungs}
+
+    with pytest.raises(DataError, match=r"mode NextStep must not reset in the step that ends an episode"):
+        list(from_env(Hasty(LENGTHS, "NextStep"), "random", 10).chunks())
+
+    class Short(Ladders):
+        def step(self, actions: Any) -> Any:
+            rungs, reward, *rest = super().step(actions)
+            return rungs, reward[:3], *rest
+
+    with pytest.raises(DataError, match=r"must return 4 rewards, terminations and truncations; got the shapes \(3,\)"):
+        list(from_env(Short(LENGTHS, "NextStep"), "random", 10).chunks())
+
+
+def test_two_readings_of_one_environment_cannot_be_mixed() -> None:
+    log = from_env(Ladder([3]), "random", 10, chunk=2)
+    first = log.chunks()
+    next(first)
+    second = log.chunks()
+    next(second)
+    with pytest.raises(InvalidInputError, match="an environment must have one reading at a time"):
+        next(first)
+    assert len(list(second)) == 4
+    log = from_env("FrozenLake-v1", "random", 10, chunk=2)
+    for left, right in zip(log.chunks(), log.chunks(), strict=True):
+        assert_same_bits([left], [right])
+
+
+def test_what_was_opened_is_closed_and_what_was_given_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Ladder] = []
+
+    class Fails(Ladder):
+        def step(self, action: Any) -> Any:
+            if self.climb == 2:
+                raise RuntimeError("out of order")
+            return super().step(action)
+
+    def fake(name: str) -> Ladder:
+        opened.append(Fails([3]))
+        return opened[-1]
+
+    monkeypatch.setattr(gymnasium, "make", fake)
+    log = from_env("Fails-v0", "random", 5)
+    assert len(list(log.chunks())) == 1
+    with pytest.raises(RuntimeError, match="out of order"):
+        list(from_env("Fails-v0", "random", 50).chunks())
+    reading = from_env("Fails-v0", "random", 5, chunk=1).chunks()
+    next(reading)
+    reading.close()  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInputError):
+        from_env("Fails-v0", [0], 5)
+    assert [env.n_closed for env in opened] == [1] * 7
+    mine = Ladder([3])
+    list(from_env(mine, "random", 5).chunks())
+    assert mine.n_closed == 0
+
+
+def test_gymnasium_is_loaded_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import sys, vrtd.logs.environment, vrtd.problems.tables; print('gymnasium' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[gym\]'"):
+        from_env("FrozenLake-v1", "random", 5)

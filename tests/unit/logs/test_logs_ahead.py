@@ -1,0 +1,104 @@
+"""The thread that reads ahead: same items, one ahead, errors carried over, and it ends when nobody listens."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.helpers.log_cases import episodic
+from vrtd.logs import from_arrays, read, write
+from vrtd.logs.ahead import ahead
+
+
+def reading_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "vrtd-read-ahead"]
+
+
+def counting(n, made, closed=None):
+    try:
+        for i in range(n):
+            made.append(i)
+            yield i
+    finally:
+        if closed is not None:
+            closed.append(threading.current_thread().name)
+
+
+def failing_consumer(items):
+    for _ in items:
+        raise ValueError("the consumer")
+
+
+def test_the_same_items_one_ahead():
+    for n in (0, 1, 2, 50):
+        made = []
+        for i, item in enumerate(ahead(counting(n, made))):
+            assert item == i
+            assert len(made) <= i + 2
+        assert made == list(range(n))
+    assert reading_threads() == []
+
+
+def test_the_next_item_is_made_while_this_one_is_used():
+    made = []
+    items = ahead(counting(10, made))
+    assert next(items) == 0
+    for _ in range(1000):
+        if len(made) == 2:
+            break
+        time.sleep(0.001)
+    assert made == [0, 1]
+    items.close()
+
+
+def test_errors_come_where_their_item_would():
+    def failing():
+        yield 1
+        raise KeyError("broken")
+
+    items = ahead(failing())
+    assert next(items) == 1
+    with pytest.raises(KeyError, match="broken"):
+        next(items)
+    assert reading_threads() == []
+
+
+@pytest.mark.parametrize("how", ["close", "forget", "raise"])
+def test_the_thread_ends_when_nobody_listens(how):
+    made, closed = [], []
+    items = ahead(counting(1000, made, closed))
+    next(items)
+    if how == "close":
+        items.close()
+    elif how == "forget":
+        del items
+        gc.collect()
+    else:
+        with pytest.raises(ValueError, match="the consumer"):
+            failing_consumer(items)
+        del items
+        gc.collect()
+    assert reading_threads() == []
+    assert len(made) <= 3
+    assert closed == ["vrtd-read-ahead"]
+
+
+def test_a_reading_that_is_given_up_lets_go_of_its_file(tmp_path):
+    write(from_arrays(**episodic(200_000)), tmp_path / "a.parquet")
+    chunks = read(tmp_path / "a.parquet").chunks()
+    assert next(chunks).reward.size < 200_000
+    assert len(reading_threads()) == 1
+    chunks.close()
+    assert reading_threads() == []
+
+
+def test_readings_at_the_same_time_do_not_meet(tmp_path):
+    write(from_arrays(**episodic(150_000)), tmp_path / "a.parquet")
+    log = read(tmp_path / "a.parquet")
+    for one, other in zip(log.chunks(), log.chunks(), strict=True):
+        assert np.array_equal(one.observations, other.observations)
+        assert not np.shares_memory(one.observations, other.observations)

@@ -1,0 +1,244 @@
+"""What cannot be learned from: one kind of error, which names the file, the column and the row."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.helpers.log_cases import episodic
+from vrtd.errors import DataError, InvalidInputError
+from vrtd.logs import from_arrays, from_table, read, write
+from vrtd.logs.blocks import readable
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], []), "the arrays must hold at least one transition; got no rows"),
+        (([[1.0]], [1.0]), "the arrays must hold at least one transition; got 1 row, none with a successor"),
+        (([[1.0], [2.0]], [1.0]), "reward must have one entry a row; got 1 entries for 2 observations"),
+        (([[1.0], [2.0, 3.0]], [1.0, 2.0]), "observations must be an array; got .*; pass rows of one length"),
+        ((3.0, [1.0]), "observations must have one entry a row; got float64 without rows"),
+        (
+            (["a", "b"], [1.0, 2.0]),
+            r"observations must be an array of numbers; got dtype <U1, shape \(2,\); convert it",
+        ),
+        (([1.0, 2.0], ["a", "b"]), "reward must be an array of numbers; got dtype <U1"),
+        (
+            ([1.0, 2.0], np.ones((2, 2))),
+            r"reward must have one entry a row; got shape \(2, 2\); name or pass a single",
+        ),
+        (([1.0, 2.0], [1j, 2j]), "reward must be an array of numbers; got dtype complex128"),
+        (
+            ([1.0, 2.0], [1, 2], [[1.0], [2.0]]),
+            r"next_observations must have the observations' shape, \(\) a row; got \(1,\)",
+        ),
+        (([1.0, 2.0], [1, 2], [1.0, 2.0], [0, 2]), "a flag must be 0 or 1; got 2 at array terminated, row 1; repair"),
+        (([1.0, 2.0], [1, 2], [1.0, 2.0], [0, np.nan]), "a flag must be 0 or 1; got nan at array terminated, row 1"),
+        (([1.0, 2.0], [1, 2], [1.0, 2.0], ["y", "n"]), "terminated must be an array of True and False, or 1 and 0"),
+        (([1.0, 2.0], [1, 2], [1.0, 2.0], None, [True]), "truncated must have one entry a row; got 1 entries for 2"),
+        (
+            ([1.0, 2.0], [1, 2], [1.0, 2.0], None, None, [[1, 2]]),
+            r"weight must have one entry a row; got shape \(1, 2\)",
+        ),
+    ],
+)
+def test_arrays(arguments, message):
+    with pytest.raises(DataError, match=message):
+        list(from_arrays(*arguments).chunks())
+
+
+def test_places_in_arrays():
+    observations = np.zeros((4, 3))
+    observations[2, 1] = np.inf
+    (chunk,) = from_arrays(observations, np.zeros(4), observations).chunks()
+    assert chunk.locate("observations", 2) == "array observations, row 2, entry 1"
+    assert chunk.locate("reward", 1) == "array reward, row 1"
+    assert chunk.locate("terminated", 3) == "array terminated, row 3"
+    (chunk,) = from_arrays(nan_at(2, (1, 0)), np.zeros(4)).chunks()
+    assert chunk.locate("next_observations", 1) == "array observations, row 2, entry (1, 0)"
+
+
+def nan_at(row, entry):
+    values = np.zeros((4, 2, 2))
+    values[(row, *entry)] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".npz"])
+def test_places_in_files(tmp_path, suffix):
+    case = episodic(200_000, dtype=np.float64)
+    for name, row, entry in (("observations", 150_001, 1), ("next_observations", 199_999, 2)):
+        case[name][row, entry] = np.nan
+    case["reward"][70_000] = np.inf
+    path = tmp_path / f"log{suffix}"
+    write(from_arrays(**case), path)
+    places = {}
+    for chunk in read(path).chunks():
+        for name in ("observations", "next_observations", "reward"):
+            values = getattr(chunk, name).reshape(chunk.reward.size, -1)
+            for row in np.flatnonzero(~np.isfinite(values).all(axis=1)):
+                places[name] = chunk.locate(name, int(row))
+    columns = {"observations": "obs_1", "next_observations": "next_obs_2", "reward": "reward"}
+    inside = {"observations": ", entry 1", "next_observations": ", entry 2", "reward": ""}
+    if suffix == ".npz":
+        columns = {name: name for name in columns}
+    else:
+        inside = dict.fromkeys(inside, "")
+    at = {"observations": 150_001, "next_observations": 199_999, "reward": 70_000}
+    assert places == {name: f"{path}, column {columns[name]}, row {at[name]}{inside[name]}" for name in columns}
+
+
+def test_the_wrong_kind_of_table():
+    with pytest.raises(
+        InvalidInputError, match=r"data must have the Arrow C stream .*; got ndarray; pass a table of pol"
+    ):
+        from_table(np.zeros(3))
+    for column, kind in ((["a", "b"], "string"), ([None, None], "null"), ([[1.0], [2.0]], "list")):
+        with pytest.raises(DataError, match=f"the table, column r, must hold numbers; got type {kind}"):
+            from_table(pa.table({"obs": [1.0, 2.0], "r": column}))
+    with pytest.raises(DataError, match="the table must hold at least one transition; got no rows"):
+        from_table(pa.table({"obs": pa.array([], pa.float64()), "r": pa.array([], pa.float64())}))
+    with pytest.raises(DataError, match="must be columns with one number a row; got shapes"):
+        list(from_table(pa.table({"obs_0": [[1.0], [2.0]], "obs_1": [[1.0], [2.0]], "r": [1.0, 2.0]})).chunks())
+
+
+def test_nulls_are_found_at_once(tmp_path):
+    obs, r = np.arange(100_000.0), pa.array([None if i == 70_123 else 1.0 for i in range(100_000)])
+    pq.write_table(pa.table({"obs": obs, "r": r}), tmp_path / "a.parquet")
+    with pytest.raises(
+        DataError, match=r"a.parquet, column r, must have a value in every row; got null in row 70123; fill"
+    ):
+        list(read(tmp_path / "a.parquet").chunks())
+    table = pa.table({"obs": [[1.0, 2.0], [3.0, None], [5.0, 6.0]], "r": [1.0, 2.0, 3.0]})
+    with pytest.raises(DataError, match="column obs, must have a value in every row; got null in row 1"):
+        list(from_table(table).chunks())
+    with pytest.raises(DataError, match="column obs, must have a value in every row; got null in row 0"):
+        list(from_table(table.slice(1)).chunks())
+    (tmp_path / "a.csv").write_text("obs,r\n1,2\n3,\n")
+    with pytest.raises(DataError, match=r"a.csv, column r, must have a value in every row; got null in row 1"):
+        list(read(tmp_path / "a.csv").chunks())
+
+
+def test_lists_of_different_lengths():
+    table = pa.table({"obs": [[1.0, 2.0], [3.0, 4.0], [5.0]], "r": [1.0, 2.0, 3.0]})
+    with pytest.raises(
+        DataError, match="the lists of the table, column obs, must have one length; got 1 entries in row 2"
+    ):
+        list(from_table(table).chunks())
+    table = pa.Table.from_batches(pa.table({"obs": [[1.0, 2.0]] * 3 + [[1.0]] * 3, "r": [1.0] * 6}).to_batches(3))
+    with pytest.raises(
+        DataError, match=r"the observations of the table must have one shape; got \(1,\) .* \(2,\) before"
+    ):
+        list(from_table(table).chunks())
+
+
+def test_mixed_parts(tmp_path):
+    pq.write_table(pa.table({"obs": [1.0, 2.0], "r": [1.0, 2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"obs": pa.array([1.0], pa.float32()), "r": [1.0]}), tmp_path / "b.parquet")
+    with pytest.raises(
+        DataError,
+        match=r"all parts of a log must have the same columns; got double 'obs' in .*a.parquet and float 'obs' in .*b.",
+    ):
+        read(tmp_path)
+    pq.write_table(pa.table({"obs": [1.0], "r": [1.0], "done": [True]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"got no 'done' in .*a.parquet and bool 'done' in .*b.parquet"):
+        read(tmp_path)
+    pq.write_table(pa.table({"state": [1.0], "r": [1.0]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"got double 'obs' in .*a.parquet and no 'obs' in .*b.parquet"):
+        read(tmp_path)
+    pq.write_table(pa.table({"r": [1.0], "more": [1], "obs": [1.0]}), tmp_path / "b.parquet")
+    assert read(tmp_path).n_rows == 3
+    np.savez(tmp_path / "a.npz", obs=np.zeros((3, 2)), r=np.zeros(3))
+    np.savez(tmp_path / "b.npz", obs=np.zeros((3, 3)), r=np.zeros(3))
+    with pytest.raises(DataError, match=r"got float64 \(2,\) 'obs' in .*a.npz and float64 \(3,\) 'obs' in .*b.npz"):
+        read(tmp_path, format="npz")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be whole and hold what its name says; got ArrowInvalid: Empty CSV file"),
+        ("obs,r\n", "must hold at least one transition; got no rows"),
+        (
+            "obs,r\n1,2\n3\n",
+            "line 3 of .*a.csv must hold a number in each of its fields, .*; got Expected 2 columns, got 1",
+        ),
+        (
+            "obs,r\n1,2\n3,4\nx,5\n",
+            "line 4 of .*; got CSV conversion error to double: invalid value 'x'; repair that line",
+        ),
+        ("obs,r,done\n1,2,0\n3,4,2\n", "line 3 of .*; got CSV conversion error to bool: invalid value '2'"),
+        ("obs\n1\n", "must have a column for reward"),
+        ("1,2\n3,4\n", "must have a column for observations"),
+    ],
+)
+def test_csv(tmp_path, text, message):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        list(read(tmp_path / "a.csv").chunks())
+
+
+def test_flags_in_csv_are_words_or_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "obs,r,terminated,truncated,ep\n1,1,True,0.0,a\n1,1,false,1,a\n1,1,0,false,b\n2,2,1,0,b\n"
+    )
+    log = read(tmp_path / "a.csv")
+    assert [chunk.terminated.tolist() for chunk in log.chunks()] == [[True, False, True]]
+
+
+def test_arrays_in_files(tmp_path):
+    np.savez(tmp_path / "a.npz", obs=np.zeros(3), r=np.zeros(2))
+    with pytest.raises(
+        DataError, match=r"a.npz must have one entry a row; got 2 entries of r and 3 of obs; write arrays"
+    ):
+        read(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", obs=np.array([{}, {}]), r=np.zeros(2))  # a pickle
+    with pytest.raises(
+        DataError, match=r"column obs, must hold numbers, one entry a row; got dtype object, shape \(\)"
+    ):
+        read(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", obs=np.array(["a", "b"]), r=np.zeros(2))
+    with pytest.raises(DataError, match="column obs, must hold numbers, one entry a row; got dtype <U1"):
+        read(tmp_path / "a.npz")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["obs"], file["r"] = ["a", "b"], [1.0, 2.0]
+    with pytest.raises(DataError, match="column obs, must hold numbers, one entry a row; got dtype object"):
+        read(tmp_path / "a.h5")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file[b"\xff"] = [1.0]
+    with pytest.raises(DataError, match=r"the names in .*a.h5 must be text; got bytes; the file is damaged"):
+        read(tmp_path / "a.h5")
+
+
+def test_what_libraries_raise_becomes_one_error():
+    def failing(error):
+        with readable("a.npz"):
+            raise error
+
+    with pytest.raises(DataError, match=r"a.npz must be there; got no such file; check the path"):
+        failing(FileNotFoundError("a.npz"))
+    with pytest.raises(DataError, match=r"a.npz must be readable; got not allowed; change its permissions"):
+        failing(PermissionError("not allowed"))
+    with pytest.raises(
+        DataError, match=r"a.npz must be whole .*; got KeyError: .*\.\.\.; the file is damaged, cut short or"
+    ):
+        failing(KeyError("x" * 1000))
+    with pytest.raises(DataError, match=r"^a; got b; c$"):
+        failing(DataError("a", "b", "c"))
+
+
+def test_files_without_checksums_carry_a_remark(tmp_path):
+    table = pa.table({"obs": [1.0, 2.0], "r": [1.0, 2.0], "next_obs": [1.0, 2.0]})
+    for name in "abc":
+        pq.write_table(table, tmp_path / f"{name}.parquet", write_page_checksum=name == "c")
+    assert read(tmp_path / "c.parquet").remarks == ()
+    assert read(tmp_path / "a.parquet").remarks == (
+        f"{tmp_path}/a.parquet has no page checksums: integrity cannot be verified",
+    )
+    assert read(tmp_path).remarks == (
+        f"{tmp_path}/a.parquet has no page checksums (and 1 more of 3 files): integrity cannot be verified",
+    )

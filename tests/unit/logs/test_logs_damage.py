@@ -1,0 +1,156 @@
+"""Damaged files: one kind of error, and never other numbers where there are checksums."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.helpers.log_cases import damaged, episodic, flip, rows, same_bits
+from vrtd.errors import DataError
+from vrtd.logs import from_arrays, read, write
+
+
+def a_file(folder, kind, n=20):
+    case = episodic(n)
+    if kind == "minari":
+        folder = folder / "data"
+        folder.mkdir()
+        (folder / "metadata.json").write_text(json.dumps({"data_format": "hdf5"}))
+        path = folder / "main_data.hdf5"
+        names = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
+        with h5py.File(path, "w") as file:
+            for k in range(2):
+                file[f"episode_{k}/observations"] = np.concatenate([case["observations"], case["observations"][:1]])
+                for name, stored in names.items():
+                    file[f"episode_{k}/{stored}"] = case[name]
+        return path, folder
+    path = folder / f"log.{kind}"
+    if kind == "hdf5":
+        with h5py.File(path, "w") as file:
+            for name, values in case.items():
+                file[name] = values
+    else:
+        write(from_arrays(**case), path)
+    return path, path
+
+
+def rows_or_message(path):
+    try:
+        return rows(read(path)), ""
+    except DataError as error:  # any other is a failure
+        return None, str(error)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz", "csv", "hdf5", "minari"])
+def test_random_damage(tmp_path, kind):
+    """20 rows: most of a file is then what describes the rows, where checksums of pages do not reach."""
+    path, opened = a_file(tmp_path, kind)
+    content, expected = path.read_bytes(), rows(read(opened))
+    rng = np.random.default_rng(7)
+    refused = 0
+    for _ in range(200):
+        path.write_bytes(damaged(content, rng))
+        whole, message = rows_or_message(opened)
+        refused += whole is None
+        assert whole is not None or str(opened) in message
+        if whole is not None and kind in ("parquet", "npz"):
+            same_bits(whole, expected)
+    assert refused > 40
+    path.write_bytes(content)
+    same_bits(rows(read(opened)), expected)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz"])
+def test_every_byte_of_the_rows_is_verified(tmp_path, kind):
+    path, _ = a_file(tmp_path, kind, n=4000)
+    content = path.read_bytes()
+    at = content.index(episodic(4000)["reward"][1000:1100].tobytes()[:64]) if kind == "npz" else len(content) // 2
+    for shift in range(0, 64, 7):
+        path.write_bytes(content)
+        flip(path, at + shift, 1)
+        with pytest.raises(DataError, match=r"log.*must be whole and hold what its name says"):
+            rows(read(path))
+
+
+def test_without_checksums_damage_goes_unnoticed(tmp_path):
+    """So the remark is needed, and the test above has power."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"obs": np.random.default_rng(0).random(4000), "r": np.zeros(4000)})
+    pq.write_table(table, path, use_dictionary=False, compression="none", write_page_checksum=False)
+    before = rows(read(path))
+    flip(path, 8000, 1)
+    log = read(path)
+    assert not np.array_equal(rows(log)["observations"], before["observations"])
+    assert "has no page checksums: integrity cannot be verified" in log.remarks[0]
+
+
+def test_a_name_that_is_damaged_is_no_missing_column(tmp_path):
+    path, _ = a_file(tmp_path, "parquet")
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    flip(path, content.index(b"truncated", footer), 1)
+    with pytest.raises(DataError, match=r"the two lists of columns in .*log.parquet must agree; got .*'uruncated'"):
+        read(path)
+    path, _ = a_file(tmp_path, "npz")
+    content = path.read_bytes()
+    flip(path, content.rindex(b"truncated"), 1)
+    with pytest.raises(DataError, match=r"log.npz"):
+        read(path)
+
+
+def test_members_that_a_damaged_list_hides(tmp_path):
+    path, _ = a_file(tmp_path, "npz")
+    with zipfile.ZipFile(path) as archive:
+        first = archive.infolist()[-2]
+    content = bytearray(path.read_bytes())
+    entry = content.rindex(b"PK\1\2", 0, content.rindex(first.filename.encode()))
+    last = content.rindex(b"PK\1\2")
+    struct.pack_into("<H", content, entry + 32, len(content) - 22 - last)  # the last entry becomes a comment
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="must list all of its members; got 5 for 6"):
+        read(path)
+
+
+def test_a_member_that_is_longer_or_shorter_than_its_rows(tmp_path):
+    path, _ = a_file(tmp_path, "npz")
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    reward = members["reward.npy"]
+    for change, message in (
+        (reward + b"x", "must end with its last row; got more"),
+        (reward[:-8], "must be whole; got a member that is cut"),
+    ):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in (members | {"reward.npy": change}).items():
+                archive.writestr(name, content)
+        with pytest.raises(DataError, match=f"log.npz, column reward, {message}"):
+            rows(read(path))
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path):
+    path = tmp_path / "a.parquet"
+    write(from_arrays(**episodic(50)), path)
+    log = read(path)
+    write(from_arrays(**episodic(40)), path)
+    with pytest.raises(
+        DataError, match=r"a.parquet must hold the 50 rows that it announces; got 40 rows; it is damaged or"
+    ):
+        list(log.chunks())
+    path.unlink()
+    with pytest.raises(DataError, match=r"a.parquet must be there; got no such file; check the path"):
+        list(log.chunks())
+
+
+def test_a_file_of_another_format(tmp_path):
+    for suffix in (".parquet", ".npz", ".hdf5", ".csv"):
+        path = tmp_path / f"a{suffix}"
+        path.write_bytes(b"\x00\xff not what it says\n\x80" * 20)
+        with pytest.raises(DataError, match=f"a{suffix}"):
+            list(read(path).chunks())

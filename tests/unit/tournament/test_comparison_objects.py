@@ -1,0 +1,224 @@
+"""A tournament of the caller's own problems and algorithms, beside the standard ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import vrtd
+from tests.helpers.toy_simulator import ring
+from tests.unit.tournament.test_comparison import SIZE, cell, loaded, without_seconds
+from vrtd.errors import InvalidInputError
+from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
+from vrtd.tournament import ENTRANTS, Comparison, tournament
+from vrtd.tournament.cell import measure_cell
+from vrtd.tournament.entrants import given_entrant
+from vrtd.tournament.problems import given_problem
+from vrtd.tournament.selection import choose_entrants, choose_problems
+from vrtd.tournament.worker import cell_settings
+
+TD, VRTD = vrtd.TD(0.05), vrtd.VRTD(0.1, 20)
+RING = ring(np.random.default_rng(4).random((5, 3)))
+
+
+def stored(folder: Path, name: str) -> Any:
+    return json.loads((folder / "cells" / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: Any) -> Comparison:
+    """A named problem and the same as an object; an algorithm that is tuned and two that are not."""
+    out = tmp_path_factory.mktemp("c") / "comparison"
+    return vrtd.compare([random_mdp(), "random-mdp"], [TD, VRTD, "td"], size=SIZE, out=out)
+
+
+def test_objects_have_names_and_are_on_record(mixed: Comparison) -> None:
+    assert mixed.manifest["problems"] == ["random-mdp", "problem-1"]
+    assert mixed.manifest["algorithms"] == ["td", "td_1", "vrtd_1"]
+    assert mixed.manifest["objects"] == {
+        "problem-1": random_mdp().digest, "td_1": f"{TD!r}, not tuned", "vrtd_1": f"{VRTD!r}, not tuned",
+    }  # fmt: skip
+
+
+def test_a_problem_object_is_measured_as_the_same_problem_by_name(mixed: Comparison) -> None:
+    for name in ("td", "td_1", "vrtd_1"):
+        named, given = (stored(mixed.out, f"{problem}-{name}")["cell"] for problem in ("random-mdp", "problem-1"))
+        assert without_seconds(given) == without_seconds(named)
+    assert without_seconds(named) != without_seconds(stored(mixed.out, "problem-1-td")["cell"])
+    assert without_seconds(stored(mixed.out, "problem-1-td")["cell"]) == without_seconds(cell("random-mdp", "td"))
+
+
+def test_an_algorithm_object_has_its_own_settings(mixed: Comparison) -> None:
+    found, here = stored(mixed.out, "problem-1-td_1")["cell"], loaded("random-mdp")
+    assert [trial["settings"] for trial in found["trials"]] == [TD.settings]
+    form = here.forms["values"]
+    result = vrtd.simulate(
+        here.problem, TD, n_runs=4, n_gradients=300, seed=0, metrics=(form,), specialise=False,
+        checkpoints=found["aims"]["values"]["n_gradients"],
+    )  # fmt: skip
+    assert found["aims"]["values"]["finals"] == result.values(form.name)[:, -1].tolist()
+
+
+def test_page_and_tables_say_what_was_not_tuned(mixed: Comparison) -> None:
+    text = mixed.report.read_text()
+    assert "Not tuned, because they were given with their settings: td_1, vrtd_1." in text
+    assert "<td>step_size 0.0500, average False (not tuned)</td>" in text
+    ranks = pyarrow.parquet.read_table(mixed.out / "ranks.parquet").to_pydict()
+    assert dict(zip(ranks["algorithm"], ranks["is_tuned"], strict=True)) == {"td": True, "td_1": False, "vrtd_1": False}
+    tuning = pyarrow.parquet.read_table(mixed.out / "tuning.parquet").to_pandas()
+    assert set(tuning[tuning.is_shown].algorithm) == {"td"}  # one setting has no sensitivity to show
+    assert (tuning[tuning.algorithm == "vrtd_1"].groupby(["problem", "aim"]).size() == 1).all()
+
+
+def test_no_note_without_objects(tmp_path: Path) -> None:
+    found = vrtd.compare(["random-mdp"], {"one": "td", "two": "recursive_lstd"}, size=SIZE, out=tmp_path / "c")
+    assert "Not tuned" not in found.report.read_text()
+    assert found.manifest["objects"] == {}
+    assert without_seconds(stored(found.out, "random-mdp-one")["cell"]) == without_seconds(cell("random-mdp", "td"))
+
+
+def test_a_finished_cell_is_kept_and_another_problem_of_its_name_is_not_mixed_up(tmp_path: Path) -> None:
+    def measured(problem: Any, *algorithms: Any) -> tuple[dict[str, int], list[float]]:
+        names = dict(zip("ab", algorithms, strict=True))
+        out = vrtd.compare({"mine": problem}, names, size=SIZE, out=tmp_path / "c").out
+        times = {path.name: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
+        return times, stored(out, "mine-a")["cell"]["aims"]["values"]["finals"]
+
+    first, finals = measured(random_mdp(), TD, VRTD)
+    assert measured(random_mdp(), TD, VRTD) == (first, finals)
+    third, others = measured(random_mdp(), vrtd.TD(0.1), VRTD)
+    assert [name for name in first if first[name] != third[name]] == ["mine-a.json"]
+    assert others != finals
+    fourth, again = measured(random_mdp(seed=1), vrtd.TD(0.1), VRTD)
+    assert all(third[name] != fourth[name] for name in third)
+    assert again != others
+    assert len(measured("random-walk-5", vrtd.TD(0.1), VRTD)[1]) == 4
+    assert measured("boyan-chain", vrtd.TD(0.1), VRTD)[1] != measured("random-walk-5", vrtd.TD(0.1), VRTD)[1]
+
+
+def test_the_name_of_a_standard_problem_does_not_hide_what_it_stands_for() -> None:
+    chosen = choose_problems({"garnet": "baird", "baird": random_mdp(), "x": "garnet"})
+    assert [problem.identity for problem in chosen.values()] == ["baird", random_mdp().digest, "garnet"]
+    assert chosen["garnet"].load().theta_0.tolist() == [1, 1, 1, 1, 1, 1, 10, 1]
+    assert cell_settings(SIZE, (chosen["garnet"], ENTRANTS["td"]))["problem"] == "baird"
+
+
+def test_a_simulator_runs_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tournament, "_start", lambda *_: pytest.fail("a process began"))
+    shares: list[float] = []
+    found = vrtd.compare(
+        [RING], [TD, "svrg"], size=SIZE, out=tmp_path / "c", progress=lambda share, what: shares.append(share)
+    )
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    test = vrtd.record(RING, 100_000, run=2**62, shuffle=False)
+    form = vrtd.metrics.METRICS["neu"](test)
+    result = vrtd.simulate(RING, TD, n_runs=4, n_gradients=300, metrics=(form,), specialise=False)
+    mine = stored(found.out, "problem-1-td_1")["cell"]["aims"]["equation"]
+    assert mine["finals"] == result.values("neu")[:, -1].tolist()
+    assert mine["initial_error"] == form(np.zeros(3))
+    assert given_problem("x", RING).load().squared_norm == (test.phi**2).sum(axis=1).max()
+    assert list(found.standings) == ["equation"]  # its values are not known
+
+
+@dataclass(frozen=True)
+class HalfTD(vrtd.TD):
+    """An algorithm of the caller's, which another process does not have."""
+
+    name = "half_td"
+
+    def params(self) -> Any:
+        return vrtd.TD(0.5 * self.step_size, self.radius, self.average).params()
+
+
+def test_an_algorithm_of_ones_own_runs_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tournament, "_start", lambda *_: pytest.fail("a process began"))
+    found = vrtd.compare([random_mdp()], [HalfTD(0.1), HalfTD(0.2)], size=SIZE, out=tmp_path / "c")
+    assert found.manifest["algorithms"] == ["half_td_1", "half_td_2"]
+    mine = stored(found.out, "problem-1-half_td_1")["cell"]["aims"]["values"]["finals"]
+    td = measure_cell(loaded("random-mdp"), given_entrant("td", TD), SIZE, lambda share: None)
+    assert mine == pytest.approx(td["aims"]["values"]["finals"], rel=1e-12)
+    assert not list((found.out / "figures").glob("*step-size*"))  # nobody was tuned
+
+
+def test_the_code_of_ones_own_algorithm_is_part_of_its_identity() -> None:
+    def other(self: Any) -> Any:
+        return vrtd.TD(0.25 * self.step_size).params()
+
+    edited = dataclass(frozen=True)(type("HalfTD", (HalfTD,), {"params": other}))
+    ours, theirs, same = (given_entrant("x", each).identity for each in (HalfTD(0.1), edited(0.1), HalfTD(0.1)))
+    assert ours == same
+    assert ours.split("not tuned")[1] != theirs.split("not tuned")[1]
+
+
+def test_both_kinds_of_processes_in_one_tournament(tmp_path: Path) -> None:
+    found = vrtd.compare(
+        {"ring": RING, "chain": random_mdp()}, {"own": HalfTD(0.1), "td": TD}, size=SIZE, out=tmp_path / "c"
+    )
+    assert {path.stem for path in (found.out / "cells").iterdir()} == {"ring-own", "ring-td", "chain-own", "chain-td"}
+    assert [each.entrant for each in found.standings["values"]] == ["own", "td"]
+    chain = {name: stored(found.out, f"chain-{name}")["cell"]["aims"]["values"] for name in ("own", "td")}
+    assert chain["own"]["finals"] == pytest.approx(chain["td"]["finals"], rel=1e-12)
+
+
+def rows() -> vrtd.Transitions:
+    return vrtd.record(random_mdp(), 50)
+
+
+@pytest.mark.parametrize(
+    ("problems", "message"),
+    [
+        (
+            lambda: [rows()],
+            "a problem of a comparison must be a name, a LinearProblem or a Simulator; got Transitions as problem-1; "
+            "pass the problem that transitions are drawn from",
+        ),
+        (lambda: rows(), "got Transitions as problem-1"),
+        (lambda: {"mine": random_mdp().mrp}, "got MarkovRewardProcess as mine"),
+        (lambda: ["nowhere"], "name of a problem must be one of 'random-mdp'"),
+        (lambda: {"mine": "nowhere"}, "name of a problem must be one of 'random-mdp'"),
+        (lambda: {"../mine": random_mdp()}, "the name of a problem must consist of letters, digits, '_', '.' and '-'"),
+        (lambda: {3: random_mdp()}, "must consist of letters, .*; got 3; rename it"),
+        (
+            lambda: {"mine": LinearProblem(random_mdp().mrp, random_mdp().phi, np.full(50, 0.02))},
+            "must have the states of its chain's trajectories; got another state_distribution in mine; build Linear",
+        ),
+        (
+            lambda: {"mine": LinearProblem(MarkovRewardProcess(np.full((2, 2), 0.5), [0, 0], 0.9), [[1.0], [2.0]])},
+            "theta = 0, where runs start, must have an error that can be lowered; got none on mine",
+        ),
+    ],
+)
+def test_problems_that_are_refused(problems: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        choose_problems(problems())
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "message"),
+    [
+        (["td", vrtd.TD], "an algorithm of a comparison must be a name or an Algorithm; got <class 'vrtd"),
+        (["td", "nobody"], "name of an algorithm must be one of 'td'"),
+        ([TD], r"a comparison must have two algorithms at least; got \('td_1',\); name another one"),
+        ({"a-b": TD, "c": VRTD}, "the name of an algorithm must consist of letters, digits and '_'; got 'a-b'"),
+        (
+            ["td", vrtd.VRTD(0.1, 400)],
+            r"one epoch of VRTD\(.*\) must fit in the 300 samples of a run; got 400 samples; use a smaller batch",
+        ),
+    ],
+)
+def test_algorithms_that_are_refused(algorithms: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        choose_entrants(algorithms, SIZE)
+
+
+def test_nothing_is_written_for_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="must be a name, a LinearProblem or a Simulator"):
+        vrtd.compare([rows()], out=tmp_path / "c")  # type: ignore[list-item]
+    assert not (tmp_path / "c").exists()
