@@ -12,8 +12,9 @@ from numba.core import event
 
 import vrtd
 from tests.helpers.table import ROWS, Row, noiseless, noiseless_rows, two_states
-from tests.reference import td as reference
+from tests.reference import td
 from tests.reference.batch import Rows
+from tests.reference.sampling import AlgorithmIndex, Sample, chain_draw
 from vrtd.algorithms import REGISTRY, Algorithm, Epoch
 from vrtd.engine import blocks, simulation
 from vrtd.errors import InvalidInputError
@@ -53,8 +54,8 @@ def transcribed(row: Row, n_epochs: int, run: int, seed: int = 5) -> list[Any]:
         draw: Any = Rows(DATA, seed, run)
     else:
         source = chain_source(PROBLEM.mrp, PROBLEM.phi, row.sampling, PROBLEM.mrp.stationary)
-        draw = reference.chain_draw(source, row.sampling, seed, run)
-    index = reference.AlgorithmIndex(seed, run)
+        draw = chain_draw(source, row.sampling, seed, run)
+    index = AlgorithmIndex(seed, run)
     outputs: list[Any] = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), n_epochs)
     return outputs
 
@@ -200,7 +201,7 @@ def test_counts_of_epochs_of_random_length(row: Row) -> None:
     result = run(row)
     assert result.n_samples.tolist() == result.n_gradients.tolist()
     for i, words in enumerate(words_used(result)):
-        index, spent, closed, absorbed = reference.AlgorithmIndex(5, i), 0, 0, epoch.n_absorb
+        index, spent, closed, absorbed = AlgorithmIndex(5, i), 0, 0, epoch.n_absorb
         while spent + (n := absorbed + index.geometric(1.0 / (absorbed + 1))) <= result.n_gradients[-1]:
             spent, closed = spent + n, closed + 1
         assert words == 1 + spent - (closed * absorbed if absorbed == N_ROWS else 0)  # all rows are not drawn
@@ -269,7 +270,7 @@ def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:
     outcomes = [
         (
             mrp.stationary[s] * mrp.edges.probability[e],
-            reference.Sample(phi[s], phi[mrp.edges.successor[e]], mrp.edges.reward[e], 0.9),
+            Sample(phi[s], phi[mrp.edges.successor[e]], mrp.edges.reward[e], 0.9),
         )
         for e, s in enumerate(mrp.edges.origin)
     ]
@@ -299,7 +300,7 @@ def assert_own_discounts_are_used(row: Row, problem: vrtd.LinearProblem, kind: s
     assert np.ndim(source.data.discount) == 1
     n_gradients = row.n_epochs * row.algorithm.epoch(row.sampling).n_gradients
     result = vrtd.simulate(problem, row.algorithm, sampling=row.sampling, n_runs=3, n_gradients=n_gradients, seed=5)
-    draw, index = reference.chain_draw(source, row.sampling, 5, 2), reference.AlgorithmIndex(5, 2)
+    draw, index = chain_draw(source, row.sampling, 5, 2), AlgorithmIndex(5, 2)
     outputs = row.reference(row.algorithm, row.sampling, draw, index, np.zeros(4), row.n_epochs)
     np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
 
@@ -368,11 +369,9 @@ def test_every_algorithm_sees_the_same_transitions() -> None:
 def test_any_number_of_features(d: int) -> None:
     """Up to 16 features the loop is unrolled, beyond it is not: both agree with the transcription."""
     problem = vrtd.problems.random_mdp(seed=1, n_states=40, n_features=d, normalize=True)
-    for algorithm, transcription in ((vrtd.TD(0.3), reference.td), (vrtd.VRTD(0.3, 6), reference.vrtd)):
+    for algorithm, transcription in ((vrtd.TD(0.3), td.td), (vrtd.VRTD(0.3, 6), td.vrtd)):
         n = 10 * algorithm.epoch("markov").n_gradients
         result = vrtd.simulate(problem, algorithm, n_runs=3, n_gradients=n, checkpoints=1)
-        draw = reference.chain_draw(
-            chain_source(problem.mrp, problem.phi, "markov", problem.mrp.stationary), "markov", 0, 2
-        )
-        outputs = transcription(algorithm, "markov", draw, reference.AlgorithmIndex(0, 2), np.zeros(d), 10)
+        draw = chain_draw(chain_source(problem.mrp, problem.phi, "markov", problem.mrp.stationary), "markov", 0, 2)
+        outputs = transcription(algorithm, "markov", draw, AlgorithmIndex(0, 2), np.zeros(d), 10)
         np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)

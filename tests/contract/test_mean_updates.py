@@ -13,10 +13,8 @@ import pytest
 import vrtd
 from tests.helpers.statistics import t_limit
 from tests.helpers.table import two_states
-from tests.reference import gradient_td as reference_gradient_td
-from tests.reference import td as reference
-from tests.reference import traces as reference_traces
-from tests.reference.td import Sample
+from tests.reference import gradient_td, td, traces
+from tests.reference.sampling import Sample, chain_draw
 from vrtd.algorithms import Kernels
 from vrtd.algorithms._base.schedules import step_size_at
 from vrtd.algorithms.td_lambda import td_lambda_views
@@ -56,17 +54,17 @@ def transitions(problem: vrtd.LinearProblem) -> list[tuple[int, int, float, Samp
 
 
 def td_update(algorithm: Any, t: int, state: Any, x: Sample) -> Any:
-    return (state[0] + algorithm.step_size * reference.pseudo_gradient(x, state[0]),)
+    return (state[0] + algorithm.step_size * td.pseudo_gradient(x, state[0]),)
 
 
 def double_td_update(algorithm: Any, t: int, state: Any, x: Sample) -> Any:
-    return reference_gradient_td.double_td_update(0.3, 0.4, state, x)
+    return gradient_td.double_td_update(0.3, 0.4, state, x)
 
 
 def no_ratio_in_w(algorithm: Any, t: int, state: Any, x: Sample) -> Any:
     """GTD2 with a bug."""
-    theta, _ = reference_gradient_td.gtd2_update(algorithm, t, state, x)
-    return theta, reference_gradient_td.gtd2_update(algorithm, t, state, x._replace(weight=1.0))[1]
+    theta, _ = gradient_td.gtd2_update(algorithm, t, state, x)
+    return theta, gradient_td.gtd2_update(algorithm, t, state, x._replace(weight=1.0))[1]
 
 
 def closed_form(name: str, problem: vrtd.LinearProblem, theta: Any, second: Any) -> tuple[Any, ...]:
@@ -98,13 +96,13 @@ PERIODIC = vrtd.TargetTD(0.3, "periodic", period=5)
 # Name in `closed_form`, algorithm, its transcription, and the number of updates so far.
 UPDATES = [
     ("td", vrtd.TD(0.3), td_update, 0),
-    ("target-average", vrtd.TargetTD(0.3, mix=0.4), reference_gradient_td.target_td_update, 0),
-    ("target-between", PERIODIC, reference_gradient_td.target_td_update, 3),
-    ("target-copy", PERIODIC, reference_gradient_td.target_td_update, 4),
+    ("target-average", vrtd.TargetTD(0.3, mix=0.4), gradient_td.target_td_update, 0),
+    ("target-between", PERIODIC, gradient_td.target_td_update, 3),
+    ("target-copy", PERIODIC, gradient_td.target_td_update, 4),
     ("double", None, double_td_update, 0),
-    ("gtd", vrtd.GTD(0.3, 0.2), reference_gradient_td.gtd_update, 0),
-    ("gtd2", vrtd.GTD2(0.3, 0.2), reference_gradient_td.gtd2_update, 0),
-    ("tdc", vrtd.TDC(0.3, 0.2), reference_gradient_td.tdc_update, 0),
+    ("gtd", vrtd.GTD(0.3, 0.2), gradient_td.gtd_update, 0),
+    ("gtd2", vrtd.GTD2(0.3, 0.2), gradient_td.gtd2_update, 0),
+    ("tdc", vrtd.TDC(0.3, 0.2), gradient_td.tdc_update, 0),
 ]
 
 
@@ -136,8 +134,8 @@ def test_the_mean_update_with_traces_is_that_of_the_traced_problem(chain: Any, t
     theta = np.random.default_rng(0).normal(size=problem.n_features)
     A, b = problem.traced(trace_decay)
     for algorithm, update, accuracy in (
-        (vrtd.TDLambda(0.3, trace_decay), reference_traces.td_lambda_update, 1e-12),
-        (vrtd.TrueOnlineTD(1e-8, trace_decay), reference_traces.true_online_td_update, 1e-6),
+        (vrtd.TDLambda(0.3, trace_decay), traces.td_lambda_update, 1e-12),
+        (vrtd.TrueOnlineTD(1e-8, trace_decay), traces.true_online_td_update, 1e-6),
     ):
         carried = np.zeros_like(problem.phi)  # the mean of the trace times its carry, in each state
         for _ in range(400):  # it shrinks by 0.9 a step at least
@@ -168,14 +166,12 @@ def test_true_online_td_is_the_online_forward_view(step_size: Any, trace_decay: 
     algorithm, theta_0 = vrtd.TrueOnlineTD(step_size, trace_decay), np.array([1.0, -1.0, 0.5])
     for seed in range(3):
         samples = some_episode(10, seed)
-        expected = reference_traces.online_forward_view(algorithm, samples, theta_0)
+        expected = traces.online_forward_view(algorithm, samples, theta_0)
         for transcription, is_equal in (
-            (reference_traces.true_online_td, True),
-            (reference_traces.td_lambda, trace_decay == 0.0),  # accumulating traces only come near
+            (traces.true_online_td, True),
+            (traces.td_lambda, trace_decay == 0.0),  # accumulating traces only come near
         ):
-            other = (
-                algorithm if transcription is reference_traces.true_online_td else vrtd.TDLambda(step_size, trace_decay)
-            )
+            other = algorithm if transcription is traces.true_online_td else vrtd.TDLambda(step_size, trace_decay)
             theta = transcription(other, "markov", iter(samples).__next__, None, theta_0, 10)[-1]
             gap = np.abs(theta - expected).max()
             assert gap < 1e-13 if is_equal else gap > 1e-3
@@ -185,23 +181,23 @@ def test_double_td_from_one_start_is_td() -> None:
     """Which is why the library does not have it."""
     theta = target = np.array([1.0, -1.0, 0.5])
     samples = some_episode(10, 0)
-    expected = reference.td(vrtd.TD(0.3), "markov", iter(samples).__next__, None, theta, 10)[-1]
+    expected = td.td(vrtd.TD(0.3), "markov", iter(samples).__next__, None, theta, 10)[-1]
     for x in samples:
-        theta, target = reference_gradient_td.double_td_update(0.3, 0.4, (theta, target), x)
+        theta, target = gradient_td.double_td_update(0.3, 0.4, (theta, target), x)
     np.testing.assert_allclose(theta, expected, rtol=1e-14)
     np.testing.assert_array_equal(theta, target)
 
 
 SLOW, MIDDLE, FAST = vrtd.Harmonic(c=8.0, t0=40.0), vrtd.Harmonic(c=8.0, t0=80.0), vrtd.Harmonic(c=20.0, t0=200.0)
 LEARNERS = [
-    (vrtd.TD(SLOW), reference.td),
-    (vrtd.TDLambda(SLOW, 0.7), reference_traces.td_lambda),
-    (vrtd.TrueOnlineTD(SLOW, 0.7), reference_traces.true_online_td),
-    (vrtd.TargetTD(SLOW, mix=2.0), reference_gradient_td.target_td),
-    (vrtd.TargetTD(SLOW, "periodic", period=20), reference_gradient_td.target_td),
-    (vrtd.GTD(FAST, FAST), reference_gradient_td.gtd),
-    (vrtd.GTD2(FAST, FAST), reference_gradient_td.gtd2),
-    (vrtd.TDC(MIDDLE, MIDDLE), reference_gradient_td.tdc),
+    (vrtd.TD(SLOW), td.td),
+    (vrtd.TDLambda(SLOW, 0.7), traces.td_lambda),
+    (vrtd.TrueOnlineTD(SLOW, 0.7), traces.true_online_td),
+    (vrtd.TargetTD(SLOW, mix=2.0), gradient_td.target_td),
+    (vrtd.TargetTD(SLOW, "periodic", period=20), gradient_td.target_td),
+    (vrtd.GTD(FAST, FAST), gradient_td.gtd),
+    (vrtd.GTD2(FAST, FAST), gradient_td.gtd2),
+    (vrtd.TDC(MIDDLE, MIDDLE), gradient_td.tdc),
 ]
 
 
@@ -216,7 +212,7 @@ def test_ratios_and_terminations_are_those_of_the_transcription(algorithm: Any, 
     result = simulate(algorithm, 3, 300)
     source = chain_source(PROBLEM.mrp, PROBLEM.phi, "markov", PROBLEM.mrp.stationary)
     assert source.name == "general_markov"
-    draw = reference.chain_draw(source, "markov", 0, 2)
+    draw = chain_draw(source, "markov", 0, 2)
     outputs = transcription(algorithm, "markov", draw, None, np.zeros(3), 300)
     np.testing.assert_allclose(result.theta[2], outputs[-1], rtol=1e-12, atol=1e-12)
 

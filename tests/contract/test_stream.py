@@ -9,7 +9,8 @@ import pytest
 
 import vrtd
 from tests.helpers.table import ROWS
-from tests.reference import td as reference
+from tests.reference import td
+from tests.reference.sampling import AlgorithmIndex, Sample
 from vrtd.algorithms import Epoch
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.learner import Learner, batch_rows, first_learner, learn, next_phase
@@ -36,7 +37,7 @@ def with_columns(rows: Transitions, **changes: Any) -> Transitions:
 
 def drawer(rows: Transitions) -> Any:
     """Transitions for the transcriptions."""
-    transitions = map(reference.Sample, rows.phi, rows.phi_next, rows.reward, rows.discount, rows.weight, rows.ends)
+    transitions = map(Sample, rows.phi, rows.phi_next, rows.reward, rows.discount, rows.weight, rows.ends)
     return lambda: next(transitions)
 
 
@@ -56,7 +57,7 @@ def test_every_algorithm_equals_its_transcription(row: Any, kind: tuple[int, str
     n_epochs = min(row.n_epochs, 12)
     rows = some_rows(n_epochs * batch_rows(row.algorithm), d, dtype, weighted)
     found = learn(learner(row.algorithm, d), rows)
-    index = reference.AlgorithmIndex(3, 0)
+    index = AlgorithmIndex(3, 0)
     expected = row.reference(row.algorithm, "markov", drawer(rows), index, np.linspace(-1.0, 1.0, d), n_epochs)[-1]
     assert found.n_epochs == n_epochs
     np.testing.assert_allclose(found.theta, expected, rtol=1e-12, atol=1e-12)
@@ -90,8 +91,8 @@ def test_the_transcriptions_see_a_planted_bug() -> None:
     """A loop that bootstraps through terminations is told from the transcription."""
     rows = some_rows(70, 3)
     found = learn(learner(vrtd.VRTD(0.1, 7), 3), with_columns(rows, discount=np.full(70, GAMMA)))
-    index = reference.AlgorithmIndex(3, 0)
-    expected = reference.vrtd(vrtd.VRTD(0.1, 7), "markov", drawer(rows), index, np.linspace(-1.0, 1.0, 3), 10)[-1]
+    index = AlgorithmIndex(3, 0)
+    expected = td.vrtd(vrtd.VRTD(0.1, 7), "markov", drawer(rows), index, np.linspace(-1.0, 1.0, 3), 10)[-1]
     assert np.abs(found.theta - expected).max() > 1e-3
 
 
@@ -181,8 +182,8 @@ def test_a_new_phase_goes_on_from_the_old_one() -> None:
     assert found.rows_left == 0
     found = learn(next_phase(found, vrtd.VRTD(0.02, 100), None), rows.part(500, 1000))
     assert (found.n_epochs, found.n_rows, found.rows_left) == (15, 1000, None)
-    index = reference.AlgorithmIndex(0, 0)
+    index = AlgorithmIndex(0, 0)
     draw = drawer(rows)
-    middle = reference.vrtd(vrtd.VRTD(0.1, 50), "markov", draw, index, np.zeros(3), 10)[-1]
-    end = reference.vrtd(vrtd.VRTD(0.02, 100), "markov", draw, index, middle, 5)[-1]
+    middle = td.vrtd(vrtd.VRTD(0.1, 50), "markov", draw, index, np.zeros(3), 10)[-1]
+    end = td.vrtd(vrtd.VRTD(0.02, 100), "markov", draw, index, middle, 5)[-1]
     np.testing.assert_allclose(found.theta, end, rtol=1e-12, atol=1e-12)

@@ -11,7 +11,7 @@ import pytest
 
 import vrtd
 from tests.helpers.some_logs import split
-from tests.reference.td import Sample
+from tests.reference.sampling import Sample
 from tests.reference.traces import td_lambda, true_online_td
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import Fourier

@@ -11,11 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import vrtd
-from tests.reference import batch as reference_batch
-from tests.reference import gradient_td as reference_gradient_td
-from tests.reference import least_squares as reference_least_squares
-from tests.reference import td as reference
-from tests.reference import traces as reference_traces
+from tests.reference import batch, gradient_td, least_squares, td, traces
 from vrtd.algorithms import Algorithm
 
 
@@ -30,48 +26,48 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row("td-iid", vrtd.TD(0.1), "iid", reference.td, 60),
-    Row("td-markov", vrtd.TD(0.1), "markov", reference.td, 60),
+    Row("td-iid", vrtd.TD(0.1), "iid", td.td, 60),
+    Row("td-markov", vrtd.TD(0.1), "markov", td.td, 60),
     # The average keeps the first iterates with weight 1/t: |u_0| / (alpha |A| t), here 8e-4.
-    Row("td-projected-averaged", vrtd.TD(0.2, radius=2.0, average=True), "markov", reference.td, 60, 1e-3),
-    Row("td-harmonic", vrtd.TD(vrtd.Harmonic(c=60.0, t0=300.0)), "markov", reference.td, 60),
-    Row("td-piecewise", vrtd.TD(vrtd.Piecewise((10, 30), (0.2, 0.1, 0.05))), "markov", reference.td, 60),
-    Row("td-lambda", vrtd.TDLambda(0.1, 0.7), "markov", reference_traces.td_lambda, 60),
+    Row("td-projected-averaged", vrtd.TD(0.2, radius=2.0, average=True), "markov", td.td, 60, 1e-3),
+    Row("td-harmonic", vrtd.TD(vrtd.Harmonic(c=60.0, t0=300.0)), "markov", td.td, 60),
+    Row("td-piecewise", vrtd.TD(vrtd.Piecewise((10, 30), (0.2, 0.1, 0.05))), "markov", td.td, 60),
+    Row("td-lambda", vrtd.TDLambda(0.1, 0.7), "markov", traces.td_lambda, 60),
     Row(
         "true-online-td",
         vrtd.TrueOnlineTD(vrtd.Harmonic(c=60.0, t0=300.0), 0.7),
         "markov",
-        reference_traces.true_online_td,
+        traces.true_online_td,
         60,
     ),
-    Row("target-td-average", vrtd.TargetTD(0.2, mix=0.5), "iid", reference_gradient_td.target_td, 60),
-    Row("target-td-periodic", vrtd.TargetTD(0.2, "periodic", period=7), "markov", reference_gradient_td.target_td, 60),
-    Row("gtd", vrtd.GTD(0.3, 0.2), "iid", reference_gradient_td.gtd, 60),
-    Row("gtd2", vrtd.GTD2(0.3, 0.2), "markov", reference_gradient_td.gtd2, 60),
-    Row("tdc", vrtd.TDC(0.1, 0.2), "iid", reference_gradient_td.tdc, 60),
-    Row("vrtd-algorithm-1", vrtd.VRTD(0.1, 7), "iid", reference.vrtd),
-    Row("vrtd-algorithm-2", vrtd.VRTD(0.1, 7), "markov", reference.vrtd),
-    Row("vrtd-projected", vrtd.VRTD(0.2, 9, radius=2.0), "markov", reference.vrtd),
-    Row("vrtd-last", vrtd.VRTD(0.1, 7, output="last"), "iid", reference.vrtd),
-    Row("vrtd-average", vrtd.VRTD(0.1, 7, output="average"), "markov", reference.vrtd),
-    Row("vrtd-ctd", vrtd.VRTD(0.1, 7, radius=2.0, output="average", inner="resample"), "markov", reference.vrtd),
-    Row("vrtd-fresh-on-markov", vrtd.VRTD(0.1, 7, inner="fresh"), "markov", reference.vrtd),
-    Row("vrtd-resample-on-iid", vrtd.VRTD(0.1, 7, inner="resample"), "iid", reference.vrtd),
-    Row("vrtd-batch-of-one", vrtd.VRTD(0.1, 1), "markov", reference.vrtd, 40),
+    Row("target-td-average", vrtd.TargetTD(0.2, mix=0.5), "iid", gradient_td.target_td, 60),
+    Row("target-td-periodic", vrtd.TargetTD(0.2, "periodic", period=7), "markov", gradient_td.target_td, 60),
+    Row("gtd", vrtd.GTD(0.3, 0.2), "iid", gradient_td.gtd, 60),
+    Row("gtd2", vrtd.GTD2(0.3, 0.2), "markov", gradient_td.gtd2, 60),
+    Row("tdc", vrtd.TDC(0.1, 0.2), "iid", gradient_td.tdc, 60),
+    Row("vrtd-algorithm-1", vrtd.VRTD(0.1, 7), "iid", td.vrtd),
+    Row("vrtd-algorithm-2", vrtd.VRTD(0.1, 7), "markov", td.vrtd),
+    Row("vrtd-projected", vrtd.VRTD(0.2, 9, radius=2.0), "markov", td.vrtd),
+    Row("vrtd-last", vrtd.VRTD(0.1, 7, output="last"), "iid", td.vrtd),
+    Row("vrtd-average", vrtd.VRTD(0.1, 7, output="average"), "markov", td.vrtd),
+    Row("vrtd-ctd", vrtd.VRTD(0.1, 7, radius=2.0, output="average", inner="resample"), "markov", td.vrtd),
+    Row("vrtd-fresh-on-markov", vrtd.VRTD(0.1, 7, inner="fresh"), "markov", td.vrtd),
+    Row("vrtd-resample-on-iid", vrtd.VRTD(0.1, 7, inner="resample"), "iid", td.vrtd),
+    Row("vrtd-batch-of-one", vrtd.VRTD(0.1, 1), "markov", td.vrtd, 40),
     # The ridge keeps a share of the start, ridge s / (n |A|), |A| = 0.1 there. A quotient has a mean of its own.
-    Row("lstd-iid", vrtd.LSTD(), "iid", reference_least_squares.lstd, 60, 1e-6, mean_stays=False),
-    Row("lstd-markov", vrtd.LSTD(0.7, 0.1), "markov", reference_least_squares.lstd, 60, 1e-4),
-    Row("recursive-lstd-iid", vrtd.RecursiveLSTD(), "iid", reference_least_squares.lstd, 60, 1e-3, mean_stays=False),
-    Row("recursive-lstd-markov", vrtd.RecursiveLSTD(0.7), "markov", reference_least_squares.lstd, 60, 1e-3),
-    Row("td-dataset", vrtd.TD(0.1), "dataset", reference.td, 60),
-    Row("vrtd-dataset", vrtd.VRTD(0.1, 7), "dataset", reference_batch.vrtd),
-    Row("primal-dual", vrtd.PrimalDual(1.0, 0.5), "dataset", reference_batch.primal_dual),
-    Row("svrg", vrtd.SVRG(0.5, 0.2), "dataset", reference_batch.svrg),
-    Row("batching-svrg", vrtd.BatchingSVRG(0.5, 0.2, 9, 6), "dataset", reference_batch.batching_svrg),
-    Row("scsg", vrtd.SCSG(0.5, 0.2, 6), "dataset", reference_batch.scsg),
-    Row("scsg-of-all-rows", vrtd.SCSG(0.5, 0.2, 100), "dataset", reference_batch.scsg),
-    Row("growing-scsg", vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), "dataset", reference_batch.growing_scsg),
-    Row("saga", vrtd.SAGA(0.2, 0.2), "dataset", reference_batch.saga, 60),
+    Row("lstd-iid", vrtd.LSTD(), "iid", least_squares.lstd, 60, 1e-6, mean_stays=False),
+    Row("lstd-markov", vrtd.LSTD(0.7, 0.1), "markov", least_squares.lstd, 60, 1e-4),
+    Row("recursive-lstd-iid", vrtd.RecursiveLSTD(), "iid", least_squares.lstd, 60, 1e-3, mean_stays=False),
+    Row("recursive-lstd-markov", vrtd.RecursiveLSTD(0.7), "markov", least_squares.lstd, 60, 1e-3),
+    Row("td-dataset", vrtd.TD(0.1), "dataset", td.td, 60),
+    Row("vrtd-dataset", vrtd.VRTD(0.1, 7), "dataset", batch.vrtd),
+    Row("primal-dual", vrtd.PrimalDual(1.0, 0.5), "dataset", batch.primal_dual),
+    Row("svrg", vrtd.SVRG(0.5, 0.2), "dataset", batch.svrg),
+    Row("batching-svrg", vrtd.BatchingSVRG(0.5, 0.2, 9, 6), "dataset", batch.batching_svrg),
+    Row("scsg", vrtd.SCSG(0.5, 0.2, 6), "dataset", batch.scsg),
+    Row("scsg-of-all-rows", vrtd.SCSG(0.5, 0.2, 100), "dataset", batch.scsg),
+    Row("growing-scsg", vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2), "dataset", batch.growing_scsg),
+    Row("saga", vrtd.SAGA(0.2, 0.2), "dataset", batch.saga, 60),
 ]
 
 

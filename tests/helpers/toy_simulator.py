@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.reference.td import Sample
+from tests.reference.sampling import Sample
 from vrtd.kernels.jit import dynamics
 from vrtd.kernels.random import next_uniform
 from vrtd.problems import Simulator

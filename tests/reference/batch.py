@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference import td as reference
-from tests.reference.td import Sample
+from tests.reference import td
+from tests.reference.sampling import Sample, words
 from vrtd.kernels.random import ENVIRONMENT
 
 
@@ -17,7 +17,7 @@ class Rows:
 
     def __init__(self, data: Any, seed: int, run: int) -> None:
         self.samples = list(map(Sample, data.phi, data.phi_next, data.reward, data.discount, data.weight))
-        self._words, self.n = reference.words(seed, run, ENVIRONMENT), len(self.samples)
+        self._words, self.n = words(seed, run, ENVIRONMENT), len(self.samples)
         self.cursor = self.any_row()
 
     def any_row(self) -> int:
@@ -45,7 +45,7 @@ class Rows:
 
 def vrtd(algorithm: Any, sampling: str, draw: Rows, index: Any, theta: Any, n_epochs: int) -> list[Any]:
     """Algorithm 2, whose batches are the next rows."""
-    return reference.vrtd(algorithm, sampling, draw.gather, index, theta, n_epochs)
+    return td.vrtd(algorithm, sampling, draw.gather, index, theta, n_epochs)
 
 
 def gradients(x: Sample, theta: Any, w: Any) -> Any:

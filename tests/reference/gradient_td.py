@@ -1,4 +1,4 @@
-"""Transcriptions of methods with a second vector beside theta, a target or gradient TD's w; see reference.py."""
+"""Transcriptions of methods with a second vector beside theta, a target or gradient TD's w; see td.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference.td import Sample, td_error
+from tests.reference.sampling import Sample
+from tests.reference.td import td_error
 from vrtd.algorithms._base.schedules import as_schedule
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference.td import Sample
+from tests.reference.sampling import Sample
 
 
 def sums(samples: list[Sample], trace_decay: float) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Transcriptions of methods with traces, and of the forward view that one of them must equal; see reference.py."""
+"""Transcriptions of methods with traces, and of the forward view that one of them must equal; see td.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.reference.td import Sample, td_error
+from tests.reference.sampling import Sample
+from tests.reference.td import td_error
 from vrtd.algorithms._base.schedules import as_schedule
 
 

@@ -12,9 +12,9 @@ from scipy.linalg import eigh
 import vrtd
 from tests.helpers.statistics import FAMILY_RATE
 from tests.helpers.table import ROWS, Row, two_states
-from tests.reference import batch as reference_batch
-from tests.reference import td as reference
+from tests.reference import batch
 from tests.reference.batch import Rows, gradients, mean_gradients, signed_steps
+from tests.reference.sampling import AlgorithmIndex
 from vrtd.algorithms import Epoch, Kernels
 from vrtd.algorithms.saga import saga_absorb, saga_step, saga_views
 from vrtd.errors import AccuracyError, AccuracyWarning, InvalidInputError, SingularSystemError
@@ -26,7 +26,7 @@ RANDOM, BOYAN = (
 )
 TWO = vrtd.record(two_states(), n_rows=40)
 STEPS = saddle_steps(TWO)
-SADDLE_ROWS = [row for row in ROWS if row.reference.__module__ == reference_batch.__name__ and row.id != "vrtd-dataset"]
+SADDLE_ROWS = [row for row in ROWS if row.reference.__module__ == batch.__name__ and row.id != "vrtd-dataset"]
 each_row = pytest.mark.parametrize("row", SADDLE_ROWS, ids=lambda row: row.id)
 
 
@@ -75,7 +75,7 @@ def test_weights_and_discounts_of_rows(row: Row) -> None:
     epoch = row.algorithm.epoch("dataset", 40)
     n = row.n_epochs * (epoch.n_absorb + epoch.n_steps) if epoch.random_length else epoch.gradients_until(row.n_epochs)
     result = simulate(data, row.algorithm, int(n))
-    index = reference.AlgorithmIndex(5, 3)
+    index = AlgorithmIndex(5, 3)
     outputs = row.reference(row.algorithm, "dataset", Rows(data, 5, 3), index, np.zeros(4), row.n_epochs)
     np.testing.assert_allclose(result.theta[3], outputs[-1], rtol=1e-12, atol=1e-12)
 
@@ -274,7 +274,7 @@ def test_the_memory_of_saga_is_that_of_the_transcription() -> None:
     data, algorithm = weighted_data(), vrtd.SAGA(0.5, 0.2)
     for n_steps in (1, 30, 200):
         result = simulate(data, algorithm, data.n_rows + n_steps)
-        *_, (z, memory) = reference_batch.saga_path(algorithm, Rows(data, 5, 2), np.zeros(4), n_steps)
+        *_, (z, memory) = batch.saga_path(algorithm, Rows(data, 5, 2), np.zeros(4), n_steps)
         found, means = remembered(data, result.state.workspaces[2])
         np.testing.assert_allclose(found, memory, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(means, memory.mean(axis=0), rtol=1e-11, atol=1e-13)

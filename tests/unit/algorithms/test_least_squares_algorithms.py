@@ -11,9 +11,8 @@ import vrtd
 from tests.contract.test_stream import drawer, learner, some_rows, with_columns
 from tests.helpers.some_logs import DISCOUNT, chunk
 from tests.helpers.table import two_states
-from tests.reference import least_squares as reference_least_squares
-from tests.reference import td as reference
-from tests.reference.td import Sample
+from tests.reference import least_squares
+from tests.reference.sampling import AlgorithmIndex, Sample
 from vrtd.algorithms import check_sampling
 from vrtd.errors import AccuracyWarning, DivergenceError, InvalidInputError
 from vrtd.estimator.learner import learn
@@ -33,9 +32,9 @@ def simulated(algorithm: Any, n: int = 500, **changes: Any) -> Any:
 def test_theta_solves_the_sums_of_the_trajectory(kind: Any, trace_decay: float) -> None:
     data = vrtd.record(PROBLEM, 500, seed=5, run=1, shuffle=False)
     samples = list(map(Sample, data.phi, data.phi_next, data.reward, data.discount))
-    A, b = reference_least_squares.sums(samples, trace_decay)
+    A, b = least_squares.sums(samples, trace_decay)
     theta_0 = np.array([1.0, -2.0, 0.5, 3.0])
-    ridge = 0.5 * reference_least_squares.scale(samples)
+    ridge = 0.5 * least_squares.scale(samples)
     expected = np.linalg.solve(A + ridge * np.eye(4), b + ridge * theta_0)
     found = simulated(kind(trace_decay, 0.5), theta_0=theta_0).theta[1]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -95,7 +94,7 @@ def test_importance_ratios_enter_the_trace(kind: Any) -> None:
     algorithm, rows = kind(0.7, 0.5), some_rows(40, 4, weighted=True)
     found = learn(learner(algorithm, 4), rows)
     start = np.linspace(-1.0, 1.0, 4)
-    expected = reference_least_squares.lstd(algorithm, "markov", drawer(rows), None, start, 40)[-1]
+    expected = least_squares.lstd(algorithm, "markov", drawer(rows), None, start, 40)[-1]
     np.testing.assert_allclose(found.theta, expected, rtol=1e-10)
 
 
@@ -133,7 +132,7 @@ def test_samples_without_features_decide_nothing(kind: Any) -> None:
     evaluator = vrtd.Evaluator(kind(), discount=0.5).partial_fit(from_arrays(phi[:2], np.ones(2), phi[:2]))
     assert evaluator.theta_.tolist() == [0.0, 0.0]
     samples = list(map(Sample, phi[:-1], phi[1:], np.ones(32), np.full(32, 0.5)))
-    expected = reference_least_squares.lstd(kind(), "markov", iter(samples).__next__, None, np.zeros(2), 32)[-1]
+    expected = least_squares.lstd(kind(), "markov", iter(samples).__next__, None, np.zeros(2), 32)[-1]
     np.testing.assert_allclose(vrtd.Evaluator(kind(), discount=0.5).fit(rows).theta_, expected, rtol=1e-9)
 
 
@@ -187,8 +186,8 @@ def test_the_transcription_sees_a_trace_that_ends_nowhere() -> None:
     """The planted bug of every comparison above: the carry of the sample before is forgotten."""
     rows = some_rows(40, 4)
     found = learn(learner(vrtd.LSTD(0.7, 0.5), 4), with_columns(rows, ends=rows.discount == 0.0))
-    expected = reference_least_squares.lstd(
-        vrtd.LSTD(0.7, 0.5), "markov", drawer(rows), reference.AlgorithmIndex(3, 0), np.linspace(-1.0, 1.0, 4), 40
+    expected = least_squares.lstd(
+        vrtd.LSTD(0.7, 0.5), "markov", drawer(rows), AlgorithmIndex(3, 0), np.linspace(-1.0, 1.0, 4), 40
     )[-1]
     assert np.abs(found.theta - expected).max() > 1e-3
 

@@ -9,7 +9,8 @@ import pytest
 
 import vrtd
 from tests.helpers.toy_simulator import ring, ring_draw
-from tests.reference import td as reference
+from tests.reference import td
+from tests.reference.sampling import Sample, chain_draw, uniforms
 from vrtd.errors import InvalidInputError
 from vrtd.sources import chain_source
 
@@ -33,7 +34,7 @@ def test_the_rows_are_those_that_simulate_sees(problem: vrtd.LinearProblem, samp
     source = chain_source(problem.mrp, problem.phi, sampling, problem.mrp.stationary)
     for run in (0, 5):
         data = vrtd.record(problem, 50, sampling=sampling, seed=7, run=run, shuffle=False)
-        assert rows_of(data) == drawn(reference.chain_draw(source, sampling, 7, run), 50)
+        assert rows_of(data) == drawn(chain_draw(source, sampling, 7, run), 50)
         assert data.weight.tolist() == [1.0] * 50
 
 
@@ -42,8 +43,8 @@ def test_td_has_learned_from_these_very_rows(sampling: Any) -> None:
     result = vrtd.simulate(PROBLEM, vrtd.TD(0.1), sampling=sampling, n_runs=3, n_gradients=60, seed=5)
     data = vrtd.record(PROBLEM, 60, sampling=sampling, seed=5, run=2, shuffle=False)
     theta = np.zeros(4)
-    for sample in map(reference.Sample, data.phi, data.phi_next, data.reward, data.discount):
-        theta = theta + 0.1 * reference.pseudo_gradient(sample, theta)
+    for sample in map(Sample, data.phi, data.phi_next, data.reward, data.discount):
+        theta = theta + 0.1 * td.pseudo_gradient(sample, theta)
     np.testing.assert_allclose(result.theta[2], theta, rtol=1e-12, atol=1e-12)
     other = vrtd.record(PROBLEM, 60, sampling=sampling, seed=5, run=1, shuffle=False)
     assert rows_of(other) != rows_of(data)
@@ -52,7 +53,7 @@ def test_td_has_learned_from_these_very_rows(sampling: Any) -> None:
 def test_the_rows_of_a_simulator() -> None:
     simulator = ring(np.random.default_rng(4).random((5, 3)))
     data = vrtd.record(simulator, 60, seed=2, run=3, shuffle=False)
-    assert rows_of(data) == drawn(ring_draw(simulator, reference.uniforms(2, 3)), 60)
+    assert rows_of(data) == drawn(ring_draw(simulator, uniforms(2, 3)), 60)
     assert 0.0 in data.discount
 
 
@@ -63,7 +64,7 @@ def test_importance_ratios_are_kept() -> None:
     chain = mdp.chain(np.array([[0.8, 0.2], [0.3, 0.7]]), behaviour=np.full((2, 2), 0.5))
     problem = vrtd.LinearProblem(chain, [[1.0], [0.5]])
     data = vrtd.record(problem, 50, seed=1, shuffle=False)
-    draw = reference.chain_draw(chain_source(chain, problem.phi, "markov", chain.stationary), "markov", 1, 0)
+    draw = chain_draw(chain_source(chain, problem.phi, "markov", chain.stationary), "markov", 1, 0)
     assert data.weight.tolist() == [float(draw().weight) for _ in range(50)]
     assert len(set(data.weight.tolist())) > 1
 

@@ -11,7 +11,7 @@ import pytest
 import vrtd
 from tests.helpers.table import ROWS, Row
 from tests.helpers.toy_simulator import LAST, ring, ring_draw
-from tests.reference import td as reference
+from tests.reference.sampling import AlgorithmIndex, Sample, uniforms
 from tests.reference.traces import td_lambda
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.jit import dynamics
@@ -33,10 +33,8 @@ def test_agrees_with_the_transcription(row: Row) -> None:
     simulator = ring(PHI)
     result = run(row, simulator)
     for i in (0, 3, 4):
-        draw = ring_draw(simulator, reference.uniforms(2, i))
-        outputs = row.reference(
-            row.algorithm, "markov", draw, reference.AlgorithmIndex(2, i), np.zeros(3), row.n_epochs
-        )
+        draw = ring_draw(simulator, uniforms(2, i))
+        outputs = row.reference(row.algorithm, "markov", draw, AlgorithmIndex(2, i), np.zeros(3), row.n_epochs)
         np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-12, atol=1e-12)
         assert result.values("distance")[i, -1] == pytest.approx(outputs[-1] @ outputs[-1], rel=1e-12)
 
@@ -116,7 +114,7 @@ def test_no_trace_goes_on_from_an_episode_that_was_cut_short() -> None:
     data = vrtd.record(walk, 400, shuffle=False)
     ends = (data.phi == phi[LAST]).all(axis=1)  # of an episode, terminated or cut short
     assert (data.discount[ends] > 0).any()
-    samples = map(reference.Sample, data.phi, data.phi_next, data.reward, data.discount, np.ones(400), ends)
+    samples = map(Sample, data.phi, data.phi_next, data.reward, data.discount, np.ones(400), ends)
     expected = td_lambda(algorithm, "markov", iter(samples).__next__, None, np.zeros(3), 400)[-1]
     found = vrtd.simulate(walk, algorithm, n_runs=1, n_gradients=400, metrics=())
     np.testing.assert_allclose(found.theta[0], expected, rtol=1e-11, atol=1e-13)

@@ -11,7 +11,7 @@ from numba import njit
 
 import vrtd
 from tests.helpers.statistics import chi_square_is_fine, z_limit
-from tests.reference import td as reference
+from tests.reference.sampling import words
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams, next_uniform, next_word, uniform_index
 from vrtd.kernels.sampling import build_alias, pick
 
@@ -96,7 +96,7 @@ def test_trajectories_visit_transitions_as_often_as_they_should() -> None:
 
 def test_compiled_words_equal_plain_python() -> None:
     stream = make_streams(9, np.array([4]), ALGORITHM)[0]
-    expected = reference.words(9, 4, ALGORITHM)
+    expected = words(9, 4, ALGORITHM)
     assert count_picks(np.zeros(1, np.uint64), stream, 5) == [5]
     for _ in range(5):
         next(expected)

@@ -14,7 +14,7 @@ from numba import njit
 import vrtd
 from tests.helpers.table import ROWS, Row
 from tests.helpers.toy_simulator import ring
-from tests.reference import td as reference
+from tests.reference.sampling import AlgorithmIndex, Sample, words
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.cosine import cosine_of_turns
 from vrtd.kernels.random import ENVIRONMENT, make_streams
@@ -30,7 +30,7 @@ each_limit = pytest.mark.parametrize("limit", [None, 30])
 
 
 def actions(seed: int, run: int, purpose: int) -> Iterator[int]:
-    return (((word >> 32) * 3) >> 32 for word in reference.words(seed, run, purpose))
+    return (((word >> 32) * 3) >> 32 for word in words(seed, run, purpose))
 
 
 def step(position: float, velocity: float, action: int) -> tuple[float, float]:
@@ -66,7 +66,7 @@ def car_draw(car: vrtd.Simulator, limit: int | None, moves: Iterator[int]) -> Ca
 
     def draw() -> Any:
         state, successor = next(steps)
-        return reference.Sample(fourier(car, 5.0, 0, state), fourier(car, 5.0, 0, successor), -1.0, 0.95)
+        return Sample(fourier(car, 5.0, 0, state), fourier(car, 5.0, 0, successor), -1.0, 0.95)
 
     return draw
 
@@ -200,7 +200,7 @@ def test_runs_agree_with_the_transcription(row: Row, limit: int | None) -> None:
     result = run(row, car)
     for i in range(3):
         draw = car_draw(car, limit, actions(2, i, ENVIRONMENT))
-        index = reference.AlgorithmIndex(2, i)
+        index = AlgorithmIndex(2, i)
         outputs = row.reference(row.algorithm, "markov", draw, index, np.zeros(20), row.n_epochs)
         np.testing.assert_allclose(result.theta[i], outputs[-1], rtol=1e-11, atol=1e-12)
 
