@@ -8,42 +8,14 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.streams import GAMMA, drawer, learner, some_rows, with_columns
 from tests.helpers.table import ROWS
 from tests.reference import td
-from tests.reference.sampling import AlgorithmIndex, Sample
+from tests.reference.sampling import AlgorithmIndex
 from vrtd.algorithms import Epoch
 from vrtd.errors import InvalidInputError
-from vrtd.estimator.learner import Learner, batch_rows, first_learner, learn, next_phase
+from vrtd.estimator.learner import batch_rows, first_learner, learn, next_phase
 from vrtd.estimator.rows import NotFiniteError
-from vrtd.problems import Transitions
-
-GAMMA = 0.9
-
-
-def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, seed: int = 0) -> Transitions:
-    rng = np.random.default_rng(seed)
-    phi, phi_next = rng.normal(size=(2, n, d)).astype(dtype) / np.sqrt(d)
-    weight = rng.uniform(0.5, 1.5, n) if weighted else None
-    reward, terminated = rng.normal(size=n), rng.random(n) < 0.1
-    ends = terminated | (rng.random(n) < 0.3)
-    return Transitions.wrap(phi, reward, phi_next, np.where(terminated, 0.0, GAMMA), weight, ends)
-
-
-def with_columns(rows: Transitions, **changes: Any) -> Transitions:
-    """The rows with other columns, unchecked."""
-    columns = {name: getattr(rows, name) for name in ("phi", "reward", "phi_next", "discount", "ends")}
-    return Transitions.wrap(**({"weight": rows.weight if rows.is_weighted else None} | columns | changes))
-
-
-def drawer(rows: Transitions) -> Any:
-    """Transitions for the transcriptions."""
-    transitions = map(Sample, rows.phi, rows.phi_next, rows.reward, rows.discount, rows.weight, rows.ends)
-    return lambda: next(transitions)
-
-
-def learner(algorithm: Any, d: int, seed: int = 3) -> Learner:
-    return first_learner(algorithm, None, np.linspace(-1.0, 1.0, d), seed)
-
 
 # Each kind is compiled, in seconds: all algorithms as other tests have them and off policy, some in every kind.
 KINDS = {"td-markov": [(1, "f8", False), (12, "f8", True)], "vrtd-algorithm-2": [(3, "f4", True), (40, "f4", False)]}

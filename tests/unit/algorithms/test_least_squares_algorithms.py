@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.contract.test_stream import drawer, learner, some_rows, with_columns
 from tests.helpers.some_logs import DISCOUNT, chunk
+from tests.helpers.streams import drawer, learner, some_rows, with_columns
 from tests.helpers.table import two_states
 from tests.reference import least_squares
 from tests.reference.sampling import AlgorithmIndex, Sample

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.contract.test_stream import learner, some_rows
 from tests.helpers.some_logs import DISCOUNT, chunk
+from tests.helpers.streams import learner, some_rows
 from tests.unit.problems.test_tables_of_environments import GOOD, Table
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, StabilityWarning
 from vrtd.estimator import auto_settings, fit, least_squares

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.contract.test_stream import GAMMA, some_rows, with_columns
 from tests.helpers.statistics import FAMILY_RATE
+from tests.helpers.streams import GAMMA, some_rows, with_columns
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.least_squares import add, no_sums, solve
 from vrtd.problems import Transitions

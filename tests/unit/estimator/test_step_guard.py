@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.contract.test_stream import with_columns
 from tests.helpers.some_logs import DISCOUNT, chunk, scaled, split
+from tests.helpers.streams import with_columns
 from tests.helpers.two_regimes import rows_of, two_halves, walk
 from vrtd.engine.stream import epochs_within
 from vrtd.errors import ConvergenceWarning, DivergenceError
