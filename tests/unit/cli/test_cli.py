@@ -374,6 +374,7 @@ class Screen(io.StringIO):
 def test_progress(monkeypatch, stream, expected):
     times = iter([0.0, 5.0, 85.0, 85.01, 95.0])
     monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 10.0)
     progress = terminal.Progress(stream)
     for share in (0.1, 0.5, 0.51, 1.0):
         progress(share)

@@ -337,6 +337,7 @@ def test_help_loads_no_library(arguments: list[str]) -> None:
 def test_progress_tells_rows_and_their_speed(monkeypatch: Any, total: int | None, expected: list[str]) -> None:
     times = iter([0.0, 1.0, 1.0, 51.0, 51.0, 101.0, 101.0])
     monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 10.0)
     stream = io.StringIO()
     progress = _RowProgress(Progress(stream))
     for done in (1000, 2000, 4000):
