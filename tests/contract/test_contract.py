@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,17 @@ from vrtd.sources import chain_source
 
 PROBLEM = vrtd.problems.random_mdp(seed=0)
 N_ROWS = 40  # of data sets
-DATA = vrtd.record(PROBLEM, N_ROWS, seed=3)
 each_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 each_algorithm = pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
 
 
 def rows(*names: str) -> Any:
     return pytest.mark.parametrize("row", [row for row in ROWS if row.id in names], ids=names)
+
+
+@cache
+def data_set() -> vrtd.Transitions:
+    return vrtd.record(PROBLEM, N_ROWS, seed=3)
 
 
 def is_on_rows(row: Row) -> bool:
@@ -52,7 +57,7 @@ def gradients(row: Row, n_epochs: int) -> int:
 def transcribed(row: Row, n_epochs: int, run: int, seed: int = 5) -> list[Any]:
     """The outputs that the transcription has in one of the runs."""
     if is_on_rows(row):
-        draw: Any = Rows(DATA, seed, run)
+        draw: Any = Rows(data_set(), seed, run)
     else:
         source = chain_source(PROBLEM.mrp, PROBLEM.phi, row.sampling, PROBLEM.mrp.stationary)
         draw = chain_draw(source, row.sampling, seed, run)
@@ -70,7 +75,7 @@ def run(row: Row, n_epochs: int | None = None, **changes: Any) -> vrtd.Result:
         "metrics": ("squared_error", "mspbe"),
         "checkpoints": 7,
     }
-    problem = DATA if is_on_rows(row) else PROBLEM
+    problem = data_set() if is_on_rows(row) else PROBLEM
     return vrtd.simulate(problem, row.algorithm, **(arguments | changes))
 
 
@@ -117,7 +122,7 @@ def test_agrees_with_the_transcription(row: Row) -> None:
 def test_values_at_checkpoints_are_those_of_the_output(row: Row) -> None:
     result = run(row, n_epochs=5, checkpoints=[gradients(row, k) for k in range(6)], n_runs=2)
     outputs = transcribed(row, 5, 0)
-    problem = DATA if is_on_rows(row) else PROBLEM
+    problem = data_set() if is_on_rows(row) else PROBLEM
     for name in ("squared_error", "mspbe"):
         form = vrtd.metrics.METRICS[name](problem)
         np.testing.assert_allclose(result.values(name)[0], [form(theta) for theta in outputs], rtol=1e-10)

@@ -251,7 +251,7 @@ def test_diverged_runs(capsys):
     [("gtd2 --step-size 50", "; lower --step-size or lower --step-size-w"), ("lstd --theta-0 1e308", "")],
 )
 def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(capsys, algorithm, advice):
-    small = "--problem boyan_chain --runs 4 --gradients 20000 --checkpoints 2 --quiet"
+    small = "--runs 4 --gradients 20000 --checkpoints 2 --quiet"
     assert main(["simulate", "--algorithm", *shlex.split(f"{algorithm} {small}")]) == 3
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"left out of the statistics from there on{advice}")
 

@@ -39,7 +39,7 @@ def test_the_default_metric_is_the_norm_of_the_expected_update(capsys):
 
 
 def test_its_rows_are_a_data_set(capsys):
-    more = "--algorithm saga --sampling dataset --rows 2000 --metric neu --json"
+    more = "--algorithm td --sampling dataset --rows 2000 --metric neu --json"
     assert main([*shlex.split("simulate --problem mountain_car --runs 2 --gradients 4000"), *shlex.split(more)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["problem"]["digest"] == vrtd.record(vrtd.problems.mountain_car(), 2000).digest
