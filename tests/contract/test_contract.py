@@ -166,7 +166,7 @@ def test_any_part_of_the_runs_can_be_run_alone(row: Row, monkeypatch: pytest.Mon
 
 
 @each_row
-def test_a_run_does_not_know_how_many_others_there_are(row: Row) -> None:
+def test_a_run_does_not_depend_on_the_number_of_runs(row: Row) -> None:
     whole = run(row)
     for n_runs in (1, 2, 4):
         assert_same_bits(whole, run(row, n_runs=n_runs), slice(n_runs))

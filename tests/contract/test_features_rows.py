@@ -108,7 +108,7 @@ def test_float32_rows_are_float64_rows_rounded_once(name):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", [*BOXES, "constant", "degree-0", "one-bump", "nan-hider"])
-def test_what_is_not_finite_never_looks_right(name, bad, dtype):
+def test_observations_that_are_not_finite_give_rows_that_are_not_finite(name, bad, dtype):
     others = {
         "constant": Fourier(0, **BOUNDS),
         "degree-0": Polynomial(0, **BOUNDS),
@@ -129,7 +129,7 @@ def test_what_is_not_finite_never_looks_right(name, bad, dtype):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", STATES)
-def test_a_state_that_is_not_finite_never_looks_right(name, bad):
+def test_states_that_are_not_finite_give_rows_that_are_not_finite(name, bad):
     rows = STATES[name](np.array([1.0, bad, 3.0]))
     assert np.isfinite(rows).all(axis=1).tolist() == [True, False, True]
 
@@ -156,7 +156,7 @@ def test_settings_make_the_same_bits_again(name):
     assert np.array_equal(again(observations), made(observations))
 
 
-def test_a_matrix_product_of_the_user_keeps_rows_apart():
+def test_a_users_matrix_product_gives_a_row_the_same_bits_alone():
     """The product itself does not: a row alone is another routine of BLAS than a row in company."""
     weights = np.random.default_rng(0).normal(size=(16, 100))
     rows = np.random.default_rng(1).normal(size=(500, 16))

@@ -266,7 +266,7 @@ def growth_on_the_star(algorithm: Any) -> tuple[Any, Any]:
     return values[:, -1] / values[:, 0], projected[:, -1] / projected[:, 0]
 
 
-def test_gradients_are_stable_where_td_is_not() -> None:
+def test_gradient_td_is_stable_on_bairds_star_and_td_is_not() -> None:
     """With one step size TD leaves every bound, and gradient TD solves the star. A part of the values' error stays for
     long: where they are all alike, the TD error is only 1 - gamma of them."""
     step, larger = vrtd.Harmonic(c=500.0, t0=100_000.0), vrtd.Harmonic(c=5000.0, t0=100_000.0)
@@ -309,6 +309,6 @@ def test_traces_need_a_trajectory(algorithm: Any) -> None:
         (lambda: vrtd.TDC(0.1, -1.0), "step_size_w must be a positive, finite number; got -1.0; pass"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(make: Any, message: str) -> None:
+def test_invalid_settings_are_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         make()

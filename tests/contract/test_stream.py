@@ -49,7 +49,7 @@ IN_NEED_OF_A_DATA_SET = {type(row.algorithm) for row in ROWS} - {type(row.algori
 
 
 @pytest.mark.parametrize("algorithm", sorted(IN_NEED_OF_A_DATA_SET, key=lambda algorithm: algorithm.name))
-def test_what_needs_a_data_set_says_so(algorithm: Any) -> None:
+def test_algorithms_for_data_sets_refuse_a_stream(algorithm: Any) -> None:
     message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; simulate"
     assert not algorithm().learns_from_log
     with pytest.raises(InvalidInputError, match=message):
@@ -113,7 +113,7 @@ def test_rows_of_an_open_batch_wait_and_do_not_move_theta() -> None:
 @pytest.mark.parametrize("field", ["phi", "phi_next", "reward", "weight"])
 @pytest.mark.parametrize("row", [3, 47, 199])  # completes the open batch; inside; in what would wait
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_leaves_no_trace(algorithm: Any, field: str, row: int, bad: float) -> None:
+def test_rows_that_are_not_finite_change_nothing(algorithm: Any, field: str, row: int, bad: float) -> None:
     first, rows = some_rows(1995, 4, weighted=True), some_rows(204, 4, weighted=True, seed=9)
     values = getattr(rows, field).copy()
     values[row] = bad
@@ -130,7 +130,7 @@ def test_what_is_not_finite_leaves_no_trace(algorithm: Any, field: str, row: int
 
 @pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 100), vrtd.TDLambda(0.1, 0.7)])
 @pytest.mark.parametrize("d", [4, 40])
-def test_a_learner_is_a_value(algorithm: Any, d: int) -> None:
+def test_learning_leaves_the_learner_unchanged(algorithm: Any, d: int) -> None:
     """Learning from one learner twice gives the same result, and leaves the learner as it was."""
     before = learn(learner(algorithm, d), some_rows(1050, d))
     kept = {name: getattr(before, name).copy() for name in ("theta", "state", "stream")}
@@ -141,7 +141,7 @@ def test_a_learner_is_a_value(algorithm: Any, d: int) -> None:
     assert before.n_rows + before.n_waiting == 1050
 
 
-def test_a_step_that_diverges_is_seen() -> None:
+def test_a_step_that_diverges_is_an_error() -> None:
     found = learner(vrtd.TD(50.0), 4)
     with pytest.raises(NotFiniteError):
         learn(found, some_rows(5000, 4))

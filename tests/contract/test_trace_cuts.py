@@ -71,7 +71,7 @@ def test_a_trace_goes_on_from_fit_to_partial_fit() -> None:
     assert parts.theta_.tobytes() == whole.tobytes()
 
 
-def test_the_closed_form_is_no_interval_of_a_method_with_traces() -> None:
+def test_intervals_of_the_closed_form_are_refused_for_methods_with_traces() -> None:
     found = vrtd.Evaluator(vrtd.LSTD(0.7), discount=GAMMA, closed_form=True).fit(rows())
     with pytest.raises(
         InvalidInputError, match="the closed form is that without traces, which is another point; got tr"
@@ -79,7 +79,7 @@ def test_the_closed_form_is_no_interval_of_a_method_with_traces() -> None:
         found.predict(PHI[:2], return_interval=0.9, method="closed_form")
 
 
-def test_nor_from_one_environment_to_another() -> None:
+def test_a_trace_does_not_go_on_from_one_environment_to_another() -> None:
     theta = evaluator().fit(VectorLog()).theta_
     ends = TRUNCATED | (np.arange(1, N + 1) % VectorLog.segment == 0)
     np.testing.assert_allclose(theta, expected(ends), rtol=1e-11, atol=1e-13)
@@ -87,7 +87,7 @@ def test_nor_from_one_environment_to_another() -> None:
 
 
 @pytest.mark.parametrize("kind", ["chunk", "log"])
-def test_nor_from_one_pass_to_the_next(kind: str) -> None:
+def test_a_trace_does_not_go_on_from_one_pass_to_the_next(kind: str) -> None:
     ends = TRUNCATED.copy()
     if kind == "log":
         ends |= np.arange(1, N + 1) % VectorLog.segment == 0
@@ -103,7 +103,7 @@ def test_nor_from_one_pass_to_the_next(kind: str) -> None:
     [ALGORITHM, vrtd.TrueOnlineTD(0.1, 0.7), vrtd.LSTD(0.7), vrtd.RecursiveLSTD(0.7)],
     ids=lambda algorithm: algorithm.name,
 )
-def test_it_goes_on_however_rows_are_split_stored_and_loaded(algorithm: Any, tmp_path: Path) -> None:
+def test_traces_do_not_depend_on_how_rows_are_split_or_models_stored(algorithm: Any, tmp_path: Path) -> None:
     whole = vrtd.Evaluator(algorithm, discount=GAMMA).fit(rows()).theta_
     for seed in range(3):
         parts = vrtd.Evaluator(algorithm, discount=GAMMA)
@@ -114,7 +114,7 @@ def test_it_goes_on_however_rows_are_split_stored_and_loaded(algorithm: Any, tmp
         assert parts.theta_.tobytes() == whole.tobytes()
 
 
-def test_rows_that_wait_keep_their_ends(tmp_path: Path) -> None:
+def test_rows_that_wait_for_the_features_keep_their_truncations(tmp_path: Path) -> None:
     """Features that take their range from data see 100 rows first; the log of several environments comes in two."""
     features = Fourier(3)
 
@@ -132,7 +132,7 @@ def test_rows_that_wait_keep_their_ends(tmp_path: Path) -> None:
     assert np.abs(cut - leaking).max() > 1e-3
 
 
-def test_a_bad_chunk_of_a_vector_log_is_refused_as_any_other() -> None:
+def test_a_bad_chunk_of_several_environments_is_refused() -> None:
     class Bad(VectorLog):
         def chunks(self) -> Iterator[Chunk]:
             yield rows()._replace(truncated=TRUNCATED.tolist())  # type: ignore[arg-type]

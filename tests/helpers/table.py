@@ -54,7 +54,7 @@ ROWS = [
     Row("vrtd-fresh-on-markov", vrtd.VRTD(0.1, 7, inner="fresh"), "markov", td.vrtd),
     Row("vrtd-resample-on-iid", vrtd.VRTD(0.1, 7, inner="resample"), "iid", td.vrtd),
     Row("vrtd-batch-of-one", vrtd.VRTD(0.1, 1), "markov", td.vrtd, 40),
-    # The ridge keeps a share of the start, ridge s / (n |A|), |A| = 0.1 there. A quotient has a mean of its own.
+    # The ridge keeps a share of the start, ridge s / (n |A|), |A| is about 0.1 there. A quotient has a mean of its own.
     Row("lstd-iid", vrtd.LSTD(), "iid", least_squares.lstd, 60, 1e-6, mean_stays=False),
     Row("lstd-markov", vrtd.LSTD(0.7, 0.1), "markov", least_squares.lstd, 60, 1e-4),
     Row("recursive-lstd-iid", vrtd.RecursiveLSTD(), "iid", least_squares.lstd, 60, 1e-3, mean_stays=False),

@@ -39,7 +39,7 @@ def never(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["--oops"], ["doctor", "--help"]])
-def test_what_needs_no_library_loads_none(arguments):
+def test_help_version_and_bad_usage_load_no_library(arguments):
     code = (
         "import sys; from vrtd.cli import main; main(sys.argv[1:]);"
         "print(sorted(set(sys.modules) & {'numpy', 'scipy', 'numba', 'matplotlib'}))"
@@ -93,7 +93,7 @@ def test_documented_commands_parse_and_codes_agree():
 # Simulate
 
 
-def test_text(capsys):
+def test_the_text_shows_settings_and_statistics(capsys):
     assert main([*SMALL, "--metric", "squared_error", "--metric", "neu", "--metric", "neu"]) == 0
     shown, noise = capsys.readouterr()
     assert noise == ""
@@ -161,14 +161,14 @@ def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "theta_0"), [("--theta-0 1,2,3,4", [1.0, 2.0, 3.0, 4.0]), ("--theta-0=-0.5", [-0.5] * 4)]
 )
-def test_runs_begin_where_they_are_told(capsys, given, theta_0):
+def test_theta_0_is_passed_on(capsys, given, theta_0):
     assert main([*SMALL, "--json", *shlex.split(given)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["theta_0"] == theta_0
     assert shown["metrics"]["squared_error"]["mean"] == library(theta_0=theta_0).summary().mean.tolist()
 
 
-def test_bairds_star(capsys):
+def test_td_on_bairds_star_grows_and_is_warned_of(capsys):
     star = "simulate --problem baird --algorithm td --step-size 0.01 --metric value_error --theta-0 1,1,1,1,1,1,10,1"
     assert main([*shlex.split(star), "--runs", "4", "--gradients", "2000", "--checkpoints", "2", "--json"]) == 0
     shown, noise = capsys.readouterr()
@@ -178,14 +178,14 @@ def test_bairds_star(capsys):
     assert "expect errors without bound" in noise
 
 
-def test_no_standard_error_of_one_run_is_null(capsys):
+def test_the_standard_error_of_one_run_is_null(capsys):
     assert main([*SMALL, "--json", "--runs", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["squared_error"]["standard_error"] == [None] * 5
     assert main([*SMALL, "--runs", "1"]) == 0
     assert " +- - " in capsys.readouterr().out
 
 
-def test_files(capsys, tmp_path):
+def test_figure_data_and_result_hold_what_the_library_gives(capsys, tmp_path):
     figure, out = tmp_path / "curve.png", tmp_path / "run.npz"
     assert (
         main([*SMALL, "--metric", "squared_error", "--metric", "neu", "--figure", str(figure), "--out", str(out)]) == 0
@@ -232,7 +232,7 @@ def test_csv_beside_a_figure_replaces_only_its_own_kind(capsys, tmp_path, monkey
     assert (tmp_path / "curve.csv").read_text() == "name,grade\n"
 
 
-def test_diverged_runs(capsys):
+def test_diverged_runs_are_counted_and_warned_of(capsys):
     assert main([*DIVERGING, "--json"]) == 3
     shown, noise = capsys.readouterr()
     columns = json.loads(shown)["metrics"]["squared_error"]
@@ -292,7 +292,7 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
         ("simulate --data run", "--data must be a .csv file; got run; change the name"),
     ],
 )
-def test_errors(capsys, arguments, message):
+def test_bad_usage_is_one_line_and_exit_code_2(capsys, arguments, message):
     assert main(shlex.split(arguments)) == 2
     shown, noise = capsys.readouterr()
     assert shown == ""
@@ -341,7 +341,7 @@ def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv"}
 
 
-def test_a_reader_that_leaves_is_no_error():
+def test_a_closed_pipe_is_no_error():
     command = [sys.executable, "-m", "vrtd", *SMALL, "--json", "--checkpoints", "2000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
@@ -371,7 +371,7 @@ class Screen(io.StringIO):
         (io.StringIO(), "vrtd: 50% done, 1:40 left\nvrtd: 100% done, 0:00 left\n"),
     ],
 )
-def test_progress(monkeypatch, stream, expected):
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, stream, expected):
     times = iter([0.0, 5.0, 85.0, 85.01, 95.0])
     monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
     monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 10.0)

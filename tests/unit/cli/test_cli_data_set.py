@@ -24,7 +24,7 @@ def test_json_equals_the_library(capsys):
     assert shown["sampling"] == "dataset"
 
 
-def test_a_thousand_rows_and_all_metrics_of_a_data_set(capsys):
+def test_the_text_shows_the_rows_and_every_metric(capsys):
     assert main([*SMALL, "--metric", "neu", "--metric", "mspbe", "--metric", "squared_error"]) == 0
     shown, noise = capsys.readouterr()
     assert "n_features 4, gamma 0.95, normalize False, laziness 0.0, n_rows 1000" in shown
@@ -47,7 +47,7 @@ def test_a_thousand_rows_and_all_metrics_of_a_data_set(capsys):
         ("--growth 3", "--growth belongs to batching_svrg or growing_scsg; got --algorithm vrtd; drop it"),
     ],
 )
-def test_errors(capsys, arguments, message):
+def test_bad_usage_is_refused(capsys, arguments, message):
     assert main(["simulate", *shlex.split(arguments)]) == 2
     shown, noise = capsys.readouterr()
     assert shown == ""

@@ -17,7 +17,7 @@ from vrtd.cli.doctor import EXTRAS, NEEDED
 ROOT = Path(__file__).parents[3]
 
 
-def test_doctor(capsys):
+def test_doctor_reports_libraries_cache_and_processor(capsys):
     assert main(["doctor", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["ok"]

@@ -99,7 +99,7 @@ def test_while_a_command_works_a_compilation_ends_first() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[True]\n", "")
 
 
-def test_elsewhere_it_is_raised_where_it_comes() -> None:
+def test_an_interrupt_between_imports_and_compilations_is_raised_at_once() -> None:
     code = """
     import os
     try:
@@ -111,7 +111,7 @@ def test_elsewhere_it_is_raised_where_it_comes() -> None:
     assert working(code).stdout == "raised\n"
 
 
-def test_a_second_one_does_not_wait(tmp_path: Path) -> None:
+def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(f"{CALLBACK}\nimport time\nCallback()\nCallback()\ntime.sleep(60)\n")
     ended = working("import slow", tmp_path)
     assert (ended.returncode, ended.stderr) == (BY_THE_SIGNAL, "")
@@ -129,7 +129,7 @@ def test_after_the_work_nothing_is_raised_into_the_end_of_the_process() -> None:
     assert "squared" in ended.stdout
 
 
-def test_whoever_handles_the_signal_keeps_it() -> None:
+def test_signal_handlers_of_the_caller_are_kept() -> None:
     """As a shell that ignores it for what runs in the background, or a program that calls a command."""
     code = """
     import signal, sys
@@ -148,7 +148,7 @@ def test_whoever_handles_the_signal_keeps_it() -> None:
 # Processes of a comparison
 
 
-def test_a_process_of_a_comparison_does_not_see_it() -> None:
+def test_processes_of_a_comparison_ignore_the_interrupt() -> None:
     """A terminal sends it to them, too; the one that started them ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
     with _deaf_to_interrupts():
@@ -158,7 +158,7 @@ def test_a_process_of_a_comparison_does_not_see_it() -> None:
 
 
 @pytest.mark.parametrize("told", [b"", pickle.dumps((TournamentSize(), [], Path()))[:-20]])
-def test_a_process_of_a_comparison_that_is_told_nothing_ends_in_silence(told: bytes) -> None:
+def test_a_process_of_a_comparison_without_instructions_ends_silently(told: bytes) -> None:
     command = [sys.executable, "-m", "vrtd.tournament.worker"]
     ended = subprocess.run(command, input=told, capture_output=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

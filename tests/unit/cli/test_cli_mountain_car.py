@@ -38,7 +38,7 @@ def test_the_default_metric_is_the_norm_of_the_expected_update(capsys):
     assert noise == ""
 
 
-def test_its_rows_are_a_data_set(capsys):
+def test_rows_of_mountain_car_are_a_data_set(capsys):
     more = "--algorithm td --sampling dataset --rows 2000 --metric neu --json"
     assert main([*shlex.split("simulate --problem mountain_car --runs 2 --gradients 4000"), *shlex.split(more)]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -58,7 +58,7 @@ def test_its_rows_are_a_data_set(capsys):
         ("plan --problem mountain_car --budget 100 --mode estimated", "got the Simulator mountain_car"),
     ],
 )
-def test_what_it_cannot_do_is_said(capsys, arguments, message):
+def test_options_of_finite_chains_are_refused(capsys, arguments, message):
     assert main(shlex.split(arguments)) == 2
     shown, noise = capsys.readouterr()
     assert shown == ""
