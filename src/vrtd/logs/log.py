@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import DataError
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
@@ -24,11 +25,11 @@ class Chunk(NamedTuple):
     bootstraps from its successor, the last observation before the reset."""
 
     observations: NDArray[Any]  # (n, ...) C-contiguous
-    reward: NDArray[np.float64]  # (n,)
+    reward: Floats  # (n,)
     next_observations: NDArray[Any]  # (n, ...) C-contiguous, of the dtype of the observations
     terminated: NDArray[np.bool_]  # (n,)
     truncated: NDArray[np.bool_]  # (n,) the end of an episode or of the recording that is no termination
-    weight: NDArray[np.float64] | None = None  # (n,) importance ratios; None: all 1
+    weight: Floats | None = None  # (n,) importance ratios; None: all 1
     #: Where row i of the field `name` of this chunk comes from, in words: file, column, row.
     locate: Callable[[str, int], str] | None = None
 
@@ -38,7 +39,7 @@ class Chunk(NamedTuple):
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name, without a weight that was not given."""
+        """Return the arrays by name, without a weight that was not given."""
         return {name: values for name, values in zip(self._fields[:6], self[:6], strict=True) if values is not None}
 
     def check(self) -> None:
@@ -48,28 +49,17 @@ class Chunk(NamedTuple):
         for name, values in zip(self._fields[:6], self[:6], strict=True):
             if name == "weight" and values is None:
                 continue
-            kind = _KINDS.get(name)
-            if (
-                not isinstance(values, np.ndarray)
-                or values.ndim == 0
-                or (kind is not None and (values.dtype, values.ndim) != (kind, 1))
-            ):
-                raise DataError(
-                    f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row"),
-                    f"{values.dtype} of shape {values.shape}"
-                    if isinstance(values, np.ndarray)
-                    else type(values).__name__,
-                    "let vrtd.logs.from_arrays make the log",
-                )
+            is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
+            if not is_array or values.ndim == 0 or (kind is not None and (values.dtype, values.ndim) != (kind, 1)):
+                must = f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row")
+                got = f"{values.dtype} of shape {values.shape}" if is_array else type(values).__name__
+                raise DataError(must, got, "let vrtd.logs.from_arrays make the log")
         lengths = {name: len(values) for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError("all fields of a chunk must be equally long", lengths, "correct the log")
         if self.next_observations.dtype != self.observations.dtype:
-            raise DataError(
-                f"next observations must be of the type of the observations, {self.observations.dtype}",
-                self.next_observations.dtype,
-                "convert them",
-            )
+            must = f"next observations must be of the type of the observations, {self.observations.dtype}"
+            raise DataError(must, self.next_observations.dtype, "convert them")
 
     def _is_sound(self) -> bool:
         """Return whether all is as it nearly always is. This is checked first, because small chunks come often."""
@@ -147,18 +137,17 @@ class Chunk(NamedTuple):
 
     def check_finite(self, n_before: int) -> None:
         """Raise if a number that is used is not finite, or a weight is negative."""
-        first: tuple[int, str] | None = None
+        places: list[tuple[int, str]] = []
         for name in ("observations", "next_observations", "reward", "weight"):
             values = getattr(self, name)
             if values is None or values.dtype.kind != "f" or np.isfinite(values).all():
                 continue
-            bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            is_bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
             if name == "next_observations":
-                bad &= ~self.terminated
-            if bad.any() and (first is None or int(np.argmax(bad)) < first[0]):
-                first = int(np.argmax(bad)), name
-        if first is not None:
-            row, name = first
+                is_bad &= ~self.terminated
+            places += [(int(row), name) for row in np.flatnonzero(is_bad)[:1]]
+        if places:
+            row, name = min(places, key=lambda place: place[0])
             got = f"another in {name}: {self.place(name, row, n_before)}"
             raise DataError("every number of a log must be finite", got, "repair or drop it")
         self.check_weight(n_before)
@@ -177,7 +166,7 @@ class Log(ABC):
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks from the first on."""
+        """Yield all chunks from the first on."""
 
     @property
     @abstractmethod

@@ -61,7 +61,7 @@ def test_long_and_many_episodes_are_cut_and_joined(tmp_path, monkeypatch):
     episodes = [(walk(n, seed=n), True) for n in (2, 500, 3, 40)]
     log = from_minari(a_data_set(tmp_path / "d", episodes))
     whole = rows(log)
-    monkeypatch.setattr("vrtd.logs.episodes.CHUNK_ROWS", 70)
+    monkeypatch.setattr("vrtd.logs.blocks.CHUNK_ROWS", 70)
     same_bits(rows(log), whole)
     assert max(chunk.reward.size for chunk in log.chunks()) < 140
     for chunk in log.chunks():
