@@ -9,15 +9,14 @@ if TYPE_CHECKING:
     from vrtd.logs.arrays import from_arrays
     from vrtd.logs.environment import from_env
     from vrtd.logs.episodes import from_minari
-    from vrtd.logs.gathering import data_set
-    from vrtd.logs.log import Chunk, Log
+    from vrtd.logs.log import Chunk, Log, data_set
     from vrtd.logs.reading import read
     from vrtd.logs.writing import write
 
 _HOMES = {
     "Chunk": "vrtd.logs.log",
     "Log": "vrtd.logs.log",
-    "data_set": "vrtd.logs.gathering",
+    "data_set": "vrtd.logs.log",
     "from_arrays": "vrtd.logs.arrays",
     "from_env": "vrtd.logs.environment",
     "from_minari": "vrtd.logs.episodes",

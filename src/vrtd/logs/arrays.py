@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, Wanted, find_columns
+from vrtd.logs.columns import Columns, find_columns
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
-from vrtd.logs.log import Log
+from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
 
 
@@ -40,21 +40,13 @@ def from_arrays(
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
     """
-    given = {
-        "observations": observations,
-        "reward": reward,
-        "next_observations": next_observations,
-        "terminated": terminated,
-        "truncated": truncated,
-        "weight": weight,
-        "episode": episode,
-    }
-    return PartsLog([_MemoryPart({name: value for name, value in given.items() if value is not None})], in_thread=False)
+    values = (observations, reward, next_observations, terminated, truncated, weight, episode)
+    named = zip((*Chunk._fields[:6], "episode"), values, strict=True)
+    return PartsLog([_MemoryPart({name: value for name, value in named if value is not None})], in_thread=False)
 
 
 class _MemoryPart(Part):
     where = "the arrays"
-    kinds: Mapping[str, str] = {}
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays = {}
@@ -74,11 +66,11 @@ class _MemoryPart(Part):
         yield self._block
 
 
-def npz_part(path: Path, wanted: Wanted) -> Part:
+def npz_part(path: Path, wanted: Columns) -> Part:
     return _StoredPart(path, wanted, _open_npz, None)
 
 
-def hdf5_part(path: Path, wanted: Wanted) -> Part:
+def hdf5_part(path: Path, wanted: Columns) -> Part:
     """Read an HDF5 file with one array per column, as D4RL keeps its data, or with one per episode, as d3rlpy does."""
     with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
         is_by_episode = "num_episodes" in file and "observations_0" in file
@@ -93,7 +85,7 @@ class _StoredPart(Part):
     def __init__(
         self,
         path: Path,
-        wanted: Wanted,
+        wanted: Columns,
         open_file: Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]],
         unverified: str | None,
     ) -> None:
@@ -110,7 +102,7 @@ class _StoredPart(Part):
                     raise DataError(must, what, "convert it first")
             self.kinds = {name: f"{arrays[name].dtype} {arrays[name].shape[1:]}" for name in names}
             lengths = {name: arrays[name].shape[0] for name in names}
-            row_bytes = sum(_row_bytes(arrays[name]) for name in names)
+            row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
         self.n_rows = lengths[names[0]]
         self._step = rows_per_block(row_bytes)
         odd = [name for name in names if lengths[name] != self.n_rows]
@@ -128,10 +120,6 @@ class _StoredPart(Part):
                 rows = {name: arrays[name][start:stop] for name in self.columns.all}
                 piece = Piece(self.where, self.columns.by_field, start, stop - start)
                 yield make_block(self.columns.select(rows), piece)
-
-
-def _row_bytes(array: StoredArray) -> int:
-    return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
 
 
 @contextmanager

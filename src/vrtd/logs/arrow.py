@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, Wanted, find_columns
+from vrtd.logs.columns import Columns, find_columns
 from vrtd.logs.parts import Part, read_ahead
 from vrtd.tables import library
 
@@ -35,7 +36,7 @@ class TablePart(Part):
 
     where = "the table"
 
-    def __init__(self, table: Any, wanted: Wanted) -> None:
+    def __init__(self, table: Any, wanted: Columns) -> None:
         pyarrow = library()
         self._table, self._started = table, False
         self._once = isinstance(table, pyarrow.RecordBatchReader)
@@ -68,7 +69,7 @@ class TablePart(Part):
 class ParquetPart(Part):
     """A Parquet file, batch by batch, with the checksums of its pages verified."""
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: Columns) -> None:
         library()
         self.where, self._path = str(path), path
         with translate_errors(self.where), closing(self._open()) as file:
@@ -100,7 +101,7 @@ class CsvPart(Part):
     n_rows = None
     unverified = "is text, without checksums"
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: Columns) -> None:
         library()
         self.where, self._path = str(path), path
         with translate_errors(self.where), self._open({}) as reader:
@@ -166,7 +167,7 @@ def _check_types(schema: Any, columns: Columns, where: str) -> dict[str, str]:
             kind = schema.field(name).type
             if types.is_dictionary(kind):
                 kind = kind.value_type
-            while field.endswith("observations") and (_is_list(kind) or types.is_fixed_size_list(kind)):
+            while field.endswith("observations") and _is_list(kind):
                 kind = kind.value_type
             if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
                 raise DataError(f"{where}, column {name}, must hold numbers", f"type {kind}", "convert or name another")
@@ -175,36 +176,35 @@ def _check_types(schema: Any, columns: Columns, where: str) -> dict[str, str]:
 
 def _is_list(kind: Any) -> bool:
     types = library().types
-    return bool(types.is_list(kind) or types.is_large_list(kind))
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def to_numpy(array: Any, name: str, piece: Piece) -> NDArray[Any]:
     """Return the entries of a column: (n,) or, of lists, (n, k)."""
-    types, shape = library().types, [len(array)]
-    if types.is_dictionary(array.type):
+    shape = [len(array)]
+    if library().types.is_dictionary(array.type):
         array = array.dictionary_decode()
     while True:
-        per_row = int(np.prod(shape[1:], dtype=np.int64))
+        per_row = prod(shape[1:])
         if array.null_count:
             is_null = array.is_null().to_numpy(zero_copy_only=False)
             got = f"null in row {piece.first_row + int(np.argmax(is_null)) // per_row}"
             must = f"{piece.where}, column {name}, must have a value in every row"
             raise DataError(must, got, "fill or drop that row")
-        if types.is_fixed_size_list(array.type):
-            shape.append(array.type.list_size)
-        elif _is_list(array.type):
-            lengths = array.value_lengths().to_numpy(zero_copy_only=False)
-            shape.append(int(lengths[0]))
-            odd = np.flatnonzero(lengths != lengths[0])
-            if odd.size:
-                raise DataError(
-                    f"the lists of {piece.where}, column {name}, must have one length",
-                    f"{lengths[odd[0]]} entries in row {piece.first_row + odd[0] // per_row} and {lengths[0]} before",
-                    "pad them, or split the column",
-                )
-        else:
+        if not _is_list(array.type):
             entries: NDArray[Any] = array.to_numpy(zero_copy_only=False)
             return entries.reshape(shape)
+        from pyarrow.compute import list_value_length
+
+        lengths = list_value_length(array).to_numpy(zero_copy_only=False)
+        odd = np.flatnonzero(lengths != lengths[0])
+        if odd.size:
+            raise DataError(
+                f"the lists of {piece.where}, column {name}, must have one length",
+                f"{lengths[odd[0]]} entries in row {piece.first_row + odd[0] // per_row} and {lengths[0]} before",
+                "pad them, or split the column",
+            )
+        shape.append(int(lengths[0]))
         array = array.flatten()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import DataError
@@ -116,10 +116,7 @@ def make_block(fields: Fields, piece: Piece) -> Block:
             raise DataError(must, successors.shape[1:], "name or pass the matching ones")
         kind = np.result_type(successors, observations)
         observations, successors = observations.astype(kind, copy=False), successors.astype(kind, copy=False)
-    reward, weight = (
-        None if array is None else np.ascontiguousarray(array, dtype=np.float64)
-        for array in (_one_per_row(fields, field, piece) for field in ("reward", "weight"))
-    )
+    reward, weight = (_one_per_row(fields, field, piece, dtype=np.float64) for field in ("reward", "weight"))
     assert reward is not None
     truncated = _flags(fields, "truncated", piece)
     terminated = _flags(fields, "done", piece) & ~truncated if "done" in fields else _flags(fields, "terminated", piece)
@@ -127,8 +124,10 @@ def make_block(fields: Fields, piece: Piece) -> Block:
     return Block(observations, reward, successors, terminated, truncated, weight, episode, (piece,))
 
 
-def _one_per_row(fields: Fields, field: str, piece: Piece, of: str = "of numbers") -> NDArray[Any] | None:
-    """Return a column with one entry per row, None for a field that was not recorded."""
+def _one_per_row(
+    fields: Fields, field: str, piece: Piece, of: str = "of numbers", dtype: DTypeLike | None = None
+) -> NDArray[Any] | None:
+    """Return a column with one entry per row, of a type if one is named; None for a field that was not recorded."""
     array = fields.get(field)
     if array is None:
         return None
@@ -141,7 +140,7 @@ def _one_per_row(fields: Fields, field: str, piece: Piece, of: str = "of numbers
     if array.ndim != 1:
         raise DataError(f"{where} must have one entry a row", f"shape {array.shape}", "name or pass a single column")
     _check_length(array, where, piece)
-    return array
+    return np.ascontiguousarray(array, dtype)
 
 
 def _flags(fields: Fields, field: str, piece: Piece) -> NDArray[np.bool_]:
@@ -154,7 +153,7 @@ def _flags(fields: Fields, field: str, piece: Piece) -> NDArray[np.bool_]:
         if bad.size:
             got = f"{array[bad[0]]} at {piece.place(field, int(bad[0]))}"
             raise DataError("a flag must be 0 or 1", got, "repair it or name another column")
-    return np.ascontiguousarray(array, dtype=np.bool_)
+    return array.astype(np.bool_, copy=False)
 
 
 def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str) -> NDArray[Any]:

@@ -33,8 +33,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
 _VECTORS = ("observations", "next_observations")
 
 
-class Wanted(NamedTuple):
-    """What the caller names: a name, a pattern, several names, or None for what is usual."""
+class Columns(NamedTuple):
+    """The columns of each field: as the caller names them, with patterns and None for what is usual, or as they are.
+
+    One column of observations is taken as it is, several are put together.
+    """
 
     observations: Names | None = None
     next_observations: Names | None = None
@@ -43,25 +46,13 @@ class Wanted(NamedTuple):
     truncated: str | None = None
     weight: str | None = None
     episode: str | None = None
-
-
-class Columns(NamedTuple):
-    """The columns of a file, field by field. One column of observations is taken as it is, several are put together."""
-
-    observations: str | tuple[str, ...]
-    reward: str
-    next_observations: str | tuple[str, ...] | None = None
-    terminated: str | None = None
-    done: str | None = None
-    truncated: str | None = None
-    weight: str | None = None
-    episode: str | None = None
+    done: str | None = None  # cannot be named; in the place of `terminated`, where nothing else tells
 
     @property
     def by_field(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each field that has some."""
         named = self._asdict().items()
-        return {field: (name,) if isinstance(name, str) else name for field, name in named if name is not None}
+        return {field: (name,) if isinstance(name, str) else tuple(name) for field, name in named if name is not None}
 
     @property
     def all(self) -> list[str]:
@@ -70,10 +61,8 @@ class Columns(NamedTuple):
 
     def select(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any] | list[NDArray[Any]]]:
         """Return the array or arrays of each field, from those of each column."""
-        return {
-            field: [arrays[name] for name in names] if isinstance(getattr(self, field), tuple) else arrays[names[0]]
-            for field, names in self.by_field.items()
-        }
+        named = [(field, name) for field, name in self._asdict().items() if name is not None]
+        return {f: arrays[name] if isinstance(name, str) else [arrays[one] for one in name] for f, name in named}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -85,10 +74,10 @@ class Columns(NamedTuple):
         )
 
 
-def find_columns(there: Sequence[str], wanted: Wanted, where: str) -> Columns:
+def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     """Find what `wanted` means for the columns that are there.
 
-    >>> find_columns(["obs_10", "obs_9", "r", "done"], Wanted(), "a.csv").observations
+    >>> find_columns(["obs_10", "obs_9", "r", "done"], Columns(), "a.csv").observations
     ('obs_9', 'obs_10')
     """
     found: dict[str, Any] = {}
@@ -127,8 +116,9 @@ def find_columns(there: Sequence[str], wanted: Wanted, where: str) -> Columns:
 
 def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> str | tuple[str, ...]:
     is_one = isinstance(names, str)
+    wanted: list[Any] = [names] if isinstance(names, str) else list(names)
     found: list[str] = []
-    for name in [names] if isinstance(names, str) else names:
+    for name in wanted:
         if not isinstance(name, str):
             must = f"{field} must be a column's name, a pattern or a list of them"
             raise InvalidInputError(must, repr(names), "pass text")

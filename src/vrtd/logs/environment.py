@@ -18,6 +18,7 @@ from vrtd.problems.environments import gymnasium_library, open_environment
 
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 16 << 20
 _SEGMENTS_AHEAD = 4  # how far an environment of several may run ahead of the slowest one
+_UNDECLARED = "the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed"
 _NEXT_STEP, _SAME_STEP, _DISABLED = "NextStep", "SameStep", "Disabled"  # values of gymnasium.vector.AutoresetMode
 
 
@@ -60,23 +61,7 @@ def from_env(
     >>> [chunk.observations.tolist() for chunk in log.chunks()]
     [[0, 0, 0, 0, 1]]
     """
-    check_count("n_samples", n_samples)
-    check_count("seed", seed, least=0)
-    for name, value in (("segment", segment), ("chunk", chunk)):
-        if value is not None:
-            check_count(name, value)
-    gym = gymnasium_library()
-    with open_environment(env) as live:
-        is_vector = isinstance(live, gym.vector.VectorEnv)
-        if not is_vector and not isinstance(live, gym.Env):
-            raise InvalidInputError(
-                "env must be a Gymnasium environment, a vector environment or an id", f"{live!r:.80}", "pass one"
-            )
-        if segment is not None and not is_vector:
-            raise InvalidInputError(
-                "segment is for vector environments", f"{segment} with one environment", "leave it out"
-            )
-        return EnvironmentLog(env, live, policy, int(n_samples), int(seed), segment, chunk)
+    return EnvironmentLog(env, policy, n_samples, seed, segment, chunk)
 
 
 class _Layout(NamedTuple):
@@ -119,22 +104,37 @@ class EnvironmentLog(Log):
     """What `from_env` returns."""
 
     def __init__(
-        self, env: Any, live: Any, policy: Policy, n_samples: int, seed: int, segment: int | None, chunk: int | None
+        self, env: Any, policy: Policy, n_samples: int, seed: int, segment: int | None, chunk: int | None
     ) -> None:
-        gym = gymnasium_library()
-        self._env, self._n_samples, self._seed = env, n_samples, seed
+        check_count("n_samples", n_samples)
+        check_count("seed", seed, least=0)
+        for name, value in (("segment", segment), ("chunk", chunk)):
+            if value is not None:
+                check_count(name, value)
+        self._env, self._n_samples, self._seed = env, int(n_samples), int(seed)
         self._n_envs: int | None = None
-        self._is_undeclared = False
-        spaces = live.observation_space, live.action_space
-        if isinstance(live, gym.vector.VectorEnv):
-            self._n_envs = int(live.num_envs)
-            declared = _autoreset_mode(live)
-            self._mode = declared or _NEXT_STEP
-            has_modes = "AutoresetMode" in vars(gym.vector)  # Gymnasium 1.0 has next-step and no more
-            self._is_undeclared = declared is None and has_modes
-            spaces = live.single_observation_space, live.single_action_space
-        self._layout = _layout_of(spaces[0], self._n_envs is not None)
-        self._actors = as_policy(policy, *spaces, self._n_envs)
+        self._notes: tuple[str, ...] = ()
+        gym = gymnasium_library()
+        with open_environment(env) as live:
+            if isinstance(live, gym.vector.VectorEnv):
+                self._n_envs = int(live.num_envs)
+                declared = _autoreset_mode(live)
+                self._mode = declared or _NEXT_STEP
+                if declared is None and "AutoresetMode" in vars(gym.vector):  # Gymnasium 1.0 has next-step and no more
+                    self._notes = (_UNDECLARED,)
+                spaces = live.single_observation_space, live.single_action_space
+            elif not isinstance(live, gym.Env):
+                raise InvalidInputError(
+                    "env must be a Gymnasium environment, a vector environment or an id", f"{live!r:.80}", "pass one"
+                )
+            elif segment is not None:
+                raise InvalidInputError(
+                    "segment is for vector environments", f"{segment} with one environment", "leave it out"
+                )
+            else:
+                spaces = live.observation_space, live.action_space
+            self._layout = _layout_of(spaces[0], self._n_envs is not None)
+            self._actors = as_policy(policy, *spaces, self._n_envs)
         self._segment = SEGMENT if segment is None else int(segment)
         row_bytes = 2 * self._layout.dtype.itemsize * int(np.prod(self._layout.shape)) + 1
         self._chunk = int(chunk) if chunk is not None else max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // row_bytes))
@@ -151,17 +151,13 @@ class EnvironmentLog(Log):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        remarks = []
-        if self._is_undeclared:
-            remarks.append(
-                "the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed"
-            )
-        if self._n_missed:
-            remarks.append(
-                f"{self._n_missed} steps between segments were left out: "
-                f"their environments had run {_SEGMENTS_AHEAD} segments ahead of the slowest one"
-            )
-        return tuple(remarks)
+        if not self._n_missed:
+            return self._notes
+        missed = (
+            f"{self._n_missed} steps between segments were left out: "
+            f"their environments had run {_SEGMENTS_AHEAD} segments ahead of the slowest one"
+        )
+        return (*self._notes, missed)
 
     def chunks(self) -> Iterator[Chunk]:
         self._reading += 1

@@ -10,18 +10,20 @@ import json
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import DataError, InvalidInputError, MissingExtraError
+from vrtd.checks import import_extra
+from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs.arrow import to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
-from vrtd.logs.columns import Columns, Wanted, order_by_number
+from vrtd.logs.columns import Columns, order_by_number
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 from vrtd.tables import library as arrow_library
@@ -34,11 +36,7 @@ _COLUMNS = Columns("observations", **_NAMES)
 
 def hdf5_library() -> Any:
     """Import h5py, or say how to install it."""
-    try:
-        import h5py
-    except ImportError:
-        raise MissingExtraError("h5py", "minari") from None
-    return h5py
+    return import_extra("h5py", "minari")
 
 
 class StoredArray(Protocol):
@@ -98,8 +96,7 @@ def _cut(episode: Episode) -> Iterator[Block]:
                     f"shape {rows.shape}",
                     "the episode is incomplete: record it again or remove it",
                 )
-        width = sum(int(np.prod(rows.shape[1:], dtype=np.int64)) for _, rows in episode.observations)
-        step = rows_per_block(8 * width)
+        step = rows_per_block(8 * sum(prod(rows.shape[1:]) for _, rows in episode.observations))
         for start in range(0, n_steps, step):
             stop = min(n_steps, start + step)
             observations, names = _lay_side_by_side(episode, start, stop + episode.has_final)
@@ -131,13 +128,9 @@ class D3rlpyPart(Part):
     unverified = HDF5_UNVERIFIED
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, wanted: Columns) -> None:
         self.where, self._path = str(path), path
-        for field, name in wanted._asdict().items():
-            if name is not None:
-                raise InvalidInputError(
-                    f"the columns of {path}, which d3rlpy wrote, are known", f"{field} named", "omit it"
-                )
+        _refuse_names(wanted, f"{path}, which d3rlpy wrote,")
         with translate_errors(self.where), hdf5_library().File(path, "r") as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
             if len(self._numbers) != int(file["num_episodes"][()]):
@@ -166,12 +159,7 @@ def from_minari(path: str | os.PathLike[str]) -> Log:
     Observations of dictionary and tuple spaces are laid side by side, in the order of their names. Every step has its
     successor, the final observation of an episode included. Needs h5py, or pyarrow for data sets in Arrow or Parquet.
     """
-    folder = find_data_folder(Path(path))
-    if folder is None:
-        raise DataError(
-            f"{path} must be the folder of a Minari data set", f"no data/{_METADATA} or data/{_MAIN}", "check the path"
-        )
-    return PartsLog([_MinariPart(folder)], in_thread=True)
+    return PartsLog([MinariPart(Path(path), Columns())], in_thread=True)
 
 
 def find_data_folder(path: Path) -> Path | None:
@@ -182,13 +170,20 @@ def find_data_folder(path: Path) -> Path | None:
     return None
 
 
-class _MinariPart(Part):
-    columns = _COLUMNS
-    kinds: Mapping[str, str] = {}
+class MinariPart(Part):
+    """A local Minari data set."""
 
-    def __init__(self, folder: Path) -> None:
+    columns = _COLUMNS
+
+    def __init__(self, path: Path, wanted: Columns) -> None:
+        folder = find_data_folder(path)
+        if folder is None:
+            must = f"{path} must be the folder of a Minari data set"
+            raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
         self._folder, self.where = folder, str(folder)
+        _refuse_names(wanted, self.where)
         metadata = _read_metadata(folder)
+        self.kinds = {"observations": str(metadata.get("observation_space"))}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
         self._shape = _check_space(metadata, self.where)
         if self._kind not in ("hdf5", "arrow", "parquet"):
@@ -196,24 +191,17 @@ class _MinariPart(Part):
                 f"the data format of {folder} must be hdf5, arrow or parquet", repr(self._kind), "convert the data set"
             )
         self.unverified = HDF5_UNVERIFIED if self._kind == "hdf5" else "has no page checksums"
-        (hdf5_library if self._kind == "hdf5" else arrow_library)()
         with translate_errors(self.where):
-            self.n_rows = self._count_hdf5() if self._kind == "hdf5" else self._count_tables()
+            if self._kind == "hdf5":
+                check_regular(folder / _MAIN)
+                with hdf5_library().File(folder / _MAIN, "r") as file:
+                    self.n_rows = sum(int(file[name]["rewards"].shape[0]) for name in _episodes(file))
+            else:
+                arrow_library()
+                self.n_rows = sum(_count_rows(file) - 1 for file in self._files())
 
     def blocks(self) -> Generator[Block, None, None]:
         yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables())
-
-    def _count_hdf5(self) -> int:
-        check_regular(self._folder / _MAIN)
-        with hdf5_library().File(self._folder / _MAIN, "r") as file:
-            return sum(int(file[name]["rewards"].shape[0]) for name in _episodes(file))
-
-    def _count_tables(self) -> int:
-        if self._kind == "arrow":
-            return sum(int(_read_table(file).num_rows) - 1 for file in self._files())
-        from pyarrow.parquet import read_metadata
-
-        return sum(int(read_metadata(file).num_rows) - 1 for file in self._files())
 
     def _read_hdf5(self) -> Generator[Episode, None, None]:
         path = self._folder / _MAIN
@@ -231,9 +219,10 @@ class _MinariPart(Part):
                 piece = Piece(where, {}, 0, table.num_rows)
                 whole = {name: table.column(name).combine_chunks() for name in _COLUMNS.all}
                 columns = {field: to_numpy(whole[name], name, piece)[:-1] for field, name in _NAMES.items()}
-                leaves = _find_fields(whole["observations"], "observations", piece)
-                if len(leaves) == 1 and self._shape is not None:
-                    leaves = [(name, rows.reshape(len(rows), *self._shape)) for name, rows in leaves]
+                observations = _to_groups(whole["observations"], "observations", piece)
+                if isinstance(observations, np.ndarray) and self._shape is not None:
+                    observations = observations.reshape(len(observations), *self._shape)
+                leaves = _find_leaves(observations, "observations", where)
             yield Episode(where, leaves, columns, has_final=True)
 
     def _files(self) -> Iterator[Path]:
@@ -260,34 +249,31 @@ def _read_metadata(folder: Path) -> Mapping[str, Any]:
 
 def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
     """Return the shape of an observation, where it is one array and the metadata tell. Refuse images kept as JPEG."""
-    text = metadata.get("observation_space")
-    try:
+    text, space = metadata.get("observation_space"), None
+    with suppress(ValueError):
         space = json.loads(text) if isinstance(text, str) else None
-    except ValueError:
-        space = None
     if metadata.get("jpeg_encoding", True) and _has_images(space):
         raise DataError(
             f"the observations of {where} must be stored as numbers",
             "images as JPEG",
             "store the data set with jpeg_encoding=False",
         )
-    shape = space.get("shape") if isinstance(space, dict) and space.get("type") == "Box" else None
-    if isinstance(shape, list) and all(isinstance(n, int) and n >= 0 for n in shape):
-        return tuple(shape)
+    match space:
+        case {"type": "Box", "shape": [*shape]} if all(isinstance(n, int) and n >= 0 for n in shape):
+            return tuple(shape)
     return None
 
 
 def _has_images(space: Any) -> bool:
     """Tell by the rule by which Minari stores a space as JPEG, but for the bounds, which may be long lists."""
-    if not isinstance(space, dict):
-        return False
-    inside = space.get("subspaces")
-    if isinstance(inside, dict | list):
-        return any(_has_images(one) for one in (inside.values() if isinstance(inside, dict) else inside))
-    shape = space.get("shape")
-    if space.get("dtype") != "uint8" or not isinstance(shape, list) or len(shape) not in (2, 3):
-        return False
-    return all(isinstance(n, int) for n in shape) and min(shape[:2]) >= 32
+    match space:
+        case {"subspaces": dict(spaces)}:
+            return any(map(_has_images, spaces.values()))
+        case {"subspaces": list(spaces)}:
+            return any(map(_has_images, spaces))
+        case {"dtype": "uint8", "shape": [int(height), int(width)] | [int(height), int(width), int()]}:
+            return min(height, width) >= 32
+    return False
 
 
 def _episodes(file: Any) -> list[str]:
@@ -295,23 +281,19 @@ def _episodes(file: Any) -> list[str]:
 
 
 def _find_leaves(item: Any, name: str, where: str) -> list[tuple[str, StoredArray]]:
-    """Return the arrays under a group of an HDF5 file, in the order of their names, _index_2 before _index_10."""
-    if not isinstance(item, hdf5_library().Dataset):
+    """Return the arrays under a group, in the order of their names, _index_2 before _index_10."""
+    if isinstance(item, Mapping):
         return [leaf for key in sorted(item, key=_in_order) for leaf in _find_leaves(item[key], f"{name}/{key}", where)]
     if item.dtype.kind not in "biuf":
         raise DataError(f"{where}, {name}, must hold numbers", f"dtype {item.dtype}", "convert the data set")
     return [(name, item)]
 
 
-def _find_fields(array: Any, name: str, piece: Piece) -> list[tuple[str, NDArray[Any]]]:
-    """Return the arrays under a column of a table, in the order of their names."""
-    if arrow_library().types.is_struct(array.type):
-        keys = sorted((field.name for field in array.type), key=_in_order)
-        return [leaf for key in keys for leaf in _find_fields(array.field(key), f"{name}/{key}", piece)]
-    values = to_numpy(array, name, piece)
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"{piece.where}, {name}, must hold numbers", f"type {array.type}", "convert the data set")
-    return [(name, values)]
+def _to_groups(array: Any, name: str, piece: Piece) -> Any:
+    """Return a column of Arrow as an array, or structures as groups of them."""
+    if not arrow_library().types.is_struct(array.type):
+        return to_numpy(array, name, piece)
+    return {field.name: _to_groups(array.field(field.name), f"{name}/{field.name}", piece) for field in array.type}
 
 
 def _in_order(key: str) -> tuple[str, int]:
@@ -327,3 +309,16 @@ def _read_table(path: Path) -> Any:
     from pyarrow.parquet import ParquetFile
 
     return ParquetFile(path, page_checksum_verification=True).read()
+
+
+def _count_rows(path: Path) -> int:
+    if path.suffix == ".arrow":
+        return int(_read_table(path).num_rows)
+    from pyarrow.parquet import read_metadata
+
+    return int(read_metadata(path).num_rows)
+
+
+def _refuse_names(wanted: Columns, where: str) -> None:
+    for field in wanted.by_field:
+        raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")

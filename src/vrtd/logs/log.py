@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.errors import DataError
+from vrtd.checks import check_count, check_fraction
+from vrtd.errors import DataError, InvalidInputError
+
+if TYPE_CHECKING:
+    from vrtd.problems import Transitions
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
@@ -46,7 +50,8 @@ class Chunk(NamedTuple):
         """Raise unless types and lengths are as they are said to be."""
         if self._is_sound():
             return
-        for name, values in zip(self._fields[:6], self[:6], strict=True):
+        columns: tuple[Any, ...] = self[:6]
+        for name, values in zip(self._fields[:6], columns, strict=True):
             if name == "weight" and values is None:
                 continue
             is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
@@ -82,15 +87,8 @@ class Chunk(NamedTuple):
         if first <= 0 and last >= len(self.reward):
             return self
         locate, rows = self.locate, slice(first, last)
-        return Chunk(
-            self.observations[rows],
-            self.reward[rows],
-            self.next_observations[rows],
-            self.terminated[rows],
-            self.truncated[rows],
-            None if self.weight is None else self.weight[rows],
-            None if locate is None else lambda field, row: locate(field, row + first),
-        )
+        columns = [None if values is None else values[rows] for values in self[:6]]
+        return Chunk._make([*columns, None if locate is None else lambda field, row: locate(field, row + first)])
 
     def copy(self) -> Chunk:
         """Return the same rows in arrays of their own."""
@@ -185,6 +183,12 @@ class Log(ABC):
         return None
 
 
+def check_log(log: Any) -> None:
+    if not isinstance(log, Log):
+        must, got = "log must be a Log", type(log).__name__
+        raise InvalidInputError(must, got, "make one with vrtd.logs: from_arrays, read, from_env")
+
+
 class WrappedLog(Log):
     """A log that delegates all but `chunks` to another log."""
 
@@ -238,3 +242,60 @@ def all_observations(chunks: Sequence[Chunk]) -> NDArray[Any]:
     """Return all observations, then all successors that are used: an order that no split changes."""
     successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
     return np.concatenate([*(chunk.observations for chunk in chunks), *successors])
+
+
+def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) -> Transitions:
+    """Read a whole log into memory, with features of its observations.
+
+    Parameters
+    ----------
+    log : Log
+        The log. Its weights are kept.
+    features : Any
+        Whatever `vrtd.Evaluator` takes as features.
+    discount : float
+        Discount in [0, 1] of every row but the terminated ones, which have discount 0.
+    seed : int or None
+        Seed of the shuffle of the rows, which makes batches of them alike. None keeps their order.
+
+    Returns
+    -------
+    Transitions
+        All rows of the log. When they are in order, `ends` marks the last row of each episode and segment. When they
+        are shuffled, no row continues another one and `ends` is True everywhere.
+
+    Examples
+    --------
+    >>> from vrtd.logs import from_arrays
+    >>> log = from_arrays([[1.0], [2.0], [3.0]], [1.0, 0.0, 1.0], terminated=[False, False, True])
+    >>> data = data_set(log, None, 0.9, seed=None)
+    >>> data.phi_next.ravel()[:2], data.discount
+    (array([2., 3.]), array([0.9, 0.9, 0. ]))
+    """
+    from vrtd.features import as_features  # here, because reading needs neither of them nor Numba
+    from vrtd.problems import Transitions
+
+    check_log(log)
+    check_fraction("discount", discount)
+    if seed is not None:
+        check_count("seed", seed, least=0)
+    chunks: list[Chunk] = []
+    n = 0
+    for chunk in checked_chunks(log, is_over=False):
+        chunk.check_finite(n)
+        chunks.append(chunk.copy())  # the log may use its memory again
+        n += chunk.n_rows
+    if not n:
+        raise DataError("a log must have rows to make a data set", "none", "record some")
+    rows = Chunk.concatenate(chunks)
+    bound = as_features(features).bind(all_observations([rows]))
+    is_shuffled = seed is not None
+    order = np.random.default_rng(seed).permutation(n) if is_shuffled else np.arange(n)
+    return Transitions(
+        bound(rows.observations)[order],
+        rows.reward[order],
+        bound(rows.successors)[order],
+        np.where(rows.terminated, 0.0, discount)[order],
+        None if rows.weight is None else rows.weight[order],
+        rows.ends | is_shuffled,
+    )

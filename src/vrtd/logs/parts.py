@@ -41,7 +41,7 @@ class Part(ABC):
     n_rows: int | None  # with a successor or not; None when only a reading tells
     columns: Columns
     #: Column -> type, in words; columns and types must be the same in all parts of a log.
-    kinds: Mapping[str, str]
+    kinds: Mapping[str, str] = {}
     #: Why damage may go unnoticed, or None where checksums are verified.
     unverified: str | None = None
 
@@ -55,7 +55,7 @@ class PartsLog(Log):
 
     def __init__(self, parts: Sequence[Part], in_thread: bool) -> None:
         self._parts, self._in_thread = tuple(parts), in_thread
-        self._remarks = self._known_remarks()
+        self._dropped: Counter[str] = Counter()  # by the last whole reading
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
@@ -68,12 +68,21 @@ class PartsLog(Log):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        return self._remarks
+        remarks = [remark for part in self._parts for remark in part.columns.remarks]
+        reasons: dict[str, list[str]] = {}
+        for part in self._parts:
+            if part.unverified is not None:
+                reasons.setdefault(part.unverified, []).append(part.where)
+        for reason, places in reasons.items():
+            others = f" (and {len(places) - 1} more of {len(self._parts)} files)" if len(places) > 1 else ""
+            remarks.append(f"{places[0]} {reason}{others}: integrity cannot be verified")
+        remarks += [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.items() if n]
+        return tuple(dict.fromkeys(remarks))
 
     def chunks(self) -> Iterator[Chunk]:
+        self._dropped = Counter()
         dropped: Counter[str] = Counter()
         n_kept = 0
-        self._remarks = self._known_remarks()
         blocks = read_ahead(self._blocks()) if self._in_thread else self._blocks()
         try:
             for first in blocks:
@@ -92,9 +101,7 @@ class PartsLog(Log):
                 f"{_rows(n_read)} now and {_rows(self._rows_before or 0)} before",
                 "pass what can be read again: a file, a table or arrays",
             )
-        self._rows_before = n_read
-        told = tuple(f"{_rows(n)} dropped: {reason}" for reason, n in dropped.items() if n)
-        self._remarks = self._known_remarks() + told
+        self._rows_before, self._dropped = n_read, dropped
 
     def _blocks(self) -> Generator[Block, None, None]:
         shape: tuple[int, ...] | None = None
@@ -118,18 +125,6 @@ class PartsLog(Log):
                     "it is damaged or changed while it was read: write it again",
                 )
 
-    def _known_remarks(self) -> tuple[str, ...]:
-        """Return what is known without reading, each remark once."""
-        remarks = [remark for part in self._parts for remark in part.columns.remarks]
-        reasons: dict[str, list[str]] = {}
-        for part in self._parts:
-            if part.unverified is not None:
-                reasons.setdefault(part.unverified, []).append(part.where)
-        for reason, places in reasons.items():
-            others = f" (and {len(places) - 1} more of {len(self._parts)} files)" if len(places) > 1 else ""
-            remarks.append(f"{places[0]} {reason}{others}: integrity cannot be verified")
-        return tuple(dict.fromkeys(remarks))
-
     def _empty(self, what: str) -> DataError:
         where = self._parts[0].where if len(self._parts) == 1 else f"the {len(self._parts)} parts of the log"
         return DataError(f"{where} must hold at least one transition", what, "pass a log with more rows")
@@ -141,7 +136,6 @@ def _keep_next(block: Block | None, others: Iterator[Block]) -> Iterator[Chunk]:
     A block waits for the next one where that tells whether its last episode continues.
     """
     while block is not None:
-        assert block.next_observations is not None
         following, truncated = None, block.truncated
         if block.episode is not None:
             following = next(others, None)
@@ -151,15 +145,8 @@ def _keep_next(block: Block | None, others: Iterator[Block]) -> Iterator[Chunk]:
             is_last = episode[1:] != episode[:-1]
             truncated = truncated.copy()
             truncated[: is_last.size] |= is_last & ~block.terminated[: is_last.size]
-        yield Chunk(
-            block.observations,
-            block.reward,
-            block.next_observations,
-            block.terminated,
-            truncated,
-            block.weight,
-            partial(block.locate, None),
-        )
+        # The columns of a block are those of a chunk, in the same order.
+        yield Chunk._make([*block._replace(truncated=truncated)[:6], partial(block.locate, None)])
         block = following or next(others, None)
 
 

@@ -13,8 +13,8 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import ArrowStream, CsvPart, ParquetPart, TablePart
-from vrtd.logs.columns import Wanted
-from vrtd.logs.episodes import find_data_folder, from_minari
+from vrtd.logs.columns import Columns
+from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 
@@ -22,13 +22,13 @@ PathLike = str | os.PathLike[str]
 
 #: Suffix -> format
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
-_PARTS: dict[str, Callable[[Path, Wanted], Part]] = {
+_PARTS: dict[str, Callable[[Path, Columns], Part]] = {
     "parquet": ParquetPart,
     "csv": CsvPart,
     "npz": npz_part,
     "hdf5": hdf5_part,
+    "minari": MinariPart,
 }
-FORMATS = (*_PARTS, "minari")
 
 
 def read(
@@ -48,10 +48,10 @@ def read(
     Parameters
     ----------
     data : path, sequence of paths, or table
-        Parquet, CSV, npz or HDF5 files by their suffix, or a Minari data set: a file, a folder (all files of one format
-        in it, and in its folders), a pattern such as 'logs/*.parquet', or a list of these. Files are read in the order
-        of their names, a list in its own. Or a table that speaks the Arrow C stream: of polars, pandas, DuckDB or
-        pyarrow. A RecordBatchReader can be read once; everything else as often as wanted.
+        Parquet, CSV, npz or HDF5 files by their suffix: a file, a folder (all files of one format in it, and in its
+        folders), a pattern such as 'logs/*.parquet', the folder of a Minari data set, or a list of these. Files are
+        read in the order of their names, a list in its own. Or a table that speaks the Arrow C stream: of polars,
+        pandas, DuckDB or pyarrow. A RecordBatchReader can be read once; everything else as often as wanted.
     observations, next_observations : str or sequence of str, optional
         Columns: a name, a pattern ('x_*') or a list of names. Columns that are not named are found by convention.
     reward, terminated, truncated, weight, episode : str, optional
@@ -65,8 +65,8 @@ def read(
         The transitions, in the order in which they were recorded.
     """
     if format is not None:
-        check_choice("format", format, FORMATS)
-    wanted = Wanted(observations, next_observations, reward, terminated, truncated, weight, episode)
+        check_choice("format", format, _PARTS)
+    wanted = Columns(observations, next_observations, reward, terminated, truncated, weight, episode)
     if isinstance(data, ArrowStream):
         return PartsLog([TablePart(data, wanted)], in_thread=False)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
@@ -76,14 +76,6 @@ def read(
             f"{type(data).__name__} {data!r:.60}",
             "name files, or pass a table of polars, pandas >= 2.2, DuckDB or pyarrow; arrays go to from_arrays",
         )
-    if format == "minari" or (format is None and len(paths) == 1 and find_data_folder(Path(paths[0])) is not None):
-        named = [field for field, name in wanted._asdict().items() if name is not None]
-        if named or len(paths) != 1:
-            what = f"{named[0]} named" if named else f"{len(paths)} paths"
-            raise InvalidInputError(
-                "a Minari data set must be read alone, its columns are known", what, "pass its path only"
-            )
-        return from_minari(paths[0])
     files = [file for path in paths for file in _find_files(os.fspath(path), format)]
     for file in files:
         check_regular(file)
@@ -98,19 +90,19 @@ def read(
 
 
 def _check_same_columns(one: Part, other: Part) -> None:
-    if (one.columns, one.kinds) == (other.columns, other.kinds):
-        return
-    what = f"the columns {', '.join(one.kinds)} in another order in {other.where} than in {one.where}"
+    """Raise unless the parts have the same columns of the same types. The names decide what each of them holds."""
     for name in [*one.kinds, *other.kinds]:
         if one.kinds.get(name) != other.kinds.get(name):
             kinds = [f"{part.kinds[name]} {name!r}" if name in part.kinds else f"no {name!r}" for part in (one, other)]
             what = f"{kinds[0]} in {one.where} and {kinds[1]} in {other.where}"
-            break
-    raise DataError("all parts of a log must have the same columns", what, "convert the parts, or read them apart")
+            do = "convert the parts, or read them apart"
+            raise DataError("all parts of a log must have the same columns", what, do)
 
 
 def _find_files(path: str, kind: str | None) -> list[Path]:
     place = Path(path)
+    if kind == "minari" or (kind is None and find_data_folder(place) is not None):
+        return [place]
     if place.is_dir():
         return _find_inside(place, kind)
     if place.exists():
@@ -125,19 +117,18 @@ def _find_files(path: str, kind: str | None) -> list[Path]:
 
 def _find_inside(folder: Path, kind: str | None) -> list[Path]:
     """Return the files of one format; what begins with . or _ is bookkeeping of whoever wrote the folder."""
-    by_format: dict[str, list[Path]] = {}
+    files = []
     for file in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
         if not is_hidden and file.suffix.lower() in _SUFFIXES and _is_file(file):
-            by_format.setdefault(_SUFFIXES[file.suffix.lower()], []).append(file)
-    if kind is not None and kind in by_format:
-        return by_format[kind]
-    if len(by_format) != 1:
-        held = _count(Counter({name: len(files) for name, files in by_format.items()})) or "none"
-        raise DataError(
-            f"{folder} must hold files of one format ({', '.join(_SUFFIXES)})", held, "pass format=, or name the files"
-        )
-    return next(iter(by_format.values()))
+            files.append(file)
+    kinds = Counter(map(_format_of, files))
+    if kind not in kinds:
+        if len(kinds) != 1:
+            must = f"{folder} must hold files of one format ({', '.join(_SUFFIXES)})"
+            raise DataError(must, _count(kinds) or "none", "pass format=, or name the files")
+        (kind,) = kinds
+    return [file for file in files if _format_of(file) == kind]
 
 
 def _is_file(path: Path) -> bool:
@@ -145,6 +136,8 @@ def _is_file(path: Path) -> bool:
 
 
 def _format_of(file: Path) -> str:
+    if file.is_dir():
+        return "minari"
     suffix = file.suffix.lower()
     if suffix not in _SUFFIXES:
         must = f"the suffix of {file} must be one of {', '.join(_SUFFIXES)}"

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import Floats, check_row_sums, frozen, real_array
-from vrtd.checks import check_choice, check_fraction
-from vrtd.errors import InvalidInputError, MissingExtraError
+from vrtd.checks import check_choice, check_fraction, import_extra
+from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
-from vrtd.problems.policy import policy_matrix
+from vrtd.problems.mdp import policy_matrix
 from vrtd.problems.stationary import closed_classes
 
 Outcome = tuple[float, int, float, bool]  # probability, next state, reward, terminated
@@ -21,11 +21,7 @@ Outcome = tuple[float, int, float, bool]  # probability, next state, reward, ter
 
 def gymnasium_library() -> Any:
     """Import Gymnasium, or say how to install it."""
-    try:
-        import gymnasium
-    except ImportError:
-        raise MissingExtraError("gymnasium", "gym") from None
-    return gymnasium
+    return import_extra("gymnasium", "gym")
 
 
 def make(name: str) -> Any:
@@ -100,7 +96,13 @@ def restart_chain(env: Any, policy: ArrayLike, discount: float, *, restart: str 
             'lower it, or choose restart="terminate"',
         )
     table, start = _table(env)
-    pi = _policy(policy, len(table), len(table[0]))
+    if callable(policy):
+        raise InvalidInputError(
+            'the policy of an exact chain must be "random", (S, A) probabilities or (S,) actions',
+            f"{policy!r:.80}",
+            f"tabulate it, e.g. np.array([policy(s) for s in range({len(table)})])",
+        )
+    pi = policy_matrix(policy, len(table), len(table[0]))
 
     # Transitions that differ in nothing are one edge; the spread of others is part of the noise that TD sees.
     edges: defaultdict[tuple[int, int, float, float], float] = defaultdict(float)
@@ -181,19 +183,6 @@ def _outcomes(P: Any, s: int, a: int, n_states: int) -> list[Outcome]:
             )
         outcomes.append(outcome)
     return outcomes
-
-
-def _policy(policy: ArrayLike, n_states: int, n_actions: int) -> Floats:
-    if isinstance(policy, str):
-        check_choice("policy", policy, ("random",))
-        return np.full((n_states, n_actions), 1.0 / n_actions)
-    if callable(policy):
-        raise InvalidInputError(
-            'the policy of an exact chain must be "random", (S, A) probabilities or (S,) actions',
-            f"{policy!r:.80}",
-            f"tabulate it, e.g. np.array([policy(s) for s in range({n_states})])",
-        )
-    return policy_matrix(policy, n_states, n_actions)
 
 
 def _check_termination(mrp: MarkovRewardProcess, states: NDArray[np.int64]) -> None:

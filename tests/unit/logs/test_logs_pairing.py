@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -30,8 +29,7 @@ NAMES = {
 class Cut(Part):
     """Rows of a log from one to another, as a file that is read in blocks of the given sizes."""
 
-    columns = Columns("x_*", "r")
-    kinds: ClassVar[dict[str, str]] = {}
+    columns = Columns("x_*", reward="r")
 
     def __init__(self, arrays: dict, start: int, stop: int, sizes: list[int], where: str) -> None:
         self.where, self._arrays, self._start, self._stop, self._sizes = where, arrays, start, stop, sizes
