@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from difflib import get_close_matches
+from importlib import import_module
 from math import inf, nan
 from numbers import Integral, Real
 from typing import Any
 
-from vrtd.errors import InvalidInputError
+from vrtd.errors import InvalidInputError, MissingExtraError
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -66,3 +67,11 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
 def check_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise InvalidInputError(f"{name} must be True or False", repr(value), "pass one of them")
+
+
+def import_extra(library: str, extra: str) -> Any:
+    """Import an optional library, or say which extra of vrtd installs it."""
+    try:
+        return import_module(library)
+    except ImportError:
+        raise MissingExtraError(library, extra) from None

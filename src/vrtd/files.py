@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import get_ident
 from typing import IO, Any
 
-from vrtd.errors import DataError, InvalidInputError
+from vrtd.errors import DataError, InvalidInputError, VrtdError
 
 try:
     import fcntl
@@ -38,6 +38,26 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     kind = _SPECIAL.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is not None:
         raise DataError(f"{path} must be a regular file", kind, "write its content to a regular file and pass that")
+
+
+@contextmanager
+def translate_errors(where: str) -> Iterator[None]:
+    """Make one error that names the file of whatever a library raises when a file is damaged."""
+    try:
+        yield
+    except VrtdError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{where} must be there", "no such file", "check the path") from None
+    except PermissionError as error:
+        raise DataError(f"{where} must be readable", error, "change its permissions") from None
+    except Exception as error:  # libraries raise nearly everything when a file is damaged
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(
+            f"{where} must be whole and hold what its name says",
+            what if len(what) <= 300 else f"{what[:300]}...",
+            "the file is damaged, cut short or of another format: write or fetch it again",
+        ) from error
 
 
 @contextmanager

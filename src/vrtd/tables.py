@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import MissingExtraError
+from vrtd.checks import import_extra
 from vrtd.files import write_at_once
 
 Table = dict[str, NDArray[Any]]  # columns of one length: numbers or text
@@ -21,11 +21,7 @@ Tables = Mapping[str, Table]
 
 def library() -> Any:
     """Import pyarrow, or say how to install it."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError("pyarrow", "data") from None
-    return pyarrow
+    return import_extra("pyarrow", "data")
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> Table:

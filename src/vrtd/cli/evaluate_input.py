@@ -150,10 +150,9 @@ def _policy(words: str) -> tuple[Any, str]:
         )
     import numpy as np
 
-    from vrtd.files import check_regular
-    from vrtd.logs.blocks import readable
+    from vrtd.files import check_regular, translate_errors
 
-    with readable(f"--policy {words}"):
+    with translate_errors(f"--policy {words}"):
         check_regular(path)
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)

@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vrtd.logs.arrays import from_arrays
-    from vrtd.logs.arrow import from_table
     from vrtd.logs.environment import from_env
-    from vrtd.logs.gathering import data_set
-    from vrtd.logs.log import Chunk, Log
-    from vrtd.logs.minari import from_minari
+    from vrtd.logs.episodes import from_minari
+    from vrtd.logs.log import Chunk, Log, data_set
     from vrtd.logs.reading import read
     from vrtd.logs.writing import write
 
 _HOMES = {
     "Chunk": "vrtd.logs.log",
     "Log": "vrtd.logs.log",
-    "data_set": "vrtd.logs.gathering",
+    "data_set": "vrtd.logs.log",
     "from_arrays": "vrtd.logs.arrays",
     "from_env": "vrtd.logs.environment",
-    "from_minari": "vrtd.logs.minari",
-    "from_table": "vrtd.logs.arrow",
+    "from_minari": "vrtd.logs.episodes",
     "read": "vrtd.logs.reading",
     "write": "vrtd.logs.writing",
 }
 
-__all__ = ["Chunk", "Log", "data_set", "from_arrays", "from_env", "from_minari", "from_table", "read", "write"]
+__all__ = ["Chunk", "Log", "data_set", "from_arrays", "from_env", "from_minari", "read", "write"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,17 +1,23 @@
-"""Logs in memory."""
+"""Arrays by name, one entry a row: in memory, in npz files and in HDF5 files, which are read as a stream."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
+from zipfile import ZipFile
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import DataError
-from vrtd.logs.blocks import Block, Origin, Piece, make_block
-from vrtd.logs.columns import Columns
-from vrtd.logs.log import Log
+from vrtd.files import translate_errors
+from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
+from vrtd.logs.columns import Columns, find_columns
+from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
+from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
 
 
@@ -24,9 +30,9 @@ def from_arrays(
     weight: ArrayLike | None = None,
     episode: ArrayLike | None = None,
 ) -> Log:
-    """A log from NumPy arrays with one entry a step.
+    """Make a log of NumPy arrays with one entry per step.
 
-    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.pairing`. C-contiguous
+    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.parts`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
     log is in use.
 
@@ -34,41 +40,154 @@ def from_arrays(
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
     """
-    given = {
-        "observations": observations,
-        "reward": reward,
-        "next_observations": next_observations,
-        "terminated": terminated,
-        "truncated": truncated,
-        "weight": weight,
-        "episode": episode,
-    }
-    arrays = {field: _array(field, value) for field, value in given.items() if value is not None}
-    columns = Columns(**{field: field for field in arrays})
-    n = len(arrays["observations"])
-    return PartsLog([_Arrays(make_block(arrays, columns, Piece(Origin("", columns.by_field), 0, n)))], in_thread=False)
+    values = (observations, reward, next_observations, terminated, truncated, weight, episode)
+    named = zip((*Chunk._fields[:6], "episode"), values, strict=True)
+    return PartsLog([_MemoryPart({name: value for name, value in named if value is not None})], in_thread=False)
 
 
-class _Arrays(Part):
+class _MemoryPart(Part):
     where = "the arrays"
 
-    def __init__(self, block: Block) -> None:
-        self._block = block
-
-    @property
-    def n_rows(self) -> int:
-        return self._block.reward.size
+    def __init__(self, values: Mapping[str, ArrayLike]) -> None:
+        arrays = {}
+        for name, value in values.items():
+            try:
+                array = np.asarray(value)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"{name} must be an array", error, "pass rows of one length") from None
+            if array.ndim == 0:
+                raise DataError(f"{name} must have one entry a row", f"{array.dtype} without rows", "pass an array")
+            arrays[name] = array
+        self.columns = Columns(**{name: name for name in arrays})
+        self.n_rows = len(arrays["observations"])
+        self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows))
 
     def blocks(self) -> Generator[Block, None, None]:
-        if self.n_rows:
-            yield self._block
+        yield self._block
 
 
-def _array(name: str, value: ArrayLike) -> NDArray[Any]:
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be an array", error, "pass rows of one length") from None
-    if array.ndim == 0:
-        raise DataError(f"{name} must have one entry a row", f"{array.dtype} without rows", "pass an array")
-    return array
+def npz_part(path: Path, wanted: Columns) -> Part:
+    return _StoredPart(path, wanted, _open_npz, None)
+
+
+def hdf5_part(path: Path, wanted: Columns) -> Part:
+    """Read an HDF5 file with one array per column, as D4RL keeps its data, or with one per episode, as d3rlpy does."""
+    with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
+        is_by_episode = "num_episodes" in file and "observations_0" in file
+    return D3rlpyPart(path, wanted) if is_by_episode else _StoredPart(path, wanted, _open_hdf5, HDF5_UNVERIFIED)
+
+
+class _StoredPart(Part):
+    """A file of arrays, which are read in step, some rows of each at a time."""
+
+    n_rows: int
+
+    def __init__(
+        self,
+        path: Path,
+        wanted: Columns,
+        open_file: Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]],
+        unverified: str | None,
+    ) -> None:
+        self.where, self.unverified = str(path), unverified
+        self._path, self._open = path, open_file
+        with translate_errors(self.where), open_file(path) as arrays:
+            self.columns = find_columns(list(arrays), wanted, self.where)
+            names = self.columns.all
+            for name in names:
+                kinds = "biufUS" if name == self.columns.episode else "biuf"
+                if arrays[name].dtype.kind not in kinds or not arrays[name].shape:
+                    what = f"dtype {arrays[name].dtype}, shape {arrays[name].shape}"
+                    must = f"{path}, column {name}, must hold numbers, one entry a row"
+                    raise DataError(must, what, "convert it first")
+            self.kinds = {name: f"{arrays[name].dtype} {arrays[name].shape[1:]}" for name in names}
+            lengths = {name: arrays[name].shape[0] for name in names}
+            row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
+        self.n_rows = lengths[names[0]]
+        self._step = rows_per_block(row_bytes)
+        odd = [name for name in names if lengths[name] != self.n_rows]
+        if odd:
+            raise DataError(
+                f"the columns of {path} must have one entry a row",
+                f"{lengths[odd[0]]} entries of {odd[0]} and {self.n_rows} of {names[0]}",
+                "write arrays of one length",
+            )
+
+    def blocks(self) -> Generator[Block, None, None]:
+        with translate_errors(self.where), self._open(self._path) as arrays:
+            for start in range(0, self.n_rows, self._step):
+                stop = min(self.n_rows, start + self._step)
+                rows = {name: arrays[name][start:stop] for name in self.columns.all}
+                piece = Piece(self.where, self.columns.by_field, start, stop - start)
+                yield make_block(self.columns.select(rows), piece)
+
+
+@contextmanager
+def _open_hdf5(path: Path) -> Iterator[Mapping[str, StoredArray]]:
+    """Open the arrays at the top of the file."""
+    h5py = hdf5_library()
+    with h5py.File(path, "r") as file:
+        if not all(isinstance(name, str) for name in file):
+            raise DataError(f"the names in {path} must be text", "bytes", "the file is damaged: write it again")
+        yield {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+
+
+@contextmanager
+def _open_npz(path: Path) -> Iterator[Mapping[str, StoredArray]]:
+    """Open all members, so that a damaged name is noticed."""
+    with ExitStack() as stack:
+        archive = stack.enter_context(ZipFile(path))
+        names = archive.namelist()
+        files = {name: stack.enter_context(archive.open(name)) for name in names}
+        # A damaged list of members can hide some of them. The end of an archive, before a comment, says how many
+        # there are, and 0xFFFF where there are more than that.
+        with path.open("rb") as file:
+            file.seek(-22 - len(archive.comment), 2)
+            n_members = int.from_bytes(file.read(12)[10:], "little")
+        if n_members != min(len(names), 0xFFFF):
+            what = f"{len(names)} for {n_members}"
+            raise DataError(f"{path} must list all of its members", what, "the file is damaged: write it again")
+        yield {
+            name[:-4]: _Member(file, f"{path}, column {name[:-4]},")
+            for name, file in files.items()
+            if name.endswith(".npy")
+        }
+
+
+class _Member:
+    """An array of an npz file, the rows of which are asked for in order.
+
+    It is never in memory as a whole unless it is stored by columns. Its checksum is verified when its last row has been
+    read.
+    """
+
+    def __init__(self, file: IO[bytes], where: str) -> None:
+        self._file, self._where = file, where
+        self._whole: NDArray[Any] | None = None
+        read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+        self.shape, self._is_by_columns, self.dtype = read(file)
+        if self.dtype.hasobject:  # a pickle, which is refused when the column is needed
+            self.shape, self.dtype = (), np.dtype(np.object_)
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        if self._is_by_columns and len(self.shape) > 1:
+            if self._whole is None:
+                self._whole = self._read(self.shape, "F")
+            array = self._whole[rows]
+        else:
+            array = self._read((rows.stop - rows.start, *self.shape[1:]), "C")
+        if rows.stop == self.shape[0] and self._file.read(1):  # at the end the archive compares checksums
+            must = f"{self._where} must end with its last row"
+            raise DataError(must, "more bytes", "the file is damaged: write it again")
+        return array
+
+    def _read(self, shape: tuple[int, ...], order: Literal["C", "F"]) -> NDArray[Any]:
+        array = np.empty(shape, self.dtype, order=order)
+        flat = array.reshape(-1, order="A").view(np.uint8).data
+        filled = 0
+        while filled < len(flat):
+            n = self._file.readinto(flat[filled : filled + 2**24])  # type: ignore[attr-defined]
+            if not n:
+                raise DataError(f"{self._where} must be whole", "a member that is cut short", "write the file again")
+            filled += n
+        return array

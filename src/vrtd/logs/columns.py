@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
 
 from vrtd.errors import DataError, InvalidInputError
 
@@ -29,11 +31,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
 }
 _VECTORS = ("observations", "next_observations")
-_NEEDED = ("observations", "reward")
 
 
-class Wanted(NamedTuple):
-    """What the caller names: a name, a pattern, several names, or None for what is usual."""
+class Columns(NamedTuple):
+    """The columns of each field: as the caller names them, with patterns and None for what is usual, or as they are.
+
+    One column of observations is taken as it is, several are put together.
+    """
 
     observations: Names | None = None
     next_observations: Names | None = None
@@ -42,29 +46,23 @@ class Wanted(NamedTuple):
     truncated: str | None = None
     weight: str | None = None
     episode: str | None = None
-
-
-class Columns(NamedTuple):
-    """The columns of a file, field by field. One column of observations is taken as it is, several are put together."""
-
-    observations: str | tuple[str, ...]
-    reward: str
-    next_observations: str | tuple[str, ...] | None = None
-    terminated: str | None = None
-    done: str | None = None
-    truncated: str | None = None
-    weight: str | None = None
-    episode: str | None = None
+    done: str | None = None  # cannot be named; in the place of `terminated`, where nothing else tells
 
     @property
     def by_field(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of each field that has some."""
         named = self._asdict().items()
-        return {field: (name,) if isinstance(name, str) else name for field, name in named if name is not None}
+        return {field: (name,) if isinstance(name, str) else tuple(name) for field, name in named if name is not None}
 
     @property
     def all(self) -> list[str]:
-        """Every column once."""
+        """Return every column once."""
         return list(dict.fromkeys(name for names in self.by_field.values() for name in names))
+
+    def select(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any] | list[NDArray[Any]]]:
+        """Return the array or arrays of each field, from those of each column."""
+        named = [(field, name) for field, name in self._asdict().items() if name is not None]
+        return {f: arrays[name] if isinstance(name, str) else [arrays[one] for one in name] for f, name in named}
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -76,113 +74,104 @@ class Columns(NamedTuple):
         )
 
 
-def find_columns(there: Sequence[str], wanted: Wanted, where: str) -> Columns:
-    """What `wanted` means for the columns that are there.
+def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
+    """Find what `wanted` means for the columns that are there.
 
-    >>> find_columns(["obs_10", "obs_9", "r", "done"], Wanted(), "a.csv").observations
+    >>> find_columns(["obs_10", "obs_9", "r", "done"], Columns(), "a.csv").observations
     ('obs_9', 'obs_10')
     """
-    found: dict[str, str | tuple[str, ...] | None] = {}
+    found: dict[str, Any] = {}
     for field, names in wanted._asdict().items():
         if names is not None:
-            found[field] = _named(field, names, there, where)
+            found[field] = _find_named(field, names, there, where)
     if "observations" in found and "next_observations" not in found:
-        found["next_observations"] = _successors(found["observations"], there)
+        found["next_observations"] = _find_successors(found["observations"], there)
     for field in ALIASES:
         if found.get(field) is None:
-            found[field] = _usual(field, there, where)
+            found[field] = _find_usual(field, there, where)
     if found["terminated"] is not None:
         found["done"] = None
-    for field in _NEEDED:
+    for field in ("observations", "reward"):
         if found[field] is None:
-            raise _missing(field, there, where)
-    columns = Columns(**found)  # type: ignore[arg-type]  # the needed ones are there
-    _check(columns, there, where)
+            near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
+            raise DataError(
+                f"{where} must have a column for {field}, such as {', '.join(ALIASES[field][:3])}",
+                _list(there),
+                f"name it: {field}=" + (f"{near[0]!r}, if that is it" if near else "'...'"),
+            )
+    columns = Columns(**found)
+    counts = Counter(there)
+    for name in columns.all:
+        if counts[name] > 1:
+            raise DataError(f"{where} must have each column once", f"{name!r} {counts[name]} times", "rename one")
+    names, next_names = (columns.by_field.get(field, ()) for field in _VECTORS)
+    if next_names and len(names) != len(next_names):
+        raise DataError(
+            f"{where} must have as many columns of next observations as of observations",
+            f"{_list(next_names)} for {_list(names)}",
+            "name both: observations=..., next_observations=...",
+        )
     return columns
 
 
-def _named(field: str, names: Names, there: Sequence[str], where: str) -> str | tuple[str, ...]:
-    several = not isinstance(names, str)
-    listed = [names] if isinstance(names, str) else list(names)
-    if not all(isinstance(name, str) for name in listed):
-        raise InvalidInputError(
-            f"{field} must be a column's name, a pattern or a list of them", repr(names), "pass text"
-        )
+def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> str | tuple[str, ...]:
+    is_one = isinstance(names, str)
+    wanted: list[Any] = [names] if isinstance(names, str) else list(names)
     found: list[str] = []
-    for name in listed:
+    for name in wanted:
+        if not isinstance(name, str):
+            must = f"{field} must be a column's name, a pattern or a list of them"
+            raise InvalidInputError(must, repr(names), "pass text")
         if name in there:
             found.append(name)
             continue
-        several = True
-        matches = sorted((column for column in there if fnmatchcase(column, name)), key=_natural)
+        is_one = False
+        matches = sorted((column for column in there if fnmatchcase(column, name)), key=order_by_number)
         if not matches:
             near = get_close_matches(name, there, n=1, cutoff=0.5)
             do = f"did you mean {near[0]!r}?" if near else "name one of them"
-            raise DataError(f"{where} must have a column {name!r} for {field}", _listed(there), do)
+            raise DataError(f"{where} must have a column {name!r} for {field}", _list(there), do)
         found += matches
+    if not found:
+        raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
     if field in _VECTORS:
-        if not found:
-            raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
-        return tuple(found) if several else found[0]
+        return found[0] if is_one else tuple(found)
     if len(found) != 1:
-        raise DataError(f"{field} must be one column of {where}", _listed(found), "name one of them")
+        raise DataError(f"{field} must be one column of {where}", _list(found), "name one of them")
     return found[0]
 
 
-def _usual(field: str, there: Sequence[str], where: str) -> str | tuple[str, ...] | None:
+def _find_usual(field: str, there: Sequence[str], where: str) -> str | tuple[str, ...] | None:
     for alias in ALIASES[field]:
         if alias in there:
             return alias
-        if field in _VECTORS:
-            members = sorted((name for name in there if re.fullmatch(rf"{alias}[_.]\d+", name)), key=_natural)
+        members = [name for name in there if field in _VECTORS and re.fullmatch(rf"{alias}[_.]\d+", name)]
+        if members:
+            members.sort(key=order_by_number)
             numbers = [int(re.split(r"[_.]", name)[-1]) for name in members]
-            if numbers and numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
                 raise DataError(
                     f"the columns {members[0]} to {members[-1]} of {where} must be numbered without a gap",
-                    _listed(members),
+                    _list(members),
                     f"name the ones you mean: {field}=[...]",
                 )
-            if members:
-                return tuple(members)
+            return tuple(members)
     return None
 
 
-def _successors(observations: str | tuple[str, ...] | None, there: Sequence[str]) -> str | tuple[str, ...] | None:
-    """The columns that are called like the observations' with next_ before it."""
-    names = (observations,) if isinstance(observations, str) else observations or ()
-    successors = tuple(f"next_{name}" for name in names)
-    if not successors or not set(successors) <= set(there):
-        return None
-    return successors[0] if isinstance(observations, str) else successors
+def _find_successors(observations: str | tuple[str, ...], there: Sequence[str]) -> str | tuple[str, ...] | None:
+    """Return the columns that are called like the observations' with next_ before it."""
+    if isinstance(observations, str):
+        return f"next_{observations}" if f"next_{observations}" in there else None
+    successors = tuple(f"next_{name}" for name in observations)
+    return successors if set(successors) <= set(there) else None
 
 
-def _check(columns: Columns, there: Sequence[str], where: str) -> None:
-    counts = Counter(there)
-    twice = [name for name in columns.all if counts[name] > 1]
-    if twice:
-        raise DataError(f"{where} must have each column once", f"{twice[0]!r} {counts[twice[0]]} times", "rename one")
-    sizes = [len(columns.by_field.get(field, ())) for field in _VECTORS]
-    if columns.next_observations is not None and sizes[0] != sizes[1]:
-        raise DataError(
-            f"{where} must have as many columns of next observations as of observations",
-            f"{_listed(columns.by_field['next_observations'])} for {_listed(columns.by_field['observations'])}",
-            "name both: observations=..., next_observations=...",
-        )
-
-
-def _missing(field: str, there: Sequence[str], where: str) -> DataError:
-    near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
-    do = f"name it: {field}=" + (f"{near[0]!r}, if that is it" if near else "'...'")
-    return DataError(
-        f"{where} must have a column for {field}, such as {', '.join(ALIASES[field][:3])}", _listed(there), do
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     shown = ", ".join(map(repr, names[:20]))
     return f"columns {shown}" + (f" and {len(names) - 20} more" if len(names) > 20 else "") if names else "no columns"
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """x_2 comes before x_10."""
+def order_by_number(name: str) -> list[tuple[int, int, str]]:
+    """Return a key for sorting: x_2 comes before x_10."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]

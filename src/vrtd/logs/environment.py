@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, final
+from itertools import count
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,61 +14,89 @@ from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs.log import SEGMENT, Chunk, Log
 from vrtd.logs.policies import Actor, Policy, as_policy
-from vrtd.logs.rows import layout_of
-from vrtd.logs.vector_environment import SEGMENTS_AHEAD, Segments, autoreset_mode
-from vrtd.problems.environments import gymnasium_library, make
+from vrtd.problems.environments import gymnasium_library, open_environment
 
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 16 << 20
+_SEGMENTS_AHEAD = 4  # how far an environment of several may run ahead of the slowest one
+_UNDECLARED = "the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed"
+_NEXT_STEP, _SAME_STEP, _DISABLED = "NextStep", "SameStep", "Disabled"  # values of gymnasium.vector.AutoresetMode
 
 
 def from_env(
     env: Any, policy: Policy, n_samples: int, *, seed: int = 0, segment: int | None = None, chunk: int | None = None
 ) -> EnvironmentLog:
-    """`n_samples` transitions of an environment under a policy, made anew at each reading from `env.reset(seed=seed)`.
+    """Make a log of `n_samples` transitions of an environment under a policy.
 
-    The row of a step that ends an episode has the last observation as its successor; the observation after the reset
-    is never one. A vector environment is reset as its autoreset mode asks, and its reset rows are left out. Its rows
-    come in rounds: `segment` consecutive steps of environment 0, as many of environment 1, and so on; the last round is
-    cut where the `n_samples` are reached. So a batch of a multiple of `segment` rows holds whole segments. Steps that
-    messages name are calls of `env.step`, from 0.
+    They are made anew at each reading, from `env.reset(seed=seed)`. The row of a step that ends an episode has the last
+    observation as its successor; the observation after the reset is never one. A vector environment is reset as its
+    autoreset mode asks, and its reset rows are left out. Its rows come in rounds: `segment` consecutive steps of
+    environment 0, as many of environment 1, and so on; the last round is cut where the `n_samples` are reached. So a
+    batch of a multiple of `segment` rows holds whole segments. Messages count steps, calls of `env.step`, from 0.
 
-    Args:
-        env: a Gymnasium environment, a vector environment, or an id for `gymnasium.make`. Observation spaces are Box,
-            Discrete, MultiDiscrete or MultiBinary. What is made from an id is closed after each reading; an environment
-            of yours stays open, and only one reading of it can be under way.
-        policy: "random", a function, an array or an object with `predict`: see `vrtd.logs.policies.as_policy`.
-        n_samples: how many transitions.
-        seed: of the environment and of what the policy draws.
-        segment: for a vector environment; 64 unless given.
-        chunk: rows in a chunk; unless given 4096, or what fits into 16 MiB. It changes nothing but memory.
+    Parameters
+    ----------
+    env : Gymnasium environment, vector environment or str
+        A str is an id for `gymnasium.make`. Observation spaces are Box, Discrete, MultiDiscrete or MultiBinary. What is
+        made from an id is closed after each reading; an environment of yours stays open, and only one reading of it can
+        be under way.
+    policy : Policy
+        "random", a function, an array or an object with `predict`: see `vrtd.logs.policies.as_policy`.
+    n_samples : int
+        Number of transitions.
+    seed : int
+        Seed of the environment and of what the policy draws.
+    segment : int, optional
+        For a vector environment; 64 unless given.
+    chunk : int, optional
+        Rows in a chunk; unless given 4096, or what fits into 16 MiB. It changes nothing but memory.
 
+    Returns
+    -------
+    EnvironmentLog
+        The transitions.
+
+    Examples
+    --------
     >>> log = from_env("FrozenLake-v1", "random", 5, seed=1)
     >>> [chunk.observations.tolist() for chunk in log.chunks()]
     [[0, 0, 0, 0, 1]]
     """
-    check_count("n_samples", n_samples)
-    check_count("seed", seed, least=0)
-    if segment is not None:
-        check_count("segment", segment)
-    if chunk is not None:
-        check_count("chunk", chunk)
-    gym = gymnasium_library()
-    made = make(env) if isinstance(env, str) else None
-    try:
-        live = env if made is None else made
-        is_vector = isinstance(live, gym.vector.VectorEnv)
-        if not is_vector and not isinstance(live, gym.Env):
-            raise InvalidInputError(
-                "env must be a Gymnasium environment, a vector environment or an id", f"{live!r:.80}", "pass one"
+    return EnvironmentLog(env, policy, n_samples, seed, segment, chunk)
+
+
+class _Layout(NamedTuple):
+    """The shape and the type of one observation."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def allocate(self, n_rows: int) -> Chunk:
+        """Allocate a chunk of `n_rows` rows that are written later."""
+        return Chunk(
+            observations=np.empty((n_rows, *self.shape), dtype=self.dtype),
+            reward=np.empty(n_rows),
+            next_observations=np.empty((n_rows, *self.shape), dtype=self.dtype),
+            terminated=np.empty(n_rows, dtype=np.bool_),
+            truncated=np.empty(n_rows, dtype=np.bool_),
+        )
+
+    def check(self, observation: Any, step: int, n_envs: int | None = None) -> NDArray[Any]:
+        """Return an observation as an array, or those of `n_envs` environments."""
+        shape = self.shape if n_envs is None else (n_envs, *self.shape)
+        try:
+            array = np.asarray(observation)
+        except ValueError:  # rows of different lengths
+            array = np.empty(0, dtype=np.object_)
+        # Assignment alone would spread one number over a row and cut fractions off.
+        if array.shape != shape or (
+            array.dtype is not self.dtype and not np.can_cast(array.dtype, self.dtype, "same_kind")
+        ):
+            raise DataError(
+                f"observations must be what their space says, {self.dtype} of shape {shape}",
+                f"{observation!r:.80} at step {step}",
+                "repair the environment or its observation space",
             )
-        if segment is not None and not is_vector:
-            raise InvalidInputError(
-                "segment is for vector environments", f"{segment} with one environment", "leave it out"
-            )
-        return EnvironmentLog(env, live, policy, int(n_samples), int(seed), segment, chunk)
-    finally:
-        if made is not None:
-            made.close()
+        return array
 
 
 @final
@@ -75,25 +104,42 @@ class EnvironmentLog(Log):
     """What `from_env` returns."""
 
     def __init__(
-        self, env: Any, live: Any, policy: Policy, n_samples: int, seed: int, segment: int | None, chunk: int | None
+        self, env: Any, policy: Policy, n_samples: int, seed: int, segment: int | None, chunk: int | None
     ) -> None:
-        gym = gymnasium_library()
-        self._env, self._n_samples, self._seed = env, n_samples, seed
+        check_count("n_samples", n_samples)
+        check_count("seed", seed, least=0)
+        for name, value in (("segment", segment), ("chunk", chunk)):
+            if value is not None:
+                check_count(name, value)
+        self._env, self._n_samples, self._seed = env, int(n_samples), int(seed)
         self._n_envs: int | None = None
-        self._is_undeclared = False
-        spaces = live.observation_space, live.action_space
-        if isinstance(live, gym.vector.VectorEnv):
-            self._n_envs = int(live.num_envs)
-            has_modes = "AutoresetMode" in vars(gym.vector)  # Gymnasium 1.0 has next-step and no more
-            self._is_undeclared = autoreset_mode(live) is None and has_modes
-            spaces = live.single_observation_space, live.single_action_space
-        self._layout = layout_of(spaces[0], self._n_envs is not None)
-        self._actors = as_policy(policy, *spaces, self._n_envs)
+        self._notes: tuple[str, ...] = ()
+        gym = gymnasium_library()
+        with open_environment(env) as live:
+            if isinstance(live, gym.vector.VectorEnv):
+                self._n_envs = int(live.num_envs)
+                declared = _autoreset_mode(live)
+                self._mode = declared or _NEXT_STEP
+                if declared is None and "AutoresetMode" in vars(gym.vector):  # Gymnasium 1.0 has next-step and no more
+                    self._notes = (_UNDECLARED,)
+                spaces = live.single_observation_space, live.single_action_space
+            elif not isinstance(live, gym.Env):
+                raise InvalidInputError(
+                    "env must be a Gymnasium environment, a vector environment or an id", f"{live!r:.80}", "pass one"
+                )
+            elif segment is not None:
+                raise InvalidInputError(
+                    "segment is for vector environments", f"{segment} with one environment", "leave it out"
+                )
+            else:
+                spaces = live.observation_space, live.action_space
+            self._layout = _layout_of(spaces[0], self._n_envs is not None)
+            self._actors = as_policy(policy, *spaces, self._n_envs)
         self._segment = SEGMENT if segment is None else int(segment)
         row_bytes = 2 * self._layout.dtype.itemsize * int(np.prod(self._layout.shape)) + 1
         self._chunk = int(chunk) if chunk is not None else max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // row_bytes))
         self._reading = 0
-        self._segments: Segments | None = None  # of the last reading
+        self._n_missed = 0  # steps of the last reading that went unrecorded
 
     @property
     def n_rows(self) -> int:
@@ -105,49 +151,40 @@ class EnvironmentLog(Log):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        remarks = []
-        if self._is_undeclared:
-            remarks.append(
-                "the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed"
-            )
-        if self._segments is not None and self._segments.n_missed:
-            remarks.append(
-                f"{self._segments.n_missed} steps between segments were left out: "
-                f"their environments had run {SEGMENTS_AHEAD} segments ahead of the slowest one"
-            )
-        return tuple(remarks)
+        if not self._n_missed:
+            return self._notes
+        missed = (
+            f"{self._n_missed} steps between segments were left out: "
+            f"their environments had run {_SEGMENTS_AHEAD} segments ahead of the slowest one"
+        )
+        return (*self._notes, missed)
 
     def chunks(self) -> Iterator[Chunk]:
-        made = make(self._env) if isinstance(self._env, str) else None
-        env = self._env if made is None else made
         self._reading += 1
         reading = self._reading
-        try:
+        with open_environment(self._env) as env:
             act = self._actors(self._seed)
-            for chunk in self._one(env, act) if self._n_envs is None else self._several(env, act):
+            for chunk in self._read_one(env, act) if self._n_envs is None else self._read_several(env, act):
                 yield chunk
-                if made is None and reading != self._reading:
+                if reading != self._reading and not isinstance(self._env, str):
                     raise InvalidInputError(
                         "an environment must have one reading at a time",
                         "a second reading before the first one ended",
                         "read one after the other, or pass an id: each reading then has its own environment",
                     )
-        finally:
-            if made is not None:
-                made.close()
 
-    def _one(self, env: Any, act: Actor) -> Iterator[Chunk]:
-        valid = self._layout.valid
+    def _read_one(self, env: Any, act: Actor) -> Iterator[Chunk]:
+        check = self._layout.check
         observation, _ = env.reset(seed=self._seed)
-        row = valid(observation, 0)
+        row = check(observation, 0)
         for first in range(0, self._n_samples, self._chunk):
             steps = range(first, min(first + self._chunk, self._n_samples))
-            rows = self._layout.room(len(steps))
+            rows = self._layout.allocate(len(steps))
             for i, step in enumerate(steps):
                 # Before the step: some environments return one array again and again.
                 rows.observations[i] = row
                 observation, reward, terminated, truncated, _ = env.step(act(observation, step))
-                rows.next_observations[i] = row = valid(observation, step)
+                rows.next_observations[i] = row = check(observation, step)
                 try:
                     rows.reward[i] = reward
                 except (TypeError, ValueError):
@@ -157,29 +194,144 @@ class EnvironmentLog(Log):
                 rows.terminated[i], rows.truncated[i] = terminated, truncated
                 if terminated or truncated:
                     observation, _ = env.reset()
-                    row = valid(observation, step)
+                    row = check(observation, step)
             yield rows._replace(locate=partial(self._place, steps, first))
 
-    def _several(self, env: Any, act: Actor) -> Iterator[Chunk]:
-        """The segments of all rounds, cut into chunks."""
-        self._segments = Segments(env, act, self._layout, self._segment, self._seed)
-        segments, taken = iter(self._segments), self._segment
+    def _read_several(self, env: Any, act: Actor) -> Iterator[Chunk]:
+        """Yield the segments of all rounds, cut into chunks."""
+        segments, n_taken = self._segments(env, act), self._segment
         for first in range(0, self._n_samples, self._chunk):
-            rows = self._layout.room(min(self._chunk, self._n_samples - first))
+            rows = self._layout.allocate(min(self._chunk, self._n_samples - first))
             steps = np.empty(rows.n_rows, dtype=np.int64)
-            filled = 0
-            while filled < rows.n_rows:
-                if taken == self._segment:
-                    (segment, segment_steps), taken = next(segments), 0
-                k = min(self._segment - taken, rows.n_rows - filled)
+            n_filled = 0
+            while n_filled < rows.n_rows:
+                if n_taken == self._segment:
+                    (segment, segment_steps), n_taken = next(segments), 0
+                k = min(self._segment - n_taken, rows.n_rows - n_filled)
                 targets, sources = (*rows.columns.values(), steps), (*segment.columns.values(), segment_steps)
                 for target, source in zip(targets, sources, strict=True):
-                    target[filled : filled + k] = source[taken : taken + k]
-                taken, filled = taken + k, filled + k
+                    target[n_filled : n_filled + k] = source[n_taken : n_taken + k]
+                n_taken, n_filled = n_taken + k, n_filled + k
             yield rows._replace(locate=partial(self._place, steps, first))
+
+    def _segments(self, env: Any, act: Actor) -> Iterator[tuple[Chunk, NDArray[np.int64]]]:
+        """Yield segment after segment with the steps of its rows, environment by environment, without end. What is
+        yielded is overwritten later.
+
+        Reset rows, which are never among them, make some environments slower than others. Those that are ahead keep
+        their rows in a ring of whole segments; one whose ring is full goes on unrecorded, which leaves a hole between
+        two segments and never in one, and at a time that depends on the others alone.
+        """
+        n, segment, check = int(env.num_envs), self._segment, self._layout.check
+        capacity = _SEGMENTS_AHEAD * segment
+        flat = self._layout.allocate(n * capacity)  # ring after ring
+        steps = np.empty(n * capacity, dtype=np.int64)  # of the rows
+        rings = np.arange(n) * capacity
+        n_kept = np.zeros(n, dtype=np.int64)  # rows of each environment so far
+        n_yielded = 0  # rows of each that were yielded
+        least = most = 0  # what the emptiest and the fullest ring hold at most: a step adds one row or none
+        done, is_end = np.zeros(n, dtype=np.bool_), False
+        self._n_missed = 0
+        observation, _ = env.reset(seed=self._seed)
+        for step in count():
+            where: Any = slice(None)
+            if most == capacity or (is_end and self._mode == _NEXT_STEP):
+                is_transition = ~done if self._mode == _NEXT_STEP else np.ones(n, dtype=np.bool_)
+                has_room = n_kept - n_yielded < capacity
+                self._n_missed += int((is_transition & ~has_room).sum())
+                where = np.flatnonzero(is_transition & has_room)
+            place = (rings + n_kept % capacity)[where]
+            # Before the step: some environments return one array again and again.
+            flat.observations[place] = check(observation, step, n)[where]
+            observation, *columns, info = env.step(act(observation, step))
+            successors = check(observation, step, n)
+            reward, terminated, truncated = columns = [np.asarray(column) for column in columns]
+            if any(column.shape != (n,) for column in columns) or reward.dtype.kind not in "biuf":
+                raise DataError(
+                    f"a vector environment must return {n} rewards, terminations and truncations",
+                    f"the shapes {', '.join(str(column.shape) for column in columns)} "
+                    f"and rewards of type {reward.dtype} at step {step}",
+                    "repair the environment",
+                )
+            done = np.logical_or(terminated, truncated)
+            is_end = bool(done.any())
+            if is_end:
+                observation, successors = self._end_episodes(env, observation, successors, done, info, step)
+            for target, values in zip(flat[1:5], (reward, successors, terminated, truncated), strict=True):
+                target[place] = values[where]
+            steps[place] = step
+            n_kept[where] += 1
+            least, most = least + 1, min(most + 1, capacity)
+            if least == segment:
+                least = int(n_kept.min()) - n_yielded
+            if least == segment:
+                for begin in (rings + n_yielded % capacity).tolist():
+                    yield flat.part(begin, begin + segment), steps[begin : begin + segment]
+                n_yielded += segment
+                least, most = 0, int(n_kept.max()) - n_yielded
+
+    def _end_episodes(
+        self, env: Any, observation: Any, successors: NDArray[Any], done: NDArray[np.bool_], info: Any, step: int
+    ) -> tuple[Any, NDArray[Any]]:
+        """Return what the policy sees next, and the successors of this step, when some episodes ended with it."""
+        last = info.get("final_obs", info.get("final_observation")) if isinstance(info, dict) else None
+        if self._mode == _SAME_STEP:
+            if last is None:
+                raise DataError(
+                    "a vector environment that resets in the same step must give the last observation of an episode",
+                    f'no info["final_obs"] at step {step}',
+                    "use another autoreset mode",
+                )
+            successors = successors.copy()
+            for e in np.flatnonzero(done):
+                successors[e] = self._layout.check(last[e], step)
+            return observation, successors
+        if last is not None:
+            raise DataError(
+                f"a vector environment of the mode {self._mode} must not reset in the step that ends an episode",
+                f'info["final_obs"] at step {step}',
+                'set metadata["autoreset_mode"] to what the environment does',
+            )
+        if self._mode == _DISABLED:
+            successors = successors.copy()  # the reset may write into the array that step returned
+            fresh, _ = env.reset(options={"reset_mask": done.copy()})
+            observation = successors.copy()
+            observation[done] = self._layout.check(fresh, step, self._n_envs)[done]
+        return observation, successors
 
     def _place(self, steps: Sequence[int] | NDArray[np.int64], first: int, _field: str, row: int) -> str:
         """Say at which step row `row` of the chunk came; `first` rows of the log came before this chunk."""
         if self._n_envs is None:
             return f"step {steps[row]} of the environment"
         return f"step {steps[row]} of environment {(first + row) // self._segment % self._n_envs}"
+
+
+def _autoreset_mode(env: Any) -> str | None:
+    """Return what the environment declares; Gymnasium 1.0, which has next-step only, declares nothing."""
+    # Before Gymnasium 1.4 the metadata belong to the class of the environments: the vector made last speaks for all.
+    declared = getattr(env.unwrapped, "autoreset_mode", None) or env.metadata.get("autoreset_mode")
+    if declared is None:
+        return None
+    mode = str(getattr(declared, "value", declared))
+    if mode not in (_NEXT_STEP, _SAME_STEP, _DISABLED):
+        raise InvalidInputError(
+            f"the autoreset mode of a vector environment must be {_NEXT_STEP}, {_SAME_STEP} or {_DISABLED}",
+            repr(declared),
+            'repair metadata["autoreset_mode"]',
+        )
+    return mode
+
+
+def _layout_of(space: Any, is_vector: bool) -> _Layout:
+    """Return the layout of the observations of one environment."""
+    spaces = gymnasium_library().spaces
+    if isinstance(space, spaces.Discrete):
+        return _Layout((), np.dtype(np.int64))
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        return _Layout(tuple(space.shape), np.dtype(space.dtype))
+    wrapper = "gymnasium.wrappers.vector.FlattenObservation" if is_vector else "gymnasium.wrappers.FlattenObservation"
+    raise InvalidInputError(
+        "the observation space must be Box, Discrete, MultiDiscrete or MultiBinary",
+        f"{space!s:.100}",
+        f"flatten it: {wrapper}(env)",
+    )

@@ -1,26 +1,52 @@
-"""Data sets that keep every episode by itself: Minari's and d3rlpy's."""
+"""Data sets that keep every episode by itself: Minari's, on this machine, and d3rlpy's.
+
+They are read as the plain files they are. The metadata of Minari name an environment, and spaces. They are looked at as
+text: no environment is built, nothing is imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+import json
+import os
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import DataError
-from vrtd.logs.blocks import CHUNK_BYTES, CHUNK_ROWS, Block, Origin, Piece, join, make_block, observed, readable
-from vrtd.logs.columns import Columns
+from vrtd.checks import import_extra
+from vrtd.errors import DataError, InvalidInputError
+from vrtd.files import check_regular, translate_errors
+from vrtd.logs.arrow import to_numpy
+from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
+from vrtd.logs.columns import Columns, order_by_number
+from vrtd.logs.log import Log
+from vrtd.logs.parts import Part, PartsLog
+from vrtd.tables import library as arrow_library
 
-_COLUMNS = Columns("observations", "rewards", terminated="terminations", truncated="truncations")
+HDF5_UNVERIFIED = "is HDF5 without checksums"
+_MAIN, _METADATA = "main_data.hdf5", "metadata.json"
+_NAMES = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
+_COLUMNS = Columns("observations", **_NAMES)
 
 
-class Rows(Protocol):
+def hdf5_library() -> Any:
+    """Import h5py, or say how to install it."""
+    return import_extra("h5py", "minari")
+
+
+class StoredArray(Protocol):
     """An array, in memory or in a file, of which rows can be taken."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
 
     def __getitem__(self, rows: slice, /) -> Any: ...
 
@@ -29,22 +55,20 @@ class Episode(NamedTuple):
     """T steps. Observations are one array or several, which are laid side by side, T + 1 with the final one."""
 
     where: str
-    observations: Sequence[tuple[str, Rows]]  # name, rows
-    rewards: Rows
-    terminations: Rows
-    truncations: Rows
+    observations: Sequence[tuple[str, StoredArray]]  # name, rows
+    columns: Mapping[str, StoredArray]  # reward, terminated and truncated
     has_final: bool
 
 
-def episode_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block, None, None]:
-    """Blocks of several short episodes, or of a part of a long one."""
+def _make_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block, None, None]:
+    """Yield blocks of several short episodes, or of a part of a long one."""
     waiting: list[Block] = []
-    first: Block | None = None
+    wanted: str | None = None
     with closing(episodes):
         for episode in episodes:
-            for block in _pieces(episode):
-                first = first or block
-                kind, wanted = (f"{one.observations.dtype} {one.observations.shape[1:]}" for one in (block, first))
+            for block in _cut(episode):
+                kind = f"{block.observations.dtype} {block.observations.shape[1:]}"
+                wanted = wanted or kind
                 if kind != wanted:
                     raise DataError(
                         f"the observations of {episode.where} must be like the first episode's, {wanted}",
@@ -52,46 +76,249 @@ def episode_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block,
                         "keep data of different spaces apart",
                     )
                 waiting.append(block)
-                rows = sum(block.reward.size for block in waiting)
-                if rows >= CHUNK_ROWS or sum(block.observations.nbytes for block in waiting) >= CHUNK_BYTES:
-                    yield join(waiting)
+                n_rows = sum(block.reward.size for block in waiting)
+                if n_rows >= rows_per_block(sum(block.observations.nbytes for block in waiting) / n_rows):
+                    yield Block.join(waiting)
                     waiting = []
     if waiting:
-        yield join(waiting)
+        yield Block.join(waiting)
 
 
-def _pieces(episode: Episode) -> Iterator[Block]:
-    with readable(episode.where):
-        steps = episode.rewards.shape[0] if episode.rewards.shape else 0
-        wanted = steps + episode.has_final
+def _cut(episode: Episode) -> Iterator[Block]:
+    with translate_errors(episode.where):
+        shape = episode.columns["reward"].shape
+        n_steps = shape[0] if shape else 0
+        n_wanted = n_steps + episode.has_final
         for name, rows in episode.observations:
-            if rows.shape[:1] != (wanted,):
+            if rows.shape[:1] != (n_wanted,):
                 raise DataError(
-                    f"{episode.where}, {name}, must have {wanted} entries for {steps} rewards",
+                    f"{episode.where}, {name}, must have {n_wanted} entries for {n_steps} rewards",
                     f"shape {rows.shape}",
                     "the episode is incomplete: record it again or remove it",
                 )
-        width = sum(int(np.prod(rows.shape[1:], dtype=np.int64)) for _, rows in episode.observations)
-        step = int(min(CHUNK_ROWS, max(64, CHUNK_BYTES // (8 * max(width, 1)))))
-    for start in range(0, steps, step):
-        stop = min(steps, start + step)
-        with readable(episode.where):
-            observations, names = _observations(episode, start, stop + episode.has_final)
-            small = {name: np.asarray(getattr(episode, name)[start:stop]) for name in _COLUMNS.all[1:]}
-        fields = _COLUMNS.by_field | {"observations": names, "next_observations": names}
-        origin = Origin(episode.where, fields, successors_at=1)
-        arrays = {"observations": observations[: stop - start], **small}
-        block = make_block(arrays, _COLUMNS, Piece(origin, start, stop - start))
-        yield block._replace(next_observations=observations[1:] if episode.has_final else None)
+        step = rows_per_block(8 * sum(prod(rows.shape[1:]) for _, rows in episode.observations))
+        for start in range(0, n_steps, step):
+            stop = min(n_steps, start + step)
+            observations, names = _lay_side_by_side(episode, start, stop + episode.has_final)
+            fields = {field: np.asarray(rows[start:stop]) for field, rows in episode.columns.items()}
+            fields["observations"] = observations[: stop - start]
+            if episode.has_final:
+                fields["next_observations"] = observations[1:]
+            columns = _COLUMNS.by_field | {"observations": names, "next_observations": names}
+            yield make_block(fields, Piece(episode.where, columns, start, stop - start, successors_at=1))
 
 
-def _observations(episode: Episode, start: int, stop: int) -> tuple[NDArray[Any], tuple[str, ...]]:
-    if len(episode.observations) == 1:
-        name, rows = episode.observations[0]
-        return observed(np.asarray(rows[start:stop]), f"{episode.where}, {name},"), (name,)
-    columns, names = [], []
-    for name, rows in episode.observations:
-        values = observed(np.asarray(rows[start:stop]), f"{episode.where}, {name},").reshape(stop - start, -1)
-        columns.append(values)
-        names += [f"{name}[{j}]" for j in range(values.shape[1])]
-    return np.ascontiguousarray(np.concatenate(columns, axis=1)), tuple(names)
+def _lay_side_by_side(episode: Episode, start: int, stop: int) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return observations, and the name of each of their entries, or one name for all."""
+    arrays = [
+        convert_observations(np.asarray(rows[start:stop]), f"{episode.where}, {name},")
+        for name, rows in episode.observations
+    ]
+    if len(arrays) == 1:
+        return arrays[0], (episode.observations[0][0],)
+    arrays = [array.reshape(stop - start, -1) for array in arrays]
+    leaves = zip(episode.observations, arrays, strict=True)
+    names = tuple(f"{name}[{j}]" for (name, _), array in leaves for j in range(array.shape[1]))
+    return np.ascontiguousarray(np.concatenate(arrays, axis=1)), names
+
+
+class D3rlpyPart(Part):
+    """observations_0, rewards_0, terminated_0 and so on. The final observation of an episode is not kept."""
+
+    unverified = HDF5_UNVERIFIED
+    columns = _COLUMNS
+
+    def __init__(self, path: Path, wanted: Columns) -> None:
+        self.where, self._path = str(path), path
+        _refuse_names(wanted, f"{path}, which d3rlpy wrote,")
+        with translate_errors(self.where), hdf5_library().File(path, "r") as file:
+            self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
+            if len(self._numbers) != int(file["num_episodes"][()]):
+                what = f"{len(self._numbers)} for {file['num_episodes'][()]}"
+                raise DataError(f"{path} must hold all of its episodes", what, "the file is damaged: write it again")
+            self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
+            first = file["observations_0"]
+            self.kinds = {"observations": f"{first.dtype} {first.shape[1:]}"}
+
+    def blocks(self) -> Generator[Block, None, None]:
+        yield from _make_blocks(self._episodes())
+
+    def _episodes(self) -> Generator[Episode, None, None]:
+        with translate_errors(self.where), hdf5_library().File(self._path, "r") as file:
+            for k in self._numbers:
+                reward, is_terminated = file[f"rewards_{k}"], bool(file[f"terminated_{k}"][()])
+                is_last = np.arange(reward.shape[0]) == reward.shape[0] - 1
+                observations = [(f"observations_{k}", file[f"observations_{k}"])]
+                flags = {"terminated": is_last & is_terminated, "truncated": is_last & (not is_terminated)}
+                yield Episode(f"{self.where}, episode {k}", observations, {"reward": reward, **flags}, has_final=False)
+
+
+def from_minari(path: str | os.PathLike[str]) -> Log:
+    """Make a log of a local Minari data set: its folder, or the data folder inside.
+
+    Observations of dictionary and tuple spaces are laid side by side, in the order of their names. Every step has its
+    successor, the final observation of an episode included. Needs h5py, or pyarrow for data sets in Arrow or Parquet.
+    """
+    return PartsLog([MinariPart(Path(path), Columns())], in_thread=True)
+
+
+def find_data_folder(path: Path) -> Path | None:
+    """Return the folder with the data of a Minari data set, None if this is no such data set."""
+    for folder in (path / "data", path):
+        if (folder / _MAIN).is_file() or (folder / _METADATA).is_file():
+            return folder
+    return None
+
+
+class MinariPart(Part):
+    """A local Minari data set."""
+
+    columns = _COLUMNS
+
+    def __init__(self, path: Path, wanted: Columns) -> None:
+        folder = find_data_folder(path)
+        if folder is None:
+            must = f"{path} must be the folder of a Minari data set"
+            raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
+        self._folder, self.where = folder, str(folder)
+        _refuse_names(wanted, self.where)
+        metadata = _read_metadata(folder)
+        self.kinds = {"observations": str(metadata.get("observation_space"))}
+        self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
+        self._shape = _check_space(metadata, self.where)
+        if self._kind not in ("hdf5", "arrow", "parquet"):
+            raise DataError(
+                f"the data format of {folder} must be hdf5, arrow or parquet", repr(self._kind), "convert the data set"
+            )
+        self.unverified = HDF5_UNVERIFIED if self._kind == "hdf5" else "has no page checksums"
+        with translate_errors(self.where):
+            if self._kind == "hdf5":
+                check_regular(folder / _MAIN)
+                with hdf5_library().File(folder / _MAIN, "r") as file:
+                    self.n_rows = sum(int(file[name]["rewards"].shape[0]) for name in _episodes(file))
+            else:
+                arrow_library()
+                self.n_rows = sum(_count_rows(file) - 1 for file in self._files())
+
+    def blocks(self) -> Generator[Block, None, None]:
+        yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables())
+
+    def _read_hdf5(self) -> Generator[Episode, None, None]:
+        path = self._folder / _MAIN
+        with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
+            for name in _episodes(file):
+                group, where = file[name], f"{path}, {name}"
+                leaves = _find_leaves(group["observations"], "observations", where)
+                yield Episode(where, leaves, {field: group[key] for field, key in _NAMES.items()}, has_final=True)
+
+    def _read_tables(self) -> Generator[Episode, None, None]:
+        for path in self._files():
+            where = str(path.parent)
+            with translate_errors(where):
+                table = _read_table(path)
+                piece = Piece(where, {}, 0, table.num_rows)
+                whole = {name: table.column(name).combine_chunks() for name in _COLUMNS.all}
+                columns = {field: to_numpy(whole[name], name, piece)[:-1] for field, name in _NAMES.items()}
+                observations = _to_groups(whole["observations"], "observations", piece)
+                if isinstance(observations, np.ndarray) and self._shape is not None:
+                    observations = observations.reshape(len(observations), *self._shape)
+                leaves = _find_leaves(observations, "observations", where)
+            yield Episode(where, leaves, columns, has_final=True)
+
+    def _files(self) -> Iterator[Path]:
+        """Yield the file of each episode, which has a numbered folder."""
+        folders = [folder for folder in self._folder.iterdir() if folder.is_dir() and folder.name.isdigit()]
+        for folder in sorted(folders, key=lambda folder: int(folder.name)):
+            files = sorted(folder.glob(f"*.{self._kind}"))
+            if len(files) != 1:
+                raise DataError(f"{folder} must hold one .{self._kind} file", len(files), "write the data set again")
+            check_regular(files[0])
+            yield files[0]
+
+
+def _read_metadata(folder: Path) -> Mapping[str, Any]:
+    path = folder / _METADATA
+    if not path.is_file():
+        return {}
+    with translate_errors(str(path)):
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(metadata, dict):
+            raise DataError(f"{path} must hold a JSON object", type(metadata).__name__, "restore the file")
+        return metadata
+
+
+def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
+    """Return the shape of an observation, where it is one array and the metadata tell. Refuse images kept as JPEG."""
+    text, space = metadata.get("observation_space"), None
+    with suppress(ValueError):
+        space = json.loads(text) if isinstance(text, str) else None
+    if metadata.get("jpeg_encoding", True) and _has_images(space):
+        raise DataError(
+            f"the observations of {where} must be stored as numbers",
+            "images as JPEG",
+            "store the data set with jpeg_encoding=False",
+        )
+    match space:
+        case {"type": "Box", "shape": [*shape]} if all(isinstance(n, int) and n >= 0 for n in shape):
+            return tuple(shape)
+    return None
+
+
+def _has_images(space: Any) -> bool:
+    """Tell by the rule by which Minari stores a space as JPEG, but for the bounds, which may be long lists."""
+    match space:
+        case {"subspaces": dict(spaces)}:
+            return any(map(_has_images, spaces.values()))
+        case {"subspaces": list(spaces)}:
+            return any(map(_has_images, spaces))
+        case {"dtype": "uint8", "shape": [int(height), int(width)] | [int(height), int(width), int()]}:
+            return min(height, width) >= 32
+    return False
+
+
+def _episodes(file: Any) -> list[str]:
+    return sorted((name for name in file if re.fullmatch(r"episode_\d+", name)), key=order_by_number)
+
+
+def _find_leaves(item: Any, name: str, where: str) -> list[tuple[str, StoredArray]]:
+    """Return the arrays under a group, in the order of their names, _index_2 before _index_10."""
+    if isinstance(item, Mapping):
+        return [leaf for key in sorted(item, key=_in_order) for leaf in _find_leaves(item[key], f"{name}/{key}", where)]
+    if item.dtype.kind not in "biuf":
+        raise DataError(f"{where}, {name}, must hold numbers", f"dtype {item.dtype}", "convert the data set")
+    return [(name, item)]
+
+
+def _to_groups(array: Any, name: str, piece: Piece) -> Any:
+    """Return a column of Arrow as an array, or structures as groups of them."""
+    if not arrow_library().types.is_struct(array.type):
+        return to_numpy(array, name, piece)
+    return {field.name: _to_groups(array.field(field.name), f"{name}/{field.name}", piece) for field in array.type}
+
+
+def _in_order(key: str) -> tuple[str, int]:
+    number = re.fullmatch(r"(_index_)?(\d+)", key)
+    return ("", int(number[2])) if number else (key, 0)
+
+
+def _read_table(path: Path) -> Any:
+    if path.suffix == ".arrow":
+        from pyarrow import ipc
+
+        return ipc.open_file(path).read_all()
+    from pyarrow.parquet import ParquetFile
+
+    return ParquetFile(path, page_checksum_verification=True).read()
+
+
+def _count_rows(path: Path) -> int:
+    if path.suffix == ".arrow":
+        return int(_read_table(path).num_rows)
+    from pyarrow.parquet import read_metadata
+
+    return int(read_metadata(path).num_rows)
+
+
+def _refuse_names(wanted: Columns, where: str) -> None:
+    for field in wanted.by_field:
+        raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")

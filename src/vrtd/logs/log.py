@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import DataError
+from vrtd.arrays import Floats
+from vrtd.checks import check_count, check_fraction
+from vrtd.errors import DataError, InvalidInputError
+
+if TYPE_CHECKING:
+    from vrtd.problems import Transitions
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
@@ -24,11 +29,11 @@ class Chunk(NamedTuple):
     bootstraps from its successor, the last observation before the reset."""
 
     observations: NDArray[Any]  # (n, ...) C-contiguous
-    reward: NDArray[np.float64]  # (n,)
+    reward: Floats  # (n,)
     next_observations: NDArray[Any]  # (n, ...) C-contiguous, of the dtype of the observations
     terminated: NDArray[np.bool_]  # (n,)
     truncated: NDArray[np.bool_]  # (n,) the end of an episode or of the recording that is no termination
-    weight: NDArray[np.float64] | None = None  # (n,) importance ratios; None: all 1
+    weight: Floats | None = None  # (n,) importance ratios; None: all 1
     #: Where row i of the field `name` of this chunk comes from, in words: file, column, row.
     locate: Callable[[str, int], str] | None = None
 
@@ -38,38 +43,28 @@ class Chunk(NamedTuple):
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The arrays by name, without a weight that was not given."""
+        """Return the arrays by name, without a weight that was not given."""
         return {name: values for name, values in zip(self._fields[:6], self[:6], strict=True) if values is not None}
 
     def check(self) -> None:
         """Raise unless types and lengths are as they are said to be."""
         if self._is_sound():
             return
-        for name, values in zip(self._fields[:6], self[:6], strict=True):
+        columns: tuple[Any, ...] = self[:6]
+        for name, values in zip(self._fields[:6], columns, strict=True):
             if name == "weight" and values is None:
                 continue
-            kind = _KINDS.get(name)
-            if (
-                not isinstance(values, np.ndarray)
-                or values.ndim == 0
-                or (kind is not None and (values.dtype, values.ndim) != (kind, 1))
-            ):
-                raise DataError(
-                    f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row"),
-                    f"{values.dtype} of shape {values.shape}"
-                    if isinstance(values, np.ndarray)
-                    else type(values).__name__,
-                    "let vrtd.logs.from_arrays make the log",
-                )
+            is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
+            if not is_array or values.ndim == 0 or (kind is not None and (values.dtype, values.ndim) != (kind, 1)):
+                must = f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row")
+                got = f"{values.dtype} of shape {values.shape}" if is_array else type(values).__name__
+                raise DataError(must, got, "let vrtd.logs.from_arrays make the log")
         lengths = {name: len(values) for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError("all fields of a chunk must be equally long", lengths, "correct the log")
         if self.next_observations.dtype != self.observations.dtype:
-            raise DataError(
-                f"next observations must be of the type of the observations, {self.observations.dtype}",
-                self.next_observations.dtype,
-                "convert them",
-            )
+            must = f"next observations must be of the type of the observations, {self.observations.dtype}"
+            raise DataError(must, self.next_observations.dtype, "convert them")
 
     def _is_sound(self) -> bool:
         """Return whether all is as it nearly always is. This is checked first, because small chunks come often."""
@@ -92,15 +87,8 @@ class Chunk(NamedTuple):
         if first <= 0 and last >= len(self.reward):
             return self
         locate, rows = self.locate, slice(first, last)
-        return Chunk(
-            self.observations[rows],
-            self.reward[rows],
-            self.next_observations[rows],
-            self.terminated[rows],
-            self.truncated[rows],
-            None if self.weight is None else self.weight[rows],
-            None if locate is None else lambda field, row: locate(field, row + first),
-        )
+        columns = [None if values is None else values[rows] for values in self[:6]]
+        return Chunk._make([*columns, None if locate is None else lambda field, row: locate(field, row + first)])
 
     def copy(self) -> Chunk:
         """Return the same rows in arrays of their own."""
@@ -147,18 +135,17 @@ class Chunk(NamedTuple):
 
     def check_finite(self, n_before: int) -> None:
         """Raise if a number that is used is not finite, or a weight is negative."""
-        first: tuple[int, str] | None = None
+        places: list[tuple[int, str]] = []
         for name in ("observations", "next_observations", "reward", "weight"):
             values = getattr(self, name)
             if values is None or values.dtype.kind != "f" or np.isfinite(values).all():
                 continue
-            bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            is_bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
             if name == "next_observations":
-                bad &= ~self.terminated
-            if bad.any() and (first is None or int(np.argmax(bad)) < first[0]):
-                first = int(np.argmax(bad)), name
-        if first is not None:
-            row, name = first
+                is_bad &= ~self.terminated
+            places += [(int(row), name) for row in np.flatnonzero(is_bad)[:1]]
+        if places:
+            row, name = min(places, key=lambda place: place[0])
             got = f"another in {name}: {self.place(name, row, n_before)}"
             raise DataError("every number of a log must be finite", got, "repair or drop it")
         self.check_weight(n_before)
@@ -177,7 +164,7 @@ class Log(ABC):
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks from the first on."""
+        """Yield all chunks from the first on."""
 
     @property
     @abstractmethod
@@ -194,6 +181,12 @@ class Log(ABC):
     def segment(self) -> int | None:
         """Rows come in stretches of this many consecutive steps of one environment of several; None: one trajectory."""
         return None
+
+
+def check_log(log: Any) -> None:
+    if not isinstance(log, Log):
+        must, got = "log must be a Log", type(log).__name__
+        raise InvalidInputError(must, got, "make one with vrtd.logs: from_arrays, read, from_env")
 
 
 class WrappedLog(Log):
@@ -249,3 +242,60 @@ def all_observations(chunks: Sequence[Chunk]) -> NDArray[Any]:
     """Return all observations, then all successors that are used: an order that no split changes."""
     successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
     return np.concatenate([*(chunk.observations for chunk in chunks), *successors])
+
+
+def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) -> Transitions:
+    """Read a whole log into memory, with features of its observations.
+
+    Parameters
+    ----------
+    log : Log
+        The log. Its weights are kept.
+    features : Any
+        Whatever `vrtd.Evaluator` takes as features.
+    discount : float
+        Discount in [0, 1] of every row but the terminated ones, which have discount 0.
+    seed : int or None
+        Seed of the shuffle of the rows, which makes batches of them alike. None keeps their order.
+
+    Returns
+    -------
+    Transitions
+        All rows of the log. When they are in order, `ends` marks the last row of each episode and segment. When they
+        are shuffled, no row continues another one and `ends` is True everywhere.
+
+    Examples
+    --------
+    >>> from vrtd.logs import from_arrays
+    >>> log = from_arrays([[1.0], [2.0], [3.0]], [1.0, 0.0, 1.0], terminated=[False, False, True])
+    >>> data = data_set(log, None, 0.9, seed=None)
+    >>> data.phi_next.ravel()[:2], data.discount
+    (array([2., 3.]), array([0.9, 0.9, 0. ]))
+    """
+    from vrtd.features import as_features  # here, because reading needs neither of them nor Numba
+    from vrtd.problems import Transitions
+
+    check_log(log)
+    check_fraction("discount", discount)
+    if seed is not None:
+        check_count("seed", seed, least=0)
+    chunks: list[Chunk] = []
+    n = 0
+    for chunk in checked_chunks(log, is_over=False):
+        chunk.check_finite(n)
+        chunks.append(chunk.copy())  # the log may use its memory again
+        n += chunk.n_rows
+    if not n:
+        raise DataError("a log must have rows to make a data set", "none", "record some")
+    rows = Chunk.concatenate(chunks)
+    bound = as_features(features).bind(all_observations([rows]))
+    is_shuffled = seed is not None
+    order = np.random.default_rng(seed).permutation(n) if is_shuffled else np.arange(n)
+    return Transitions(
+        bound(rows.observations)[order],
+        rows.reward[order],
+        bound(rows.successors)[order],
+        np.where(rows.terminated, 0.0, discount)[order],
+        None if rows.weight is None else rows.weight[order],
+        rows.ends | is_shuffled,
+    )

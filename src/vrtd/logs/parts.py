@@ -1,49 +1,53 @@
-"""A log that consists of parts, each of which knows how to read itself."""
+"""A log that consists of parts, each of which reads its rows; every row is given the observation that follows it.
+
+Where next observations were recorded, rows are handed on as they are. Elsewhere row i + 1 follows row i within an
+episode. A terminated row needs no successor and gets zeros. A row at the end of an episode that did not terminate, or
+at the end of the recording, has no successor: it is dropped and counted, and the row before it, which bootstraps from
+the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway.
+
+Rows of different parts (files) follow each other only where an episode column says so: a wrong join would be learned
+as a transition, a cut costs one row, which is reported.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
 
 from vrtd.errors import DataError
-from vrtd.logs.ahead import ahead
+from vrtd.logs import blocks as sizes
 from vrtd.logs.blocks import Block
 from vrtd.logs.columns import Columns
 from vrtd.logs.log import Chunk, Log
-from vrtd.logs.pairing import with_next, with_recorded
+
+Item = TypeVar("Item")
+
+NO_FINAL = "truncated without a final observation"
+NO_NEXT_IN_EPISODE = "the last of an episode without a final observation"
+LAST_OF_FILE = "the last of a file"
+LAST_OF_LOG = "the last of the log"
 
 
 class Part(ABC):
     """A file, a table or arrays."""
 
     where: str
+    n_rows: int | None  # with a successor or not; None when only a reading tells
+    columns: Columns
+    #: Column -> type, in words; columns and types must be the same in all parts of a log.
+    kinds: Mapping[str, str] = {}
     #: Why damage may go unnoticed, or None where checksums are verified.
     unverified: str | None = None
 
-    @property
-    @abstractmethod
-    def n_rows(self) -> int | None:
-        """Rows, successors or not; None when only a reading tells."""
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return ()
-
     @abstractmethod
     def blocks(self) -> Generator[Block, None, None]:
-        """All rows, in order. Blocks have at least one row each and belong to whoever takes them."""
-
-
-class FilePart(Part):
-    """One file of possibly several, all of which must have these columns, of these kinds."""
-
-    columns: Columns
-    kinds: dict[str, str]  # column -> type, in words
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        return self.columns.remarks
+        """Yield all rows, in order. Blocks have at least one row each and belong to whoever takes them."""
 
 
 class PartsLog(Log):
@@ -51,7 +55,7 @@ class PartsLog(Log):
 
     def __init__(self, parts: Sequence[Part], in_thread: bool) -> None:
         self._parts, self._in_thread = tuple(parts), in_thread
-        self._remarks = self._known_remarks()
+        self._dropped: Counter[str] = Counter()  # by the last whole reading
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
@@ -64,19 +68,26 @@ class PartsLog(Log):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        return self._remarks
+        remarks = [remark for part in self._parts for remark in part.columns.remarks]
+        reasons: dict[str, list[str]] = {}
+        for part in self._parts:
+            if part.unverified is not None:
+                reasons.setdefault(part.unverified, []).append(part.where)
+        for reason, places in reasons.items():
+            others = f" (and {len(places) - 1} more of {len(self._parts)} files)" if len(places) > 1 else ""
+            remarks.append(f"{places[0]} {reason}{others}: integrity cannot be verified")
+        remarks += [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.items() if n]
+        return tuple(dict.fromkeys(remarks))
 
     def chunks(self) -> Iterator[Chunk]:
+        self._dropped = Counter()
         dropped: Counter[str] = Counter()
         n_kept = 0
-        self._remarks = self._known_remarks()
-        blocks: Generator[Block, None, None] = self._blocks()
-        if self._in_thread:
-            blocks = ahead(blocks)
+        blocks = read_ahead(self._blocks()) if self._in_thread else self._blocks()
         try:
-            for block in blocks:
-                has_successors = block.next_observations is not None
-                for chunk in with_recorded(block, blocks) if has_successors else with_next(block, blocks, dropped):
+            for first in blocks:
+                has_next = first.next_observations is not None
+                for chunk in _keep_next(first, blocks) if has_next else _pair(first, blocks, dropped):
                     n_kept += chunk.n_rows
                     yield chunk
         finally:
@@ -90,22 +101,20 @@ class PartsLog(Log):
                 f"{_rows(n_read)} now and {_rows(self._rows_before or 0)} before",
                 "pass what can be read again: a file, a table or arrays",
             )
-        self._rows_before = n_read
-        told = tuple(f"{_rows(n)} dropped: {reason}" for reason, n in dropped.items() if n)
-        self._remarks = self._known_remarks() + told
+        self._rows_before, self._dropped = n_read, dropped
 
     def _blocks(self) -> Generator[Block, None, None]:
-        first: Block | None = None
+        shape: tuple[int, ...] | None = None
         for i, part in enumerate(self._parts):
             n_read = 0
             for block in part.blocks():
                 n_read += block.reward.size
-                first = first or block
-                shapes = [one.observations.shape[1:] for one in (block, first)]
-                if shapes[0] != shapes[1]:
+                row_shape = block.observations.shape[1:]
+                shape = row_shape if shape is None else shape
+                if row_shape != shape:
                     raise DataError(
                         f"the observations of {part.where} must have one shape",
-                        f"{shapes[0]} a row from row {block.pieces[0].first_row} on and {shapes[1]} before",
+                        f"{row_shape} a row from row {block.pieces[0].first_row} on and {shape} before",
                         "keep observations of different shapes apart",
                     )
                 yield block._replace(part=i)
@@ -116,21 +125,109 @@ class PartsLog(Log):
                     "it is damaged or changed while it was read: write it again",
                 )
 
-    def _known_remarks(self) -> tuple[str, ...]:
-        """What is known without reading, each remark once."""
-        remarks = [remark for part in self._parts for remark in part.remarks]
-        reasons: dict[str, list[str]] = {}
-        for part in self._parts:
-            if part.unverified is not None:
-                reasons.setdefault(part.unverified, []).append(part.where)
-        for reason, places in reasons.items():
-            others = f" (and {len(places) - 1} more of {len(self._parts)} files)" if len(places) > 1 else ""
-            remarks.append(f"{places[0]} {reason}{others}: integrity cannot be verified")
-        return tuple(dict.fromkeys(remarks))
-
     def _empty(self, what: str) -> DataError:
         where = self._parts[0].where if len(self._parts) == 1 else f"the {len(self._parts)} parts of the log"
         return DataError(f"{where} must hold at least one transition", what, "pass a log with more rows")
+
+
+def _keep_next(block: Block | None, others: Iterator[Block]) -> Iterator[Chunk]:
+    """Yield rows with the successors that were recorded; those before a change of the episode are truncated.
+
+    A block waits for the next one where that tells whether its last episode continues.
+    """
+    while block is not None:
+        following, truncated = None, block.truncated
+        if block.episode is not None:
+            following = next(others, None)
+            episode = block.episode
+            if following is not None and following.episode is not None:
+                episode = np.append(episode, following.episode[0])
+            is_last = episode[1:] != episode[:-1]
+            truncated = truncated.copy()
+            truncated[: is_last.size] |= is_last & ~block.terminated[: is_last.size]
+        # The columns of a block are those of a chunk, in the same order.
+        yield Chunk._make([*block._replace(truncated=truncated)[:6], partial(block.locate, None)])
+        block = following or next(others, None)
+
+
+def _pair(block: Block, others: Iterator[Block], dropped: Counter[str]) -> Iterator[Chunk]:
+    """Yield rows with the row after them as successor; those without one are counted in `dropped`, by reason.
+
+    Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn.
+    """
+    for following in others:
+        goes_on = following.part == block.part or (
+            block.episode is not None and following.episode is not None and block.episode[-1] == following.episode[0]
+        )
+        if not goes_on:
+            yield from _transitions(block, block.reward.size, LAST_OF_FILE, dropped)
+            block = following
+            continue
+        n_whole = block.reward.size - 2
+        if n_whole > 0:
+            yield from _transitions(block, n_whole, None, dropped)
+            block = block.rows_from(n_whole)
+        block = Block.join([block, following])
+    yield from _transitions(block, block.reward.size, LAST_OF_LOG, dropped)
+
+
+def _transitions(block: Block, n: int, end: str | None, dropped: Counter[str]) -> Iterator[Chunk]:
+    """Yield those of the first n rows that have a successor.
+
+    `end` says why nothing follows the last row of the block, all rows of which are then asked for; None: something
+    follows it.
+    """
+    goes_on = ~block.terminated
+    missing = block.truncated & goes_on
+    dropped[NO_FINAL] += int(missing[:n].sum())
+    if block.episode is not None:
+        is_last = np.append(block.episode[1:] != block.episode[:-1], False) & goes_on & ~missing
+        dropped[NO_NEXT_IN_EPISODE] += int(is_last[:n].sum())
+        missing |= is_last
+    is_cut = end is not None and goes_on[-1] and not missing[-1]
+    if end is not None and is_cut:
+        dropped[end] += 1
+    missing[-1] |= is_cut and end == LAST_OF_FILE
+    marks = np.append(missing[1:], False) & goes_on
+    missing[-1] |= is_cut
+    for start in range(0, n, sizes.CHUNK_ROWS):
+        kept = start + np.flatnonzero(~missing[start : min(n, start + sizes.CHUNK_ROWS)])
+        if not kept.size:
+            continue
+        stop = start + kept.size
+        rows = slice(start, stop) if kept[-1] == stop - 1 else kept  # views, where at most rows at the end are dropped
+        is_end = block.terminated[rows]
+        if isinstance(rows, slice) and not is_end.any():
+            successors = block.observations[start + 1 : stop + 1]
+        else:
+            successors = block.observations.take(kept + 1, axis=0, mode="clip")
+            successors[is_end] = 0
+        yield Chunk(
+            block.observations[rows],
+            block.reward[rows],
+            successors,
+            is_end,
+            marks[rows],
+            None if block.weight is None else block.weight[rows],
+            partial(block.locate, kept),
+        )
+
+
+def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+    """Yield the same items; the next one is made in a thread while the consumer is busy.
+
+    An error of the producer is raised where its item would have come. When this iterator is closed, or forgotten, the
+    thread ends after the item it is at, and `items` is closed there.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="vrtd-read-ahead") as thread:
+        try:
+            coming = thread.submit(next, items, None)
+            while (item := coming.result()) is not None:
+                coming = thread.submit(next, items, None)
+                yield item
+                del item  # before the next one has come
+        finally:
+            thread.submit(items.close)
 
 
 def _rows(n: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.problems.environments import gymnasium_library
-from vrtd.problems.policy import policy_matrix
+from vrtd.problems.mdp import policy_matrix
 
 #: (observation, number of the step) -> an action that the environment takes; for a vector environment, batches of both.
 Actor = Callable[[Any, int], Any]
@@ -57,17 +58,17 @@ def as_policy(
         return _random(action_space, n_envs)
     check = _ActionCheck(action_space, n_envs)
     if isinstance(policy, Predictor):
-        predict = policy.predict
+        act: Callable[[Any], Any] = partial(_predict, policy)
+    elif callable(policy):
+        act = policy
+    else:
+        return _tabular(policy, observation_space, action_space, n_envs)
+    return lambda _seed: lambda observation, step: check(act(observation), step)
 
-        def predicted(observation: Any, step: int) -> Any:
-            answer = predict(observation)
-            return check(answer[0] if isinstance(answer, tuple) else answer, step)
 
-        return lambda _seed: predicted
-    if callable(policy):
-        function: Callable[[Any], Any] = policy
-        return lambda _seed: lambda observation, step: check(function(observation), step)
-    return _tabular(policy, observation_space, action_space, n_envs)
+def _predict(model: Predictor, observation: Any) -> Any:
+    answer = model.predict(observation)
+    return answer[0] if isinstance(answer, tuple) else answer
 
 
 def _random(space: Any, n_envs: int | None) -> Callable[[int], Actor]:

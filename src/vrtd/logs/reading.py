@@ -1,4 +1,4 @@
-"""The door for files: paths, folders and patterns become parts of one log."""
+"""Logs from files and tables: paths, folders and patterns become parts of one log."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from pathlib import Path
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular
-from vrtd.logs.columns import Wanted
-from vrtd.logs.csv import CsvPart
-from vrtd.logs.hdf5 import hdf5_part
+from vrtd.logs.arrays import hdf5_part, npz_part
+from vrtd.logs.arrow import ArrowStream, CsvPart, ParquetPart, TablePart
+from vrtd.logs.columns import Columns
+from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Log
-from vrtd.logs.minari import from_minari, is_minari
-from vrtd.logs.npz import NpzPart
-from vrtd.logs.parquet import ParquetPart
-from vrtd.logs.parts import FilePart, PartsLog
+from vrtd.logs.parts import Part, PartsLog
 
 PathLike = str | os.PathLike[str]
 
 #: Suffix -> format
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
-_PARTS: dict[str, Callable[[Path, Wanted], FilePart]] = {
+_PARTS: dict[str, Callable[[Path, Columns], Part]] = {
     "parquet": ParquetPart,
     "csv": CsvPart,
-    "npz": NpzPart,
+    "npz": npz_part,
     "hdf5": hdf5_part,
+    "minari": MinariPart,
 }
-FORMATS = (*_PARTS, "minari")
 
 
 def read(
-    paths: PathLike | Sequence[PathLike],
+    data: PathLike | Iterable[PathLike] | ArrowStream,
     *,
     observations: str | Sequence[str] | None = None,
     next_observations: str | Sequence[str] | None = None,
@@ -45,105 +43,107 @@ def read(
     episode: str | None = None,
     format: str | None = None,  # noqa: A002 - what it is called everywhere
 ) -> Log:
-    """A log from files: Parquet, CSV, npz or HDF5 by their suffix, or a Minari data set.
+    """Make a log of files or of a table.
 
-    `paths` is a file, a folder (all files of one format in it, and in its folders), a pattern such as 'logs/*.parquet',
-    or a list of these; files are read in the order of their names, a list in its own. Columns are names, patterns
-    ('x_*') or lists of names; those that are not named are found by convention. `format` decides where suffixes do not.
+    Parameters
+    ----------
+    data : path, sequence of paths, or table
+        Parquet, CSV, npz or HDF5 files by their suffix: a file, a folder (all files of one format in it, and in its
+        folders), a pattern such as 'logs/*.parquet', the folder of a Minari data set, or a list of these. Files are
+        read in the order of their names, a list in its own. Or a table that speaks the Arrow C stream: of polars,
+        pandas, DuckDB or pyarrow. A RecordBatchReader can be read once; everything else as often as wanted.
+    observations, next_observations : str or sequence of str, optional
+        Columns: a name, a pattern ('x_*') or a list of names. Columns that are not named are found by convention.
+    reward, terminated, truncated, weight, episode : str, optional
+        One column each.
+    format : str, optional
+        Decides where suffixes do not: 'parquet', 'csv', 'npz', 'hdf5' or 'minari'.
+
+    Returns
+    -------
+    Log
+        The transitions, in the order in which they were recorded.
     """
     if format is not None:
-        check_choice("format", format, FORMATS)
-    wanted = Wanted(observations, next_observations, reward, terminated, truncated, weight, episode)
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not several or not all(isinstance(path, str | os.PathLike) for path in several):
+        check_choice("format", format, _PARTS)
+    wanted = Columns(observations, next_observations, reward, terminated, truncated, weight, episode)
+    if isinstance(data, ArrowStream):
+        return PartsLog([TablePart(data, wanted)], in_thread=False)
+    paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
+    if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
-            "paths must be a path, a pattern or a list of them", repr(paths), "name at least one file"
+            "data must be a path, a pattern, a list of them, or a table with the Arrow C stream (__arrow_c_stream__)",
+            f"{type(data).__name__} {data!r:.60}",
+            "name files, or pass a table of polars, pandas >= 2.2, DuckDB or pyarrow; arrays go to from_arrays",
         )
-    if format == "minari" or (format is None and len(several) == 1 and is_minari(Path(several[0]))):
-        return _minari(several, wanted)
-    files = [file for path in several for file in _files(os.fspath(path), format)]
+    files = [file for path in paths for file in _find_files(os.fspath(path), format)]
     for file in files:
         check_regular(file)
     kinds = Counter(format or _format_of(file) for file in files)
     if len(kinds) > 1:
-        raise DataError("the parts of a log must be of one format", _counted(kinds), "pass format=, or fewer files")
-    return _log(files, next(iter(kinds)), wanted)
-
-
-def _log(files: Sequence[Path], kind: str, wanted: Wanted) -> Log:
+        raise DataError("the parts of a log must be of one format", _count(kinds), "pass format=, or fewer files")
+    (kind,) = kinds
     parts = [_PARTS[kind](file, wanted) for file in files]
-    first = parts[0]
-    for other in parts[1:]:
-        if (other.columns, other.kinds) != (first.columns, first.kinds):
-            raise DataError(
-                "all parts of a log must have the same columns",
-                _difference(first.kinds, other.kinds, first.where, other.where),
-                "convert the parts, or read them apart",
-            )
+    for part in parts[1:]:
+        _check_same_columns(parts[0], part)
     return PartsLog(parts, in_thread=kind != "parquet")  # which reads ahead by itself
 
 
-def _difference(one: dict[str, str], other: dict[str, str], where: str, other_where: str) -> str:
-    for name in [*one, *other]:
-        if one.get(name) != other.get(name):
-            kinds = [f"{kinds[name]} {name!r}" if name in kinds else f"no {name!r}" for kinds in (one, other)]
-            return f"{kinds[0]} in {where} and {kinds[1]} in {other_where}"
-    return f"the columns {', '.join(one)} in another order in {other_where} than in {where}"
+def _check_same_columns(one: Part, other: Part) -> None:
+    """Raise unless the parts have the same columns of the same types. The names decide what each of them holds."""
+    for name in [*one.kinds, *other.kinds]:
+        if one.kinds.get(name) != other.kinds.get(name):
+            kinds = [f"{part.kinds[name]} {name!r}" if name in part.kinds else f"no {name!r}" for part in (one, other)]
+            what = f"{kinds[0]} in {one.where} and {kinds[1]} in {other.where}"
+            do = "convert the parts, or read them apart"
+            raise DataError("all parts of a log must have the same columns", what, do)
 
 
-def _files(path: str, kind: str | None) -> list[Path]:
+def _find_files(path: str, kind: str | None) -> list[Path]:
     place = Path(path)
-    if place.is_dir():
-        return _inside(place, kind)
-    if place.exists() or not has_magic(path):
-        if not place.exists():
-            raise DataError(f"{path} must be there", "no such file or folder", "check the path")
+    if kind == "minari" or (kind is None and find_data_folder(place) is not None):
         return [place]
-    matches = [Path(match) for match in sorted(glob(path, recursive=True))]
-    files = [match for match in matches if match.exists() and not match.is_dir()]
+    if place.is_dir():
+        return _find_inside(place, kind)
+    if place.exists():
+        return [place]
+    if not has_magic(path):
+        raise DataError(f"{path} must be there", "no such file or folder", "check the path")
+    files = [Path(match) for match in sorted(glob(path, recursive=True)) if _is_file(Path(match))]
     if not files:
         raise DataError(f"the pattern {path} must match a file", "none", "check it, and the folder it starts from")
     return files
 
 
-def _inside(folder: Path, kind: str | None) -> list[Path]:
-    """The files of one format; what begins with . or _ is bookkeeping of whoever wrote the folder."""
-    found: dict[str, list[Path]] = {}
+def _find_inside(folder: Path, kind: str | None) -> list[Path]:
+    """Return the files of one format; what begins with . or _ is bookkeeping of whoever wrote the folder."""
+    files = []
     for file in sorted(folder.rglob("*")):
-        hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-        if not hidden and file.suffix.lower() in _SUFFIXES and file.exists() and not file.is_dir():
-            found.setdefault(_SUFFIXES[file.suffix.lower()], []).append(file)
-    if kind is not None and kind in found:
-        return found[kind]
-    if len(found) != 1:
-        held = _counted(Counter({name: len(files) for name, files in found.items()})) or "none"
-        raise DataError(
-            f"{folder} must hold files of one format ({', '.join(_SUFFIXES)})", held, "pass format=, or name the files"
-        )
-    return next(iter(found.values()))
+        is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+        if not is_hidden and file.suffix.lower() in _SUFFIXES and _is_file(file):
+            files.append(file)
+    kinds = Counter(map(_format_of, files))
+    if kind not in kinds:
+        if len(kinds) != 1:
+            must = f"{folder} must hold files of one format ({', '.join(_SUFFIXES)})"
+            raise DataError(must, _count(kinds) or "none", "pass format=, or name the files")
+        (kind,) = kinds
+    return [file for file in files if _format_of(file) == kind]
+
+
+def _is_file(path: Path) -> bool:
+    return path.exists() and not path.is_dir()
 
 
 def _format_of(file: Path) -> str:
-    kind = _SUFFIXES.get(file.suffix.lower())
-    if kind is None:
-        raise DataError(
-            f"the suffix of {file} must be one of {', '.join(_SUFFIXES)}",
-            repr(file.suffix),
-            "rename it or pass format=",
-        )
-    return kind
+    if file.is_dir():
+        return "minari"
+    suffix = file.suffix.lower()
+    if suffix not in _SUFFIXES:
+        must = f"the suffix of {file} must be one of {', '.join(_SUFFIXES)}"
+        raise DataError(must, repr(file.suffix), "rename it or pass format=")
+    return _SUFFIXES[suffix]
 
 
-def _counted(kinds: Counter[str]) -> str:
+def _count(kinds: Counter[str]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
-
-
-def _minari(paths: Iterable[PathLike], wanted: Wanted) -> Log:
-    named = [field for field, name in wanted._asdict().items() if name is not None]
-    several = list(paths)
-    if named or len(several) != 1:
-        what = f"{named[0]} named" if named else f"{len(several)} paths"
-        raise InvalidInputError(
-            "a Minari data set must be read alone, its columns are known", what, "pass its path only"
-        )
-    return from_minari(several[0])

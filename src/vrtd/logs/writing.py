@@ -11,9 +11,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.files import write_at_once
-from vrtd.logs.log import Chunk, Log
+from vrtd.logs.log import Chunk, Log, check_log
 from vrtd.tables import library
 
 _FLAT = ("reward", "terminated", "truncated", "weight")
@@ -25,15 +26,10 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     Reading the file gives the same rows, bit for bit; a CSV file has no types, so its numbers come back as float64.
     Parquet and CSV are written chunk by chunk, npz from memory. The file is there whole or not at all.
     """
-    if not isinstance(log, Log):
-        raise InvalidInputError(
-            "log must be a Log", type(log).__name__, "make one with from_arrays, from_table or read"
-        )
+    check_log(log)
     suffix = Path(path).suffix.lower()
-    writers = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
-    if suffix not in writers:
-        known = ", ".join(writers)
-        raise InvalidInputError(f"the suffix of path must be one of {known}", repr(suffix), "choose one of them")
+    writers = {".parquet": _write_parquet, ".csv": _write_csv, ".npz": _write_npz}
+    check_choice("the suffix of path", suffix, writers)
     if suffix != ".npz":
         library()
     chunks = iter(log.chunks())
@@ -42,7 +38,7 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
         writers[suffix](first, chain([first], chunks), file)
 
 
-def _parquet(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+def _write_parquet(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
     from pyarrow.parquet import ParquetWriter
 
     schema = _batch(first).schema
@@ -51,7 +47,7 @@ def _parquet(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
             writer.write_batch(_batch(chunk), row_group_size=2**20)
 
 
-def _csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+def _write_csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
     from pyarrow.csv import CSVWriter
 
     if first.observations.ndim > 2:
@@ -62,7 +58,7 @@ def _csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
             writer.write_batch(_batch(_doubles(chunk)))
 
 
-def _npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+def _write_npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
     # A log may use the memory of a chunk for the next one.
     arrays: dict[str, Any] = Chunk.concatenate([chunk.copy() for chunk in chunks]).columns
     np.savez(file, allow_pickle=False, **arrays)

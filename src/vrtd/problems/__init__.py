@@ -1,5 +1,6 @@
 """What methods are evaluated on: chains with features, simulators, data sets, and a library of named problems."""
 
+from vrtd.problems.environments import RestartChain, restart_chain
 from vrtd.problems.library import (
     LIBRARY,
     baird,
@@ -15,7 +16,6 @@ from vrtd.problems.markov_reward_process import Edges, MarkovRewardProcess
 from vrtd.problems.mdp import MDP
 from vrtd.problems.mountain_car import mountain_car
 from vrtd.problems.simulator import Simulator
-from vrtd.problems.tables import RestartChain, restart_chain
 from vrtd.problems.transitions import Transitions
 
 __all__ = [

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.arrays import Floats, check_row_sums, frozen, real_array
+from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
-from vrtd.problems.policy import policy_matrix
 
 
 @final
@@ -130,3 +130,42 @@ class MDP:
             rewards_averaged=average_rewards,
             weight=weight,
         )
+
+
+def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = "policy") -> Floats:
+    """Return (S, A) probabilities.
+
+    A policy is given by (S, A) probabilities, whose rows may miss 1 by 1e-8, by (S,) integer actions, or by "random",
+    which is uniform.
+
+    >>> policy_matrix([1, 0], n_states=2, n_actions=3)
+    array([[0., 1., 0.],
+           [1., 0., 0.]])
+    """
+    S, A = n_states, n_actions
+    if isinstance(policy, str):
+        check_choice(name, policy, ("random",))
+        return np.full((S, A), 1.0 / A)
+    raw = np.asarray(policy)
+    if raw.shape == (S,):
+        if raw.dtype.kind not in "iu":
+            raise InvalidInputError(f"a {name} of shape (S,) must hold integers", f"dtype {raw.dtype}", "pass actions")
+        bad = np.flatnonzero((raw < 0) | (raw >= A))
+        if bad.size:
+            raise InvalidInputError(
+                f"actions must lie in 0..{A - 1}", f"{raw[bad[0]]} at state {bad[0]}", "repair that action"
+            )
+        one_hot: Floats = np.eye(A)[raw]
+        return one_hot
+    pi = real_array(name, policy)
+    if pi.shape != (S, A):
+        raise InvalidInputError(
+            f"{name} must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
+        )
+    if (pi < 0.0).any():
+        s, a = (int(i) for i in np.argwhere(pi < 0.0)[0])
+        raise InvalidInputError(f"{name} must be non-negative", f"{pi[s, a]} at state {s}, action {a}", "repair it")
+    sums = pi.sum(axis=1)
+    check_row_sums(name, sums, ("state",))
+    pi /= sums[:, None]
+    return pi

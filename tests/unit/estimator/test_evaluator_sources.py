@@ -10,7 +10,7 @@ import pytest
 
 import vrtd
 from tests.helpers.some_logs import DISCOUNT, chain, sample
-from vrtd.logs import Chunk, Log, from_arrays, from_env, from_table, read, write
+from vrtd.logs import Chunk, Log, from_arrays, from_env, read, write
 
 N = 9000
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -47,7 +47,7 @@ def test_formats_do_not_change_a_bit(settings: Any, tmp_path: Path) -> None:
         "duckdb": duckdb.sql("select * from frame"),
     }
     for name, table in tables.items():
-        assert theta(from_table(table), **settings) == expected, name
+        assert theta(read(table), **settings) == expected, name
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -363,7 +363,7 @@ def test_what_was_opened_is_closed_and_what_was_given_is_not(monkeypatch: pytest
 
 
 def test_gymnasium_is_loaded_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, vrtd.logs.environment, vrtd.problems.tables; print('gymnasium' in sys.modules)"
+    code = "import sys, vrtd.logs.environment, vrtd.problems.environments; print('gymnasium' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
     monkeypatch.setitem(sys.modules, "gymnasium", None)

@@ -11,11 +11,11 @@ import pytest
 
 from tests.helpers.log_cases import episodic
 from vrtd.logs import from_arrays, read, write
-from vrtd.logs.ahead import ahead
+from vrtd.logs.parts import read_ahead
 
 
 def reading_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "vrtd-read-ahead"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("vrtd-read-ahead")]
 
 
 def counting(n, made, closed=None):
@@ -36,7 +36,7 @@ def failing_consumer(items):
 def test_the_same_items_one_ahead():
     for n in (0, 1, 2, 50):
         made = []
-        for i, item in enumerate(ahead(counting(n, made))):
+        for i, item in enumerate(read_ahead(counting(n, made))):
             assert item == i
             assert len(made) <= i + 2
         assert made == list(range(n))
@@ -45,7 +45,7 @@ def test_the_same_items_one_ahead():
 
 def test_the_next_item_is_made_while_this_one_is_used():
     made = []
-    items = ahead(counting(10, made))
+    items = read_ahead(counting(10, made))
     assert next(items) == 0
     for _ in range(1000):
         if len(made) == 2:
@@ -60,7 +60,7 @@ def test_errors_come_where_their_item_would():
         yield 1
         raise KeyError("broken")
 
-    items = ahead(failing())
+    items = read_ahead(failing())
     assert next(items) == 1
     with pytest.raises(KeyError, match="broken"):
         next(items)
@@ -70,7 +70,7 @@ def test_errors_come_where_their_item_would():
 @pytest.mark.parametrize("how", ["close", "forget", "raise"])
 def test_the_thread_ends_when_nobody_listens(how):
     made, closed = [], []
-    items = ahead(counting(1000, made, closed))
+    items = read_ahead(counting(1000, made, closed))
     next(items)
     if how == "close":
         items.close()
@@ -84,7 +84,7 @@ def test_the_thread_ends_when_nobody_listens(how):
         gc.collect()
     assert reading_threads() == []
     assert len(made) <= 3
-    assert closed == ["vrtd-read-ahead"]
+    assert closed == ["vrtd-read-ahead_0"]
 
 
 def test_a_reading_that_is_given_up_lets_go_of_its_file(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers.log_cases import episodic
 from vrtd.errors import DataError, InvalidInputError
-from vrtd.logs import from_arrays, from_table, read, write
-from vrtd.logs.blocks import readable
+from vrtd.files import translate_errors
+from vrtd.logs import from_arrays, read, write
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_places_in_files(tmp_path, suffix):
 
 def test_the_wrong_kind_of_table():
     with pytest.raises(
-        InvalidInputError, match=r"data must have the Arrow C stream .*; got ndarray; pass a table of pol"
+        InvalidInputError, match=r"or a table with the Arrow C stream .*; got ndarray array.*pass a table of polars"
     ):
-        from_table(np.zeros(3))
+        read(np.zeros(3))
     for column, kind in ((["a", "b"], "string"), ([None, None], "null"), ([[1.0], [2.0]], "list")):
         with pytest.raises(DataError, match=f"the table, column r, must hold numbers; got type {kind}"):
-            from_table(pa.table({"obs": [1.0, 2.0], "r": column}))
+            read(pa.table({"obs": [1.0, 2.0], "r": column}))
     with pytest.raises(DataError, match="the table must hold at least one transition; got no rows"):
-        from_table(pa.table({"obs": pa.array([], pa.float64()), "r": pa.array([], pa.float64())}))
+        read(pa.table({"obs": pa.array([], pa.float64()), "r": pa.array([], pa.float64())}))
     with pytest.raises(DataError, match="must be columns with one number a row; got shapes"):
-        list(from_table(pa.table({"obs_0": [[1.0], [2.0]], "obs_1": [[1.0], [2.0]], "r": [1.0, 2.0]})).chunks())
+        list(read(pa.table({"obs_0": [[1.0], [2.0]], "obs_1": [[1.0], [2.0]], "r": [1.0, 2.0]})).chunks())
 
 
 def test_nulls_are_found_at_once(tmp_path):
@@ -115,9 +115,9 @@ def test_nulls_are_found_at_once(tmp_path):
         list(read(tmp_path / "a.parquet").chunks())
     table = pa.table({"obs": [[1.0, 2.0], [3.0, None], [5.0, 6.0]], "r": [1.0, 2.0, 3.0]})
     with pytest.raises(DataError, match="column obs, must have a value in every row; got null in row 1"):
-        list(from_table(table).chunks())
+        list(read(table).chunks())
     with pytest.raises(DataError, match="column obs, must have a value in every row; got null in row 0"):
-        list(from_table(table.slice(1)).chunks())
+        list(read(table.slice(1)).chunks())
     (tmp_path / "a.csv").write_text("obs,r\n1,2\n3,\n")
     with pytest.raises(DataError, match=r"a.csv, column r, must have a value in every row; got null in row 1"):
         list(read(tmp_path / "a.csv").chunks())
@@ -128,12 +128,12 @@ def test_lists_of_different_lengths():
     with pytest.raises(
         DataError, match="the lists of the table, column obs, must have one length; got 1 entries in row 2"
     ):
-        list(from_table(table).chunks())
+        list(read(table).chunks())
     table = pa.Table.from_batches(pa.table({"obs": [[1.0, 2.0]] * 3 + [[1.0]] * 3, "r": [1.0] * 6}).to_batches(3))
     with pytest.raises(
         DataError, match=r"the observations of the table must have one shape; got \(1,\) .* \(2,\) before"
     ):
-        list(from_table(table).chunks())
+        list(read(table).chunks())
 
 
 def test_mixed_parts(tmp_path):
@@ -216,7 +216,7 @@ def test_arrays_in_files(tmp_path):
 
 def test_what_libraries_raise_becomes_one_error():
     def failing(error):
-        with readable("a.npz"):
+        with translate_errors("a.npz"):
             raise error
 
     with pytest.raises(DataError, match=r"a.npz must be there; got no such file; check the path"):

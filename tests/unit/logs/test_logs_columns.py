@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vrtd.errors import DataError, InvalidInputError
-from vrtd.logs.columns import ALIASES, Columns, Wanted, find_columns
+from vrtd.logs.columns import ALIASES, Columns, find_columns
 
 
 def test_every_alias_is_found_alone():
@@ -13,7 +13,7 @@ def test_every_alias_is_found_alone():
         for alias in aliases:
             base = {"observations": "obs", "reward": "r"}
             there = [name for key, name in base.items() if key != field] + [alias]
-            found = find_columns(there, Wanted(), "a.csv")
+            found = find_columns(there, Columns(), "a.csv")
             assert getattr(found, field) == alias, field
     every = [alias for aliases in ALIASES.values() for alias in aliases]
     assert len(every) == len(set(every))
@@ -24,21 +24,21 @@ def test_every_alias_is_found_alone():
     [
         (  # D4RL
             ["observations", "actions", "rewards", "terminals", "timeouts"],
-            Columns("observations", "rewards", terminated="terminals", truncated="timeouts"),
+            Columns("observations", None, "rewards", "terminals", "timeouts"),
         ),
         (  # RLlib
             ["obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "eps_id", "t"],
-            Columns("obs", "rewards", "new_obs", terminated="terminateds", truncated="truncateds", episode="eps_id"),
+            Columns("obs", "new_obs", "rewards", "terminateds", "truncateds", episode="eps_id"),
         ),
         (  # Stable-Baselines
             ["observations", "next_observations", "rewards", "dones", "timeouts"],
-            Columns("observations", "rewards", "next_observations", done="dones", truncated="timeouts"),
+            Columns("observations", "next_observations", "rewards", truncated="timeouts", done="dones"),
         ),
         (["obs_1", "obs_0", "obs_10", "reward"], None),
-        (["obs.2", "obs.1", "reward"], Columns(("obs.1", "obs.2"), "reward")),
+        (["obs.2", "obs.1", "reward"], Columns(("obs.1", "obs.2"), None, "reward")),
         (
             ["x_0", "x_1", "next_x_1", "next_x_0", "r", "done", "terminated"],
-            Columns(("x_0", "x_1"), "r", ("next_x_0", "next_x_1"), terminated="terminated"),
+            Columns(("x_0", "x_1"), ("next_x_0", "next_x_1"), "r", "terminated"),
         ),
     ],
 )
@@ -47,39 +47,39 @@ def test_conventions(there, expected):
         with pytest.raises(
             DataError, match=r"obs_0 to obs_10 of a.csv must be numbered without a gap; got columns 'obs_0'"
         ):
-            find_columns(there, Wanted(), "a.csv")
+            find_columns(there, Columns(), "a.csv")
     else:
-        assert find_columns(there, Wanted(), "a.csv") == expected
+        assert find_columns(there, Columns(), "a.csv") == expected
 
 
 def test_numbers_are_ordered_as_numbers():
     there = [f"x_{j}" for j in (10, 9, 2, 1, 0, 3, 4, 5, 6, 7, 8)] + ["r"]
     expected = tuple(f"x_{j}" for j in range(11))
-    assert find_columns(there, Wanted(), "a").observations == expected
-    assert find_columns(there, Wanted("x_*"), "a").observations == expected
-    assert find_columns(there, Wanted(["x_5", "x_1"]), "a").observations == ("x_5", "x_1")
-    assert find_columns(there, Wanted("x_3"), "a").observations == "x_3"
+    assert find_columns(there, Columns(), "a").observations == expected
+    assert find_columns(there, Columns("x_*"), "a").observations == expected
+    assert find_columns(there, Columns(["x_5", "x_1"]), "a").observations == ("x_5", "x_1")
+    assert find_columns(there, Columns("x_3"), "a").observations == "x_3"
 
 
 def test_successors_are_called_after_what_is_named():
     there = ["p", "q", "next_p", "next_q", "next_obs", "r"]
-    assert find_columns(there, Wanted(["q", "p"]), "a").next_observations == ("next_q", "next_p")
-    assert find_columns(there, Wanted("p"), "a").next_observations == "next_p"
-    assert find_columns(there, Wanted("p", "q"), "a").next_observations == "q"
-    assert find_columns(["p", "next_obs", "r"], Wanted("p"), "a").next_observations == "next_obs"
+    assert find_columns(there, Columns(["q", "p"]), "a").next_observations == ("next_q", "next_p")
+    assert find_columns(there, Columns("p"), "a").next_observations == "next_p"
+    assert find_columns(there, Columns("p", "q"), "a").next_observations == "q"
+    assert find_columns(["p", "next_obs", "r"], Columns("p"), "a").next_observations == "next_obs"
     with pytest.raises(
         DataError, match="as many columns of next observations as of observations; got columns 'next_obs'"
     ):
-        find_columns(["p", "q", "next_obs", "r"], Wanted(["p", "q"]), "a")
+        find_columns(["p", "q", "next_obs", "r"], Columns(["p", "q"]), "a")
 
 
 def test_what_is_named_wins():
     there = ["obs", "r", "my_reward", "done", "over", "cut", "ratio", "run"]
-    named = Wanted(None, None, "my_reward", "over", "cut", "ratio", "run")
-    expected = Columns("obs", "my_reward", None, "over", None, "cut", "ratio", "run")
+    named = Columns(None, None, "my_reward", "over", "cut", "ratio", "run")
+    expected = Columns("obs", None, "my_reward", "over", "cut", "ratio", "run")
     assert find_columns(there, named, "a") == expected
     assert expected.all == ["obs", "my_reward", "over", "cut", "ratio", "run"]
-    assert find_columns(["x[0]", "r"], Wanted("x[0]"), "a").observations == "x[0]"
+    assert find_columns(["x[0]", "r"], Columns("x[0]"), "a").observations == "x[0]"
 
 
 @pytest.mark.parametrize(
@@ -87,20 +87,20 @@ def test_what_is_named_wins():
     [
         (
             ["obs", "rewrd"],
-            Wanted(),
+            Columns(),
             "a.csv must have a column for reward, such as rewards, .*'rewrd'; name it: reward='rew",
         ),
         (
             ["a", "r"],
-            Wanted(),
+            Columns(),
             "a.csv must have a column for observations, .*; got columns 'a', 'r'; name it: observations=",
         ),
-        ([], Wanted(), "got no columns"),
-        (["x_0", "r"], Wanted("y_*"), r"must have a column 'y_\*' for observations; got columns 'x_0', 'r'"),
-        (["position", "r"], Wanted("postion"), "must have a column 'postion' .*; did you mean 'position'?"),
-        (["zz", "r"], Wanted("q"), "must have a column 'q' .*; name one of them"),
-        (["obs", "r_1", "r_2"], Wanted(reward="r_*"), "reward must be one column of a.csv; got columns 'r_1', 'r_2'"),
-        (["obs", "obs", "r"], Wanted(), "a.csv must have each column once; got 'obs' 2 times; rename one"),
+        ([], Columns(), "got no columns"),
+        (["x_0", "r"], Columns("y_*"), r"must have a column 'y_\*' for observations; got columns 'x_0', 'r'"),
+        (["position", "r"], Columns("postion"), "must have a column 'postion' .*; did you mean 'position'?"),
+        (["zz", "r"], Columns("q"), "must have a column 'q' .*; name one of them"),
+        (["obs", "r_1", "r_2"], Columns(reward="r_*"), "reward must be one column of a.csv; got columns 'r_1', 'r_2'"),
+        (["obs", "obs", "r"], Columns(), "a.csv must have each column once; got 'obs' 2 times; rename one"),
     ],
 )
 def test_what_is_missing_is_named(there, wanted, message):
@@ -112,11 +112,11 @@ def test_names_must_be_text():
     with pytest.raises(
         InvalidInputError, match="observations must be a column's name, a pattern or a list of them; got"
     ):
-        find_columns(["obs", "r"], Wanted([1, 2]), "a")  # type: ignore[list-item]
+        find_columns(["obs", "r"], Columns([1, 2]), "a")  # type: ignore[list-item]
     with pytest.raises(InvalidInputError, match="observations must name at least one column; got"):
-        find_columns(["obs", "r"], Wanted([]), "a")
+        find_columns(["obs", "r"], Columns([]), "a")
 
 
 def test_a_long_list_of_columns_is_cut():
     with pytest.raises(DataError, match="'c19' and 80 more; name it"):
-        find_columns([f"c{j}" for j in range(100)], Wanted(), "a")
+        find_columns([f"c{j}" for j in range(100)], Columns(), "a")

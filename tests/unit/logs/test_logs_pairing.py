@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from tests.helpers.log_cases import check_chunk, episodic, paired_by_hand, rows, same_bits
 from vrtd.errors import DataError
-from vrtd.logs import blocks, from_arrays, pairing
-from vrtd.logs.blocks import Block, Origin, Piece
+from vrtd.logs import blocks, from_arrays
+from vrtd.logs.blocks import Block, Piece
+from vrtd.logs.columns import Columns
 from vrtd.logs.parts import Part, PartsLog
 
-ORIGIN = {
+NAMES = {
     "observations": ("x_0", "x_1"),
     "reward": ("r",),
     "terminated": ("t",),
@@ -28,19 +29,18 @@ ORIGIN = {
 class Cut(Part):
     """Rows of a log from one to another, as a file that is read in blocks of the given sizes."""
 
+    columns = Columns("x_*", reward="r")
+
     def __init__(self, arrays: dict, start: int, stop: int, sizes: list[int], where: str) -> None:
         self.where, self._arrays, self._start, self._stop, self._sizes = where, arrays, start, stop, sizes
-
-    @property
-    def n_rows(self) -> int:
-        return self._stop - self._start
+        self.n_rows = stop - start
 
     def blocks(self) -> Generator[Block, None, None]:
         start, k = self._start, 0
         while start < self._stop:
             stop = min(self._stop, start + self._sizes[k % len(self._sizes)])
             cut = {name: None if array is None else array[start:stop] for name, array in self._arrays.items()}
-            piece = Piece(Origin(self.where, ORIGIN), start - self._start, stop - start)
+            piece = Piece(self.where, NAMES, start - self._start, stop - start)
             yield Block(**cut, weight=None, pieces=(piece,))
             start, k = stop, k + 1
 
@@ -77,7 +77,7 @@ def test_any_cut_gives_the_rows_of_the_plain_form(case):
     ]
     log = PartsLog(parts, in_thread=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairing, "CHUNK_ROWS", most)
+        patch.setattr(blocks, "CHUNK_ROWS", most)
         if expected["reward"].size == 0:
             with pytest.raises(DataError, match=r"must hold at least one transition; got \d+ rows?, none with a succ"):
                 list(log.chunks())

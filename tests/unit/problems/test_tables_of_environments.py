@@ -13,7 +13,7 @@ import vrtd
 from tests.helpers.statistics import z_limit, z_scores
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.logs.environment import from_env as live
-from vrtd.problems.tables import RestartChain, restart_chain
+from vrtd.problems.environments import RestartChain, restart_chain
 
 # Gymnasium warns of ids that have a newer version.
 CLIFF = max(name for name in gymnasium.registry if name.startswith("CliffWalking-v"))
@@ -195,11 +195,11 @@ def test_a_table_of_ones_own() -> None:
         ("Blackjack-v1", "random", 0.9, {}, "with Discrete spaces, a table `P`"),
         ("FrozenLak-v1", "random", 0.9, {}, "Gymnasium can make; got 'FrozenLak-v1'"),
         (object(), "random", 0.9, {}, "env must be a Gymnasium environment or its id; got <object"),
-        (Table(GOOD), "random", 1.1, {}, r"discount must be a number in \[0, 1\]; got 1.1"),
-        (Table(GOOD), "random", -0.1, {}, r"discount must be a number in \[0, 1\]; got -0.1"),
-        (Table(GOOD), "random", [0.9], {}, r"discount must be a number in \[0, 1\]"),
-        (Table(GOOD), "random", float("nan"), {}, "discount must be finite"),
-        (Table(GOOD), "random", "high", {}, "discount must be an array of real numbers"),
+        (Table(GOOD), "random", 1.1, {}, r"discount must lie in \[0, 1\]; got 1.1"),
+        (Table(GOOD), "random", -0.1, {}, r"discount must lie in \[0, 1\]; got -0.1"),
+        (Table(GOOD), "random", [0.9], {}, r"discount must lie in \[0, 1\]"),
+        (Table(GOOD), "random", float("nan"), {}, r"discount must lie in \[0, 1\]; got nan"),
+        (Table(GOOD), "random", "high", {}, r"discount must lie in \[0, 1\]; got 'high'"),
         (Table(GOOD), "random", 0.9, {"restart": "boot"}, "restart must be one of 'terminate', 'bootstrap'"),
         (Table(GOOD), "random", 1.0, {"restart": "bootstrap"}, "discount must be below 1 where nothing terminates"),
         (Table(GOOD), "best", 0.9, {}, "policy must be one of 'random'; got 'best'"),
