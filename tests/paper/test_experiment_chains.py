@@ -10,12 +10,10 @@ import pytest
 import vrtd
 from tests.helpers.broken_vrtd import BrokenVRTD
 from tests.helpers.statistics import z_limit
-from vrtd.paper import batch_sizes, experiments
-from vrtd.paper.changing_step import analysis as changing_step
+from vrtd.paper import batch_sizes, changing_step, experiment, experiments, random_mdp_markov
 from vrtd.paper.curves import curve_rows, draw_means
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
-from vrtd.paper.random_mdp_markov import analysis as markov
 from vrtd.plots import new_panels
 from vrtd.tables import rows_where, table
 from vrtd.theory import exact_curve
@@ -28,8 +26,8 @@ N_RUNS, LIMIT = 5_000, z_limit(10 * (50 + 10 + 10 + 24))
 
 
 def measured(name: str, n_runs: int, **changes: Any) -> Any:
-    experiment = experiments.find(name)
-    return experiment.measure({**experiment.settings(n_runs, 0), **changes}, Runner())
+    found = experiments.find(name)
+    return found.measure({**found.settings(n_runs, 0), **changes}, Runner())
 
 
 def scores(table: Any) -> Any:
@@ -133,16 +131,20 @@ def test_a_broken_algorithm_changes_the_verdicts(monkeypatch: Any) -> None:
         "figure-1.5-not-much-slower": "holds",
         "iid-error-below-markov": "does not hold",
     }
-    monkeypatch.setattr(batch_sizes, "VRTD", BrokenVRTD)
+    monkeypatch.setattr(experiment, "VRTD", BrokenVRTD)
     broken = judged()
     assert all(broken[name] != sound[name] for name in names), broken
 
 
-def test_halving_follows_the_rule_step_by_step() -> None:
+@pytest.fixture(scope="module")
+def halved() -> dict[str, Any]:
+    """Figure 4 with two runs."""
+    return measured("changing-step", 2)
+
+
+def test_halving_follows_the_rule_step_by_step(halved: dict[str, Any]) -> None:
     """Against a transcription of the rule on the exact curve of the schedule that came out."""
-    experiment = experiments.find("changing-step")
-    tables = measured("changing-step", 2)
-    settings = experiment.settings(2, 0)
+    tables, settings = halved, experiments.find("changing-step").settings(2, 0)
     lake = vrtd.problems.frozen_lake(seed=0)
     for start, W in (("ones", 2000), ("zeros", 5000)):
         part = rows_where(tables["schedules"], start=start, method=f"TD, W = {W}")
@@ -166,9 +168,8 @@ def test_halving_follows_the_rule_step_by_step() -> None:
         np.testing.assert_allclose(shown["exact"], curve.values("squared_error")[0, at], rtol=1e-9)
 
 
-def test_the_authors_times_are_two_halvings() -> None:
-    schedules = measured("changing-step", 2)["schedules"]
-    part = rows_where(schedules, start="ones", method="TD, the authors' times")
+def test_the_authors_times_are_two_halvings(halved: dict[str, Any]) -> None:
+    part = rows_where(halved["schedules"], start="ones", method="TD, the authors' times")
     assert part["halved_at"].tolist() == [12_000, 20_000]
 
 
@@ -193,9 +194,8 @@ def test_a_curve_names_the_runs_that_diverged() -> None:
     assert axes.get_legend().get_texts()[0].get_text() == "TD, 3 runs diverged and left out"
 
 
-def test_samples_are_counted() -> None:
-    curves = measured("changing-step", 2)["curves"]
-    found = changing_step.samples_are_gradients(curves)
+def test_samples_are_counted(halved: dict[str, Any]) -> None:
+    found = changing_step.samples_are_gradients(halved)
     assert [each.estimate for each in found] == [1.0] * 4 + [0.5]
     assert found[-1].quantity == "samples drawn / pseudo-gradients, VRTD, M = 5000"
     assert {each.condition for each in found} == {"the two algorithms of the figure"}
@@ -242,10 +242,9 @@ def test_a_figure_4_with_a_broken_algorithm_is_not_judged(monkeypatch: Any) -> N
     assert verdicts({"changing-step": measured("changing-step", 200)}, *names) == dict.fromkeys(names, "undecided")
 
 
-def test_the_required_accuracy_decides_figure_4() -> None:
+def test_the_required_accuracy_decides_figure_4(halved: dict[str, Any]) -> None:
     """With the authors' halvings TD stops above VRTD's final error; halved on, it gets below it sooner than VRTD."""
-    curves = measured("changing-step", 2)["curves"]
-    stated = [each for each in changing_step.vrtd_is_faster(curves, "n_gradients", 2.0) if each.stated]
+    stated = [each for each in changing_step.vrtd_is_faster(halved["curves"], "n_gradients", 2.0) if each.stated]
     authors = {each.condition: each.estimate for each in stated if "authors" in each.condition}
     assert authors == {f"the authors' times, from {start}": np.inf for start in ("ones", "zeros")}
     others = [each.estimate for each in stated if "authors" not in each.condition]
@@ -297,15 +296,15 @@ def test_the_columns_of_a_cell():
 def test_the_lazy_chain_is_beyond_the_paper_and_one_different_run_refutes():
     whole = {
         "mdp_seed": np.zeros(2, int),
-        "features": np.array(["raw", markov.LAZY]),
+        "features": np.array(["raw", random_mdp_markov.LAZY]),
         "batch_size": np.array([50, 50]),
         "n_runs": np.array([9, 9]),
         "mean": np.ones(2),
         "standard_error": np.ones(2),
         "iid": np.array([2.0, 0.5]),
     }
-    found = markov.iid_is_below(whole)
+    found = random_mdp_markov.is_above_iid({"samplings": whole})
     assert [(c.estimate, c.above, c.stated) for c in found] == [(0.5, 1.0, True), (2.0, 1.0, False)]
     one = {"batch_size": np.array([1]), "n_runs": np.array([20]), "n_different": np.array([1])}
-    (claim,) = (each for each in markov.CLAIMS if each.name == "batch-of-one-is-td")
+    (claim,) = (each for each in random_mdp_markov.EXPERIMENT.claims if each.name == "batch-of-one-is-td")
     assert judge(claim, {"random-mdp-markov": {"identities": one}}, 1).verdict == "does not hold"

@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+import vrtd
 from tests.helpers.broken_vrtd import BrokenVRTD
 from tests.helpers.statistics import z_limit
 from vrtd import VRTD
-from vrtd.paper.counter_example import analysis, measurement
+from vrtd.paper import counter_example
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.plots import new_panels
 from vrtd.tables import read_csv, rows_where, write_csv
 
 N_CLAIMS = 30
-EXPERIMENT, CLAIMS = analysis.EXPERIMENT, {claim.name: claim for claim in analysis.CLAIMS}
+EXPERIMENT = counter_example.EXPERIMENT
+CLAIMS = {claim.name: claim for claim in EXPERIMENT.claims}
 VERDICTS = {"korda-counter-example": "holds", "theorem-1": "does not hold", "corollary-1": "does not hold"}
 # The family is one statistic: the coin's error, averaged over its epochs. It is skewed, which multiplies the rate of
 # false alarms at this many runs by less than ten, so the limit is that of ten.
 N_RUNS, LIMIT = 4000, z_limit(10)
-EXACT = measurement.exact_curve
+EXACT = counter_example.exact_curve
 
 
 def measured(n_runs: int, seed: int = 0, threads: int | None = None, **changes: Any) -> Any:
@@ -172,16 +174,48 @@ def test_a_simulation_that_contradicts_the_moments_leaves_nothing_decided(tables
         found = finding("theorem-1", wrong)
         assert found.verdict == "undecided"
         assert found.where.startswith("the simulation contradicts the recursion")
-    monkeypatch.setattr(measurement, "VRTD", BrokenVRTD)
+    monkeypatch.setattr(counter_example, "VRTD", BrokenVRTD)
     assert finding("theorem-1", measured(50)).verdict == "undecided"
 
 
 def test_the_simulated_coin_has_the_exact_error(monkeypatch: Any) -> None:
     assert score(measured(N_RUNS)) < LIMIT
     monkeypatch.setattr(
-        measurement, "exact_curve", lambda problem, method, **rest: EXACT(problem, VRTD(0.02, 1800), **rest)
+        counter_example, "exact_curve", lambda problem, method, **rest: EXACT(problem, VRTD(0.02, 1800), **rest)
     )
     assert score(measured(N_RUNS)) > LIMIT  # batches a tenth smaller would be seen
+
+
+def test_the_coin_s_standard_error_and_the_seed_of_the_batches():
+    tables = measured(6, seed=5)
+    problem = counter_example.coin(0.5)
+    per_run = (
+        vrtd.simulate(
+            problem,
+            vrtd.VRTD(0.02, 2000),
+            sampling="iid",
+            n_runs=6,
+            n_gradients=40_000,
+            seed=5,
+            theta_0=problem.theta_star,
+            checkpoints=4000 * np.arange(1, 11),
+        )
+        .values("squared_error")
+        .mean(axis=1)
+    )
+    assert tables["coin_floor"]["standard_error"][0] == pytest.approx(per_run.std(ddof=1) / 6**0.5)
+    v = np.random.default_rng(5).uniform(-3, 3, (700, 3))
+    assert np.allclose(tables["batches"]["mean"], v.mean(axis=1), atol=1e-14)
+
+
+def test_a_fifth_above_is_a_violation_and_not_where_conditions_fail():
+    tables = measured(4)
+    near = {**tables, "corollary1": {**tables["corollary1"], "error": 1.2 * tables["corollary1"]["target"]}}
+    assert finding("corollary-1", near).verdict == "does not hold"
+    fine = scaled(tables, 100.0, coin="printed", coin_floor="printed")
+    excused = np.full(len(fine["theorem1"]["exact"]), "no")
+    found = finding("theorem-1", {**fine, "theorem1": {**fine["theorem1"], "conditions_hold": excused}})
+    assert "random" not in found.where
 
 
 @pytest.mark.parametrize("figure", EXPERIMENT.figures, ids=lambda figure: figure.name)
