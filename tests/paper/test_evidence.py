@@ -63,9 +63,7 @@ def test_a_proof_needs_numbers_without_exception():
     for kind in ("finite", "observation"):
         with pytest.raises(InvalidInputError, match="only a universal claim can have a proof; got name"):
             replace(PROVED, kind=kind)
-    with pytest.raises(
-        InvalidInputError, match="kind must be one of 'finite', 'universal'.*; got 'exact'"
-    ):
+    with pytest.raises(InvalidInputError, match=r"kind must be one of 'finite', 'universal'.*; got 'exact'"):
         replace(CLAIM, kind="exact")
 
 

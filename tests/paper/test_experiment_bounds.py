@@ -49,7 +49,7 @@ def test_verdicts(tables: Any) -> None:
     assert {name: verdict(name, tables) for name in CLAIMS} == verdicts.BOUNDS
 
 
-def test_where(tables: Any) -> None:
+def test_verdicts_name_their_conditions(tables: Any) -> None:
     everywhere = "chains of two states; random MDPs; lazy MDP; small MDPs; lake"
     assert where("theorem-2", tables) == f"all that was tested: {everywhere}"
     assert where("theorem-1-epoch", tables).startswith(
@@ -151,7 +151,7 @@ def test_errors_that_vanish_or_settings_in_range_are_noticed(tables: Any) -> Non
     assert where("experiments-in-theorems-range", both).startswith("not observed under features of random MDPs; steps")
 
 
-def test_section_2_2(tables: Any) -> None:
+def test_mixing_and_the_scalar_equation_of_section_2_2(tables: Any) -> None:
     """Two states that swap never mix; the scalar equation is true where the features can represent a constant."""
     assert tables["mixing"]["distance"].round(6).tolist() == [0.5, 0.0, 0.0, 0.0]
     assert tables["mixing"]["power"].tolist() == [0, 1, 1, 9]
@@ -331,7 +331,7 @@ def test_the_chains_are_all_there(tables: Any) -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.6, "no exception found"), (0.4, "does not hold")])
-def test_half_is_still_there(tables: Any, share: float, expected: str) -> None:
+def test_an_error_above_half_of_itself_has_not_vanished(tables: Any, share: float, expected: str) -> None:
     claim = CLAIMS["fixed-step-floor"]
     assert "above 0.5, a criterion of ours" in claim.test
     assert {each.above for each in claim.evidence({"bounds": tables})} == {0.5}

@@ -347,6 +347,7 @@ def test_the_lean_search_finds_what_the_planner_finds(member, share):
         assert 0.9 * target < curve.values("squared_error")[0, -1] <= 1.0001 * target
 
 
+@pytest.mark.statistical
 def test_simulated_floors_are_the_exact_ones():
     """Fifteen statistics. A step that is wrong by a fifth would be seen."""
     rows = [row for row in simulated(settings(400, 1), {RANDOM: NORMALISED}, [], Runner()) if row["basis"] == "exact"]
