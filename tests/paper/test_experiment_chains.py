@@ -11,7 +11,7 @@ import vrtd
 from tests.helpers.broken_vrtd import BrokenVRTD
 from tests.helpers.statistics import z_limit
 from vrtd.paper import batch_sizes, changing_step, experiment, experiments, random_mdp_markov
-from vrtd.paper.curves import curve_rows, draw_means
+from vrtd.paper.curves import draw_means, make_curve_rows
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.plots import new_panels
@@ -107,7 +107,7 @@ def test_the_paper_s_floors_of_the_random_mdp(figure_1: dict[int, Any]) -> None:
 def test_the_averaged_window_has_whole_epochs_of_the_last_updates() -> None:
     settings = experiments.find("random-mdp-iid").settings(2, 0)
     for M in settings["batch_sizes"]:
-        window, grid = batch_sizes.checkpoints(settings, M)
+        window, grid = batch_sizes.choose_checkpoints(settings, M)
         assert window[-1] == grid[-1] == 80_000
         if M > 1:
             assert window.size * M == 10_000
@@ -205,7 +205,7 @@ def test_a_curve_names_the_runs_that_diverged() -> None:
     problem = vrtd.problems.random_mdp(seed=0)
     with pytest.warns(vrtd.errors.StabilityWarning):
         result = vrtd.simulate(problem, vrtd.TD(30.0), n_runs=3, n_gradients=2000, checkpoints=[0, 2000])
-    part = table(curve_rows({"basis": "exact"}, result, np.ones(2, bool), np.ones(2)))
+    part = table(make_curve_rows({"basis": "exact"}, result, np.ones(2, bool), np.ones(2)))
     assert part["n_diverged"].tolist() == [0, 3]
     axes = new_panels(1)[0]
     draw_means(axes, part, "TD")

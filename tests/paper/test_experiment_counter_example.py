@@ -191,7 +191,7 @@ def test_the_simulated_coin_has_the_exact_error(monkeypatch: Any) -> None:
 
 def test_the_coin_s_standard_error_and_the_seed_of_the_batches():
     tables = measured(6, seed=5)
-    problem = counter_example.coin(0.5)
+    problem = counter_example.make_coin(0.5)
     per_run = (
         vrtd.simulate(
             problem,

@@ -15,9 +15,17 @@ from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.paper.table_1 import EXPERIMENT
 from vrtd.paper.table_1.costs import Tuning
-from vrtd.paper.table_1.floors import LONG_EPOCHS, THEOREM, build, epoch, simulated, td_limit, variances
+from vrtd.paper.table_1.floors import (
+    LONG_EPOCHS,
+    THEOREM,
+    build,
+    classify_epochs,
+    compute_td_limit,
+    compute_variances,
+    simulate_cells,
+)
 from vrtd.paper.table_1.settings import GAMMAS, RANDOM, STICKY, settings
-from vrtd.paper.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET, fitted_slope, local_slopes
+from vrtd.paper.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET, compute_local_slopes, fit_slope
 from vrtd.plots import new_panels
 from vrtd.problems import random_mdp
 from vrtd.tables import read_csv, rows, rows_where, table, write_csv
@@ -167,7 +175,7 @@ def test_the_variance_term_against_all_batches():
     """E|g_m(theta_star)|^2 over all paths from a stationary state, and the factor of the inequality of one epoch."""
     problem, a = build(settings(2, 0)["problems"]["two states"]), 0.01
     grid = {"problems": ["x"], "theorem_step_sizes": [a], "theorem_batch_size": 3}
-    found = variances({"floors": grid, "lemma_batch_sizes": [1, 2, 5]}, {"x": problem})
+    found = compute_variances({"floors": grid, "lemma_batch_sizes": [1, 2, 5]}, {"x": problem})
     e, phi = problem.mrp.edges, problem.phi[:, 0]
     psi = e.discount * phi[e.successor] - phi[e.origin]
     h = phi[e.origin] * (psi * problem.theta_star[0] + e.reward)
@@ -208,7 +216,9 @@ def test_the_sharp_theorem_covers_every_stated_floor_of_algorithm_1():
     for problem in PROBLEMS.values():
         cells = [(GRID["theorem_step_sizes"][-1], M) for M in GRID["theorem_batch_sizes"]]
         step = GRID["fixed_step_size"]
-        long = [(step, M) for M in GRID["all_batch_sizes"] if epoch(step * problem.lambda_A * M) == LONG_EPOCHS]
+        long = [
+            (step, M) for M in GRID["all_batch_sizes"] if classify_epochs(step * problem.lambda_A * M) == LONG_EPOCHS
+        ]
         assert len(long) > 5
         assert all(valid(vrtd_iid_bound, "sharp", problem, *cell) for cell in cells + long)
         lam, eta, nu, _, _ = instance_constants(problem)
@@ -280,7 +290,7 @@ def test_the_bias_of_td_against_plain_sums():
         P[s][t] * (slope[s][t] ** 2 * uu[s] + 2 * slope[s][t] * noise[s][t] * u[s] + noise[s][t] ** 2 * q[s])
         for s, t in pairs
     )
-    found = td_limit(TWO_STATES, a)
+    found = compute_td_limit(TWO_STATES, a)
     assert found.floor == pytest.approx(0.3480492002, abs=1e-10)
     assert found == pytest.approx((uu.sum(), along - A * uu.sum(), abs(u.sum())), rel=1e-9)
     assert along == pytest.approx(-0.5 * a * square, rel=1e-9)  # E|u|^2 does not change
@@ -318,11 +328,11 @@ def test_the_theorems_conditions_hold_at_their_steps():
 
 def test_slopes_of_power_laws():
     x = np.array([1.0, 3.0, 10.0, 100.0])
-    assert local_slopes(x, -2.0 * x**1.5) == pytest.approx(np.full(3, 1.5))
+    assert compute_local_slopes(x, -2.0 * x**1.5) == pytest.approx(np.full(3, 1.5))
     y, se = 3.0 * x**-0.7 * np.array([1.01, 0.98, 1.02, 1.0]), np.array([0.1, 0.01, 0.02, 0.005])
     coefficients, covariance = np.polyfit(np.log(x), np.log(y), 1, w=y / se, cov="unscaled")
-    assert fitted_slope(x, y, se) == pytest.approx((coefficients[0], covariance[0, 0] ** 0.5))
-    assert fitted_slope(x, 3.0 * x**-0.7, se)[0] == pytest.approx(-0.7)
+    assert fit_slope(x, y, se) == pytest.approx((coefficients[0], covariance[0, 0] ** 0.5))
+    assert fit_slope(x, 3.0 * x**-0.7, se)[0] == pytest.approx(-0.7)
 
 
 @pytest.mark.parametrize(
@@ -350,13 +360,15 @@ def test_the_lean_search_finds_what_the_planner_finds(member, share):
 @pytest.mark.statistical
 def test_simulated_floors_are_the_exact_ones():
     """Fifteen statistics. A step that is wrong by a fifth would be seen."""
-    rows = [row for row in simulated(settings(400, 1), {RANDOM: NORMALISED}, [], Runner()) if row["basis"] == "exact"]
+    rows = [
+        row for row in simulate_cells(settings(400, 1), {RANDOM: NORMALISED}, [], Runner()) if row["basis"] == "exact"
+    ]
     limit = z_limit(len(rows))
     assert len(rows) == 15
     for row in rows:
         assert abs(row["mean"] - row["exact"]) < limit * row["standard_error"]
     row = next(row for row in rows if (row["sampling"], row["step_size"], row["batch_size"]) == ("markov", 0.1, 1))
-    wrong = td_limit(NORMALISED, 1.2 * row["step_size"]).floor
+    wrong = compute_td_limit(NORMALISED, 1.2 * row["step_size"]).floor
     assert abs(row["mean"] - wrong) > limit * row["standard_error"]
 
 
@@ -434,5 +446,5 @@ def test_simulated_cells_are_independent():
             seeds.append(seed)
             return super().simulate(*arguments, seed=seed, **rest)
 
-    simulated(settings(2, 5), {RANDOM: NORMALISED}, [], Watched())
+    simulate_cells(settings(2, 5), {RANDOM: NORMALISED}, [], Watched())
     assert len(set(seeds)) == len(seeds) == 24

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.paper.curves import curve_rows, draw_marks, draw_means, finish, log_grid
-from vrtd.paper.evidence import Basis, Claim, NumberCheck, agrees, basis_of, over_runs, paired_ratio
+from vrtd.paper.curves import draw_marks, draw_means, finish, make_curve_rows, make_log_grid
+from vrtd.paper.evidence import Basis, Claim, NumberCheck, agrees, average_runs, find_basis, paired_ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, build_problem, make_algorithm, make_claim, read_texts
 from vrtd.tables import Table, Tables, rows, rows_where, table
 from vrtd.theory import exact_curve
@@ -50,7 +50,7 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
         td_floor, smaller = np.nan, list[Floats]()  # errors with the smaller batches, TD's first
         for M in sizes:
             method = make_algorithm(settings["step_size"], M)
-            window, grid = checkpoints(settings, M)
+            window, grid = choose_checkpoints(settings, M)
             axis = np.union1d(window, grid)
             result = runner.simulate(
                 problem, method, n_runs=cell["n_runs"], seed=settings["seed"], initial=settings["initial"],
@@ -72,12 +72,12 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
                 **cell["labels"],
                 "theta_0": cell["theta_0"],
                 "batch_size": M,
-                "basis": basis_of(exact),
+                "basis": find_basis(exact),
             }
-            curves += curve_rows(common, result, np.isin(axis, grid), expected)
+            curves += make_curve_rows(common, result, np.isin(axis, grid), expected)
             floors.append(
                 {
-                    **common, "n_runs": result.n_runs, **over_runs(per_run), "exact": floor,
+                    **common, "n_runs": result.n_runs, **average_runs(per_run), "exact": floor,
                     "to_td": to_td, "to_td_standard_error": se_td,
                     "to_smaller": to_smaller, "to_smaller_standard_error": se_smaller,
                     "n_diverged": int((result.diverged_at >= 0).sum()),
@@ -88,7 +88,7 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
     return {"curves": table(curves), "floors": table(floors)}
 
 
-def checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def choose_checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the last updates are averaged, and where the curve is drawn.
 
     With t uniform, the mean error over the inner updates of an epoch is the mean error of what it returns, so the ends
@@ -96,7 +96,7 @@ def checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.int64],
     """
     end, last = settings["n_gradients"], settings["last_updates"]
     counted, stride = (last, _TD_STRIDE) if batch_size == 1 else (2 * last, 2 * batch_size)
-    return np.arange(end - counted + stride, end + 1, stride), log_grid(end)
+    return np.arange(end - counted + stride, end + 1, stride), make_log_grid(end)
 
 
 # Figures
@@ -198,7 +198,7 @@ def _condition(row: Row) -> str:
 # Claims
 
 
-def claims(
+def make_claims(
     experiment: str,
     figure: str,
     words: str,

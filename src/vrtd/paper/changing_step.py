@@ -15,7 +15,7 @@ import numpy as np
 
 from vrtd.algorithms import TD, VRTD, Algorithm, Piecewise
 from vrtd.arrays import Floats
-from vrtd.paper.curves import curve_rows, draw_means, log_grid
+from vrtd.paper.curves import draw_means, make_curve_rows, make_log_grid
 from vrtd.paper.evidence import NumberCheck, agrees
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, build_problem, make_experiment
 from vrtd.plots import AXIS_LABELS
@@ -58,7 +58,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
     problem, step, end = build_problem(settings), settings["step_size"], settings["n_gradients"]
     recursion, initial, batch_size = MarkovTD(problem), settings["initial"], settings["batch_size"]
     runner.expect(settings["n_runs"] * end * len(settings["starts"]) * (len(settings["windows"]) + 2))
-    axis = np.union1d(log_grid(end) // STRIDE * STRIDE, np.arange(0, end + 1, 1000))
+    axis = np.union1d(make_log_grid(end) // STRIDE * STRIDE, np.arange(0, end + 1, 1000))
 
     d, n_states = problem.n_features, problem.mrp.n_states
     trace = np.tile(pack(np.diag([*[1.0] * d, 0.0])), n_states)  # of E[u u^T], out of the packed moments by state
@@ -88,7 +88,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
                 theta_0=theta_0, initial=initial, checkpoints=axis,
             )  # fmt: skip
             labels = {"start": start, "method": label, "basis": basis, "n_runs": result.n_runs}
-            curves += curve_rows(labels, result, np.ones(axis.size, bool), expected)
+            curves += make_curve_rows(labels, result, np.ones(axis.size, bool), expected)
     return {"curves": table(curves), "schedules": table(schedules)}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from vrtd.algorithms import VRTD
 from vrtd.arrays import Floats
 from vrtd.paper.curves import finish
-from vrtd.paper.evidence import AT_MOST_1, SAME, NumberCheck, agrees, are_met, over_runs, ratio
+from vrtd.paper.evidence import AT_MOST_1, SAME, NumberCheck, agrees, are_met, average_runs, ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, make_experiment
 from vrtd.plots import METRIC_LABELS
 from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
@@ -83,14 +83,14 @@ def _draw_batches(uniform: Settings, seed: int) -> Table:
     return {"mean": v.mean(axis=1) - mean, "mean_square": (v**2).mean(axis=1) - square}
 
 
-def coin(gamma: float) -> LinearProblem:
+def make_coin(gamma: float) -> LinearProblem:
     return LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], gamma), [[1.0], [1.0]])
 
 
 def _measure_coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
     """Errors after each epoch, and averaged over the epochs, beside the bounds; theta_0 = theta_star."""
     chosen, n_runs = settings["coin"], settings["n_runs"]
-    problem, a, M, n = coin(chosen["gamma"]), chosen["step_size"], chosen["batch_size"], chosen["n_epochs"]
+    problem, a, M, n = make_coin(chosen["gamma"]), chosen["step_size"], chosen["batch_size"], chosen["n_epochs"]
     epochs, start = np.arange(1, n + 1), problem.theta_star
     options: dict[str, Any] = {"sampling": "iid", "n_gradients": 2 * M * n, "theta_0": start}
     options["checkpoints"] = 2 * M * epochs
@@ -107,7 +107,7 @@ def _measure_coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
     of_epochs = {"epoch": epochs, "mean": summary.mean, "standard_error": summary.standard_error} | curves
     floor = {
         "n_runs": n_runs,
-        **over_runs(result.values("squared_error").mean(axis=1)),
+        **average_runs(result.values("squared_error").mean(axis=1)),
         "basis": "exact",
         "conditions_hold": are_met(printed.conditions),
         **{name: float(curve.mean()) for name, curve in curves.items()},
@@ -136,7 +136,7 @@ def _plan(settings: Settings, problems: dict[str, LinearProblem]) -> Iterator[Ro
     """What the plans of Corollary 1 reach: coins from 1, random MDPs from 0 with R = |theta_star|."""
     for target in settings["coin_targets"]:
         for gamma in settings["gammas"]:
-            yield _reach(f"coin, gamma = {gamma:g}", coin(gamma), target, np.ones(1), settings["coin"]["radius"])
+            yield _reach(f"coin, gamma = {gamma:g}", make_coin(gamma), target, np.ones(1), settings["coin"]["radius"])
     for name, problem in problems.items():
         for target in settings["mdp_targets"]:
             radius = float(np.linalg.norm(problem.theta_star))
@@ -221,7 +221,7 @@ def _differ(tables: Tables) -> list[NumberCheck]:
     ]
     x, y = np.abs(tables["batches"]["mean"]), np.abs(tables["batches"]["mean_square"])
     near = y[x < NEAR]
-    estimate, se = ratio(*over_runs(near).values(), *over_runs(y).values())
+    estimate, se = ratio(*average_runs(near).values(), *average_runs(y).values())
     quantity = f"difference of the mean squares where the means differ by less than {NEAR}, against all batches"
     others = NumberCheck(
         "random batches of 3", quantity, estimate, se, int(near.size), above=0.5, basis="simulated", stated=False

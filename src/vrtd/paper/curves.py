@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _FIRST_SHOWN = 100  # pseudo-gradients or samples
 
 
-def log_grid(end: int) -> NDArray[np.int64]:
+def make_log_grid(end: int) -> NDArray[np.int64]:
     """Where a curve is looked at: at 0, and evenly on a logarithmic axis."""
     return np.unique(np.r_[0, np.geomspace(10, end, 120).astype(np.int64)])
 
 
-def curve_rows(
+def make_curve_rows(
     labels: dict[str, Any], result: Result, shown: NDArray[np.bool_], expected: Floats | None = None
 ) -> list[dict[str, Any]]:
     """A row for each checkpoint that is shown: mean over runs, standard error and, if known, the expected error."""

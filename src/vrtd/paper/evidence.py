@@ -168,11 +168,11 @@ def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int
         raise InvalidInputError("a claim must have a comparison that the paper states", claim.name, "see its evidence")
     agreement = list(claim.agreement(tables)) if claim.agreement is not None else []
     level = (1.0 - CONFIDENCE) / n_claims / (len(evidence) + len(agreement))
-    judged = tuple(_judged(comparison, level) for comparison in evidence)
+    judged = tuple(_judge_check(comparison, level) for comparison in evidence)
     # Runs that diverged leave no number, and agree with nothing.
     contradicted = [
         each
-        for each in (_judged(comparison, level) for comparison in agreement)
+        for each in (_judge_check(comparison, level) for comparison in agreement)
         if each.outcome is False or not math.isfinite(each.high - each.low)
     ]
     if contradicted:
@@ -248,7 +248,7 @@ def _join(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _judged(c: NumberCheck, level: float) -> Judged:
+def _judge_check(c: NumberCheck, level: float) -> Judged:
     low, high = _interval(c, level)
     if math.isnan(low):
         return Judged(c, low, high, None)
@@ -314,10 +314,10 @@ def agrees(condition: str, row: Mapping[str, Any]) -> NumberCheck:
     )  # fmt: skip
 
 
-def over_runs(values: Floats) -> dict[str, float]:
+def average_runs(values: Floats) -> dict[str, float]:
     """The mean of a value a run and its standard error; NaN where a run has diverged, so that it is not hidden.
 
-    >>> over_runs(np.array([1.0, 2.0, 3.0, 2.0]))["mean"]
+    >>> average_runs(np.array([1.0, 2.0, 3.0, 2.0]))["mean"]
     2.0
     """
     return {"mean": float(values.mean()), "standard_error": float(values.std(ddof=1) / np.sqrt(values.size))}
@@ -333,7 +333,7 @@ def paired_ratio(x: Floats, y: Floats) -> tuple[float, float]:
     return estimate, float((x - estimate * y).std(ddof=1) / np.sqrt(x.size) / abs(y.mean()))
 
 
-def basis_of(expected: Result) -> Basis:
+def find_basis(expected: Result) -> Basis:
     """Return whether an expected curve is exact."""
     return "exact" if expected.provenance["method"] == EXACT else "approximation"
 

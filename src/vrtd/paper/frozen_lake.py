@@ -73,7 +73,7 @@ EXPERIMENT = make_experiment(
         ("convergence-zeros", "curves"): partial(batch_sizes.draw_convergence, {"mdp_seed": 0, "theta_0": 0.0}),
         ("floors", "floors"): _draw_floors,
     },
-    claims=batch_sizes.claims("frozen-lake", "2", "On Frozen Lake", "simulated", _compare),
+    claims=batch_sizes.make_claims("frozen-lake", "2", "On Frozen Lake", "simulated", _compare),
     tests={"figure-2-much-smaller": ClaimTest(_much_smaller, batch_sizes.agreement)},
     numbers={"much_smaller": batch_sizes.MUCH_SMALLER},
 )

@@ -12,8 +12,8 @@ import numpy as np
 
 from vrtd.arrays import Floats
 from vrtd.metrics import QuadraticForm
-from vrtd.paper.curves import curve_rows, draw_band, draw_marks, finish
-from vrtd.paper.evidence import NumberCheck, over_runs, paired_ratio
+from vrtd.paper.curves import draw_band, draw_marks, finish, make_curve_rows
+from vrtd.paper.evidence import NumberCheck, average_runs, paired_ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, make_algorithm, make_experiment
 from vrtd.problems import Simulator, mountain_car
 from vrtd.problems.mountain_car import features_at, visited
@@ -95,9 +95,9 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
                 "ratio_standard_error": ratio_se,
                 "n_diverged": int((result.diverged_at >= 0).sum()),
             }
-            floors.append(common | over_runs(errors) | rest)
+            floors.append(common | average_runs(errors) | rest)
             if MAIN.items() <= variant.items():
-                curves += curve_rows(common, result, np.isin(axis, curve))
+                curves += make_curve_rows(common, result, np.isin(axis, curve))
     return {"curves": table(curves), "floors": table(floors)}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vrtd.paper.batch_sizes import claims, draw_convergence, draw_floors, measure
+from vrtd.paper.batch_sizes import draw_convergence, draw_floors, make_claims, measure
 from vrtd.paper.experiment import Draw, Settings, make_experiment
 from vrtd.tables import Tables
 
@@ -61,5 +61,5 @@ EXPERIMENT = make_experiment(
     measure,
     weight=15.0,
     figures=FIGURES,
-    claims=claims("random-mdp-iid", "1", "With independent samples", "exact"),
+    claims=make_claims("random-mdp-iid", "1", "With independent samples", "exact"),
 )

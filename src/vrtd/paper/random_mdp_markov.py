@@ -12,7 +12,7 @@ import numpy as np
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.paper import batch_sizes, random_mdp_iid
-from vrtd.paper.evidence import NumberCheck, over_runs
+from vrtd.paper.evidence import NumberCheck, average_runs
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, build_problem, make_algorithm, make_experiment
 from vrtd.tables import Table, Tables, rows, rows_where, table
 from vrtd.theory import stationary_second_moment
@@ -47,10 +47,10 @@ def _measure_samplings(settings: Settings, floors: Table, runner: Runner) -> Tab
     for M in settings["batch_sizes"]:
         result = runner.simulate(
             problem, make_algorithm(step, M), n_runs=lazy["n_runs"], n_gradients=settings["n_gradients"],
-            seed=settings["seed"], checkpoints=batch_sizes.checkpoints(settings, M)[0],
+            seed=settings["seed"], checkpoints=batch_sizes.choose_checkpoints(settings, M)[0],
         )  # fmt: skip
         labels = {"mdp_seed": 0, "features": LAZY, "batch_size": M, "n_runs": result.n_runs}
-        found.append(labels | over_runs(result.values("squared_error").mean(axis=1)))
+        found.append(labels | average_runs(result.values("squared_error").mean(axis=1)))
     iid = [
         float(stationary_second_moment(problem, step, M).trace())
         for problem in map(build_problem, (*settings["cells"], lazy))
@@ -120,7 +120,7 @@ EXPERIMENT = make_experiment(
     measure,
     weight=12.0,
     figures={**random_mdp_iid.FIGURES, ("samplings", "samplings"): _draw_samplings},
-    claims=batch_sizes.claims("random-mdp-markov", "1.5", "On a trajectory", "simulated"),
+    claims=batch_sizes.make_claims("random-mdp-markov", "1.5", "On a trajectory", "simulated"),
     tests={
         "iid-error-below-markov": ClaimTest(is_above_iid, batch_sizes.agreement),
         "batch-of-one-is-td": ClaimTest(_is_td),

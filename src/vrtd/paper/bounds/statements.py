@@ -58,7 +58,8 @@ class Case:
         self.name, self.family, self.problem, self.settings = chain["name"], chain["family"], problem, settings
         self.lam, self.g2 = problem.lambda_A, float(1.0 + problem.mrp.edges.discount.max()) ** 2
         self.theta_0: Floats = problem.theta_star + settings["distance"] / math.sqrt(problem.n_features)
-        self.radius = float(max(np.linalg.norm(theta) for theta in (self.theta_0, problem.theta_star)))
+        self.starts = {"theta_star": problem.theta_star, "theta_0": self.theta_0}
+        self.radius = float(max(np.linalg.norm(theta) for theta in self.starts.values()))
         self.wide = 2.0 * self.radius  # where the projection, which the moments leave out, has nothing to do
         self.independent, self.correlated = independent_increments(problem), correlated_increments(problem)
 
@@ -133,7 +134,7 @@ def _one_epoch(case: Case) -> Iterator[Row]:
     problem = case.problem
     for share, units in case.settings["epoch_settings"]:
         a, M = share * case.lam / (8.0 * case.g2), case.batch(units)
-        for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+        for where, theta in case.starts.items():
             u, mean = theta - problem.theta_star, problem.mean_update(theta)
             second = (
                 problem.expected_square(np.outer(u, u)) + 2.0 * problem.expected_cross(u) + problem.noise_covariance
@@ -191,7 +192,7 @@ def _one_epoch_markov(case: Case) -> Iterator[Row]:
         batches = batch_types(problem, M) or []
         for a in (share * case.lam / (3.0 * case.g2) for share in chosen["steps"]):
             found = theory.epoch_inequality_markov(problem, a, M)
-            for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+            for where, theta in case.starts.items():
                 u = theta - problem.theta_star
                 for state, types in enumerate(batches):
                     left, gradient, bias = _epoch_from(problem, a, M, u, types)
@@ -243,7 +244,7 @@ def _lemmas(case: Case) -> Iterator[Row]:
         yield row("Lemma 2", "printed", what, found)
     found = theory.pseudo_gradient_inequality(problem, case.radius)
     yield row("Lemma 3", "printed", f"R = {case.radius:.3g}", found)
-    for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+    for where, theta in case.starts.items():
         yield row("Lemma 4", "printed", f"at {where}", theory.squared_pseudo_gradient_inequality(problem, theta))
     for lag in case.settings["lags"]:
         for variant, form in _FORMS.items():

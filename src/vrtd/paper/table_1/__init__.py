@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from vrtd.paper.experiment import Runner, Settings, make_experiment
 from vrtd.paper.table_1.claims import NUMBERS, TESTS
 from vrtd.paper.table_1.costs import costs
 from vrtd.paper.table_1.figures import FIGURES
 from vrtd.paper.table_1.floors import (
-    arrivals,
-    biases,
     build,
+    compute_arrivals,
+    compute_biases,
+    compute_floors,
+    compute_rates,
+    compute_td_limit,
+    compute_variances,
     enumerate_batches,
-    floors,
-    rates,
-    simulated,
-    td_limit,
-    variances,
+    simulate_cells,
 )
 from vrtd.paper.table_1.settings import TWO_STATES, settings
-from vrtd.paper.table_1.slopes import slopes
+from vrtd.paper.table_1.slopes import compute_slopes
 from vrtd.tables import Table, table
 
 
@@ -26,19 +28,20 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
     """Everything but `simulated`, and the slopes fitted to it, is the same for any number of runs."""
     problems = {name: build(spec) for name, spec in settings["problems"].items()}
     grid = settings["floors"]
-    limits = {(name, step): td_limit(problems[name], step) for name in grid["problems"] for step in grid["step_sizes"]}
+    cells = product(grid["problems"], grid["step_sizes"])
+    limits = {(name, step): compute_td_limit(problems[name], step) for name, step in cells}
     batches = enumerate_batches(settings, problems[TWO_STATES])
     found = {
-        "floors": floors(settings, problems, limits, batches),
-        "variances": variances(settings, problems),
-        "biases": biases(settings, problems, limits, batches),
-        "rates": rates(settings, problems),
-        "arrivals": arrivals(settings, problems),
+        "floors": compute_floors(settings, problems, limits, batches),
+        "variances": compute_variances(settings, problems),
+        "biases": compute_biases(settings, problems, limits, batches),
+        "rates": compute_rates(settings, problems),
+        "arrivals": compute_arrivals(settings, problems),
         "costs": costs(settings),
     }
-    found["simulated"] = simulated(settings, problems, found["costs"], runner)
+    found["simulated"] = simulate_cells(settings, problems, found["costs"], runner)
     parts = ("floors", "variances", "biases", "arrivals", "costs", "simulated")
-    found["slopes"] = slopes(*(found[name] for name in parts))
+    found["slopes"] = compute_slopes(*(found[name] for name in parts))
     return {name: table(rows) for name, rows in found.items()}
 
 

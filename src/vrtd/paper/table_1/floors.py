@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import VRTD, Algorithm
 from vrtd.arrays import Floats
-from vrtd.paper.evidence import basis_of, over_runs
+from vrtd.paper.evidence import average_runs, find_basis
 from vrtd.paper.experiment import Runner, Settings, build_problem, make_algorithm
 from vrtd.paper.table_1.settings import LONG, RANDOM, SHORT, TWO_STATES
 from vrtd.problems import LinearProblem
@@ -63,7 +63,7 @@ class TDLimit(NamedTuple):
     mean: float  # |E u|
 
 
-def td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
+def compute_td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
     """Exact, from the moments of each state."""
     recursion, d, edges = MarkovTD(problem), problem.n_features, problem.mrp.edges
     n = int(_TIME_CONSTANTS / (step_size * problem.lambda_A)) + 1000
@@ -84,11 +84,11 @@ def enumerate_batches(settings: Settings, problem: LinearProblem) -> LongRuns:
         end = 2 * M * _MANY_EPOCHS
         curve = exact_curve(problem, VRTD(step, M), n_gradients=end, checkpoints=1, method="exact")
         floor, mean = curve.values("squared_error")[0, -1], np.linalg.norm(curve.theta[0] - problem.theta_star)
-        found[Cell(against, epoch(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
+        found[Cell(against, classify_epochs(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
     return found
 
 
-def floors(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
+def compute_floors(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
     """E|u|^2 in the long run over steps, for some batch sizes, and over batch sizes, for some steps."""
     rows: Rows = []
 
@@ -115,9 +115,9 @@ def _cells(settings: Settings, lam: float) -> Iterator[Cell]:
     for step in grid["step_sizes"]:
         for M in [1, *grid["batch_sizes"]]:
             steps = _step_range(settings, step)
-            yield Cell("alpha", steps if M == 1 or steps == LARGE_STEPS else epoch(step * lam * M), step, M)
+            yield Cell("alpha", steps if M == 1 or steps == LARGE_STEPS else classify_epochs(step * lam * M), step, M)
     for M in grid["all_batch_sizes"]:
-        yield Cell("M", epoch(grid["fixed_step_size"] * lam * M), grid["fixed_step_size"], M)
+        yield Cell("M", classify_epochs(grid["fixed_step_size"] * lam * M), grid["fixed_step_size"], M)
     for step in grid["theorem_step_sizes"]:
         yield Cell("alpha", THEOREM, step, grid["theorem_batch_size"])
     for M in grid["theorem_batch_sizes"]:
@@ -129,7 +129,7 @@ def _step_range(settings: Settings, step: float) -> str:
     return f"alpha <= {small:g}" if step <= small else LARGE_STEPS
 
 
-def epoch(alpha_lambda_M: float) -> str:
+def classify_epochs(alpha_lambda_M: float) -> str:
     """Whether epochs are long or short."""
     return LONG_EPOCHS if alpha_lambda_M > LONG else SHORT_EPOCHS if alpha_lambda_M < SHORT else BETWEEN
 
@@ -147,7 +147,7 @@ def _floor(increments: Increments, step: float, M: int) -> float:
     return float(np.trace(fixed_point(T, increments.n_features, f"step_size {step}, batch_size {M}")))
 
 
-def biases(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
+def compute_biases(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
     """On a trajectory: the paper's bias, E xi, and that of the estimate, |E u|.
 
     E xi of TD is that of the long run. For VRTD it is Lemma 1's: theta stays fixed, at zero, and the batch starts in
@@ -173,7 +173,7 @@ def biases(settings: Settings, problems: Problems, limits: Limits, batches: Long
     return rows
 
 
-def variances(settings: Settings, problems: Problems) -> Rows:
+def compute_variances(settings: Settings, problems: Problems) -> Rows:
     """The paper's variance error of VRTD on a trajectory, at the theorems' steps and from a stationary state: the term
     3a/(lambda_A - 3a (1 + gamma)^2) E|g_m(theta_star)|^2 of the inequality of one epoch.
 
@@ -195,7 +195,7 @@ def variances(settings: Settings, problems: Problems) -> Rows:
     return rows
 
 
-def rates(settings: Settings, problems: Problems) -> Rows:
+def compute_rates(settings: Settings, problems: Problems) -> Rows:
     """An epoch of VRTD multiplies what the error has above its floor by at most `radius`, up to a `constant` in all.
 
     `conditions_hold` says whether a proof covers the setting: of the sharp Theorem 1, or of the corrected Theorem 2.
@@ -223,7 +223,7 @@ def rates(settings: Settings, problems: Problems) -> Rows:
     return rows
 
 
-def arrivals(settings: Settings, problems: Problems) -> Rows:
+def compute_arrivals(settings: Settings, problems: Problems) -> Rows:
     """Updates of TD from zero until its error is twice its floor, independent samples."""
     rows = []
     for name in settings["floors"]["problems"]:
@@ -237,7 +237,7 @@ def arrivals(settings: Settings, problems: Problems) -> Rows:
     return rows
 
 
-def simulated(settings: Settings, problems: Problems, costs: Rows, runner: Runner) -> Rows:
+def simulate_cells(settings: Settings, problems: Problems, costs: Rows, runner: Runner) -> Rows:
     """Simulations beside what is expected: errors in the long run, and the ends of tuned runs of Algorithm 2."""
     problem, rows = problems[RANDOM], []
     jobs: list[tuple[str, Any, Algorithm, NDArray[np.int64], Floats]] = []
@@ -262,8 +262,8 @@ def simulated(settings: Settings, problems: Problems, costs: Rows, runner: Runne
             {
                 "kind": kind, "problem": RANDOM, "sampling": sampling, "method": _method(M),
                 "alpha_lambda_M": step * problem.lambda_A * M, "step_size": step, "batch_size": M, "n_gradients": end,
-                "n_runs": result.n_runs, **over_runs(result.values("squared_error").mean(axis=1)),
-                "exact": float(expected.values("squared_error").mean()), "basis": basis_of(expected),
+                "n_runs": result.n_runs, **average_runs(result.values("squared_error").mean(axis=1)),
+                "exact": float(expected.values("squared_error").mean()), "basis": find_basis(expected),
             }
         )  # fmt: skip
     return rows

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.arrays import Floats
-from vrtd.paper.table_1.floors import BETWEEN, LARGE_STEPS, Rows, epoch
+from vrtd.paper.table_1.floors import BETWEEN, LARGE_STEPS, Rows, classify_epochs
 from vrtd.paper.table_1.settings import GAMMAS, MIXED, RANDOM
 
 # The power of log(1/eps) in Table 1's costs, by sampling and method.
@@ -23,19 +23,19 @@ _LABELS = ("problem", "sampling", "method", "against", "range", "basis")
 _VARYING = (("alpha", "step_size", "batch_size"), ("M", "batch_size", "step_size"))  # over what, and what is fixed
 
 
-def local_slopes(x: ArrayLike, y: ArrayLike) -> Floats:
+def compute_local_slopes(x: ArrayLike, y: ArrayLike) -> Floats:
     """d log|y| / d log x between neighbours.
 
-    >>> local_slopes([1.0, 10.0, 100.0], [5.0, 0.5, 0.05]).round(12).tolist()
+    >>> compute_local_slopes([1.0, 10.0, 100.0], [5.0, 0.5, 0.05]).round(12).tolist()
     [-1.0, -1.0]
     """
     return np.asarray(np.diff(np.log(np.abs(y))) / np.diff(np.log(x)), dtype=np.float64)
 
 
-def fitted_slope(x: Sequence[float], y: Sequence[float], standard_error: Sequence[float]) -> tuple[float, float]:
+def fit_slope(x: Sequence[float], y: Sequence[float], standard_error: Sequence[float]) -> tuple[float, float]:
     """The slope of log y over log x by weighted least squares, and its standard error.
 
-    >>> fitted_slope([1.0, 10.0], [5.0, 50.0], [0.1, 1.0])[0]
+    >>> fit_slope([1.0, 10.0], [5.0, 50.0], [0.1, 1.0])[0]
     1.0
     """
     at, weight = np.log(x), (np.asarray(y) / np.asarray(standard_error)) ** 2
@@ -44,7 +44,7 @@ def fitted_slope(x: Sequence[float], y: Sequence[float], standard_error: Sequenc
     return float(weight @ (centred * np.log(y))) / spread, spread**-0.5
 
 
-def slopes(floors: Rows, variances: Rows, biases: Rows, arrivals: Rows, costs: Rows, simulated: Rows) -> Rows:
+def compute_slopes(floors: Rows, variances: Rows, biases: Rows, arrivals: Rows, costs: Rows, simulated: Rows) -> Rows:
     """One row a line of Table 1 and range: `low` to `high`, and `standard_error` with `n_runs` of a fit."""
     return [
         *_exact("floor", "floor", floors),
@@ -97,12 +97,12 @@ def _costs(rows: Rows) -> Iterator[Row]:
 
 def _simulated(rows: Rows) -> Iterator[Row]:
     """Over steps at each batch size; over batch sizes at the step that has several of one range."""
-    rows = [row | {"range": epoch(row["alpha_lambda_M"])} for row in rows]
+    rows = [row | {"range": classify_epochs(row["alpha_lambda_M"])} for row in rows]
     for against, varies, fixed in _VARYING:
         for group in _group(rows, "problem", "sampling", "method", "range", fixed):
             first, x, y = group[0], _column(group, varies), _column(group, "mean")
             if len(set(x)) > 1 and first["range"] != BETWEEN:
-                slope, error = fitted_slope(x, y, _column(group, "standard_error"))
+                slope, error = fit_slope(x, y, _column(group, "standard_error"))
                 fit = {"low": slope, "high": slope, "standard_error": error, "n_runs": first["n_runs"]}
                 where = f"{first['range']}, {fixed} {first[fixed]:g}"
                 yield _row("floor", first | {"against": against, "range": where, "basis": "simulated"}, x, y) | fit
@@ -110,7 +110,7 @@ def _simulated(rows: Rows) -> Iterator[Row]:
 
 def _row(quantity: str, labels: Row, x: Sequence[float], y: Sequence[float]) -> Row:
     order = np.argsort(x)
-    local = local_slopes(np.asarray(x)[order], np.asarray(y)[order])
+    local = compute_local_slopes(np.asarray(x)[order], np.asarray(y)[order])
     ends = {"low": float(local.min()), "high": float(local.max()), "standard_error": 0.0, "n_runs": 0}
     shown = {key: labels[key] for key in _LABELS if key != "basis"}
     return {"quantity": quantity, **shown, "n_points": len(x), **ends, "basis": labels["basis"]}
