@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.paper.curves import draw_marks, draw_means, finish, make_curve_rows, make_log_grid
+from vrtd.paper.curves import draw_marks, draw_means, finish_axes, make_curve_rows, make_log_grid
 from vrtd.paper.evidence import Basis, Claim, NumberCheck, agrees, average_runs, find_basis, paired_ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, build_problem, make_algorithm, make_claim, read_texts
 from vrtd.tables import Table, Tables, rows, rows_where, table
@@ -119,7 +119,7 @@ def draw_by_batch_size(axes: Axes, whole: Table, series: Sequence[tuple[str, dic
         if "exact" in part:
             axes.plot(x, part["exact"], linestyle="", marker="_", markersize=10, color="black", markeredgewidth=0.8)
     ticks = ["1 (TD)" if M == 1 else str(M) for M in sizes]
-    finish(axes, "batch size M", y_label, log="y", small=False, ticks=ticks)
+    finish_axes(axes, "batch size M", y_label, log="y", small=False, ticks=ticks)
 
 
 def draw_floors(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str, Any]]]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from vrtd.algorithms import VRTD
 from vrtd.arrays import Floats
-from vrtd.paper.curves import finish
+from vrtd.paper.curves import finish_axes
 from vrtd.paper.evidence import AT_MOST_1, SAME, NumberCheck, agrees, are_met, average_runs, ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, make_experiment
 from vrtd.plots import METRIC_LABELS
@@ -171,7 +171,7 @@ def _show_batches(axes: Axes, tables: Tables) -> None:
         axes.plot([0.0, 3.0], [0.0, 6.0 * H], linewidth=1.2, label=f"the claimed bound, H = {H:g}")
     axes.set_xlim(0.0, 2.0)
     axes.set_ylim(0.0, 6.5)
-    finish(axes, "difference of the means", "difference of the mean squares", log="", place="upper right")
+    finish_axes(axes, "difference of the means", "difference of the mean squares", log="", place="upper right")
 
 
 def _show_coin(axes: Axes, tables: Tables) -> None:
@@ -181,7 +181,7 @@ def _show_coin(axes: Axes, tables: Tables) -> None:
     axes.plot(x, coin["exact"], "--", color="black", linewidth=1.0, label="exact error")
     for name in ("printed", "corrected", "sharp"):
         axes.plot(x, coin[name], linewidth=1.5, label=f"Theorem 1, {name}")
-    finish(axes, "epochs", METRIC_LABELS["squared_error"], log="y", n_columns=2, place="upper right")
+    finish_axes(axes, "epochs", METRIC_LABELS["squared_error"], log="y", n_columns=2, place="upper right")
     axes.set_ylim(1e-4, 1.0)
 
 
@@ -192,7 +192,7 @@ def _show_theorem1(axes: Axes, tables: Tables) -> None:
         (line,) = axes.plot(part["batch_size"], part["exact"] / part["printed"], "o-", markersize=3, label=name)
         axes.plot(part["batch_size"], part["exact"] / part["sharp"], ":", color=line.get_color(), linewidth=1.2)
     axes.axhline(1.0, color="black", linewidth=1.0)
-    finish(axes, "batch size M", "exact error / bound", n_columns=3, place="upper center")
+    finish_axes(axes, "batch size M", "exact error / bound", n_columns=3, place="upper center")
     axes.set_ylim(0.05, 100.0)
 
 
@@ -204,7 +204,7 @@ def _show_corollary1(axes: Axes, tables: Tables) -> None:
         horizon, miss = 1.0 / (1.0 - part["gamma"]), part["error"] / part["target"]
         axes.plot(horizon, miss, "o-", markersize=3, label=f"target {target:g}")
     axes.axhline(1.0, color="black", linewidth=1.0)
-    finish(axes, r"horizon $1/(1 - \gamma)$", "error reached / target", small=False)
+    finish_axes(axes, r"horizon $1/(1 - \gamma)$", "error reached / target", small=False)
 
 
 # Comparisons

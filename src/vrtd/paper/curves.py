@@ -61,7 +61,7 @@ def draw_marks(axes: Axes, x: ArrayLike, mean: Floats, standard_error: Floats, l
     axes.errorbar(x, mean, 2 * standard_error, fmt="o", markersize=3, capsize=2, label=label)
 
 
-def finish(
+def finish_axes(
     axes: Axes,
     x_label: str,
     y_label: str,

@@ -12,7 +12,7 @@ import numpy as np
 
 from vrtd.arrays import Floats
 from vrtd.metrics import QuadraticForm
-from vrtd.paper.curves import draw_band, draw_marks, finish, make_curve_rows
+from vrtd.paper.curves import draw_band, draw_marks, finish_axes, make_curve_rows
 from vrtd.paper.evidence import NumberCheck, average_runs, paired_ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, make_algorithm, make_experiment
 from vrtd.problems import Simulator, mountain_car
@@ -158,7 +158,7 @@ def _draw_variants(axes: Axes, tables: Tables) -> None:
     axes.axhline(1.0, color="black", linewidth=0.8)
     x_label = "g of the kernel exp(−g‖z − z′‖²), from wide to narrow"  # noqa: RUF001
     y_label, ticks = f"NEU of VRTD (M = {_PAPER_BATCH}) / NEU of TD", [f"{bandwidth:g}" for bandwidth in bandwidths]
-    finish(axes, x_label, y_label, log="y", small=False, ticks=ticks)
+    finish_axes(axes, x_label, y_label, log="y", small=False, ticks=ticks)
     axes.set_ylim(0.25, 4.0)
     axes.set_yticks([0.25, 0.5, 1.0, 2.0, 4.0], ["0.25", "0.5", "1", "2", "4"])
     axes.set_yticks([], minor=True)

@@ -56,9 +56,8 @@ def _measure_samplings(settings: Settings, floors: Table, runner: Runner) -> Tab
         for problem in map(build_problem, (*settings["cells"], lazy))
         for M in settings["batch_sizes"]
     ]
-    return {
-        name: np.concatenate([floors[name], column]) for name, column in table(found).items()
-    } | {"iid": np.array(iid)}  # fmt: skip
+    both = {name: np.concatenate([floors[name], column]) for name, column in table(found).items()}
+    return both | {"iid": np.array(iid)}
 
 
 def _count_different_runs(settings: Settings, runner: Runner) -> Table:
