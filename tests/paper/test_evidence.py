@@ -8,23 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.helpers.claims import CLAIM, below, verdict
 from tests.helpers.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.paper.evidence import CONFIDENCE, Claim, NumberCheck, Verdict, agrees, count_verdicts, judge, ratio
-
-CLAIM = Claim("name", "place", "statement", "test", ("x",), lambda tables: tables["x"]["comparisons"])
-
+from vrtd.paper.evidence import CONFIDENCE, NumberCheck, Verdict, agrees, count_verdicts, ratio
 
 UNIVERSAL = replace(CLAIM, kind="universal")
 PROVED = replace(UNIVERSAL, proof="1. A section")
-
-
-def verdict(*comparisons, claim=CLAIM, n_claims=1):
-    return judge(claim, {"x": {"comparisons": comparisons}}, n_claims, n_runs=2000)
-
-
-def below(condition, estimate, se=0.0, n_runs=0, **rest):
-    return NumberCheck(condition, "q", estimate, se, n_runs, below=1.0, **rest)
 
 
 def test_exact_numbers_decide():
@@ -73,6 +63,8 @@ def test_a_proof_needs_numbers_without_exception():
     for kind in ("finite", "observation"):
         with pytest.raises(InvalidInputError, match="only a universal claim can have a proof; got name"):
             replace(PROVED, kind=kind)
+    with pytest.raises(InvalidInputError, match=r"kind must be one of 'finite', 'universal'.*; got 'exact'"):
+        replace(CLAIM, kind="exact")
 
 
 def test_an_observation_has_no_other_verdict_and_says_where_it_was_made():
@@ -150,6 +142,7 @@ def test_an_approximation_may_be_off_by_a_tenth_and_an_exact_value_may_not():
     assert verdict(agrees("cell", {**row, "mean": 1.12})).verdict == "does not hold"
 
 
+@pytest.mark.statistical
 def test_intervals_cover_at_their_rate():
     """The share of 4,000 intervals of 99 % that miss the truth, at the suite's rate of false alarms."""
     rng, n = np.random.default_rng(0), 40

@@ -10,43 +10,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vrtd.paper.bounds import analysis, statements
+import vrtd
+from tests.helpers import verdicts
+from vrtd import theory
+from vrtd.paper.bounds import EXPERIMENT, statements
+from vrtd.paper.bounds.claims import _is_out_of_range
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.plots import new_panels
 from vrtd.tables import read_csv, rows, rows_where, write_csv
-from vrtd.theory import check_assumptions, epoch_inequality_iid
+from vrtd.theory import check_assumptions, epoch_inequality_iid, exact_curve
 from vrtd.theory.enumeration import batch_types
 
 N_CLAIMS = 30
-BOUNDS, CLAIMS = analysis.EXPERIMENT, {claim.name: claim for claim in analysis.CLAIMS}
-SETTINGS = BOUNDS.settings(50, 0)
+CLAIMS = {claim.name: claim for claim in EXPERIMENT.claims}
+SETTINGS = EXPERIMENT.settings(50, 0)
 CHAINS = {chain["name"]: chain for chain in SETTINGS["chains"]}
-
-VERDICTS = {
-    "theorem-1-epoch": "does not hold",
-    "theorem-2": "no exception found",
-    "corollary-2": "no exception found",
-    "lemma-1": "proved",
-    "lemmas-2-4": "proved",
-    "lemma-5": "does not hold",
-    "epoch-markov": "proved",
-    "lambda-a-definition": "observation",
-    "td-iid-bound": "proved",
-    "td-markov-bound": "proved",
-    "td-markov-count": "proved",
-    "exact-anchor-linear": "proved",
-    "no-bias-iid": "proved",
-    "fixed-step-floor": "no exception found",
-    "assumption-3-finite-chains": "proved",
-    "scalar-fixed-point": "does not hold",
-    "experiments-in-theorems-range": "observation",
-}
 
 
 @pytest.fixture(scope="module")
 def tables() -> Any:
-    return BOUNDS.measure(SETTINGS, Runner())
+    return EXPERIMENT.measure(SETTINGS, Runner())
 
 
 def verdict(name: str, tables: Any) -> str:
@@ -62,10 +46,10 @@ def changed(tables: Any, name: str, **columns: Any) -> Any:
 
 
 def test_verdicts(tables: Any) -> None:
-    assert {name: verdict(name, tables) for name in CLAIMS} == VERDICTS
+    assert {name: verdict(name, tables) for name in CLAIMS} == verdicts.BOUNDS
 
 
-def test_where(tables: Any) -> None:
+def test_verdicts_name_their_conditions(tables: Any) -> None:
     everywhere = "chains of two states; random MDPs; lazy MDP; small MDPs; lake"
     assert where("theorem-2", tables) == f"all that was tested: {everywhere}"
     assert where("theorem-1-epoch", tables).startswith(
@@ -104,10 +88,10 @@ def test_the_reading_of_lemma_5_is_said() -> None:
 
 
 def test_runs_and_seed_change_nothing(tables: Any) -> None:
-    assert BOUNDS.settings(20, 1) == SETTINGS
+    assert EXPERIMENT.settings(20, 1) == SETTINGS
     assert json.loads(json.dumps(SETTINGS)) == SETTINGS
     runner = Runner()
-    again = BOUNDS.measure(BOUNDS.settings(20, 1), runner)
+    again = EXPERIMENT.measure(EXPERIMENT.settings(20, 1), runner)
     assert runner.n_gradients == 0
     for name, table in tables.items():
         for column, values in table.items():
@@ -120,7 +104,7 @@ def test_verdicts_survive_a_file(tables: Any, tmp_path: Any) -> None:
         write_csv(table, tmp_path / name)
         read[name] = read_csv(tmp_path / name)
         assert all(np.array_equal(column, read[name][key]) for key, column in table.items())
-    assert {name: verdict(name, read) for name in CLAIMS} == VERDICTS
+    assert {name: verdict(name, read) for name in CLAIMS} == verdicts.BOUNDS
 
 
 @pytest.mark.parametrize(
@@ -167,7 +151,7 @@ def test_errors_that_vanish_or_settings_in_range_are_noticed(tables: Any) -> Non
     assert where("experiments-in-theorems-range", both).startswith("not observed under features of random MDPs; steps")
 
 
-def test_section_2_2(tables: Any) -> None:
+def test_mixing_and_the_scalar_equation_of_section_2_2(tables: Any) -> None:
     """Two states that swap never mix; the scalar equation is true where the features can represent a constant."""
     assert tables["mixing"]["distance"].round(6).tolist() == [0.5, 0.0, 0.0, 0.0]
     assert tables["mixing"]["power"].tolist() == [0, 1, 1, 9]
@@ -283,7 +267,111 @@ def test_the_error_of_a_batch_gradient(tables: Any) -> None:
     assert found[0] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("figure", BOUNDS.figures, ids=lambda figure: figure.name)
+def test_steps_and_batches_are_those_of_the_corollaries(tables: Any) -> None:
+    case = statements.Case(CHAINS["two states"], SETTINGS)
+    lam, g2, whole = case.lam, 1.5**2, rows_where(tables["statements"], chain="two states", variant="printed")
+    sizes = [math.ceil(units * g2 / lam**2) for units in (40, 160, 2560)]
+    expected = [f"a = {lam / (16 * g2):.2g}, M = {M:,}" for M in sizes]
+    assert rows_where(whole, statement="Theorem 1")["parameters"].tolist() == expected
+    expected = [f"a = {share * lam / (4 * g2):.2g}" for share in (0.05, 1.0)]
+    assert rows_where(whole, statement="TD, i.i.d.")["parameters"].tolist() == expected
+    assert case.wide == 2.0 * case.radius
+
+
+def test_the_experiments_limits(tables: Any) -> None:
+    problem = vrtd.problems.random_mdp(seed=0)
+    (row,) = rows(rows_where(tables["experiments"], problem="random MDP 0", features="raw"))
+    assert (row["theorem1_limit"], row["theorem2_limit"]) == pytest.approx(
+        (problem.lambda_A / 8 / 1.95**2, problem.lambda_A / 12 / 1.95**2)
+    )
+    found = [each.quantity for each in _is_out_of_range(tables) if "lake 0" in each.quantity]
+    assert found == ["largest |phi| (lake 0)", "step / limit of Theorem 2 (lake 0)"]
+
+
+def test_lemma_1_is_tried_on_both_sides_of_theta_star(tables: Any) -> None:
+    case = statements.Case(CHAINS["two features"], SETTINGS)
+    part = rows_where(tables["statements"], statement="Lemma 1", variant="printed", chain="two features")
+    star, u = case.problem.theta_star, case.theta_0 - case.problem.theta_star
+    expected = [
+        theory.batch_bias_inequality(case.problem, M, star + s * u, case.wide).left
+        for M in (1, 10, 1000)
+        for s in (1, -1)
+    ]
+    assert part["left"] == pytest.approx(expected)
+    assert part["parameters"].tolist() == [f"M = {M:,}, theta_star {s} u_0" for M in (1, 10, 1000) for s in "+-"]
+
+
+def test_td_on_a_trajectory_is_exact(tables: Any) -> None:
+    case = statements.Case(CHAINS["small MDP 1"], SETTINGS)
+    curve = exact_curve(
+        case.problem,
+        vrtd.TD(0.1),
+        n_gradients=50,
+        checkpoints=[10, 20, 30, 40, 50],
+        theta_0=case.theta_0,
+        initial="stationary",
+    )
+    (row,) = rows(rows_where(tables["statements"], statement="TD, trajectory", chain="small MDP 1"))
+    assert min(abs(curve.values("squared_error")[0] / row["left"] - 1)) < 1e-9
+
+
+def test_the_chains_are_all_there(tables: Any) -> None:
+    names = [
+        "coin",
+        "two states",
+        "two features",
+        "hop",
+        "constant feature",
+        *(f"random MDP {k}" for k in range(5)),
+        "lazy MDP",
+        *(f"small MDP {k}" for k in range(3)),
+        "lake 0",
+    ]
+    assert list(dict.fromkeys(tables["statements"]["chain"].tolist())) == names
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.6, "no exception found"), (0.4, "does not hold")])
+def test_an_error_above_half_of_itself_has_not_vanished(tables: Any, share: float, expected: str) -> None:
+    claim = CLAIMS["fixed-step-floor"]
+    assert "above 0.5, a criterion of ours" in claim.test
+    assert {each.above for each in claim.evidence({"bounds": tables})} == {0.5}
+    later = share * tables["floors"]["error"]
+    assert verdict("fixed-step-floor", changed(tables, "floors", later_error=later)) == expected
+
+
+def mixing(P: Any, lag: int = 1000) -> dict[str, Any]:
+    n = len(P)
+    return next(statements._mixing(lag, {"x": {"P": P, "R": np.zeros(n), "gamma": 0.5}}))
+
+
+def test_a_chain_that_mixes_slowly_is_within_its_bound() -> None:
+    """Flipping with probability p: d(t) = (1 - 2p)^t/2, n = 1 and delta = p. After 1000 steps d is still near 1/2."""
+    p = 1e-5
+    row = mixing([[1 - p, p], [p, 1 - p]])
+    assert row["ergodic"] == "yes"
+    assert row["power"] == 1
+    assert row["distance"] == pytest.approx(0.5 * (1 - 2 * p) ** 1000, rel=1e-9)
+    assert row["bound"] == pytest.approx((1 - 2 * p) ** 1000, rel=1e-9)
+
+
+def test_the_first_power_without_a_zero_may_be_the_largest_possible() -> None:
+    """Wielandt's matrix: a cycle with one shortcut. Its exponent is S^2 - 2 S + 2."""
+    P = np.roll(np.eye(5), 1, axis=1)
+    P[4, :2] = 0.5
+    row = mixing(P, lag=100)
+    least = np.linalg.matrix_power(P, 17).min()
+    assert row["power"] == 17
+    assert np.linalg.matrix_power(P, 16).min() == 0.0 < least
+    assert row["bound"] == pytest.approx((1 - 5 * least) ** 5)
+    assert row["distance"] <= row["bound"]
+
+
+def test_a_periodic_chain_has_no_power_without_a_zero() -> None:
+    row = mixing(np.roll(np.eye(4), 1, axis=1))
+    assert (row["ergodic"], row["power"], row["bound"]) == ("no", 0, 1.0)
+
+
+@pytest.mark.parametrize("figure", EXPERIMENT.figures, ids=lambda figure: figure.name)
 def test_figures(tables: Any, figure: Any) -> None:
     (axes,) = new_panels(1)
     figure.draw(axes, tables)

@@ -10,26 +10,24 @@ import pytest
 import vrtd
 from tests.helpers.broken_vrtd import BrokenVRTD
 from tests.helpers.statistics import z_limit
-from vrtd.paper import batch_sizes, experiments
-from vrtd.paper.changing_step import analysis as changing_step
-from vrtd.paper.curves import curve_rows, draw_means
+from vrtd.paper import batch_sizes, changing_step, experiment, experiments, random_mdp_markov
+from vrtd.paper.curves import draw_means, make_curve_rows
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
-from vrtd.paper.random_mdp_markov import analysis as markov
 from vrtd.plots import new_panels
 from vrtd.tables import rows_where, table
 from vrtd.theory import exact_curve
 
 N_CLAIMS = 40
-# Cells of the family below: 50 with independent samples, 10 and 10 of TD on trajectories, 24 of schedules. Squared
+# Cells of the family below: 30 with independent samples, 10 and 10 of TD on trajectories, 24 of schedules. Squared
 # errors are skewed, which multiplies the rate of false alarms at this many runs by less than ten: the limit is that of
 # ten times as many statistics.
-N_RUNS, LIMIT = 5_000, z_limit(10 * (50 + 10 + 10 + 24))
+N_RUNS, LIMIT = 5_000, z_limit(10 * (30 + 10 + 10 + 24))
 
 
 def measured(name: str, n_runs: int, **changes: Any) -> Any:
-    experiment = experiments.find(name)
-    return experiment.measure({**experiment.settings(n_runs, 0), **changes}, Runner())
+    found = experiments.find(name)
+    return found.measure({**found.settings(n_runs, 0), **changes}, Runner())
 
 
 def scores(table: Any) -> Any:
@@ -40,21 +38,29 @@ def scores(table: Any) -> Any:
 @pytest.fixture(scope="module")
 def short() -> dict[str, Any]:
     """Every cell, with few updates and many runs."""
-    short = {"n_gradients": 4000, "last_updates": 2000, "n_same": 4000}
+    short = {"n_gradients": 4000, "last_updates": 2000}
     few = {"batch_sizes": [1, 500, 2000]}
-    changes = {"random-mdp-iid": short, "random-mdp-markov": short | few, "frozen-lake": short | few}
+    lazy = experiments.find("random-mdp-markov").settings(2, 0)["lazy"]  # two runs of what is not looked at here
+    changes = {
+        "random-mdp-iid": short | {"batch_sizes": [1, 50, 500]},
+        "random-mdp-markov": short | few | {"n_same": 4000, "lazy": lazy},
+        "frozen-lake": short | few,
+    }
     tables = {name: measured(name, N_RUNS, **change)["floors"] for name, change in changes.items()}
-    curves = measured("changing-step", N_RUNS, n_gradients=12_000, batch_size=3000)["curves"]
+    halving = {"n_gradients": 6000, "batch_size": 1500, "windows": [400, 1000, 2400]}
+    curves = measured("changing-step", N_RUNS, **halving)["curves"]
     return tables | {"changing-step": {key: column[curves["n_gradients"] > 0] for key, column in curves.items()}}
 
 
+@pytest.mark.slow
+@pytest.mark.statistical
 def test_simulated_errors_are_the_exact_ones_in_every_cell(short: dict[str, Any]) -> None:
     found = {name: scores(short[name]) for name in ("random-mdp-iid", "random-mdp-markov", "frozen-lake")}
     found["changing-step"] = np.concatenate(
-        [scores(rows_where(short["changing-step"], n_gradients=at)) for at in (1000, 6000, 12_000)]
+        [scores(rows_where(short["changing-step"], n_gradients=at)) for at in (1000, 3000, 6000)]
     )
     assert {name: each.size for name, each in found.items()} == {
-        "random-mdp-iid": 50,
+        "random-mdp-iid": 30,
         "random-mdp-markov": 10,
         "frozen-lake": 10,
         "changing-step": 24,
@@ -62,15 +68,18 @@ def test_simulated_errors_are_the_exact_ones_in_every_cell(short: dict[str, Any]
     assert max(abs(each).max() for each in found.values()) < LIMIT
 
 
+@pytest.mark.statistical
 def test_a_step_that_is_a_tenth_too_large_would_be_seen(monkeypatch: Any) -> None:
     monkeypatch.setattr(batch_sizes, "exact_curve", lambda problem, method, **rest: exact_curve(
         problem, type(method)(1.1 * 0.1, *([method.batch_size] if method.name == "vrtd" else [])), **rest
     ))  # fmt: skip
     settings = experiments.find("random-mdp-iid").settings(N_RUNS, 0)
-    tables = measured("random-mdp-iid", N_RUNS, n_gradients=4000, last_updates=2000, cells=settings["cells"][:1])
+    few = {"n_gradients": 4000, "last_updates": 2000, "batch_sizes": [1, 50, 500], "cells": settings["cells"][:1]}
+    tables = measured("random-mdp-iid", N_RUNS, **few)
     assert abs(scores(tables["floors"])).max() > LIMIT
 
 
+@pytest.mark.statistical
 def test_approximate_errors_are_near_the_simulated_ones(short: dict[str, Any]) -> None:
     """Within a tenth: what the claims allow. The noise is a hundredth."""
     for name in ("random-mdp-markov", "frozen-lake"):
@@ -79,8 +88,14 @@ def test_approximate_errors_are_near_the_simulated_ones(short: dict[str, Any]) -
         assert abs(part["mean"] / part["exact"] - 1.0)[keep].max() < 0.1
 
 
-def test_the_paper_s_floors_of_the_random_mdp() -> None:
-    floors = measured("random-mdp-iid", 2)["floors"]
+@pytest.fixture(scope="module")
+def figure_1() -> dict[int, Any]:
+    """Figure 1 as it is, by number of runs."""
+    return {n_runs: measured("random-mdp-iid", n_runs) for n_runs in (2, 20)}
+
+
+def test_the_paper_s_floors_of_the_random_mdp(figure_1: dict[int, Any]) -> None:
+    floors = figure_1[2]["floors"]
     exact = rows_where(floors, mdp_seed=0, features="raw")["exact"]
     assert exact.round(3).tolist() == [1.669, 1.056, 0.576, 0.346, 0.187]
     td = rows_where(floors, batch_size=1, features="raw")["reach"]
@@ -92,7 +107,7 @@ def test_the_paper_s_floors_of_the_random_mdp() -> None:
 def test_the_averaged_window_has_whole_epochs_of_the_last_updates() -> None:
     settings = experiments.find("random-mdp-iid").settings(2, 0)
     for M in settings["batch_sizes"]:
-        window, grid = batch_sizes.checkpoints(settings, M)
+        window, grid = batch_sizes.choose_checkpoints(settings, M)
         assert window[-1] == grid[-1] == 80_000
         if M > 1:
             assert window.size * M == 10_000
@@ -106,13 +121,14 @@ def verdicts(tables: dict[str, Any], *names: str) -> dict[str, str]:
     return {claim.name: judge(claim, tables, N_CLAIMS).verdict for claim in wanted}
 
 
-def test_exact_verdicts_do_not_depend_on_the_runs() -> None:
+def test_exact_verdicts_do_not_depend_on_the_runs(figure_1: dict[int, Any]) -> None:
     names = ("figure-1-error-falls", "figure-1-not-much-slower")
     expected = {"figure-1-error-falls": "holds", "figure-1-not-much-slower": "holds"}
-    for n_runs in (20, 60):
-        assert verdicts({"random-mdp-iid": measured("random-mdp-iid", n_runs)}, *names) == expected
+    for tables in figure_1.values():
+        assert verdicts({"random-mdp-iid": tables}, *names) == expected
 
 
+@pytest.mark.slow
 def test_a_broken_algorithm_changes_the_verdicts(monkeypatch: Any) -> None:
     names = (
         "figure-1-error-falls", "figure-1-substantially-reduced", "figure-1-not-much-slower", "figure-1.5-error-falls",
@@ -133,16 +149,20 @@ def test_a_broken_algorithm_changes_the_verdicts(monkeypatch: Any) -> None:
         "figure-1.5-not-much-slower": "holds",
         "iid-error-below-markov": "does not hold",
     }
-    monkeypatch.setattr(batch_sizes, "VRTD", BrokenVRTD)
+    monkeypatch.setattr(experiment, "VRTD", BrokenVRTD)
     broken = judged()
     assert all(broken[name] != sound[name] for name in names), broken
 
 
-def test_halving_follows_the_rule_step_by_step() -> None:
+@pytest.fixture(scope="module")
+def halved() -> dict[str, Any]:
+    """Figure 4 with two runs."""
+    return measured("changing-step", 2)
+
+
+def test_halving_follows_the_rule_step_by_step(halved: dict[str, Any]) -> None:
     """Against a transcription of the rule on the exact curve of the schedule that came out."""
-    experiment = experiments.find("changing-step")
-    tables = measured("changing-step", 2)
-    settings = experiment.settings(2, 0)
+    tables, settings = halved, experiments.find("changing-step").settings(2, 0)
     lake = vrtd.problems.frozen_lake(seed=0)
     for start, W in (("ones", 2000), ("zeros", 5000)):
         part = rows_where(tables["schedules"], start=start, method=f"TD, W = {W}")
@@ -166,9 +186,8 @@ def test_halving_follows_the_rule_step_by_step() -> None:
         np.testing.assert_allclose(shown["exact"], curve.values("squared_error")[0, at], rtol=1e-9)
 
 
-def test_the_authors_times_are_two_halvings() -> None:
-    schedules = measured("changing-step", 2)["schedules"]
-    part = rows_where(schedules, start="ones", method="TD, the authors' times")
+def test_the_authors_times_are_two_halvings(halved: dict[str, Any]) -> None:
+    part = rows_where(halved["schedules"], start="ones", method="TD, the authors' times")
     assert part["halved_at"].tolist() == [12_000, 20_000]
 
 
@@ -186,16 +205,15 @@ def test_a_curve_names_the_runs_that_diverged() -> None:
     problem = vrtd.problems.random_mdp(seed=0)
     with pytest.warns(vrtd.errors.StabilityWarning):
         result = vrtd.simulate(problem, vrtd.TD(30.0), n_runs=3, n_gradients=2000, checkpoints=[0, 2000])
-    part = table(curve_rows({"basis": "exact"}, result, np.ones(2, bool), np.ones(2)))
+    part = table(make_curve_rows({"basis": "exact"}, result, np.ones(2, bool), np.ones(2)))
     assert part["n_diverged"].tolist() == [0, 3]
     axes = new_panels(1)[0]
     draw_means(axes, part, "TD")
     assert axes.get_legend().get_texts()[0].get_text() == "TD, 3 runs diverged and left out"
 
 
-def test_samples_are_counted() -> None:
-    curves = measured("changing-step", 2)["curves"]
-    found = changing_step.samples_are_gradients(curves)
+def test_samples_are_counted(halved: dict[str, Any]) -> None:
+    found = changing_step.samples_are_gradients(halved)
     assert [each.estimate for each in found] == [1.0] * 4 + [0.5]
     assert found[-1].quantity == "samples drawn / pseudo-gradients, VRTD, M = 5000"
     assert {each.condition for each in found} == {"the two algorithms of the figure"}
@@ -234,18 +252,18 @@ def test_a_substantial_reduction_is_that_of_the_largest_batch():
             assert "The criterion is ours" in claim.test
 
 
-def test_a_figure_4_with_a_broken_algorithm_is_not_judged(monkeypatch: Any) -> None:
+@pytest.mark.slow
+def test_a_figure_4_with_a_broken_algorithm_is_not_judged(halved: dict[str, Any], monkeypatch: Any) -> None:
     names = ("figure-4-much-faster", "figure-4-fewer-samples")
-    sound = verdicts({"changing-step": measured("changing-step", 200)}, *names)
-    assert sound == dict.fromkeys(names, "holds under conditions")
+    assert verdicts({"changing-step": halved}, *names) == dict.fromkeys(names, "holds under conditions")
     monkeypatch.setattr(changing_step, "VRTD", BrokenVRTD)
-    assert verdicts({"changing-step": measured("changing-step", 200)}, *names) == dict.fromkeys(names, "undecided")
+    broken = measured("changing-step", 200, starts={"ones": 1.0}, windows=[5000])
+    assert verdicts({"changing-step": broken}, *names) == dict.fromkeys(names, "undecided")
 
 
-def test_the_required_accuracy_decides_figure_4() -> None:
+def test_the_required_accuracy_decides_figure_4(halved: dict[str, Any]) -> None:
     """With the authors' halvings TD stops above VRTD's final error; halved on, it gets below it sooner than VRTD."""
-    curves = measured("changing-step", 2)["curves"]
-    stated = [each for each in changing_step.vrtd_is_faster(curves, "n_gradients", 2.0) if each.stated]
+    stated = [each for each in changing_step.vrtd_is_faster(halved["curves"], "n_gradients", 2.0) if each.stated]
     authors = {each.condition: each.estimate for each in stated if "authors" in each.condition}
     assert authors == {f"the authors' times, from {start}": np.inf for start in ("ones", "zeros")}
     others = [each.estimate for each in stated if "authors" not in each.condition]
@@ -297,15 +315,15 @@ def test_the_columns_of_a_cell():
 def test_the_lazy_chain_is_beyond_the_paper_and_one_different_run_refutes():
     whole = {
         "mdp_seed": np.zeros(2, int),
-        "features": np.array(["raw", markov.LAZY]),
+        "features": np.array(["raw", random_mdp_markov.LAZY]),
         "batch_size": np.array([50, 50]),
         "n_runs": np.array([9, 9]),
         "mean": np.ones(2),
         "standard_error": np.ones(2),
         "iid": np.array([2.0, 0.5]),
     }
-    found = markov.iid_is_below(whole)
+    found = random_mdp_markov.is_above_iid({"samplings": whole})
     assert [(c.estimate, c.above, c.stated) for c in found] == [(0.5, 1.0, True), (2.0, 1.0, False)]
     one = {"batch_size": np.array([1]), "n_runs": np.array([20]), "n_different": np.array([1])}
-    (claim,) = (each for each in markov.CLAIMS if each.name == "batch-of-one-is-td")
+    (claim,) = (each for each in random_mdp_markov.EXPERIMENT.claims if each.name == "batch-of-one-is-td")
     assert judge(claim, {"random-mdp-markov": {"identities": one}}, 1).verdict == "does not hold"

@@ -9,19 +9,12 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.unit.problems.test_mountain_car import ENVIRONMENT, make_streams, mountain_car
+from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
-from vrtd.paper.mountain_car.analysis import (
-    CLAIMS,
-    EXPERIMENT,
-    drawn_states,
-    neu_on,
-    smaller_neu,
-    variant_car,
-)
-from vrtd.paper.mountain_car.sweep import MAIN, settings
+from vrtd.paper.mountain_car import EXPERIMENT, MAIN, draw_states, has_smaller_neu, make_car, make_neu, settings
 from vrtd.plots import new_panels
+from vrtd.problems import mountain_car
 from vrtd.problems.mountain_car import features_at
 from vrtd.tables import rows_where
 
@@ -64,11 +57,11 @@ def test_the_form_is_the_norm_of_the_mean_update_for_every_variant() -> None:
     rng = np.random.default_rng(0)
     states: dict[Any, Any] = {}
     for variant in FULL["variants"]:
-        car = variant_car(FULL, variant)
-        states.setdefault(variant["time_limit"], drawn_states(FULL, car))
+        car = make_car(FULL, variant)
+        states.setdefault(variant["time_limit"], draw_states(FULL, car))
         before, after = states[variant["time_limit"]]
         assert len(before) == 1000
-        form = neu_on(car, before, after)
+        form = make_neu(car, before, after)
         phi, phi_next = features_at(car, before), features_at(car, after)
         # Anywhere, and near the solution, where the form cancels most: at what the methods come to, and closer.
         thetas = [scale * rng.normal(size=20) for scale in (0.0, 1.0, 30.0)]
@@ -79,9 +72,9 @@ def test_the_form_is_the_norm_of_the_mean_update_for_every_variant() -> None:
 
 
 def test_test_transitions_are_distinct_steps_of_one_trajectory() -> None:
-    car = variant_car(FULL, FULL["variants"][0])
+    car = make_car(FULL, FULL["variants"][0])
     few = {**FULL, "n_test": 300, "n_test_steps": 300}
-    before, after = drawn_states(few, car)
+    before, after = draw_states(few, car)
     assert (before[1:] == after[:-1]).all()  # all of its steps, in their order
 
 
@@ -90,8 +83,8 @@ def test_the_tables_are_what_the_runs_say(small: dict[str, Any], tables: dict[st
     assert len(tables["floors"]["mean"]) == 6
     variant = small["variants"][2]
     assert variant["time_limit"] == 200
-    car = variant_car(small, variant)
-    form = neu_on(car, *drawn_states(small, car))
+    car = make_car(small, variant)
+    form = make_neu(car, *draw_states(small, car))
     td, vr = (
         vrtd.simulate(
             car, method, n_runs=4, n_gradients=20_000, seed=3, metrics=(form,),
@@ -123,7 +116,7 @@ def test_equal_settings_give_equal_bits(small: dict[str, Any], tables: dict[str,
 
 
 def test_comparisons_are_by_bandwidth_and_limit(tables: dict[str, Any]) -> None:
-    found = smaller_neu(tables["floors"])
+    found = has_smaller_neu(tables)
     assert [comparison.condition for comparison in found] == [
         "g = 5, no limit, draw 0, as in the figure", "g = 5, no limit", "g = 5, limit 200",
     ]  # fmt: skip
@@ -136,14 +129,14 @@ def test_the_verdict_is_by_condition_and_larger_batches_are_beyond_the_paper(tab
     floors["n_runs"][:] = 50
     floors["ratio_standard_error"][:] = 0.01
     floors["ratio"] = np.where(floors["limit"] == "no limit", 1.5, 0.5)
-    finding = judge(CLAIMS[0], {"mountain-car": {"floors": floors}}, n_claims=10)
+    finding = judge(EXPERIMENT.claims[0], {"mountain-car": {"floors": floors}}, n_claims=10)
     assert finding.verdict == "holds under conditions"
     assert finding.where == "g = 5, limit 200; not under g = 5, no limit, draw 0, as in the figure; g = 5, no limit"
 
     floors["ratio"][:] = 1.5
     floors["ratio"][floors["feature_seed"] == 1] = 0.5
     floors["batch_size"][floors["feature_seed"] == 1] = [1, 10_000]
-    finding = judge(CLAIMS[0], {"mountain-car": {"floors": floors}}, n_claims=10)
+    finding = judge(EXPERIMENT.claims[0], {"mountain-car": {"floors": floors}}, n_claims=10)
     assert finding.verdict == "does not hold"
     assert finding.where == "though it does under g = 5, no limit, M = 10000"
 
@@ -183,8 +176,8 @@ def test_beyond_the_goal_and_moving_left_is_not_the_goal():
 
 def test_test_transitions_do_not_depend_on_the_runs_seed():
     one, other = (settings(2, seed) for seed in (0, 9))
-    car = variant_car(one, one["variants"][0])
-    assert np.array_equal(drawn_states(one, car), drawn_states(other, car))
+    car = make_car(one, one["variants"][0])
+    assert np.array_equal(draw_states(one, car), draw_states(other, car))
 
 
 def test_diverged_runs_are_counted():

@@ -9,45 +9,37 @@ import pytest
 
 from tests.helpers.chains import TWO_STATES
 from tests.helpers.statistics import z_limit
+from tests.helpers.verdicts import TABLE_1
 from vrtd import TD, VRTD
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
-from vrtd.paper.table_1.analysis import CLAIMS, EXPERIMENT
+from vrtd.paper.table_1 import EXPERIMENT
 from vrtd.paper.table_1.costs import Tuning
-from vrtd.paper.table_1.floors import LONG_EPOCHS, THEOREM, build, simulated, td_limit, variances
-from vrtd.paper.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET, fitted_slope, local_slopes
-from vrtd.paper.table_1.sweep import GAMMAS, RANDOM, STICKY, settings
+from vrtd.paper.table_1.floors import (
+    LONG_EPOCHS,
+    THEOREM,
+    build,
+    classify_epochs,
+    compute_td_limit,
+    compute_variances,
+    simulate_cells,
+)
+from vrtd.paper.table_1.settings import GAMMAS, RANDOM, STICKY, settings
+from vrtd.paper.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET, compute_local_slopes, fit_slope
 from vrtd.plots import new_panels
 from vrtd.problems import random_mdp
-from vrtd.tables import read_csv, rows, rows_where, write_csv
-from vrtd.theory import exact_curve, stationary_second_moment, vrtd_iid_bound, vrtd_markov_bound
+from vrtd.tables import read_csv, rows, rows_where, table, write_csv
+from vrtd.theory import exact_curve, instance_constants, stationary_second_moment, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.search import least_cost_td, least_cost_vrtd
 
 N_CLAIMS = 30
-VERDICTS = {
-    "td-variance-alpha": "proved",
-    "td-markov-error-alpha": "no exception found",
-    "td-markov-bias-alpha": "no exception found",
-    "small-step-slows-td": "no exception found",
-    "vrtd-iid-variance-alpha-over-m": "does not hold",
-    "vrtd-markov-variance-alpha-over-m": "proved",
-    "vrtd-markov-error-without-alpha": "observation",
-    "vrtd-iid-floor-1-over-m": "proved",
-    "vrtd-markov-floor-1-over-m": "proved",
-    "vrtd-markov-bias-1-over-m": "no exception found",
-    "vrtd-linear-convergence-iid": "proved",
-    "vrtd-linear-convergence-markov": "proved",
-    "td-iid-cost": "proved",
-    "td-markov-cost": "proved",
-    "vrtd-iid-cost": "does not hold",
-    "vrtd-markov-cost": "proved",
-    "vrtd-iid-beats-td-small-lambda": "holds under conditions",
-    "vrtd-markov-beats-td": "holds under conditions",
-    "vrtd-markov-log-factor": "no exception found",
-}
+CLAIMS = EXPERIMENT.claims
 CLAIM = {claim.name: claim for claim in CLAIMS}
 NORMALISED = random_mdp(seed=0, normalize=True)
+SETTINGS = settings(2, 0)
+GRID = SETTINGS["floors"]
+PROBLEMS = {name: build(SETTINGS["problems"][name]) for name in GRID["problems"]}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +70,7 @@ def changed(tables, name, column, factor, **where):
 
 @pytest.mark.parametrize("n_runs", [50, 20])
 def test_verdicts(measured, n_runs):
-    assert {claim.name: finding(claim.name, measured[n_runs]).verdict for claim in CLAIMS} == VERDICTS
+    assert {claim.name: finding(claim.name, measured[n_runs]).verdict for claim in CLAIMS} == TABLE_1
 
 
 def test_what_is_exact_does_not_depend_on_the_runs(measured):
@@ -151,7 +143,7 @@ TAMPERED = [
 def test_other_numbers_give_another_verdict(tables, claim, name, column, factor, where, verdict):
     tampered = finding(claim, changed(tables, name, column, factor, **where))
     assert tampered.verdict == verdict
-    assert (tampered.verdict, tampered.where) != (VERDICTS[claim], finding(claim, tables).where)
+    assert (tampered.verdict, tampered.where) != (TABLE_1[claim], finding(claim, tables).where)
 
 
 def test_an_error_of_order_alpha_over_m_would_be_recognised(tables):
@@ -183,7 +175,7 @@ def test_the_variance_term_against_all_batches():
     """E|g_m(theta_star)|^2 over all paths from a stationary state, and the factor of the inequality of one epoch."""
     problem, a = build(settings(2, 0)["problems"]["two states"]), 0.01
     grid = {"problems": ["x"], "theorem_step_sizes": [a], "theorem_batch_size": 3}
-    found = variances({"floors": grid, "lemma_batch_sizes": [1, 2, 5]}, {"x": problem})
+    found = compute_variances({"floors": grid, "lemma_batch_sizes": [1, 2, 5]}, {"x": problem})
     e, phi = problem.mrp.edges, problem.phi[:, 0]
     psi = e.discount * phi[e.successor] - phi[e.origin]
     h = phi[e.origin] * (psi * problem.theta_star[0] + e.reward)
@@ -206,6 +198,71 @@ def test_the_variance_term_is_below_its_proven_bound(tables):
         C4 = vrtd_markov_bound(problem, row["step_size"], 10**6, theta_0, form="corrected").constants.C4
         assert row["square"] <= C4 / row["batch_size"]
         assert row["value"] <= 4 * row["step_size"] / problem.lambda_A * row["square"]
+
+
+# What is called proved is judged where the proof applies
+
+
+def valid(bound_of, form, problem, step, M):
+    return bound_of(problem, step, M, np.zeros(problem.n_features), form=form).valid
+
+
+def conditions(claim, tables, stated):
+    return {each.condition for each in claim.evidence({"table-1": tables}) if each.stated == stated}
+
+
+def test_the_sharp_theorem_covers_every_stated_floor_of_algorithm_1():
+    """Over batch sizes at the theorems' step, and at the step of the figures where epochs are long."""
+    for problem in PROBLEMS.values():
+        cells = [(GRID["theorem_step_sizes"][-1], M) for M in GRID["theorem_batch_sizes"]]
+        step = GRID["fixed_step_size"]
+        long = [
+            (step, M) for M in GRID["all_batch_sizes"] if classify_epochs(step * problem.lambda_A * M) == LONG_EPOCHS
+        ]
+        assert len(long) > 5
+        assert all(valid(vrtd_iid_bound, "sharp", problem, *cell) for cell in cells + long)
+        lam, eta, nu, _, _ = instance_constants(problem)
+        assert step < lam / (eta + 2 * nu)  # for which the floor is proved to be of order 1/M
+
+
+def test_the_repaired_theorem_covers_the_theorems_steps_and_no_long_epochs_of_algorithm_2():
+    steps, sizes = GRID["theorem_step_sizes"], GRID["theorem_batch_sizes"]
+    cells = [(steps[-1], M) for M in sizes] + [(step, GRID["theorem_batch_size"]) for step in steps]
+    for problem in PROBLEMS.values():
+        assert all(valid(vrtd_markov_bound, "corrected", problem, *cell) for cell in cells)
+        long = [(GRID["fixed_step_size"], M) for M in GRID["all_batch_sizes"]]
+        assert not any(valid(vrtd_markov_bound, "corrected", problem, *cell) for cell in long)
+    assert not valid(vrtd_iid_bound, "corrected", PROBLEMS[RANDOM], steps[-1], sizes[-1])  # above its largest step
+
+
+def test_long_epochs_of_algorithm_2_are_beyond_what_is_stated():
+    common = {"quantity": "floor", "sampling": "markov", "method": "VRTD", "against": "M", "low": -1.0, "high": -1.0}
+    names = (THEOREM, LONG_EPOCHS)
+    tables = {"slopes": table(common | {"problem": "x", "range": name, "basis": "exact"} for name in names)}
+    claim = CLAIM["vrtd-markov-floor-1-over-m"]
+    assert conditions(claim, tables, stated=True) == {f"x, {THEOREM}"}
+    assert conditions(claim, tables, stated=False) == {f"x, {LONG_EPOCHS}"}
+
+
+def test_rates_say_whether_a_proof_covers_them(tables):
+    found = tables["rates"]
+    yes = found["conditions_hold"] == "yes"
+    covered = {
+        (found["problem"][i], found["sampling"][i], found["step_size"][i], found["batch_size"][i])
+        for i in np.flatnonzero(yes)
+    }
+    every = itertools.product((RANDOM, STICKY), [tuple(cell) for cell in SETTINGS["rates"]])
+    of_iid = {(name, "iid", *cell) for name, cell in every} - {(RANDOM, "iid", 0.25, 50)}
+    assert covered == of_iid | {(name, "markov", 9e-4, 1_000_000) for name in (RANDOM, STICKY)}
+    assert set(found["conditions_hold"][~yes]) == {"no"}
+
+
+def test_only_covered_rates_are_stated(tables):
+    outside = "outside the conditions of the proof"
+    for sampling, beyond in (("iid", {RANDOM}), ("markov", {RANDOM, STICKY})):
+        claim = CLAIM[f"vrtd-linear-convergence-{sampling}"]
+        assert conditions(claim, tables, stated=True) == {RANDOM, STICKY}
+        assert conditions(claim, tables, stated=False) == {f"{name}, {outside}" for name in beyond}
 
 
 # The parts
@@ -233,7 +290,7 @@ def test_the_bias_of_td_against_plain_sums():
         P[s][t] * (slope[s][t] ** 2 * uu[s] + 2 * slope[s][t] * noise[s][t] * u[s] + noise[s][t] ** 2 * q[s])
         for s, t in pairs
     )
-    found = td_limit(TWO_STATES, a)
+    found = compute_td_limit(TWO_STATES, a)
     assert found.floor == pytest.approx(0.3480492002, abs=1e-10)
     assert found == pytest.approx((uu.sum(), along - A * uu.sum(), abs(u.sum())), rel=1e-9)
     assert along == pytest.approx(-0.5 * a * square, rel=1e-9)  # E|u|^2 does not change
@@ -271,11 +328,11 @@ def test_the_theorems_conditions_hold_at_their_steps():
 
 def test_slopes_of_power_laws():
     x = np.array([1.0, 3.0, 10.0, 100.0])
-    assert local_slopes(x, -2.0 * x**1.5) == pytest.approx(np.full(3, 1.5))
+    assert compute_local_slopes(x, -2.0 * x**1.5) == pytest.approx(np.full(3, 1.5))
     y, se = 3.0 * x**-0.7 * np.array([1.01, 0.98, 1.02, 1.0]), np.array([0.1, 0.01, 0.02, 0.005])
     coefficients, covariance = np.polyfit(np.log(x), np.log(y), 1, w=y / se, cov="unscaled")
-    assert fitted_slope(x, y, se) == pytest.approx((coefficients[0], covariance[0, 0] ** 0.5))
-    assert fitted_slope(x, 3.0 * x**-0.7, se)[0] == pytest.approx(-0.7)
+    assert fit_slope(x, y, se) == pytest.approx((coefficients[0], covariance[0, 0] ** 0.5))
+    assert fit_slope(x, 3.0 * x**-0.7, se)[0] == pytest.approx(-0.7)
 
 
 @pytest.mark.parametrize(
@@ -300,15 +357,18 @@ def test_the_lean_search_finds_what_the_planner_finds(member, share):
         assert 0.9 * target < curve.values("squared_error")[0, -1] <= 1.0001 * target
 
 
+@pytest.mark.statistical
 def test_simulated_floors_are_the_exact_ones():
     """Fifteen statistics. A step that is wrong by a fifth would be seen."""
-    rows = [row for row in simulated(settings(400, 1), {RANDOM: NORMALISED}, [], Runner()) if row["basis"] == "exact"]
+    rows = [
+        row for row in simulate_cells(settings(400, 1), {RANDOM: NORMALISED}, [], Runner()) if row["basis"] == "exact"
+    ]
     limit = z_limit(len(rows))
     assert len(rows) == 15
     for row in rows:
         assert abs(row["mean"] - row["exact"]) < limit * row["standard_error"]
     row = next(row for row in rows if (row["sampling"], row["step_size"], row["batch_size"]) == ("markov", 0.1, 1))
-    wrong = td_limit(NORMALISED, 1.2 * row["step_size"]).floor
+    wrong = compute_td_limit(NORMALISED, 1.2 * row["step_size"]).floor
     assert abs(row["mean"] - wrong) > limit * row["standard_error"]
 
 
@@ -342,7 +402,7 @@ def test_figures(tables, figure):
 
 
 def test_claims_are_complete():
-    assert [claim.name for claim in CLAIMS] == list(VERDICTS)
+    assert [claim.name for claim in CLAIMS] == list(TABLE_1)
     for claim in CLAIMS:
         assert claim.needs == (EXPERIMENT.name,)
         assert all(len(text) > 5 for text in (claim.place, claim.statement, claim.test))
@@ -386,5 +446,5 @@ def test_simulated_cells_are_independent():
             seeds.append(seed)
             return super().simulate(*arguments, seed=seed, **rest)
 
-    simulated(settings(2, 5), {RANDOM: NORMALISED}, [], Watched())
+    simulate_cells(settings(2, 5), {RANDOM: NORMALISED}, [], Watched())
     assert len(set(seeds)) == len(seeds) == 24

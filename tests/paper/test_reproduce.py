@@ -21,6 +21,7 @@ from vrtd import store
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.files import locked
 from vrtd.paper import stored
+from vrtd.paper.evidence import CONFIDENCE
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,15 @@ def test_all_is_written_and_linked(tmp_path: Any) -> None:
         assert (folder / link).is_file()
         assert f'href="./{link}"' in page
     assert found.as_dict()["report"] == str(folder / "report.html")
+
+
+def test_the_manifest_has_the_digest_of_the_record(tmp_path: Any) -> None:
+    manifest = vrtd.reproduce(out=tmp_path, n_runs=4).manifest
+    for name in ("first", "second"):
+        record = json.loads((tmp_path / "data" / f"{name}.json").read_bytes())
+        assert manifest["experiments"][name]["digest"] == record["digest"] == store.digest({"n_runs": 4, "seed": 0})
+        assert manifest["experiments"][name]["cost"] == record["cost"]
+    assert manifest["confidence"] == CONFIDENCE
 
 
 def test_a_part_judges_only_what_rests_on_it(tmp_path: Any) -> None:

@@ -11,12 +11,11 @@ from scipy import stats
 
 import vrtd
 from tests.helpers import small_experiments
-from tests.paper.test_evidence import CLAIM, below, verdict
+from tests.helpers.claims import CLAIM, below, verdict
 from tests.unit.report.test_report import Outline, _themes, claim, drawn, plain_page
 from vrtd import store
 from vrtd.errors import InvalidInputError
-from vrtd.paper import experiment, experiments, stored
-from vrtd.paper.changing_step import analysis as changing_step
+from vrtd.paper import changing_step, experiment, experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, NumberCheck, agrees, judge, paired_ratio, ratio
 from vrtd.paper.experiment import Runner
 from vrtd.paper.page import page

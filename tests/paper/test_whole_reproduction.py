@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 
 import vrtd
-from tests.paper import test_experiment_bounds, test_experiment_table_1
+from tests.helpers import verdicts
 from vrtd.paper import experiments
 from vrtd.paper.evidence import Verdict
 
@@ -29,8 +29,8 @@ VERDICTS = {
     "korda-counter-example": "holds",
     "theorem-1": "does not hold",
     "corollary-1": "does not hold",
-    **test_experiment_table_1.VERDICTS,
-    **test_experiment_bounds.VERDICTS,
+    **verdicts.TABLE_1,
+    **verdicts.BOUNDS,
 }
 
 

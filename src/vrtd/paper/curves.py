@@ -1,12 +1,14 @@
-"""Error curves of simulations beside the expected ones: as rows of a table, and drawn."""
+"""Error curves of simulations beside the expected ones, as rows of a table and drawn; what all figures share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import Floats
 from vrtd.plots import AXIS_LABELS, draw_curve
 from vrtd.result import Result
 from vrtd.tables import Table, rows
@@ -17,13 +19,13 @@ if TYPE_CHECKING:
 _FIRST_SHOWN = 100  # pseudo-gradients or samples
 
 
-def log_grid(end: int) -> NDArray[np.int64]:
+def make_log_grid(end: int) -> NDArray[np.int64]:
     """Where a curve is looked at: at 0, and evenly on a logarithmic axis."""
     return np.unique(np.r_[0, np.geomspace(10, end, 120).astype(np.int64)])
 
 
-def curve_rows(
-    labels: dict[str, Any], result: Result, shown: NDArray[np.bool_], expected: NDArray[np.float64] | None = None
+def make_curve_rows(
+    labels: dict[str, Any], result: Result, shown: NDArray[np.bool_], expected: Floats | None = None
 ) -> list[dict[str, Any]]:
     """A row for each checkpoint that is shown: mean over runs, standard error and, if known, the expected error."""
     summary = result.summary()
@@ -37,16 +39,46 @@ def curve_rows(
     return [labels | row for row in rows({name: column[shown] for name, column in columns.items()})]
 
 
+def draw_band(axes: Axes, part: Table, label: str, x: str = "n_gradients", metric: str = "squared_error") -> None:
+    """Draw the mean over runs with a band of two standard errors."""
+    mean, se = part["mean"], part["standard_error"]
+    draw_curve(axes, part[x], mean, mean - 2 * se, mean + 2 * se, label=label, x_label=AXIS_LABELS[x], metric=metric)
+
+
 def draw_means(axes: Axes, part: Table, label: str, x: str = "n_gradients") -> None:
     """One curve on logarithmic axes: the mean with a band of two standard errors; the expected error in black, dashed
     where it is exact, dotted where it is approximate."""
-    mean, se = part["mean"], part["standard_error"]
     gone = int(part["n_diverged"][-1])
-    draw_curve(
-        axes, part[x], mean, mean - 2 * se, mean + 2 * se, x_label=AXIS_LABELS[x], metric="squared_error",
-        label=f"{label}, {gone} runs diverged and left out" if gone else label,
-    )  # fmt: skip
+    draw_band(axes, part, f"{label}, {gone} runs diverged and left out" if gone else label, x)
     dashes = "--" if part["basis"][0] == "exact" else ":"
     axes.plot(part[x], part["exact"], color="black", linewidth=0.8, linestyle=dashes)
     axes.set_xscale("log")
     axes.set_xlim(left=_FIRST_SHOWN)
+
+
+def draw_marks(axes: Axes, x: ArrayLike, mean: Floats, standard_error: Floats, label: str) -> None:
+    """Draw means with intervals of two standard errors."""
+    axes.errorbar(x, mean, 2 * standard_error, fmt="o", markersize=3, capsize=2, label=label)
+
+
+def finish_axes(
+    axes: Axes,
+    x_label: str,
+    y_label: str,
+    log: str = "xy",
+    small: bool = True,
+    n_columns: int = 1,
+    place: Literal["best", "upper right", "upper center"] = "best",
+    ticks: Sequence[str] | None = None,
+) -> None:
+    """Label the axes, and the ticks of x if they have names; make some logarithmic, and add a grid and a legend."""
+    if "x" in log:
+        axes.set_xscale("log")
+    if "y" in log:
+        axes.set_yscale("log")
+    if ticks is not None:
+        axes.set_xticks(np.arange(len(ticks)), ticks)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize="small" if small else None, ncols=n_columns, loc=place)

@@ -13,16 +13,24 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from vrtd.arrays import Floats
+from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
+from vrtd.result import Result
 from vrtd.tables import Tables
+from vrtd.theory import Condition
+from vrtd.theory.curves import EXACT
 
 # That every interval of every claim covers its quantity.
 CONFIDENCE = 0.99
 # Exact numbers are right to about this, relative to themselves.
 ROUNDING = 1e-9
+# Inequalities are not strict, and exact numbers are right to 1e-9.
+AT_MOST_1 = 1.0 + 1e-8
+# Two exact numbers are the same up to this.
+SAME = 1e-6
 # Approximate errors of VRTD on a trajectory are within this of the true ones, up to moderate steps.
 APPROXIMATION = 0.1
 
@@ -71,6 +79,7 @@ class Claim:
     note: str = ""  # what to make of it, or what takes its place
 
     def __post_init__(self) -> None:
+        check_choice("kind", self.kind, get_args(Kind))
         if self.proof and self.kind != "universal":
             raise InvalidInputError("only a universal claim can have a proof", self.name, "leave proof out")
 
@@ -94,13 +103,13 @@ class Judged:
         return -math.inf if math.isnan(margin) else margin
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain JSON, which has neither NaN nor infinities; `float` reads the words."""
         c = self.comparison
-        limits = {
-            name: value if math.isfinite(value) else None for name, value in (("above", c.above), ("below", c.below))
-        }
         numbers = {"estimate": c.estimate, "standard_error": c.standard_error, "low": self.low, "high": self.high}
-        plain = {name: _plain(value) for name, value in numbers.items()}
-        return vars(c) | limits | plain | {"outcome": self.outcome}
+        plain = {name: str(x) if math.isinf(x) else None if math.isnan(x) else x for name, x in numbers.items()}
+        limits = {"above": c.above, "below": c.below}
+        plain |= {name: limit if math.isfinite(limit) else None for name, limit in limits.items()}
+        return vars(c) | plain | {"outcome": self.outcome}
 
 
 @dataclass(frozen=True)
@@ -159,11 +168,11 @@ def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int
         raise InvalidInputError("a claim must have a comparison that the paper states", claim.name, "see its evidence")
     agreement = list(claim.agreement(tables)) if claim.agreement is not None else []
     level = (1.0 - CONFIDENCE) / n_claims / (len(evidence) + len(agreement))
-    judged = tuple(_judged(comparison, level) for comparison in evidence)
+    judged = tuple(_judge_check(comparison, level) for comparison in evidence)
     # Runs that diverged leave no number, and agree with nothing.
     contradicted = [
         each
-        for each in (_judged(comparison, level) for comparison in agreement)
+        for each in (_judge_check(comparison, level) for comparison in agreement)
         if each.outcome is False or not math.isfinite(each.high - each.low)
     ]
     if contradicted:
@@ -191,8 +200,7 @@ def _observation(judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judge
     """An observation is no claim of the paper: it has no other verdict, and the numbers say where it was made."""
     found = _by_outcome(judged)
     words = {True: "observed under", False: "not observed under", None: "undecided under"}
-    where = "; ".join(f"{words[outcome]} {_listed(names)}" for outcome, names in found.items() if names)
-    return "observation", where, judged
+    return "observation", _join(*(_list(words[outcome], names) for outcome, names in found.items())), judged
 
 
 def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
@@ -200,22 +208,20 @@ def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequ
     ours = [each for each in judged if each.comparison.stated]
     stated, beyond = _by_outcome(ours), _by_outcome([each for each in judged if not each.comparison.stated])
     fails, open_ = ([each for each in ours if each.outcome is outcome] for outcome in (False, None))
-    elsewhere = f"beyond what is stated, not under {_listed(beyond[False])}" if beyond[False] else ""
-    failing = f"fails under {_listed(stated[False])}" if stated[False] else ""
-    rest = f"undecided under {_listed(stated[None])}" if stated[None] else ""
+    elsewhere = _list("beyond what is stated, not under", beyond[False])
+    failing, rest = _list("fails under", stated[False]), _list("undecided under", stated[None])
     if claim.kind == "universal" and stated[False]:
         return "does not hold", failing, fails
     if not stated[False] and not stated[None]:
         if claim.kind == "universal":
-            tested = f"all that was tested: {_listed([*stated[True], *beyond[True]])}"
-            return "proved" if claim.proof else "no exception found", _joined(tested, elsewhere), ours
+            tested = _list("all that was tested:", [*stated[True], *beyond[True]])
+            return "proved" if claim.proof else "no exception found", _join(tested, elsewhere), ours
         return "holds", elsewhere, ours
     if stated[True] and stated[False]:
-        where = _joined(_listed(stated[True]), f"not under {_listed(stated[False])}", rest)
-        return "holds under conditions", where, fails
+        return "holds under conditions", _join(*stated[True], _list("not under", stated[False]), rest), fails
     if stated[False] and not stated[None]:
-        return "does not hold", f"though it does under {_listed(beyond[True])}" if beyond[True] else "", fails
-    return "undecided", _joined(failing, rest), open_
+        return "does not hold", _list("though it does under", beyond[True]), fails
+    return "undecided", _join(failing, rest), open_
 
 
 def _by_outcome(judged: Sequence[Judged]) -> dict[bool | None, list[str]]:
@@ -234,15 +240,15 @@ def _by_outcome(judged: Sequence[Judged]) -> dict[bool | None, list[str]]:
     return found
 
 
-def _listed(conditions: Sequence[str]) -> str:
-    return "; ".join(conditions)
+def _list(words: str, conditions: Sequence[str]) -> str:
+    return f"{words} {_join(*conditions)}" if conditions else ""
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _judged(c: NumberCheck, level: float) -> Judged:
+def _judge_check(c: NumberCheck, level: float) -> Judged:
     low, high = _interval(c, level)
     if math.isnan(low):
         return Judged(c, low, high, None)
@@ -308,16 +314,16 @@ def agrees(condition: str, row: Mapping[str, Any]) -> NumberCheck:
     )  # fmt: skip
 
 
-def over_runs(values: NDArray[np.float64]) -> dict[str, float]:
+def average_runs(values: Floats) -> dict[str, float]:
     """The mean of a value a run and its standard error; NaN where a run has diverged, so that it is not hidden.
 
-    >>> over_runs(np.array([1.0, 2.0, 3.0, 2.0]))["mean"]
+    >>> average_runs(np.array([1.0, 2.0, 3.0, 2.0]))["mean"]
     2.0
     """
     return {"mean": float(values.mean()), "standard_error": float(values.std(ddof=1) / np.sqrt(values.size))}
 
 
-def paired_ratio(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+def paired_ratio(x: Floats, y: Floats) -> tuple[float, float]:
     """Of the means of x and y over the same runs, and its standard error to first order.
 
     >>> paired_ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
@@ -327,11 +333,16 @@ def paired_ratio(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float,
     return estimate, float((x - estimate * y).std(ddof=1) / np.sqrt(x.size) / abs(y.mean()))
 
 
+def find_basis(expected: Result) -> Basis:
+    """Return whether an expected curve is exact."""
+    return "exact" if expected.provenance["method"] == EXACT else "approximation"
+
+
+def are_met(conditions: Iterable[Condition]) -> Literal["yes", "no"]:
+    """Say in a table whether all conditions of a statement hold."""
+    return "yes" if all(condition.holds for condition in conditions) else "no"
+
+
 def ratio(x: float, se_x: float, y: float, se_y: float) -> tuple[float, float]:
     """x/y and its standard error (to first order, as if x and y were independent)."""
     return x / y, abs(x / y) * math.hypot(se_x / x, se_y / y)
-
-
-def _plain(value: float) -> float | str | None:
-    """For JSON, which has neither NaN nor infinities; `float` reads the words."""
-    return value if math.isfinite(value) else None if math.isnan(value) else str(value)

@@ -1,22 +1,36 @@
-"""What an experiment is: settings as data, tables that a measurement fills, figures and comparisons drawn from them."""
+"""What an experiment is: settings as data, tables that a measurement fills, figures and claims that rest on them."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numpy.typing import ArrayLike
+
+from vrtd.algorithms import TD, VRTD, Algorithm, ChainSampling
 from vrtd.engine import simulate
+from vrtd.metrics import QuadraticForm
+from vrtd.paper.evidence import Claim, NumberCheck
 from vrtd.plots import Figure
+from vrtd.problems import LIBRARY, LinearProblem, MarkovRewardProcess, Simulator
 from vrtd.result import Result
-from vrtd.tables import Table
+from vrtd.tables import Table, Tables
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Settings = Mapping[str, Any]  # plain JSON: all that decides the numbers
+Draw = Callable[["Axes", Tables], None]
+Evidence = Callable[[Tables], Sequence[NumberCheck]]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """`settings(n_runs, seed)` says what to do, `measure` does it, `figures` show it.
+    """`settings(n_runs, seed)` says what to do, `measure` does it, `figures` show it, `claims` are judged by it.
 
     `measure` depends on the settings alone: equal settings give equal tables, to the bit.
     """
@@ -30,6 +44,84 @@ class Experiment:
     settings: Callable[[int, int], Settings]
     measure: Callable[[Settings, Runner], dict[str, Table]]
     figures: Sequence[Figure]
+    claims: Sequence[Claim] = ()
+
+
+class ClaimTest(NamedTuple):
+    """How a claim is tested: by `evidence`, which decides nothing where simulation and recursion do not agree."""
+
+    evidence: Evidence
+    agreement: Evidence | None = None
+
+
+def make_experiment(
+    name: str,
+    settings: Callable[[int, int], Settings],
+    measure: Callable[[Settings, Runner], dict[str, Table]],
+    *,
+    weight: float,
+    figures: Mapping[tuple[str, str], Draw],
+    claims: Sequence[Claim] = (),
+    tests: Mapping[str, ClaimTest] = {},
+    numbers: Mapping[str, float | str] = {},
+) -> Experiment:
+    """Put the functions of an experiment together with its texts, `texts/NAME.toml`.
+
+    `figures` maps the name of a figure and the table that it shows to a function that draws it, `tests` the names of
+    claims to their tests. `claims` that are shared with other experiments come first. `numbers` are named in the texts.
+    """
+    texts = read_texts(name, numbers)
+    return Experiment(
+        name=name,
+        title=texts["title"],
+        place=texts["place"],
+        question=texts["question"],
+        method=texts["method"],
+        weight=weight,
+        settings=settings,
+        measure=measure,
+        figures=[Figure(figure, texts["figures"][figure], table, draw) for (figure, table), draw in figures.items()],
+        claims=[*claims, *(make_claim(name, claim, texts["claims"][claim], test) for claim, test in tests.items())],
+    )
+
+
+def make_claim(experiment: str, name: str, text: dict[str, Any], test: ClaimTest) -> Claim:
+    """Put a claim on one experiment together. One with a proof is about every chain."""
+
+    def take_tables(evidence: Evidence) -> Callable[[Mapping[str, Tables]], Sequence[NumberCheck]]:
+        return lambda tables: evidence(tables[experiment])
+
+    evidence = take_tables(test.evidence)
+    agreement = None if test.agreement is None else take_tables(test.agreement)
+    kind = {"kind": "universal"} if "proof" in text else {}
+    return Claim(name=name, needs=(experiment,), evidence=evidence, agreement=agreement, **kind | text)
+
+
+def read_texts(name: str, numbers: Mapping[str, float | str] = {}) -> dict[str, Any]:
+    """Read `texts/NAME.toml`, with numbers and phrases in the place of their names."""
+    content = files("vrtd.paper").joinpath("texts", f"{name}.toml").read_text(encoding="utf-8")
+    values = {key: value if isinstance(value, str) else f"{value:g}" for key, value in numbers.items()}
+
+    def fill(part: Any) -> Any:
+        return Template(part).substitute(values) if isinstance(part, str) else {k: fill(v) for k, v in part.items()}
+
+    texts = tomllib.loads(content)
+    values |= fill(texts.pop("phrases", {}))
+    filled: dict[str, Any] = fill(texts)
+    return filled
+
+
+def build_problem(spec: Mapping[str, Any]) -> LinearProblem:
+    """Build a problem of the library, or a chain that is written out."""
+    if "problem" not in spec:
+        return LinearProblem(MarkovRewardProcess(spec["P"], spec["R"], spec["gamma"]), spec["phi"])
+    problem: LinearProblem = LIBRARY[spec["problem"]](**spec["arguments"])
+    return problem
+
+
+def make_algorithm(step_size: float, batch_size: int) -> Algorithm:
+    """Make VRTD, or TD where the batch is one sample."""
+    return TD(step_size) if batch_size == 1 else VRTD(step_size, batch_size)
 
 
 class Runner:
@@ -44,8 +136,21 @@ class Runner:
         """Pseudo-gradients, over all runs, of all simulations to come."""
         self._expected = n_gradients
 
-    def simulate(self, problem: Any, algorithm: Any, *, n_runs: int, n_gradients: int, **rest: Any) -> Result:
-        """`vrtd.simulate`, counted."""
+    def simulate(
+        self,
+        problem: LinearProblem | Simulator,
+        algorithm: Algorithm,
+        *,
+        n_runs: int,
+        n_gradients: int,
+        seed: int,
+        checkpoints: int | ArrayLike,
+        sampling: ChainSampling = "markov",
+        theta_0: ArrayLike | None = None,
+        initial: int | ArrayLike = "stationary",
+        metrics: Sequence[str | QuadraticForm] = ("squared_error",),
+    ) -> Result:
+        """Call `vrtd.simulate`, and count what it does."""
         size = n_runs * n_gradients
 
         def tell(share: float) -> None:
@@ -53,8 +158,9 @@ class Runner:
                 self._progress(min((self.n_gradients + share * size) / max(self._expected, size), 1.0))
 
         result = simulate(
-            problem, algorithm, n_runs=n_runs, n_gradients=n_gradients,
-            progress=tell, threads=self._threads, **rest,
+            problem, algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=seed, checkpoints=checkpoints,
+            sampling=sampling, theta_0=theta_0, initial=initial, metrics=metrics,
+            progress=tell, threads=self._threads,
         )  # fmt: skip
         self.n_gradients += size
         self.seconds += result.provenance["seconds"]

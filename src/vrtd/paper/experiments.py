@@ -1,4 +1,4 @@
-"""The paper's experiments, one folder each: settings in `sweep.py`, the rest in `analysis.py`."""
+"""The paper's experiments: one module each, or a package; what they say is in `texts/`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,11 @@ NAMES = (
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name, whose module is imported now and not before."""
-    found: Experiment = _analysis(name).EXPERIMENT
-    return found
+    """Return the experiment of this name, whose module is imported now and not before."""
+    experiment: Experiment = import_module(f"vrtd.paper.{name.replace('-', '_')}").EXPERIMENT
+    return experiment
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """Every claim of the paper that is judged."""
-    return tuple(claim for name in NAMES for claim in _analysis(name).CLAIMS)
-
-
-def _analysis(name: str):  # type: ignore[no-untyped-def]
-    return import_module(f"vrtd.paper.{name.replace('-', '_')}.analysis")
+    """Return every claim of the paper that is judged."""
+    return tuple(claim for name in NAMES for claim in find(name).claims)

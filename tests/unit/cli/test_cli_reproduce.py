@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import vrtd
 from tests.helpers import small_experiments
 from tests.helpers.small_experiments import EXPERIMENTS, is_whole, measured
 from vrtd.cli import main
@@ -45,6 +46,34 @@ def test_text_is_for_every_terminal(tmp_path: Any, capsys: Any, monkeypatch: Any
     shown = capsys.readouterr().out
     assert "-2.00e8, must be > -1 and <= 1\n" in shown
     shown.encode("ascii")
+
+
+def test_every_option_is_passed_on(tmp_path, monkeypatch):
+    seen = {}
+    real = vrtd.reproduce
+    monkeypatch.setattr(
+        "vrtd.paper.reproduction.reproduce", lambda names, **rest: seen.update(rest, names=names) or real(names, **rest)
+    )
+    main(["reproduce", "first", "--runs", "4", "--seed", "3", "--threads", "1", "--quiet", "--out", str(tmp_path)])
+    assert seen == {"names": ["first"], "n_runs": 4, "seed": 3, "threads": 1, "out": tmp_path, "progress": None}
+
+
+def test_text_of_every_kind_and_counts(tmp_path, capsys, monkeypatch):
+    first, second, third = small_experiments.CLAIMS
+    kinds = (replace(first, kind="universal"), second, replace(third, kind="observation"))
+    monkeypatch.setattr("vrtd.paper.experiments.all_claims", lambda: kinds)
+    main(["reproduce", "--runs", "4", "--quiet", "--out", str(tmp_path)])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("no exception found      first ")
+    assert shown[4].startswith("observation             first-and-second ")
+    assert shown[4].endswith(", observed if < 1")
+    assert shown[-2] == "2 claims: 1 holds, 1 no exception found; 1 observation"
+    manifest = json.loads((tmp_path / "manifest.json").read_bytes())
+    claims = json.loads((tmp_path / "claims.json").read_bytes())
+    assert [claim["verdict"] for claim in claims] == ["no exception found", "holds", "observation"]
+    assert {verdict: n for verdict, n in manifest["verdicts"].items() if n} == {
+        "holds": 1, "no exception found": 1, "observation": 1
+    }  # fmt: skip
 
 
 def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:

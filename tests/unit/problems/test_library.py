@@ -123,6 +123,10 @@ def test_baird_is_the_star():
     assert phi.shape == (7, 8)
 
 
+def test_frozen_lake_has_the_discount_that_is_given():
+    assert set(frozen_lake(gamma=0.8).mrp.edges.discount.tolist()) == {0.8}
+
+
 def test_frozen_lake_is_the_map():
     """Where one can go from each cell, what it pays, and that probabilities are drawn cell by cell, features last."""
     problem = frozen_lake(seed=3)

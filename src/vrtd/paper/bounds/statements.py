@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from vrtd import theory
 from vrtd.algorithms import VRTD
 from vrtd.arrays import Floats
-from vrtd.paper.experiment import Runner, Settings
-from vrtd.problems import LIBRARY, LinearProblem, MarkovRewardProcess
+from vrtd.paper.evidence import are_met
+from vrtd.paper.experiment import Runner, Settings, build_problem
+from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.tables import Table, table
 from vrtd.theory import Bound, Complexity, Condition, Inequality, Moments, exact_curve
 from vrtd.theory.enumeration import batch_types
@@ -44,13 +45,9 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 
 
 def _problem(chain: Mapping[str, Any], normalised: bool = True) -> LinearProblem:
-    if "problem" in chain:
-        problem: LinearProblem = LIBRARY[chain["problem"]](**chain["arguments"])
-    else:
-        problem = LinearProblem(MarkovRewardProcess(chain["P"], chain["R"], chain["gamma"]), chain["phi"])
-    if not normalised:
-        return problem
-    return LinearProblem(problem.mrp, problem.phi / max(np.linalg.norm(problem.phi, axis=1).max(), 1.0))
+    problem = build_problem(chain)
+    longest = np.linalg.norm(problem.phi, axis=1).max() if normalised else 1.0
+    return LinearProblem(problem.mrp, problem.phi / max(longest, 1.0))
 
 
 class Case:
@@ -61,7 +58,8 @@ class Case:
         self.name, self.family, self.problem, self.settings = chain["name"], chain["family"], problem, settings
         self.lam, self.g2 = problem.lambda_A, float(1.0 + problem.mrp.edges.discount.max()) ** 2
         self.theta_0: Floats = problem.theta_star + settings["distance"] / math.sqrt(problem.n_features)
-        self.radius = float(max(np.linalg.norm(theta) for theta in (self.theta_0, problem.theta_star)))
+        self.starts = {"theta_star": problem.theta_star, "theta_0": self.theta_0}
+        self.radius = float(max(np.linalg.norm(theta) for theta in self.starts.values()))
         self.wide = 2.0 * self.radius  # where the projection, which the moments leave out, has nothing to do
         self.independent, self.correlated = independent_increments(problem), correlated_increments(problem)
 
@@ -100,11 +98,10 @@ class Case:
         basis: str = "exact",
     ) -> Row:
         left, right = sides
-        hold = "yes" if all(condition.holds for condition in conditions) else "no"
         return {
             "statement": statement, "variant": variant, "family": self.family, "chain": self.name,
             "parameters": parameters, "left": left, "right": right, "ratio": left / right, "basis": basis,
-            "conditions_hold": hold,
+            "conditions_hold": are_met(conditions),
         }  # fmt: skip
 
 
@@ -122,13 +119,13 @@ def _theorem1(case: Case) -> Iterator[Row]:
     n, step = case.settings["n_epochs"], case.lam / (16.0 * case.g2)
     for units in case.settings["theorem1_batches"]:
         M = case.batch(units)
-        start = M, case.theta_0, case.radius
-        bounds: list[tuple[str, float, Bound[Any]]] = [
-            ("printed", step, theory.vrtd_iid_bound(case.problem, step, *start, form="printed")),
-            ("repaired", step / 2, theory.vrtd_iid_bound(case.problem, step / 2, *start, form="corrected")),
-            ("sharp", step, theory.vrtd_iid_bound(case.problem, step, M, case.theta_0, form="sharp")),
-        ]
-        for variant, a, bound in bounds:
+        forms: tuple[tuple[str, float, Any, float | None], ...] = (
+            ("printed", step, "printed", case.radius),
+            ("repaired", step / 2, "corrected", case.radius),
+            ("sharp", step, "sharp", None),
+        )
+        for variant, a, form, radius in forms:
+            bound: Bound[Any] = theory.vrtd_iid_bound(case.problem, a, M, case.theta_0, radius, form=form)
             sides = _worst(case.errors_iid(a, M, range(1, n + 1)), bound.curve(n)[1:])
             yield case.row("Theorem 1", variant, _at(a, M), sides, bound.conditions)
 
@@ -137,7 +134,7 @@ def _one_epoch(case: Case) -> Iterator[Row]:
     problem = case.problem
     for share, units in case.settings["epoch_settings"]:
         a, M = share * case.lam / (8.0 * case.g2), case.batch(units)
-        for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+        for where, theta in case.starts.items():
             u, mean = theta - problem.theta_star, problem.mean_update(theta)
             second = (
                 problem.expected_square(np.outer(u, u)) + 2.0 * problem.expected_cross(u) + problem.noise_covariance
@@ -195,7 +192,7 @@ def _one_epoch_markov(case: Case) -> Iterator[Row]:
         batches = batch_types(problem, M) or []
         for a in (share * case.lam / (3.0 * case.g2) for share in chosen["steps"]):
             found = theory.epoch_inequality_markov(problem, a, M)
-            for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+            for where, theta in case.starts.items():
                 u = theta - problem.theta_star
                 for state, types in enumerate(batches):
                     left, gradient, bias = _epoch_from(problem, a, M, u, types)
@@ -247,7 +244,7 @@ def _lemmas(case: Case) -> Iterator[Row]:
         yield row("Lemma 2", "printed", what, found)
     found = theory.pseudo_gradient_inequality(problem, case.radius)
     yield row("Lemma 3", "printed", f"R = {case.radius:.3g}", found)
-    for where, theta in (("theta_star", problem.theta_star), ("theta_0", case.theta_0)):
+    for where, theta in case.starts.items():
         yield row("Lemma 4", "printed", f"at {where}", theory.squared_pseudo_gradient_inequality(problem, theta))
     for lag in case.settings["lags"]:
         for variant, form in _FORMS.items():
@@ -273,11 +270,9 @@ def _td_iid(case: Case) -> Iterator[Row]:
 
     for a in (share * case.lam / (4.0 * case.g2) for share in case.settings["td_steps"]):
         counts = np.ceil(np.array(case.settings["td_times"]) / (a * case.lam)).astype(np.int64)
-        bounds: dict[str, Bound[Any]] = {
-            "printed": theory.td_iid_bound(problem, a, case.theta_0, form="printed"),
-            "sharp": theory.td_iid_bound(problem, a, case.theta_0, form="sharp"),
-        }
-        for variant, bound in bounds.items():
+        forms: tuple[Any, ...] = ("printed", "sharp")
+        for variant in forms:
+            bound: Bound[Any] = theory.td_iid_bound(problem, a, case.theta_0, form=variant)
             sides = _worst(errors(a, counts), bound.initial * bound.rate**counts + bound.floor)
             yield case.row("TD, i.i.d.", variant, f"a = {a:.2g}", sides, bound.conditions)
     for eps in case.settings["targets"]:
@@ -342,8 +337,7 @@ def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
     entry and S the number of states. Where no power is without a zero, `power` is 0 and the bound 1.
     """
     for name, chain in chains.items():
-        known = "problem" in chain
-        mrp = LIBRARY[chain["problem"]](**chain["arguments"]).mrp if known else MarkovRewardProcess(**chain)
+        mrp = build_problem(chain).mrp if "problem" in chain else MarkovRewardProcess(**chain)
         P = mrp.P if isinstance(mrp.P, np.ndarray) else mrp.P.toarray()
         later, n = np.linalg.matrix_power(P, lag), _first_positive_power(P)
         common = len(P) * float(np.linalg.matrix_power(P, n).min()) if n else 0.0

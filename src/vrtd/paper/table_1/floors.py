@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.algorithms import VRTD, Algorithm
 from vrtd.arrays import Floats
-from vrtd.paper.evidence import over_runs
-from vrtd.paper.experiment import Runner, Settings
-from vrtd.paper.table_1.sweep import LONG, RANDOM, SHORT, TWO_STATES
-from vrtd.problems import LIBRARY, LinearProblem, MarkovRewardProcess
+from vrtd.paper.evidence import average_runs, find_basis
+from vrtd.paper.experiment import Runner, Settings, build_problem, make_algorithm
+from vrtd.paper.table_1.settings import LONG, RANDOM, SHORT, TWO_STATES
+from vrtd.problems import LinearProblem
 from vrtd.theory import batch_bias_inequality, exact_curve, vrtd_iid_bound, vrtd_markov_bound
-from vrtd.theory.curves import EXACT
 from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.limits import increments_of
 from vrtd.theory.markov import MarkovTD
@@ -26,21 +25,31 @@ from vrtd.theory.symmetric import unpack
 Rows = list[dict[str, Any]]
 Problems = Mapping[str, LinearProblem]
 Limits = Mapping[tuple[str, float], "TDLimit"]
+LongRuns = Mapping["Cell", tuple[float, float]]  # E|u|^2 and |E u|
 
 THEOREM, LONG_EPOCHS, SHORT_EPOCHS = "the theorems' steps", f"alpha lambda M > {LONG:g}", f"alpha lambda M < {SHORT:g}"
 BETWEEN, LARGE_STEPS, MIXED_CHAIN = "between", "large steps", "M > 10/(1 - rho)"
-_SAMPLINGS: tuple[Any, ...] = ("iid", "markov")
+_BASIS: dict[Any, str] = {"iid": "exact", "markov": "approximation"}  # of VRTD's moments, by sampling
 _TIME_CONSTANTS = 40.0  # after these nothing is left of the start
 _MANY_EPOCHS = 10**6
 _MOST_CHECKPOINTS = 20
 _FIRST_EPOCHS = 60
 
 
+class Cell(NamedTuple):
+    """Settings, and the range of settings that they are looked at in."""
+
+    against: str  # what varies: "alpha" or "M"
+    range: str
+    step_size: float
+    batch_size: int
+
+
 def build(spec: Mapping[str, Any]) -> LinearProblem:
     """A chain, or a named problem whose features may be mixed with their mean."""
+    problem = build_problem(spec)
     if "P" in spec:
-        return LinearProblem(MarkovRewardProcess(spec["P"], spec["R"], spec["gamma"]), spec["phi"])
-    problem: LinearProblem = LIBRARY[spec["problem"]](**spec["arguments"])
+        return problem
     own, d = spec.get("mixing", 1.0), problem.n_features
     mixed = problem.phi @ (own * np.eye(d) + (1.0 - own) / d)
     return LinearProblem(problem.mrp, mixed / np.linalg.norm(mixed, axis=1).max())
@@ -54,7 +63,7 @@ class TDLimit(NamedTuple):
     mean: float  # |E u|
 
 
-def td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
+def compute_td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
     """Exact, from the moments of each state."""
     recursion, d, edges = MarkovTD(problem), problem.n_features, problem.mrp.edges
     n = int(_TIME_CONSTANTS / (step_size * problem.lambda_A)) + 1000
@@ -66,79 +75,67 @@ def td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
     return TDLimit(float(np.trace(S)), float(along - np.trace(problem.A @ S)), float(np.linalg.norm(total[:d, d])))
 
 
-class LongRunFloor(NamedTuple):
-    """Algorithm 2 in the long run, exact: every batch is looked at."""
-
-    against: str
-    where: str
-    step_size: float
-    batch_size: int
-    floor: float
-    mean: float  # |E u|
-
-
-def enumerated(settings: Settings, problem: LinearProblem) -> list[LongRunFloor]:
-    """Over batch sizes at one step, and over steps at one batch size."""
-    grid, found = settings["enumerated"], []
+def enumerate_batches(settings: Settings, problem: LinearProblem) -> LongRuns:
+    """Algorithm 2 in the long run, exact, because every batch is looked at: over batch sizes at one step, and over
+    steps at one batch size."""
+    grid, found = settings["enumerated"], {}
     cells = [("M", grid["step_size"], M) for M in grid["batch_sizes"]]
     for against, step, M in [*cells, *(("alpha", step, grid["batch_size"]) for step in grid["step_sizes"])]:
-        end: dict[str, Any] = {"method": "exact", "n_gradients": 2 * M * _MANY_EPOCHS, "checkpoints": 1}
-        curve = exact_curve(problem, VRTD(step, M), **end)
+        end = 2 * M * _MANY_EPOCHS
+        curve = exact_curve(problem, VRTD(step, M), n_gradients=end, checkpoints=1, method="exact")
         floor, mean = curve.values("squared_error")[0, -1], np.linalg.norm(curve.theta[0] - problem.theta_star)
-        found.append(LongRunFloor(against, epoch(step * problem.lambda_A * M), step, M, float(floor), float(mean)))
+        found[Cell(against, classify_epochs(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
     return found
 
 
-def floors(settings: Settings, problems: Problems, limits: Limits, batches: Sequence[LongRunFloor]) -> Rows:
+def compute_floors(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
     """E|u|^2 in the long run over steps, for some batch sizes, and over batch sizes, for some steps."""
-    rows = []
+    rows: Rows = []
 
-    def add(name: str, sampling: str, basis: str, against: str, where: str, step: float, M: int, value: float) -> None:
-        rows.append(
-            {
-                "problem": name, "sampling": sampling, "method": _method(M), "against": against, "range": where,
-                "step_size": step, "batch_size": M, "alpha_lambda_M": step * problems[name].lambda_A * M,
-                "basis": basis, "floor": value,
-            }
-        )  # fmt: skip
+    def add(name: str, sampling: str, basis: str, cell: Cell, value: float) -> None:
+        labels = {"problem": name, "sampling": sampling, "method": _method(cell.batch_size), **cell._asdict()}
+        size = cell.step_size * problems[name].lambda_A * cell.batch_size
+        rows.append(labels | {"alpha_lambda_M": size, "basis": basis, "floor": value})
 
     for name in settings["floors"]["problems"]:
-        problem = problems[name]
-        for sampling in _SAMPLINGS:
-            increments = increments_of(problem, sampling)
-            for against, where, step, M in _cells(settings, problem.lambda_A):
-                if sampling == "markov" and M == 1:
-                    add(name, sampling, "exact", against, where, step, M, limits[name, step].floor)
+        for sampling, basis in _BASIS.items():
+            increments = increments_of(problems[name], sampling)
+            for cell in _cells(settings, problems[name].lambda_A):
+                if sampling == "markov" and cell.batch_size == 1:
+                    add(name, sampling, "exact", cell, limits[name, cell.step_size].floor)
                 else:
-                    basis = "exact" if sampling == "iid" else "approximation"
-                    add(name, sampling, basis, against, where, step, M, _floor(increments, step, M))
-    for each in batches:
-        add(TWO_STATES, "markov", "exact", each.against, each.where, each.step_size, each.batch_size, each.floor)
+                    add(name, sampling, basis, cell, _floor(increments, cell.step_size, cell.batch_size))
+    for cell, (floor, _) in batches.items():
+        add(TWO_STATES, "markov", "exact", cell, floor)
     return rows
 
 
-def _cells(settings: Settings, lam: float) -> Iterator[tuple[str, str, float, int]]:
-    """What varies, in which range, step and batch size."""
-    grid, small = settings["floors"], settings["largest_small_step"]
+def _cells(settings: Settings, lam: float) -> Iterator[Cell]:
+    grid = settings["floors"]
     for step in grid["step_sizes"]:
         for M in [1, *grid["batch_sizes"]]:
-            where = LARGE_STEPS if step > small else _small(small) if M == 1 else epoch(step * lam * M)
-            yield "alpha", where, step, M
+            steps = _step_range(settings, step)
+            yield Cell("alpha", steps if M == 1 or steps == LARGE_STEPS else classify_epochs(step * lam * M), step, M)
     for M in grid["all_batch_sizes"]:
-        yield "M", epoch(grid["fixed_step_size"] * lam * M), grid["fixed_step_size"], M
+        yield Cell("M", classify_epochs(grid["fixed_step_size"] * lam * M), grid["fixed_step_size"], M)
     for step in grid["theorem_step_sizes"]:
-        yield "alpha", THEOREM, step, grid["theorem_batch_size"]
+        yield Cell("alpha", THEOREM, step, grid["theorem_batch_size"])
     for M in grid["theorem_batch_sizes"]:
-        yield "M", THEOREM, grid["theorem_step_sizes"][-1], M
+        yield Cell("M", THEOREM, grid["theorem_step_sizes"][-1], M)
 
 
-def _small(step: float) -> str:
-    return f"alpha <= {step:g}"
+def _step_range(settings: Settings, step: float) -> str:
+    small = settings["largest_small_step"]
+    return f"alpha <= {small:g}" if step <= small else LARGE_STEPS
 
 
-def epoch(alpha_lambda_M: float) -> str:
+def classify_epochs(alpha_lambda_M: float) -> str:
     """Whether epochs are long or short."""
     return LONG_EPOCHS if alpha_lambda_M > LONG else SHORT_EPOCHS if alpha_lambda_M < SHORT else BETWEEN
+
+
+def _mixing_range(problem: LinearProblem, batch_size: int) -> str:
+    return MIXED_CHAIN if batch_size * (1.0 - problem.mrp.mixing_rate) > 10.0 else BETWEEN
 
 
 def _method(batch_size: int) -> str:
@@ -150,96 +147,83 @@ def _floor(increments: Increments, step: float, M: int) -> float:
     return float(np.trace(fixed_point(T, increments.n_features, f"step_size {step}, batch_size {M}")))
 
 
-def biases(settings: Settings, problems: Problems, limits: Limits, batches: Sequence[LongRunFloor]) -> Rows:
+def compute_biases(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
     """On a trajectory: the paper's bias, E xi, and that of the estimate, |E u|.
 
     E xi of TD is that of the long run. For VRTD it is Lemma 1's: theta stays fixed, at zero, and the batch starts in
     the worst state. |E u| of VRTD is exact, hence on a tiny chain.
     """
-    rows = []
+    rows: Rows = []
 
-    def add(name: str, method: str, quantity: str, against: str, where: str, step: float, M: int, value: float) -> None:
-        rows.append(
-            {
-                "problem": name, "sampling": "markov", "method": method, "quantity": quantity, "against": against,
-                "range": where, "step_size": step, "batch_size": M, "basis": "exact", "value": value,
-            }
-        )  # fmt: skip
+    def add(name: str, method: str, quantity: str, cell: Cell, value: float) -> None:
+        labels = {"problem": name, "sampling": "markov", "method": method, "quantity": quantity, **cell._asdict()}
+        rows.append(labels | {"basis": "exact", "value": value})
 
-    small = settings["largest_small_step"]
     for (name, step), limit in limits.items():
-        where = _small(small) if step <= small else LARGE_STEPS
-        add(name, "TD", "E xi", "alpha", where, step, 1, limit.xi)
-        add(name, "TD", "|E u|", "alpha", where, step, 1, limit.mean)
+        cell = Cell("alpha", _step_range(settings, step), step, 1)
+        add(name, "TD", "E xi", cell, limit.xi)
+        add(name, "TD", "|E u|", cell, limit.mean)
     for name in settings["floors"]["problems"]:
         problem = problems[name]
         for M in settings["lemma_batch_sizes"]:
-            where = MIXED_CHAIN if M * (1.0 - problem.mrp.mixing_rate) > 10.0 else BETWEEN
             bias = batch_bias_inequality(problem, M, np.zeros(problem.n_features)).left
-            add(name, "VRTD", "E xi", "M", where, 0.0, M, bias)
-    for each in batches:
-        add(TWO_STATES, "VRTD", "|E u|", each.against, each.where, each.step_size, each.batch_size, each.mean)
+            add(name, "VRTD", "E xi", Cell("M", _mixing_range(problem, M), 0.0, M), bias)
+    for cell, (_, mean) in batches.items():
+        add(TWO_STATES, "VRTD", "|E u|", cell, mean)
     return rows
 
 
-def variances(settings: Settings, problems: Problems) -> Rows:
+def compute_variances(settings: Settings, problems: Problems) -> Rows:
     """The paper's variance error of VRTD on a trajectory, at the theorems' steps and from a stationary state: the term
     3a/(lambda_A - 3a (1 + gamma)^2) E|g_m(theta_star)|^2 of the inequality of one epoch.
 
     `square` is E|g_m(theta_star)|^2, exact, from the correlations at every lag.
     """
     grid, rows = settings["floors"], []
-    steps, sizes = grid["theorem_step_sizes"], settings["lemma_batch_sizes"]
+    steps = grid["theorem_step_sizes"]
     for name in grid["problems"]:
         problem = problems[name]
         increments, g2 = increments_of(problem, "markov"), float(1.0 + problem.mrp.edges.discount.max()) ** 2
         at_star = increments.start(problem.theta_star)
-        cells = [("alpha", THEOREM, step, grid["theorem_batch_size"]) for step in steps]
-        for M in sizes:
-            where = MIXED_CHAIN if M * (1.0 - problem.mrp.mixing_rate) > 10.0 else BETWEEN
-            cells.append(("M", where, steps[-1], M))
-        for against, where, step, M in cells:
-            square = float(np.trace(unpack(increments.batch_square(M) @ at_star, problem.n_features)))
-            rows.append(
-                {
-                    "problem": name, "sampling": "markov", "method": "VRTD", "against": against, "range": where,
-                    "step_size": step, "batch_size": M, "basis": "exact", "square": square,
-                    "value": 3.0 * step / (problem.lambda_A - 3.0 * step * g2) * square,
-                }
-            )  # fmt: skip
+        cells = [Cell("alpha", THEOREM, step, grid["theorem_batch_size"]) for step in steps]
+        cells += [Cell("M", _mixing_range(problem, M), steps[-1], M) for M in settings["lemma_batch_sizes"]]
+        for cell in cells:
+            a, batch = cell.step_size, increments.batch_square(cell.batch_size)
+            square = float(np.trace(unpack(batch @ at_star, problem.n_features)))
+            labels = {"problem": name, "sampling": "markov", "method": "VRTD", **cell._asdict(), "basis": "exact"}
+            rows.append(labels | {"square": square, "value": 3.0 * a / (problem.lambda_A - 3.0 * a * g2) * square})
     return rows
 
 
-def rates(settings: Settings, problems: Problems) -> Rows:
+def compute_rates(settings: Settings, problems: Problems) -> Rows:
     """An epoch of VRTD multiplies what the error has above its floor by at most `radius`, up to a `constant` in all.
 
     `conditions_hold` says whether a proof covers the setting: of the sharp Theorem 1, or of the corrected Theorem 2.
     """
-    rows = []
+    rows, epochs = [], np.arange(_FIRST_EPOCHS)
     for name in settings["floors"]["problems"]:
-        d = problems[name].n_features
-        for sampling in _SAMPLINGS:
+        theta_0 = np.zeros(problems[name].n_features)
+        for sampling, basis in _BASIS.items():
             increments = increments_of(problems[name], sampling)
             bound_of: Any = vrtd_iid_bound if sampling == "iid" else vrtd_markov_bound
             for step, M in settings["rates"]:
-                is_covered = bound_of(problems[name], step, M, np.zeros(d)).valid
                 maps = epoch_maps(increments, step, [M], "random")[M]
                 radius = float(np.abs(np.linalg.eigvals(maps.later[:-1, :-1])).max())
-                orbit, floor = epoch_orbit(increments, maps, np.zeros(d)), _floor(increments, step, M)
-                excess = np.abs([orbit.error(k) - floor for k in range(_FIRST_EPOCHS)])
-                seen = excess > 1e-9 * floor
-                constant = (excess / (excess[0] * radius ** np.arange(_FIRST_EPOCHS)))[seen].max()
+                orbit, floor = epoch_orbit(increments, maps, theta_0), _floor(increments, step, M)
+                excess = np.abs([orbit.error(k) - floor for k in epochs.tolist()])
+                constant = (excess / (excess[0] * radius**epochs))[excess > 1e-9 * floor].max()
+                is_covered = bound_of(problems[name], step, M, theta_0).valid
                 rows.append(
                     {
                         "problem": name, "sampling": sampling, "step_size": step, "batch_size": M, "floor": floor,
                         "radius": radius, "constant": float(constant), "conditions_hold": "yes" if is_covered else "no",
-                        "basis": "exact" if sampling == "iid" else "approximation",
+                        "basis": basis,
                     }
                 )  # fmt: skip
     return rows
 
 
-def arrivals(settings: Settings, problems: Problems) -> Rows:
+def compute_arrivals(settings: Settings, problems: Problems) -> Rows:
     """Updates of TD from zero until its error is twice its floor, independent samples."""
     rows = []
     for name in settings["floors"]["problems"]:
@@ -253,47 +237,33 @@ def arrivals(settings: Settings, problems: Problems) -> Rows:
     return rows
 
 
-def simulated(settings: Settings, problems: Problems, costs: Rows, runner: Runner) -> Rows:
+def simulate_cells(settings: Settings, problems: Problems, costs: Rows, runner: Runner) -> Rows:
     """Simulations beside what is expected: errors in the long run, and the ends of tuned runs of Algorithm 2."""
-    problem = problems[RANDOM]
+    problem, rows = problems[RANDOM], []
     jobs: list[tuple[str, Any, Algorithm, NDArray[np.int64], Floats]] = []
-    for sampling in _SAMPLINGS:
+    for sampling in _BASIS:
         for step, M, n_epochs in settings["simulated"]:
-            per_epoch = 1 if M == 1 else 2 * M
             window = np.unique(np.linspace(n_epochs // 2 + 1, n_epochs, _MOST_CHECKPOINTS).astype(np.int64))
-            method: Algorithm = TD(step) if M == 1 else VRTD(step, M)
-            jobs.append(("floor", sampling, method, window * per_epoch, problem.theta_star))
+            axis = window * (1 if M == 1 else 2 * M)
+            jobs.append(("floor", sampling, make_algorithm(step, M), axis, problem.theta_star))
     for row in costs:
         wanted = (row["family"], row["sampling"], row["method"]) == (RANDOM, "markov", "VRTD")
         if wanted and row["target"] in settings["simulated_targets"]:
             plan = VRTD(row["step_size"], row["batch_size"])
             jobs.append(("tuned", "markov", plan, np.array([row["cost"]]), np.zeros(problem.n_features)))
     runner.expect(settings["n_runs"] * sum(int(axis[-1]) for _, _, _, axis, _ in jobs))
-    return [_simulate(settings, problem, runner, k, *job) for k, job in enumerate(jobs)]
-
-
-def _simulate(
-    settings: Settings,
-    problem: LinearProblem,
-    runner: Runner,
-    index: int,
-    kind: str,
-    sampling: Any,
-    method: Algorithm,
-    axis: NDArray[np.int64],
-    theta_0: Floats,
-) -> dict[str, Any]:
-    options: dict[str, Any] = {"n_gradients": int(axis[-1]), "checkpoints": axis, "theta_0": theta_0}
-    options["sampling"] = sampling
-    seed = 1000 * settings["seed"] + index  # cells, and reproductions with other seeds, must be independent
-    result = runner.simulate(problem, method, n_runs=settings["n_runs"], seed=seed, **options)
-    exact = exact_curve(problem, method, **options)
-    M = method.settings.get("batch_size", 1)
-    return {
-        "kind": kind, "problem": RANDOM, "sampling": sampling, "method": _method(M),
-        "alpha_lambda_M": method.settings["step_size"] * problem.lambda_A * M,
-        "step_size": method.settings["step_size"], "batch_size": M, "n_gradients": int(axis[-1]),
-        "n_runs": result.n_runs, **over_runs(result.values("squared_error").mean(axis=1)),
-        "exact": float(exact.values("squared_error").mean()),
-        "basis": "exact" if exact.provenance["method"] == EXACT else "approximation",
-    }  # fmt: skip
+    for index, (kind, sampling, method, axis, theta_0) in enumerate(jobs):
+        end, seed = int(axis[-1]), 1000 * settings["seed"] + index  # cells and reproductions must be independent
+        options: dict[str, Any] = {"n_gradients": end, "checkpoints": axis, "theta_0": theta_0, "sampling": sampling}
+        result = runner.simulate(problem, method, n_runs=settings["n_runs"], seed=seed, **options)
+        expected = exact_curve(problem, method, **options)
+        step, M = method.settings["step_size"], method.settings.get("batch_size", 1)
+        rows.append(
+            {
+                "kind": kind, "problem": RANDOM, "sampling": sampling, "method": _method(M),
+                "alpha_lambda_M": step * problem.lambda_A * M, "step_size": step, "batch_size": M, "n_gradients": end,
+                "n_runs": result.n_runs, **average_runs(result.values("squared_error").mean(axis=1)),
+                "exact": float(expected.values("squared_error").mean()), "basis": find_basis(expected),
+            }
+        )  # fmt: skip
+    return rows

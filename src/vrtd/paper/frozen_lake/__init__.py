@@ -1,1 +1,0 @@
-"""Figure 2: batch sizes on Frozen Lake."""

@@ -1,1 +1,0 @@
-"""Figure 3: Mountain Car, where the solution is not known."""

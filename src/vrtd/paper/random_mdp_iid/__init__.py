@@ -1,1 +1,0 @@
-"""Figure 1: batch sizes on the random MDP, independent samples."""

@@ -1,1 +1,0 @@
-"""Figure 1.5: batch sizes on the random MDP, one trajectory."""

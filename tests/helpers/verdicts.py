@@ -1,0 +1,43 @@
+"""The verdicts on the claims of Table 1 and of the audit of the theory, whose numbers do not depend on runs."""
+
+TABLE_1 = {
+    "td-variance-alpha": "proved",
+    "td-markov-error-alpha": "no exception found",
+    "td-markov-bias-alpha": "no exception found",
+    "small-step-slows-td": "no exception found",
+    "vrtd-iid-variance-alpha-over-m": "does not hold",
+    "vrtd-markov-variance-alpha-over-m": "proved",
+    "vrtd-markov-error-without-alpha": "observation",
+    "vrtd-iid-floor-1-over-m": "proved",
+    "vrtd-markov-floor-1-over-m": "proved",
+    "vrtd-markov-bias-1-over-m": "no exception found",
+    "vrtd-linear-convergence-iid": "proved",
+    "vrtd-linear-convergence-markov": "proved",
+    "td-iid-cost": "proved",
+    "td-markov-cost": "proved",
+    "vrtd-iid-cost": "does not hold",
+    "vrtd-markov-cost": "proved",
+    "vrtd-iid-beats-td-small-lambda": "holds under conditions",
+    "vrtd-markov-beats-td": "holds under conditions",
+    "vrtd-markov-log-factor": "no exception found",
+}
+
+BOUNDS = {
+    "theorem-1-epoch": "does not hold",
+    "theorem-2": "no exception found",
+    "corollary-2": "no exception found",
+    "lemma-1": "proved",
+    "lemmas-2-4": "proved",
+    "lemma-5": "does not hold",
+    "epoch-markov": "proved",
+    "lambda-a-definition": "observation",
+    "td-iid-bound": "proved",
+    "td-markov-bound": "proved",
+    "td-markov-count": "proved",
+    "exact-anchor-linear": "proved",
+    "no-bias-iid": "proved",
+    "fixed-step-floor": "no exception found",
+    "assumption-3-finite-chains": "proved",
+    "scalar-fixed-point": "does not hold",
+    "experiments-in-theorems-range": "observation",
+}
