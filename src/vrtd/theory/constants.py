@@ -18,7 +18,7 @@ from vrtd.checks import check_choice, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
-from vrtd.theory.on_policy import check_problem
+from vrtd.theory.checks import check_problem
 
 Definition = Literal["appendix", "section 3.2"]
 
@@ -35,6 +35,11 @@ class Condition:
     statement: str
     holds: bool
     detail: str
+
+
+def condition(statement: str, holds: bool, detail: str, do: str) -> Condition:
+    """Return a condition whose detail ends with what to do where it does not hold."""
+    return Condition(statement, holds, detail if holds else f"{detail}; {do}")
 
 
 class VRTDIidConstants(NamedTuple):
@@ -168,22 +173,22 @@ def check_assumptions(problem: LinearProblem) -> Assumptions:
 @lru_cache(maxsize=16)  # a problem does not change, and bounds are asked for again and again
 def _assumptions(problem: LinearProblem) -> Assumptions:
     smallest = float(np.linalg.svd(problem.A, compute_uv=False)[-1])
-    invertible = problem.condition_number * problem.n_features * np.finfo(np.float64).eps < 1.0
-    solvable = Condition(
-        "A is non-singular (Assumption 1)",
-        bool(invertible),
-        f"condition number {problem.condition_number:.6g}, smallest singular value {smallest:.6g}"
-        + ("" if invertible else "; change the features, the discount or the state distribution"),
-    )
     norm = float(np.linalg.norm(problem.phi, axis=1).max())
-    bounded = norm <= 1.0 + SLACK
-    features = Condition(
-        "|phi(s)| <= 1 in every state (Assumption 2)",
-        bounded,
-        f"the largest norm is {norm:.6g}"
-        + ("" if bounded else f"; divide the features by {norm:.6g}, which multiplies theta_star by as much"),
+    return Assumptions(
+        condition(
+            "A is non-singular (Assumption 1)",
+            bool(problem.condition_number * problem.n_features * np.finfo(np.float64).eps < 1.0),
+            f"condition number {problem.condition_number:.6g}, smallest singular value {smallest:.6g}",
+            "change the features, the discount or the state distribution",
+        ),
+        condition(
+            "|phi(s)| <= 1 in every state (Assumption 2)",
+            norm <= 1.0 + SLACK,
+            f"the largest norm is {norm:.6g}",
+            f"divide the features by {norm:.6g}, which multiplies theta_star by as much",
+        ),
+        _ergodic(problem.mrp),
     )
-    return Assumptions(solvable, features, _ergodic(problem.mrp))
 
 
 def instance_constants(problem: LinearProblem) -> InstanceConstants:
@@ -213,9 +218,10 @@ def _instance_constants(problem: LinearProblem) -> InstanceConstants:
     )
 
 
-def largest_discount(problem: LinearProblem) -> float:
+def growth(problem: LinearProblem) -> float:
+    """Return 1 + gamma for the largest discount gamma, which bounds |A_x| if |phi| <= 1."""
     check_problem(problem)
-    return float(problem.mrp.edges.discount.max())
+    return 1.0 + float(problem.mrp.edges.discount.max())
 
 
 def mixing(problem: LinearProblem) -> tuple[float, float]:
@@ -224,7 +230,7 @@ def mixing(problem: LinearProblem) -> tuple[float, float]:
     return (mrp.mixing_constant, mrp.mixing_rate) if mrp.period == 1 else (math.inf, 1.0)
 
 
-def parameter(problem: LinearProblem, name: str, value: ArrayLike) -> Floats:
+def check_parameter(problem: LinearProblem, name: str, value: ArrayLike) -> Floats:
     check_problem(problem)
     return check_theta(name, value, problem.n_features)
 
@@ -244,10 +250,8 @@ def _ergodic(mrp: MarkovRewardProcess) -> Condition:
     except ReducibleChainError as error:
         return Condition(statement, False, str(error))
     detail = f"period {mrp.period}, {n_transient} transient states"
-    if mrp.period > 1:
-        return Condition(statement, False, f"{detail}; make the chain lazy, e.g. 0.9 P + 0.1 I")
-    if n_transient:
-        return Condition(statement, False, f"{detail}; leave the transient states out")
-    if mrp.n_states <= DENSE_LIMIT:
+    holds = mrp.period == 1 and n_transient == 0
+    if holds and mrp.n_states <= DENSE_LIMIT:
         detail += f", kappa {mrp.mixing_constant:.6g}, rho {mrp.mixing_rate:.6g}"
-    return Condition(statement, True, detail)
+    do = "leave the transient states out" if mrp.period == 1 else "make the chain lazy, e.g. 0.9 P + 0.1 I"
+    return condition(statement, holds, detail, do)

@@ -27,12 +27,11 @@ from vrtd.errors import InvalidInputError
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem
 from vrtd.result import EngineState, Result
+from vrtd.theory.checks import check_features, check_problem
 from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
 from vrtd.theory.increments import Increments, correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, td_terms
-from vrtd.theory.on_policy import check_problem
-from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import orbit, outer, triangle, unpack
 
 Method = Literal["auto", "exact", "approximate"]

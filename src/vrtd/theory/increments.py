@@ -21,8 +21,7 @@ from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
-from vrtd.theory.on_policy import check_on_policy, check_problem
-from vrtd.theory.size import check_features
+from vrtd.theory.checks import check_features, check_on_policy, check_problem
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
 
 # Rows of transitions are multiplied in pieces of about this many numbers.

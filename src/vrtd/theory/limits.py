@@ -12,6 +12,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
+from vrtd.theory.checks import check_problem
 from vrtd.theory.increments import (
     Correlation,
     Increments,
@@ -22,7 +23,6 @@ from vrtd.theory.increments import (
 )
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, fixed_point, td_terms
-from vrtd.theory.on_policy import check_problem
 
 _HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation

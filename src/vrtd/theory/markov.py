@@ -22,10 +22,9 @@ from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
 from vrtd.problems import LinearProblem
+from vrtd.theory.checks import check_features, check_on_policy, most_updates
 from vrtd.theory.increments import zeta
 from vrtd.theory.moments import fixed_point, fixed_point_vector
-from vrtd.theory.on_policy import check_on_policy
-from vrtd.theory.size import check_features, most_updates
 from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
 
 # Relative accuracy of the slow subspace, and of the state's lying in it.

@@ -23,9 +23,8 @@ from vrtd.arrays import Floats, check_theta, frozen, real_array
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
+from vrtd.theory.checks import check_features, check_problem
 from vrtd.theory.increments import Increments, independent_increments, lag_operator
-from vrtd.theory.on_policy import check_problem
-from vrtd.theory.size import check_features
 from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
 
 Output = Literal["random", "last", "average"]

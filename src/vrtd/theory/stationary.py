@@ -9,11 +9,11 @@ from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
+from vrtd.theory.checks import check_problem
 from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import correlated_increments, independent_increments
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import Anchor, Output, check_vrtd_features, checked_epoch_map, fixed_point
-from vrtd.theory.on_policy import check_problem
 
 
 def stationary_second_moment(
