@@ -212,7 +212,8 @@ class LinearProblem:
         True
         """
         check_positive("step_size", step_size)
-        return cone_radius(lambda S: self._moved(S, float(step_size)), self.n_features)
+        a, d = float(step_size), self.n_features
+        return cone_radius(lambda x: self._moved(x.reshape(d, d), a).ravel(), np.eye(d).ravel())
 
     def mean_square_growth(self, step_size: float, n_updates: int = 20) -> float:
         """The factor by which E|u|^2 grows in the last of a few updates without noise, from E[u u^T] = I.

@@ -53,21 +53,23 @@ class MarkovRewardProcess:
         from scipy import sparse
 
         pattern = _canonical("P", P) if sparse.issparse(P) else None
+        # The transitions' own check names an entry that is not finite as s -> s'.
+        table = real_array("P", P, finite=False) if pattern is None else pattern
+        if len(table.shape) != 2 or table.shape[0] != table.shape[1] or table.shape[0] == 0:
+            raise InvalidInputError(
+                "P must be a square matrix", f"the shape {table.shape}", "pass (S, S) probabilities"
+            )
+        n = table.shape[0]
         if pattern is None:
-            dense = real_array("P", P, finite=False)  # the transitions' own check names the place as s -> s'
-            _check_square(dense.shape)
-            n = dense.shape[0]
             origin, successor = (index.ravel() for index in np.indices((n, n), dtype=np.int32))
-            probability = dense.ravel()
+            probability = table.ravel()
         else:
-            _check_square(pattern.shape)
-            n = pattern.shape[0]
             origin = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.indptr))
             successor, probability = pattern.indices, pattern.data
         reward = _on_transitions("R", R, pattern, origin, (n,))
         discount = _on_transitions("gamma", gamma, pattern, origin, ())
-        self._store(n, origin, successor, probability, reward, discount, np.ones_like(probability))
-        self._is_dense = pattern is None
+        self._edges = _sort_edges(n, [origin, successor, probability, reward, discount, np.ones_like(probability)])
+        self._is_dense, self._rewards_averaged = pattern is None, False
 
     @classmethod
     def from_edges(
@@ -88,12 +90,11 @@ class MarkovRewardProcess:
         """
         check_count("n_states", n_states)
         n = int(n_states)
-        tail, head = _state_indices("origin", origin, n), _state_indices("successor", successor, n)
-        p = real_array("probability", probability, finite=False)
-        r = real_array("reward", reward, finite=False)
-        g = real_array("discount", discount, finite=False)
-        w = np.ones_like(p) if weight is None else real_array("weight", weight, finite=False)
-        shapes = [tail.shape, head.shape, p.shape, r.shape, g.shape, w.shape]
+        weight = np.ones(np.shape(probability)) if weight is None else weight
+        numbers = {"probability": probability, "reward": reward, "discount": discount, "weight": weight}
+        columns: list[NDArray[Any]] = [_state_indices("origin", origin, n), _state_indices("successor", successor, n)]
+        columns += [real_array(name, values, finite=False) for name, values in numbers.items()]
+        shapes = [column.shape for column in columns]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InvalidInputError(
                 "origin, successor, probability, reward, discount and weight must be vectors of one length",
@@ -101,47 +102,9 @@ class MarkovRewardProcess:
                 "pass one entry per transition",
             )
         self = cls.__new__(cls)
-        self._store(n, tail, head, p, r, g, w)
-        self._is_dense = False
-        self._rewards_averaged = bool(rewards_averaged)
+        self._edges = _sort_edges(n, columns)
+        self._is_dense, self._rewards_averaged = False, bool(rewards_averaged)
         return self
-
-    def _store(
-        self,
-        n: int,
-        origin: NDArray[np.int32],
-        successor: NDArray[np.int32],
-        probability: Floats,
-        reward: Floats,
-        discount: Floats,
-        weight: Floats,
-    ) -> None:
-        _check_each("probabilities", probability, probability >= 0.0, "be finite and non-negative", origin, successor)
-        _check_each("rewards", reward, True, "be finite", origin, successor)
-        _check_each("weights", weight, weight >= 0.0, "be finite and non-negative", origin, successor)
-        _check_each("discounts", discount, (discount >= 0) & (discount <= 1), "lie in [0, 1]", origin, successor)
-        sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
-        check_row_sums("P", sums, ("row",))
-        mean_weight: Floats = np.bincount(origin, probability * weight, minlength=n) / sums
-        check_row_sums("P times weight", mean_weight, ("row",))
-        kept = np.flatnonzero(probability > 0.0)
-        place = origin[kept].astype(np.int64) * n + successor[kept]
-        if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
-            kept = kept[np.lexsort((weight[kept], reward[kept], discount[kept], place))]
-        origin = origin[kept]
-        edges = Edges(
-            indptr=np.searchsorted(origin, np.arange(n + 1)).astype(np.int64),
-            origin=origin,
-            successor=successor[kept].astype(np.int32),
-            probability=probability[kept] / sums[origin],
-            reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
-            discount=discount[kept],
-            weight=weight[kept],
-        )
-        for array in edges:
-            frozen(array)
-        self._edges = edges
-        self._rewards_averaged = False
 
     def __repr__(self) -> str:
         return f"MarkovRewardProcess({self.n_states} states, {self._edges.origin.size} transitions)"
@@ -316,21 +279,41 @@ class MarkovRewardProcess:
         return M
 
 
-def _check_square(shape: tuple[int, ...]) -> None:
-    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-        raise InvalidInputError("P must be a square matrix", f"the shape {shape}", "pass (S, S) probabilities")
-
-
-def _check_each(
-    name: str, value: Floats, holds: Any, must: str, origin: NDArray[np.int32], successor: NDArray[np.int32]
-) -> None:
-    bad = np.flatnonzero(~(holds & np.isfinite(value)))
-    if bad.size:
-        raise InvalidInputError(
-            f"{name} must {must}",
-            f"{value[bad[0]]} on the transition {origin[bad[0]]} -> {successor[bad[0]]}",
-            "repair that entry",
-        )
+def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
+    """Check origin, successor, probability, reward, discount and weight; return the sorted transitions."""
+    origin, successor, probability, reward, discount, weight = columns
+    for name, value, holds, must in (
+        ("probabilities", probability, probability >= 0.0, "be finite and non-negative"),
+        ("rewards", reward, True, "be finite"),
+        ("weights", weight, weight >= 0.0, "be finite and non-negative"),
+        ("discounts", discount, (discount >= 0.0) & (discount <= 1.0), "lie in [0, 1]"),
+    ):
+        bad = np.flatnonzero(~(holds & np.isfinite(value)))
+        if bad.size:
+            i = bad[0]
+            got = f"{value[i]} on the transition {origin[i]} -> {successor[i]}"
+            raise InvalidInputError(f"{name} must {must}", got, "repair that entry")
+    sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
+    check_row_sums("P", sums, ("row",))
+    mean_weight: Floats = np.bincount(origin, probability * weight, minlength=n) / sums
+    check_row_sums("P times weight", mean_weight, ("row",))
+    kept = np.flatnonzero(probability > 0.0)
+    place = origin[kept].astype(np.int64) * n + successor[kept]
+    if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
+        kept = kept[np.lexsort((weight[kept], reward[kept], discount[kept], place))]
+    origin = origin[kept]
+    edges = Edges(
+        indptr=np.searchsorted(origin, np.arange(n + 1)).astype(np.int64),
+        origin=origin,
+        successor=successor[kept].astype(np.int32),
+        probability=probability[kept] / sums[origin],
+        reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
+        discount=discount[kept],
+        weight=weight[kept],
+    )
+    for array in edges:
+        frozen(array)
+    return edges
 
 
 def _canonical(name: str, matrix: Any) -> Any:
