@@ -49,6 +49,11 @@ class MarkovRewardProcess:
     array([13.6986, 15.0685])
     """
 
+    edges: Edges  # read-only
+    rewards_averaged: (
+        bool  # whether rewards of parallel transitions were replaced by their mean: same values, less noise
+    )
+
     def __init__(self, P: ArrayLike | Any, R: ArrayLike | Any, gamma: ArrayLike | Any) -> None:
         from scipy import sparse
 
@@ -68,8 +73,8 @@ class MarkovRewardProcess:
             successor, probability = pattern.indices, pattern.data
         reward = _on_transitions("R", R, pattern, origin, (n,))
         discount = _on_transitions("gamma", gamma, pattern, origin, ())
-        self._edges = _sort_edges(n, [origin, successor, probability, reward, discount, np.ones_like(probability)])
-        self._is_dense, self._rewards_averaged = pattern is None, False
+        self.edges = _sort_edges(n, [origin, successor, probability, reward, discount, np.ones_like(probability)])
+        self.rewards_averaged, self._is_dense = False, pattern is None
 
     @classmethod
     def from_edges(
@@ -102,31 +107,22 @@ class MarkovRewardProcess:
                 "pass one entry per transition",
             )
         self = cls.__new__(cls)
-        self._edges = _sort_edges(n, columns)
-        self._is_dense, self._rewards_averaged = False, bool(rewards_averaged)
+        self.edges = _sort_edges(n, columns)
+        self.rewards_averaged, self._is_dense = bool(rewards_averaged), False
         return self
 
     def __repr__(self) -> str:
-        return f"MarkovRewardProcess({self.n_states} states, {self._edges.origin.size} transitions)"
+        return f"MarkovRewardProcess({self.n_states} states, {self.edges.origin.size} transitions)"
 
     @property
     def n_states(self) -> int:
-        return self._edges.indptr.size - 1
-
-    @property
-    def edges(self) -> Edges:
-        return self._edges
-
-    @property
-    def rewards_averaged(self) -> bool:
-        """Whether rewards of parallel transitions were replaced by their mean: same values, less noise."""
-        return self._rewards_averaged
+        return self.edges.indptr.size - 1
 
     @cached_property
     def is_weighted(self) -> bool:
         """Whether transitions carry importance ratios: the chain is then the behaviour's, and `mean_reward`,
         `discounted_P` and `values` are the target policy's."""
-        return bool(np.any(self._edges.weight != 1.0))
+        return bool(np.any(self.edges.weight != 1.0))
 
     @cached_property
     def P(self) -> Any:
@@ -136,25 +132,25 @@ class MarkovRewardProcess:
     @cached_property
     def discounted_P(self) -> Any:
         """(S, S) `csr_array` of E[discount 1{s'} | s]: what carries values one step back."""
-        return self.matrix(self._edges.probability * self._edges.weight * self._edges.discount)
+        return self.matrix(self.edges.probability * self.edges.weight * self.edges.discount)
 
     @cached_property
     def mean_reward(self) -> Floats:
         """(S,) expected reward on leaving each state."""
-        edges = self._edges
+        edges = self.edges
         mean = np.bincount(edges.origin, edges.probability * edges.weight * edges.reward, minlength=self.n_states)
         return frozen(mean.astype(np.float64))
 
     @property
     def r_max(self) -> float:
         """The largest |reward| of a possible transition."""
-        return float(np.abs(self._edges.reward).max())
+        return float(np.abs(self.edges.reward).max())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the transitions, in hexadecimal: equal processes have equal digests."""
         sha = hashlib.sha256()
-        for array in self._edges if self.is_weighted else self._edges[:-1]:
+        for array in self.edges if self.is_weighted else self.edges[:-1]:
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
 
@@ -184,7 +180,7 @@ class MarkovRewardProcess:
     def values(self) -> Floats:
         """(S,) expected discounted sum of rewards from each state."""
         # The system is singular exactly when some closed class never discounts.
-        edges, n = self._edges, self.n_states
+        edges, n = self.edges, self.n_states
         undiscounted = np.bincount(edges.origin, (edges.discount < 1.0) & (edges.weight > 0.0), minlength=n) == 0
         target = self.matrix(edges.probability * edges.weight).copy()  # where the target policy leads
         target.eliminate_zeros()
@@ -204,7 +200,7 @@ class MarkovRewardProcess:
 
         n, D, r = self.n_states, self.discounted_P, reward
         # A row sum may round up to 1 where every discount is below it.
-        contraction = decay * min(float(D.sum(axis=1).max()), float(self._edges.discount.max()))
+        contraction = decay * min(float(D.sum(axis=1).max()), float(self.edges.discount.max()))
         if n <= DENSE_LIMIT:
             v = np.linalg.solve(np.eye(n) - decay * D.toarray(), r)
         elif contraction <= 0.999:  # LU of a random sparse graph fills in; iteration does not care
@@ -258,7 +254,7 @@ class MarkovRewardProcess:
 
     @cached_property
     def _csr(self) -> Any:
-        return self.matrix(self._edges.probability)
+        return self.matrix(self.edges.probability)
 
     @property
     def _recurrent_P(self) -> Any:
@@ -271,8 +267,8 @@ class MarkovRewardProcess:
 
         n = self.n_states
         # scipy's graph routines want one index type, 32 bits where that is enough.
-        indptr: Any = self._edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
-        M = csr_array((weight.copy(), self._edges.successor.copy(), indptr), shape=(n, n))
+        indptr: Any = self.edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
+        M = csr_array((weight.copy(), self.edges.successor.copy(), indptr), shape=(n, n))
         M.sum_duplicates()
         for array in (M.data, M.indices, M.indptr):
             frozen(array)

@@ -266,8 +266,7 @@ class Transitions:
         if self.rank == phi.shape[1]:
             return np.ones(len(phi), bool)
         outside = phi - (phi @ self.basis) @ self.basis.T
-        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1)
-        return known
+        return np.asarray(np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1))
 
     # Solution and noise; the features must have full rank
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
-from vrtd.series import lag_window
 from vrtd.theory.increments import Correlation, Increments
 from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.symmetric import operator, outer, quadratic
@@ -52,12 +50,12 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
 
     check_full_rank(sample)
     check_confidence(confidence)
-    noise = _noise(sample)
+    window = _window(sample)
+    noise = np.linalg.solve(sample.A, sample.noise.T).T
     if not np.abs(noise).max() > 0.0:
         raise InvalidInputError(
             "the TD noise of a sample must not vanish", "0 on every row", "there is nothing to time"
         )
-    window = _window(noise)
     # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
     # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
     blocks = _blocks(len(sample), window)
@@ -97,8 +95,7 @@ class _LagSums(Correlation):
         return total
 
     def _sum(self, weights: Floats) -> Floats:
-        total: Floats = np.tensordot(weights, self._lags, 1)
-        return total
+        return np.asarray(np.tensordot(weights, self._lags, 1))
 
 
 def estimate_increments(sample: Transitions, sampling: ChainSampling) -> Increments:
@@ -113,8 +110,7 @@ def bootstrap_increments(
     rng = np.random.default_rng(seed)
 
     def weights(n_blocks: int) -> Floats:
-        drawn: Floats = rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks
-        return drawn
+        return np.asarray(rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks)
 
     yield from _weighted(sample, sampling, (weights for _ in range(n_replicates)))
 
@@ -126,7 +122,7 @@ def _weighted(
     n, d = len(sample), sample.n_features
     zeta = np.column_stack([sample.psi, sample.reward])
     Z = np.einsum("ni,nj->nij", sample.left, zeta).reshape(n, -1)
-    window = _window(_noise(sample)) if sampling == "markov" else 0
+    window = _window(sample) if sampling == "markov" else 0
     fitting = _MOST_NUMBERS // (max(1, window) * Z.shape[1] ** 2)
     blocks = _blocks(n, window, max(_LEAST_BLOCKS, fitting))
     rows = np.array([block.stop - block.start for block in blocks]) / n
@@ -147,7 +143,7 @@ def _weighted(
         # (theta, 1) = move (u, 1): from coordinates of theta to those of the error.
         move = np.eye(d + 1)
         move[:d, d] = theta_star
-        square = np.tensordot(weight, squares, 1) @ operator(partial(_congruence, move), d + 1)
+        square = np.tensordot(weight, squares, 1) @ _congruence(move)
         mean = mean @ move
         mean[:, d] = 0.0
         correlation = None
@@ -157,6 +153,11 @@ def _weighted(
             centred = centred.reshape(window, d * (d + 1), -1) - np.outer(mean, mean)
             correlation = _LagSums(centred)
         yield Increments(theta_star, mean, square, correlation)
+
+
+def _congruence(move: Floats) -> Floats:
+    """Return the packed map Y -> move Y move^T."""
+    return operator(lambda Y: move @ Y @ move.T, len(move))
 
 
 def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
@@ -179,13 +180,8 @@ def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
     return lags
 
 
-def _congruence(move: Floats, Y: Floats) -> Floats:
-    moved: Floats = move @ Y @ move.T
-    return moved
-
-
-def _noise(sample: Transitions) -> Floats:
-    """(n, d) A^-1 g_x at the sample's own fixed point."""
+def _window(sample: Transitions) -> int:
+    """Return the number of lags along which the noise A^-1 g_x is correlated."""
     largest = np.linalg.eigvals(sample.A).real.max()
     if largest >= 0.0:
         raise InvalidInputError(
@@ -193,15 +189,9 @@ def _noise(sample: Transitions) -> Floats:
             f"{largest:.3g} as the largest",
             "use more transitions, or other features",
         )
-    delta = sample.reward + sample.psi @ sample.theta_star
-    return np.asarray(np.linalg.solve(sample.A, (sample.left * delta[:, None]).T).T)
-
-
-def _window(noise: Floats) -> int:
-    window = lag_window(noise)
-    if window is None:
-        raise _too_short(len(noise), "a correlation that outlasts it")
-    return window
+    if sample.lag_window is None:
+        raise _too_short(len(sample), "a correlation that outlasts it")
+    return sample.lag_window
 
 
 def _blocks(n: int, window: int, most: int = _MOST_BLOCKS) -> list[slice]:

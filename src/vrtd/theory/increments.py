@@ -138,8 +138,7 @@ def long_run_noise(problem: LinearProblem, sampling: ChainSampling) -> Floats:
     P = problem.mrp.matrix(edges.probability).toarray()
     # Conditional means have mean 0 under mu, so that I - P + 1 mu^T inverts I - P on them.
     lags = entering.T @ np.linalg.solve(np.eye(len(mu)) - P + mu, conditional)
-    total: Floats = problem.noise_covariance + lags + lags.T
-    return total
+    return np.asarray(problem.noise_covariance + lags + lags.T)
 
 
 def _check_states(n: int) -> None:
@@ -188,8 +187,7 @@ class _ChainCorrelation(Correlation):
         weighted = self._NF
         if batch_size < inf:
             weighted = weighted - self._fundamental @ self._unmixed(int(batch_size), weighted) / batch_size
-        total: Floats = self._J.T @ weighted
-        return total
+        return np.asarray(self._J.T @ weighted)
 
     def between(self, batch_size: int, decay: Floats) -> Floats:
         past = self._unmixed(batch_size, self._NF)
@@ -200,8 +198,7 @@ class _ChainCorrelation(Correlation):
             while 1e-16 < np.abs(power).max() * np.abs(decay).max() < inf:
                 sums = sums + (decay @ (sums @ power).reshape(len(decay), -1)).reshape(sums.shape)
                 decay, power = decay @ decay, power @ power
-        total: Floats = sums @ past
-        return total
+        return np.asarray(sums @ past)
 
     def _unmixed(self, k: int, X: Floats) -> Floats:
         """(I - P^k) X"""

@@ -63,8 +63,7 @@ class MarkovTD:
         y = np.zeros(self.size)
         y[-1] = 1.0
         y[-1 - self.n_features : -1] = theta_0 - self._theta_star
-        state: Floats = initial[:, None, None] * np.outer(y, y)
-        return state
+        return np.asarray(initial[:, None, None] * np.outer(y, y))
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
         """Y after so many updates; Y may be a stack (k, S, n, n)."""
