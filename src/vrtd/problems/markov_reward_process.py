@@ -211,18 +211,14 @@ class MarkovRewardProcess:
             v = splu(eye_array(n, format="csc") - decay * D.tocsc()).solve(r)
         scale = np.maximum(1.0, np.abs(v).max(axis=0))
         residual = float((np.abs(r + decay * (D @ v) - v) / scale).max())
-        if not residual <= 1e-10:
-            raise AccuracyError(
-                f"values must solve v = r + P v to 1e-10; got the residual {residual:.3g} relative to the values; "
-                f"use discounts that are not so close to 1"
-            )
         # The error is at most the residual, itself known up to rounding, over 1 - contraction; where some state never
         # discounts that says nothing.
         error = (residual + float(np.finfo(np.float64).eps)) / (1.0 - contraction) if contraction < 1.0 else 0.0
-        if not error <= 1e-6:
+        if not (residual <= 1e-10 and error <= 1e-6):
             raise AccuracyError(
-                f"values must be known to a millionth; got an error of up to {error:.3g} relative to the values; "
-                f"use discounts that are not so close to 1"
+                "values must solve v = r + P v to 1e-10 and be known to a millionth; got the residual "
+                f"{residual:.3g} and an error of up to {error:.3g}, relative to the values; "
+                "use discounts that are not so close to 1"
             )
         return np.asarray(v)
 
@@ -327,32 +323,29 @@ def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int3
     """R or gamma on each stored transition, from an (S, S) matrix or from its `short` shape: (S,) or one number."""
     from scipy import sparse
 
-    if sparse.issparse(value):
-        if pattern is None:
-            raise InvalidInputError(f"{name} must be dense when P is dense", "a sparse matrix", "use .toarray()")
-        matrix = _canonical(name, value)
-        if matrix.shape != pattern.shape:
-            raise InvalidInputError(f"{name} must have the shape of P, {pattern.shape}", matrix.shape, "reshape it")
-        if not (np.array_equal(matrix.indptr, pattern.indptr) and np.array_equal(matrix.indices, pattern.indices)):
-            raise InvalidInputError(
-                f"a sparse {name} must have the stored entries of P, zeros included",
-                f"{matrix.nnz} stored entries against {pattern.nnz} of P, not all in the same places",
-                f"build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape)",
-            )
-        return np.asarray(matrix.data)
-    array = real_array(name, value, finite=False)
-    if array.shape == () and short == ():
-        if not 0.0 <= array < 1.0:
-            raise InvalidInputError(f"{name} must lie in [0, 1)", array, "pass less, or discounts of transitions")
-        return np.full(origin.shape, array)
-    if array.shape == short:
-        return array[origin]
+    is_sparse = sparse.issparse(value)
+    table: Any = _canonical(name, value) if is_sparse else real_array(name, value, finite=False)
+    if table.shape == short and short == ():
+        if not 0.0 <= table < 1.0:
+            raise InvalidInputError(f"{name} must lie in [0, 1)", table, "pass less, or discounts of transitions")
+        return np.full(origin.shape, table)
+    if table.shape == short:
+        return np.asarray(table[origin])
     square = (int(origin[-1]) + 1,) * 2 if pattern is None else pattern.shape
-    if array.shape != square:
-        raise InvalidInputError(f"{name} must have the shape {short} or {square}", array.shape, "reshape it")
-    if pattern is not None:
-        raise InvalidInputError(f"{name} of transitions must be sparse when P is", "a dense matrix", "pass csr_array")
-    return array.ravel()
+    if table.shape != square:
+        raise InvalidInputError(f"{name} must have the shape {short} or {square}", table.shape, "reshape it")
+    if is_sparse != (pattern is not None):
+        got, do = ("a sparse matrix", "use .toarray()") if is_sparse else ("a dense matrix", "pass csr_array")
+        raise InvalidInputError(f"{name} of transitions must be sparse when P is, and dense when P is", got, do)
+    if not is_sparse:
+        return np.asarray(table.ravel())
+    if not (np.array_equal(table.indptr, pattern.indptr) and np.array_equal(table.indices, pattern.indices)):
+        raise InvalidInputError(
+            f"a sparse {name} must have the stored entries of P, zeros included",
+            f"{table.nnz} stored entries against {pattern.nnz} of P, not all in the same places",
+            f"build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape)",
+        )
+    return np.asarray(table.data)
 
 
 def _state_indices(name: str, value: ArrayLike, n: int) -> NDArray[np.int32]:

@@ -8,14 +8,7 @@ from vrtd.theory.complexity import (
     vrtd_iid_complexity,
     vrtd_markov_complexity,
 )
-from vrtd.theory.constants import (
-    Assumptions,
-    Condition,
-    check_assumptions,
-    dobrushin,
-    instance_constants,
-    lambda_A,
-)
+from vrtd.theory.constants import Assumptions, check_assumptions, dobrushin, instance_constants, lambda_A
 from vrtd.theory.curves import exact_curve, td_iid_moments, vrtd_iid_moments
 from vrtd.theory.estimation import AutocorrelationTime, autocorrelation_time
 from vrtd.theory.explained import value_explained
@@ -37,7 +30,7 @@ from vrtd.theory.plans import Choice, Plan
 from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.saddle import SaddleSteps, saddle_steps
 from vrtd.theory.settings import limit_step, settings_for
-from vrtd.theory.statements import Bound, EpochInequality
+from vrtd.theory.statements import Bound, Condition, EpochInequality
 
 __all__ = [
     "Assumptions",

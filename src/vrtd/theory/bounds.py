@@ -5,7 +5,8 @@ and "sharp" a tighter one from the chain's own constants. `td_markov_bound` has 
 
 Notation: u = theta - theta_star, a the step size, M the batch size, lam = lambda_A, gamma the largest discount,
 g2 = (1 + gamma)^2, R the radius, r = r_max, kappa and rho the chain's mixing constants. A bound says
-E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, an epoch of VRTD or an update of TD.
+E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, an epoch of VRTD or an update of TD. C1 and G mean different
+things in different bounds, so the constants of each bound are a tuple of their own.
 """
 
 from __future__ import annotations
@@ -17,21 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.arrays import Floats
-from vrtd.checks import check_choice, check_exact_count, check_positive
+from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.constants import (
-    Condition,
     InstanceConstants,
-    TDIidConstants,
-    TDMarkovConstants,
-    VRTDIidConstants,
-    VRTDIidSharpConstants,
-    VRTDMarkovConstants,
     check_assumptions,
     check_parameter,
-    condition,
-    growth,
+    check_setting,
     instance_constants,
     mixing,
     radius_of,
@@ -40,6 +34,7 @@ from vrtd.theory.statements import (
     CROSS_TERM,
     ONE_STEP_LATE,
     Bound,
+    Condition,
     Constants,
     Form,
     compare,
@@ -47,6 +42,7 @@ from vrtd.theory.statements import (
     compare_norm,
     compare_step,
     compare_step_to_share,
+    condition,
     ratio,
 )
 
@@ -54,15 +50,53 @@ VRTDIidForm = Literal["printed", "corrected", "sharp"]
 TDIidForm = Literal["printed", "sharp"]
 
 
-class _Setting(NamedTuple):
-    """What every bound begins with, in the notation above."""
+class VRTDIidConstants(NamedTuple):
+    """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
 
-    a: float
-    M: int
-    theta_0: Floats
-    u0: Floats
-    lam: float
-    g2: float
+    C1: float
+    D1: float
+    D2: float
+
+
+class VRTDIidSharpConstants(NamedTuple):
+    """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
+
+    E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
+    are those of `InstanceConstants`.
+    """
+
+    C1: float
+    C0: float
+    gain: float
+    reach: float
+    lambda_A: float  # noqa: N815
+    eta: float
+    nu: float
+    sigma2: float
+
+
+class VRTDMarkovConstants(NamedTuple):
+    """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
+
+    C1: float
+    C2: float
+    C3: float
+    C4: float
+    G: float
+
+
+class TDIidConstants(NamedTuple):
+    """C5 = 2 E|g_x(theta_star)|^2."""
+
+    C5: float
+
+
+class TDMarkovConstants(NamedTuple):
+    """G = r_max + 2 R bounds |g_x|; C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A."""
+
+    G: float
+    C6: float
+    C7: float
 
 
 def vrtd_iid_bound(
@@ -108,12 +142,12 @@ def vrtd_iid_bound(
     False
     """
     check_choice("form", form, get_args(VRTDIidForm))
-    setting = _check_setting(problem, step_size, batch_size, theta_0)
+    _, u0 = _check_start(problem, theta_0)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     if form == "sharp":
         if radius is not None:
             raise InvalidInputError('radius must be left out with form="sharp"', radius, "drop it, or change the form")
-        return _vrtd_iid_sharp(problem, setting)
-    a, M, _, u0, lam, g2 = setting
+        return _vrtd_iid_sharp(problem, a, M, u0)
     R, found = radius_of(problem, radius), check_assumptions(problem)
     D1, D2 = 2.0 * g2, 4.0 * (g2 * R**2 + problem.mrp.r_max**2)
     conditions = [found.solvable, found.bounded_features, compare_norm("theta_star", problem.theta_star, R)]
@@ -158,7 +192,8 @@ def vrtd_markov_bound(
     (True, True)
     """
     check_choice("form", form, get_args(Form))
-    a, M, start, u0, lam, g2 = _check_setting(problem, step_size, batch_size, theta_0)
+    start, u0 = _check_start(problem, theta_0)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     R = radius_of(problem, radius, start)
     kappa, rho = mixing(problem)
     G, scale = math.sqrt(g2) * R + problem.mrp.r_max, 16.0 * (R**2 * g2 + problem.mrp.r_max**2)
@@ -204,7 +239,8 @@ def td_iid_bound(
     (True, 0.95, 0.4)
     """
     check_choice("form", form, get_args(TDIidForm))
-    a, _, _, u0, lam, g2 = _check_setting(problem, step_size, 1, theta_0)
+    _, u0 = _check_start(problem, theta_0)
+    a, _, lam, g2 = check_setting(problem, step_size, 1)
     if form == "sharp":
         constants = instance_constants(problem)
         root = math.sqrt(lam) - math.sqrt(a * constants.q)
@@ -227,7 +263,8 @@ def td_markov_bound(
     floor a C6/lam + a C7 max(ln(1/a), 0)/lam, for a <= 1/lam. Of it, a G^2/lam is the variance, which independent
     samples would leave as well; the rest is the bias of correlated ones.
     """
-    a, _, start, u0, lam, _ = _check_setting(problem, step_size, 1, theta_0)
+    start, u0 = _check_start(problem, theta_0)
+    a, _, lam, _ = check_setting(problem, step_size, 1)
     R, mrp = radius_of(problem, radius, start), problem.mrp
     kappa, rho = mixing(problem)
     G, speed = mrp.r_max + 2.0 * R, -math.log(rho)
@@ -240,8 +277,7 @@ def td_markov_bound(
     return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
 
 
-def _vrtd_iid_sharp(problem: LinearProblem, setting: _Setting) -> Bound[VRTDIidSharpConstants]:
-    a, M, u0 = setting.a, setting.M, setting.u0
+def _vrtd_iid_sharp(problem: LinearProblem, a: float, M: int, u0: Floats) -> Bound[VRTDIidSharpConstants]:
     instance = instance_constants(problem)
     lam, eta, nu, _, sigma2 = instance
     den = lam - a * (eta + nu)
@@ -292,12 +328,9 @@ def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tupl
     return gap, lag * (2.0 * reach - a) / den, reach
 
 
-def _check_setting(problem: LinearProblem, step_size: float, batch_size: int, theta_0: ArrayLike) -> _Setting:
-    check_positive("step_size", step_size)
-    check_exact_count("batch_size", batch_size)
+def _check_start(problem: LinearProblem, theta_0: ArrayLike) -> tuple[Floats, Floats]:
     theta = check_parameter(problem, "theta_0", theta_0)
-    u0 = theta - problem.theta_star
-    return _Setting(float(step_size), int(batch_size), theta, u0, problem.lambda_A, growth(problem) ** 2)
+    return theta, theta - problem.theta_star
 
 
 def _markov_conditions(problem: LinearProblem, theta_0: Floats, R: float) -> list[Condition]:

@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike
 from vrtd.checks import check_choice, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
-from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
+from vrtd.theory.bounds import VRTDMarkovConstants, td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.checks import check_problem
-from vrtd.theory.constants import Condition, VRTDMarkovConstants, check_assumptions, growth
-from vrtd.theory.statements import Bound, Form, Statement, compare
+from vrtd.theory.constants import check_assumptions, growth
+from vrtd.theory.statements import Bound, Condition, Form, Statement, compare
 
 _LARGEST_BATCH = 2**53  # larger counts are no exact floats
 ORDER = "1/(eps lambda_A^2) log(1/eps)"

@@ -1,7 +1,4 @@
-"""What the bounds are made of: the paper's assumptions checked on a chain, and the constants of each bound.
-
-C1 and G mean different things in different bounds, so the constants of each bound are a tuple of their own.
-"""
+"""What the bounds are made of: the paper's assumptions checked on a chain, and the chain's own constants."""
 
 from __future__ import annotations
 
@@ -14,81 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.arrays import Floats, check_theta
-from vrtd.checks import check_choice, check_radius
+from vrtd.checks import check_choice, check_exact_count, check_positive, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
 from vrtd.theory.checks import check_problem
+from vrtd.theory.statements import SLACK, Condition, condition
 
 Definition = Literal["appendix", "section 3.2"]
-
-#: Norms may exceed a limit by this much of it: rounding.
-SLACK = 1e-12
-#: `dobrushin` compares this many rows at a time with all the others.
-ROWS_AT_ONCE = 128
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One thing that a statement needs: whether it holds, and the numbers; if not, what would mend it."""
-
-    statement: str
-    holds: bool
-    detail: str
-
-
-def condition(statement: str, holds: bool, detail: str, do: str) -> Condition:
-    """Return a condition whose detail ends with what to do where it does not hold."""
-    return Condition(statement, holds, detail if holds else f"{detail}; {do}")
-
-
-class VRTDIidConstants(NamedTuple):
-    """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
-
-    C1: float
-    D1: float
-    D2: float
-
-
-class VRTDIidSharpConstants(NamedTuple):
-    """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
-
-    E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
-    are those of `InstanceConstants`.
-    """
-
-    C1: float
-    C0: float
-    gain: float
-    reach: float
-    lambda_A: float  # noqa: N815
-    eta: float
-    nu: float
-    sigma2: float
-
-
-class VRTDMarkovConstants(NamedTuple):
-    """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
-
-    C1: float
-    C2: float
-    C3: float
-    C4: float
-    G: float
-
-
-class TDIidConstants(NamedTuple):
-    """C5 = 2 E|g_x(theta_star)|^2."""
-
-    C5: float
-
-
-class TDMarkovConstants(NamedTuple):
-    """G = r_max + 2 R bounds |g_x|; C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A."""
-
-    G: float
-    C6: float
-    C7: float
 
 
 class InstanceConstants(NamedTuple):
@@ -145,15 +75,13 @@ def dobrushin(mrp: MarkovRewardProcess) -> float:
     """
     if not isinstance(mrp, MarkovRewardProcess):
         raise InvalidInputError("mrp must be a MarkovRewardProcess", type(mrp).__name__, "take problem.mrp")
-    from scipy.spatial.distance import cdist
+    from scipy.spatial.distance import pdist
 
     P = mrp.matrix(mrp.edges.probability).toarray()
     support = (P > 0.0).astype(np.float32)
-    blocks = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(P), ROWS_AT_ONCE)]
-    if any((support[rows] @ support[rows.start :].T).min() == 0.0 for rows in blocks):
+    if (support @ support.T).min() == 0.0:
         return 1.0  # two rows without a common successor
-    largest = max(float(cdist(P[rows], P[rows.start :], "cityblock").max()) for rows in blocks)
-    return min(0.5 * largest, 1.0)
+    return min(0.5 * float(pdist(P, "cityblock").max(initial=0.0)), 1.0)
 
 
 def check_assumptions(problem: LinearProblem) -> Assumptions:
@@ -222,6 +150,13 @@ def growth(problem: LinearProblem) -> float:
     """Return 1 + gamma for the largest discount gamma, which bounds |A_x| if |phi| <= 1."""
     check_problem(problem)
     return 1.0 + float(problem.mrp.edges.discount.max())
+
+
+def check_setting(problem: LinearProblem, step_size: float, batch_size: int) -> tuple[float, int, float, float]:
+    """Check the arguments of a statement; return a, M, lambda_A and (1 + gamma)^2."""
+    check_positive("step_size", step_size)
+    check_exact_count("batch_size", batch_size)
+    return float(step_size), int(batch_size), problem.lambda_A, growth(problem) ** 2
 
 
 def mixing(problem: LinearProblem) -> tuple[float, float]:

@@ -294,12 +294,9 @@ def _segments(schedule: Schedule, n: int) -> list[tuple[float, int, int]]:
 
 
 def _errors(Y: Floats, theta_star: Floats, forms: Sequence[QuadraticForm]) -> Floats:
-    """(C, n_metrics) E of each form: with c = theta_star - centre, tr(M E u u^T) + 2 c^T M E u + c^T M c + offset."""
-    second, mean = Y[:, :-1, :-1], Y[:, :-1, -1]
-    columns = []
-    for form in forms:
-        c = theta_star - form.centre
-        symmetric = (form.matrix + form.matrix.T) / 2.0
-        constant = c @ symmetric @ c + form.offset
-        columns.append(np.einsum("kij,ij->k", second, symmetric) + 2.0 * mean @ symmetric @ c + constant)
-    return np.stack(columns, axis=1) if columns else np.empty((len(Y), 0))
+    """(C, n_metrics) the mean of each form; theta - centre is `extended` y."""
+    columns = np.empty((len(Y), len(forms)))
+    for i, form in enumerate(forms):
+        extended = np.column_stack([np.eye(len(theta_star)), theta_star - form.centre])
+        columns[:, i] = np.einsum("kij,ij->k", Y, extended.T @ form.matrix @ extended) + form.offset
+    return columns

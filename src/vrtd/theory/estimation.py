@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
 
     check_full_rank(sample)
     check_confidence(confidence)
-    window = _window(sample)
+    _, blocks = _split(sample, correlated=True)
     noise = np.linalg.solve(sample.A, sample.noise.T).T
     if not np.abs(noise).max() > 0.0:
         raise InvalidInputError(
@@ -58,7 +58,6 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
         )
     # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
     # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
-    blocks = _blocks(len(sample), window)
     means = np.array([noise[block].mean(axis=0) for block in blocks])
     covariance = np.cov(means.T).reshape(noise.shape[1], -1)
     degrees = (len(blocks) - 1) * float(np.trace(covariance) ** 2 / (covariance**2).sum())
@@ -99,40 +98,34 @@ class _LagSums(Correlation):
 
 
 def estimate_increments(sample: Transitions, sampling: ChainSampling) -> Increments:
-    """The moments of the sample itself, as if it were all there is."""
-    return next(_weighted(sample, sampling, iter([None])))
+    """Estimate the moments from all rows of the sample."""
+    return next(_weigh_blocks(sample, sampling, [None]))
 
 
 def bootstrap_increments(
     sample: Transitions, sampling: ChainSampling, n_replicates: int, seed: int
 ) -> Iterator[Increments]:
-    """Moments of samples that are drawn again, block by block, from this one."""
-    rng = np.random.default_rng(seed)
-
-    def weights(n_blocks: int) -> Floats:
-        return np.asarray(rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks)
-
-    yield from _weighted(sample, sampling, (weights for _ in range(n_replicates)))
+    """Yield the moments of samples that are drawn again, block by block, from this one."""
+    yield from _weigh_blocks(sample, sampling, [np.random.default_rng(seed)] * n_replicates)
 
 
-def _weighted(
-    sample: Transitions, sampling: ChainSampling, draws: Iterator[Callable[[int], Floats] | None]
+def _weigh_blocks(
+    sample: Transitions, sampling: ChainSampling, draws: list[np.random.Generator | None]
 ) -> Iterator[Increments]:
-    """Increments for each draw of weights of blocks; None weighs all rows alike."""
+    """Yield the moments for each draw of blocks; None weighs all rows alike."""
     n, d = len(sample), sample.n_features
     zeta = np.column_stack([sample.psi, sample.reward])
     Z = np.einsum("ni,nj->nij", sample.left, zeta).reshape(n, -1)
-    window = _window(sample) if sampling == "markov" else 0
-    fitting = _MOST_NUMBERS // (max(1, window) * Z.shape[1] ** 2)
-    blocks = _blocks(n, window, max(_LEAST_BLOCKS, fitting))
+    window, blocks = _split(sample, sampling == "markov", Z.shape[1] ** 2)
     rows = np.array([block.stop - block.start for block in blocks]) / n
     means = np.array([Z[block].mean(axis=0) for block in blocks])
     squares = np.array(
         [outer(sample.left[block]).T @ quadratic(zeta[block]) / (block.stop - block.start) for block in blocks]
     )
     lags = _block_lags(Z, blocks, window) if window else None
-    for draw in draws:
-        weight = rows if draw is None else draw(len(blocks))
+    alike = np.full(len(blocks), 1.0 / len(blocks))
+    for rng in draws:
+        weight = rows if rng is None else rng.multinomial(len(blocks), alike) / len(blocks)
         mean = np.tensordot(weight, means, 1).reshape(d, d + 1)
         try:
             theta_star = -np.linalg.solve(mean[:, :d], mean[:, d])
@@ -180,31 +173,25 @@ def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
     return lags
 
 
-def _window(sample: Transitions) -> int:
-    """Return the number of lags along which the noise A^-1 g_x is correlated."""
+def _split(sample: Transitions, correlated: bool, numbers_per_lag: int = 1) -> tuple[int, list[slice]]:
+    """Return the number of correlated lags of the noise A^-1 g_x, and blocks that outlast them."""
     largest = np.linalg.eigvals(sample.A).real.max()
-    if largest >= 0.0:
+    if correlated and largest >= 0.0:
         raise InvalidInputError(
             "the sample's A must be stable, with eigenvalues of negative real part",
             f"{largest:.3g} as the largest",
             "use more transitions, or other features",
         )
-    if sample.lag_window is None:
-        raise _too_short(len(sample), "a correlation that outlasts it")
-    return sample.lag_window
-
-
-def _blocks(n: int, window: int, most: int = _MOST_BLOCKS) -> list[slice]:
-    count = min(_MOST_BLOCKS, most, n // max(1, 2 * window))
-    if count < _LEAST_BLOCKS:
-        raise _too_short(n, f"correlation over {window} of them")
+    n, count, window = len(sample), 0, sample.lag_window if correlated else 0
+    if window is not None:
+        fitting = max(_LEAST_BLOCKS, _MOST_NUMBERS // (max(1, window) * numbers_per_lag))
+        count = min(_MOST_BLOCKS, fitting, n // max(1, 2 * window))
+    if window is None or count < _LEAST_BLOCKS:
+        what = "a correlation that outlasts it" if window is None else f"correlation over {window} of them"
+        raise InvalidInputError(
+            f"a sample must hold {_LEAST_BLOCKS} stretches that are nearly independent",
+            f"{n} transitions with {what}",
+            "bring more transitions",
+        )
     ends = np.linspace(0, n, count + 1).round().astype(int).tolist()
-    return [slice(a, b) for a, b in pairwise(ends)]
-
-
-def _too_short(n: int, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"a sample must hold {_LEAST_BLOCKS} stretches that are nearly independent",
-        f"{n} transitions with {what}",
-        "bring more transitions",
-    )
+    return window, [slice(a, b) for a, b in pairwise(ends)]

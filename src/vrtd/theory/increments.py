@@ -11,7 +11,7 @@ Symmetric matrices are packed into their upper triangles.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -80,14 +80,10 @@ class Increments:
 
     def long_run_covariance(self) -> Floats:
         """(d, d) limit of M Cov(mean of g_x(theta_star) over M transitions); Sigma when they are independent."""
-        return unpack(self.long_run_square[:, -1], self.n_features)
-
-    @cached_property
-    def long_run_square(self) -> Floats:
-        """Packed map Y -> E[Z_x Y Z_x^T] + sum over all lags of Cov_k[Y] + its transpose."""
-        if self.correlation is None:
-            return self.square
-        return self.square + lag_operator(self.correlation.within(inf), self.n_features)
+        square = self.square
+        if self.correlation is not None:
+            square = square + lag_operator(self.correlation.within(inf), self.n_features)
+        return unpack(square[:, -1], self.n_features)
 
     def start(self, theta_0: Floats) -> Floats:
         """pack(y y^T) at theta_0."""
@@ -120,7 +116,7 @@ def correlated_increments(problem: LinearProblem) -> Increments:
     """Of consecutive transitions of one stationary trajectory."""
     check_on_policy(problem)
     plain = independent_increments(problem)
-    return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(problem, plain.mean))
+    return replace(plain, correlation=_ChainCorrelation(problem, plain.mean))
 
 
 def long_run_noise(problem: LinearProblem, sampling: ChainSampling) -> Floats:
@@ -186,11 +182,12 @@ class _ChainCorrelation(Correlation):
     def within(self, batch_size: float) -> Floats:
         weighted = self._NF
         if batch_size < inf:
-            weighted = weighted - self._fundamental @ self._unmixed(int(batch_size), weighted) / batch_size
+            unmixed = weighted - self._power(int(batch_size), weighted)
+            weighted = weighted - self._fundamental @ unmixed / batch_size
         return np.asarray(self._J.T @ weighted)
 
     def between(self, batch_size: int, decay: Floats) -> Floats:
-        past = self._unmixed(batch_size, self._NF)
+        past = self._NF - self._power(batch_size, self._NF)
         sums, power = self._J.T @ self._fundamental, self._power(batch_size, np.eye(len(self._F)))
         sums = sums - sums @ power
         # The sum over j by doubling: X <- X + decay X P^M, then both factors squared, until nothing is left of them.
@@ -200,11 +197,8 @@ class _ChainCorrelation(Correlation):
                 decay, power = decay @ decay, power @ power
         return np.asarray(sums @ past)
 
-    def _unmixed(self, k: int, X: Floats) -> Floats:
-        """(I - P^k) X"""
-        return X - self._power(k, X)
-
     def _power(self, k: int, X: Floats) -> Floats:
+        """Return P^k X."""
         for bit in range(k.bit_length()):
             if bit == len(self._squares):
                 self._squares.append(self._squares[-1] @ self._squares[-1])

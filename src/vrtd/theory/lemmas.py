@@ -15,8 +15,17 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.problems import LinearProblem
 from vrtd.theory.checks import check_problem
-from vrtd.theory.constants import SLACK, Condition, check_assumptions, check_parameter, growth, mixing, radius_of
-from vrtd.theory.statements import CROSS_TERM, EpochInequality, Form, compare_norm, compare_step_to_share, ratio
+from vrtd.theory.constants import check_assumptions, check_parameter, check_setting, growth, mixing, radius_of
+from vrtd.theory.statements import (
+    CROSS_TERM,
+    SLACK,
+    Condition,
+    EpochInequality,
+    Form,
+    compare_norm,
+    compare_step_to_share,
+    ratio,
+)
 
 #: Transitions whose features are held at one time.
 EDGES_AT_ONCE = 1 << 16
@@ -169,7 +178,7 @@ def epoch_inequality_iid(
     True
     """
     check_choice("form", form, get_args(Form))
-    a, M, lam, g2 = _check_epoch(problem, step_size, batch_size)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     if form == "printed":
         den, weight, share, reason = lam - 4.0 * a * g2, 2.0 * a, 4, CROSS_TERM
     else:
@@ -185,23 +194,16 @@ def epoch_inequality_markov(problem: LinearProblem, step_size: float, batch_size
     It holds with projection onto a radius of at least |theta_star|, and without projection.
     `right` takes |u_{m-1}|^2, E|g_m(theta_star)|^2 and the mean over i = 0..M-1 of E[xi_m(theta_{m,i})].
     """
-    a, M, lam, g2 = _check_epoch(problem, step_size, batch_size)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     den = lam - 3.0 * a * g2
     weights = ratio(1.0 / (a * M) + 3.0 * a * g2, den), ratio(3.0 * a, den), ratio(2.0, den)
     conditions = (check_assumptions(problem).bounded_features, compare_step_to_share(a, lam, g2, 3))
     return EpochInequality("Section 4.2, one epoch", *weights, conditions)
 
 
-def _check_epoch(problem: LinearProblem, step_size: float, batch_size: int) -> tuple[float, int, float, float]:
-    check_problem(problem)
-    check_positive("step_size", step_size)
-    check_exact_count("batch_size", batch_size)
-    return float(step_size), int(batch_size), problem.lambda_A, growth(problem) ** 2
-
-
 def _dense(problem: LinearProblem) -> Floats:
     check_problem(problem)
-    return np.asarray(problem.mrp.matrix(problem.mrp.edges.probability).toarray(), dtype=np.float64)
+    return np.asarray(problem.mrp.matrix(problem.mrp.edges.probability).toarray())
 
 
 def _mean_along_chain(P: Floats, f: Floats, M: int) -> Floats:

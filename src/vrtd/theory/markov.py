@@ -48,21 +48,16 @@ class MarkovTD:
 
     def __init__(self, problem: LinearProblem, average: bool = False) -> None:
         check_on_policy(problem)
-        edges = problem.mrp.edges
-        check_features(problem.n_features, "averaged TD" if average else "TD")
-        self._most_updates = most_updates(edges.origin.size, (2 if average else 1) * problem.n_features)
-        self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
-        self._stationary = problem.mrp.stationary
-        self._average = average
-        self.n_features = problem.n_features
+        edges, self.n_features = problem.mrp.edges, problem.n_features
+        check_features(self.n_features, "averaged TD" if average else "TD")
         self.size = (2 if average else 1) * self.n_features + 1
-        self._theta_star = problem.theta_star
+        self._most_updates = most_updates(edges.origin.size, self.size - 1)
+        self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
+        self._stationary, self._theta_star, self._average = problem.mrp.stationary, problem.theta_star, average
 
     def start(self, theta_0: Floats, initial: Floats) -> Floats:
         """(S, n, n) Y_s when the first state has the distribution `initial`."""
-        y = np.zeros(self.size)
-        y[-1] = 1.0
-        y[-1 - self.n_features : -1] = theta_0 - self._theta_star
+        y = np.concatenate([np.zeros(self.size - 1 - self.n_features), theta_0 - self._theta_star, [1.0]])
         return np.asarray(initial[:, None, None] * np.outer(y, y))
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:

@@ -58,7 +58,8 @@ def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Flo
         return _add_rows(Y, slice(d), u) if average else Y
 
     def drift(Y: Floats) -> Floats:
-        return add_sum(_drift(Y, u, increments.mean, y))
+        moved = _multiply_rows(Y, u, increments.mean, y)
+        return add_sum(moved + moved.swapaxes(-1, -2))
 
     def spread(Y: Floats) -> Floats:
         added = np.zeros_like(Y)
@@ -68,11 +69,11 @@ def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Flo
     return operator(lambda Y: add_sum(Y.copy()), n), operator(drift, n), operator(spread, n)
 
 
-def _drift(Y: Floats, rows: slice, matrix: Floats, columns: slice) -> Floats:
-    """Return X + X^T, where X is `matrix` times the rows `columns` of Y on `rows`, and 0 elsewhere."""
-    moved = np.zeros_like(Y)
-    moved[..., rows, :] = matrix @ Y[..., columns, :]
-    return moved + moved.swapaxes(-1, -2)
+def _multiply_rows(Y: Floats, rows: slice, matrix: Floats, source: slice) -> Floats:
+    """Return `matrix` times the rows `source` of Y, as the `rows` of a matrix that is 0 elsewhere."""
+    product = np.zeros_like(Y)
+    product[..., rows, :] = matrix @ Y[..., source, :]
+    return product
 
 
 def _add_rows(Y: Floats, rows: slice, source: slice, factor: float = 1.0) -> Floats:
@@ -110,9 +111,14 @@ def epoch_maps(
     check_vrtd_features(d, output)
     n = d + 1
     maps = {}
+
+    def move(drift: Floats, Y: Floats) -> Floats:
+        added = _multiply_rows(Y, slice(d), drift, slice(n))
+        return Y + added + added.swapaxes(-1, -2)
+
     for M, (gain, spread) in _inner_moments(increments, a, batch_sizes, output).items():
         drift = gain @ increments.mean
-        first = np.eye(triangle(n)) + operator(partial(_drift, rows=slice(d), matrix=drift, columns=slice(n)), n)
+        first = operator(partial(move, drift), n)
         square = increments.batch_square(M) if anchor == "batch" else increments.mean_square
         first[corner(n, d)] += spread @ square
         later = first
@@ -158,7 +164,8 @@ def _inner_step(increments: Increments, a: float, Y: Floats, summed: bool) -> Fl
     d = increments.n_features
     n = Y.shape[-1]
     w, G = slice(n - 2 * d, n - d), slice(n - d, n)
-    new: Floats = Y + a * _drift(Y, w, increments.A, w)
+    moved = _multiply_rows(Y, w, increments.A, w)
+    new: Floats = Y + a * (moved + moved.swapaxes(-1, -2))
     square = increments.square[:, corner(d + 1, d)]
     new[..., w, w] += a * a * unpack(pack(Y[..., w, w]) @ square.T, d)
     _add_rows(new, w, G, a)

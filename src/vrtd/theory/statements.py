@@ -10,10 +10,12 @@ import numpy as np
 
 from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_count
-from vrtd.theory.constants import SLACK, Condition, condition
 
 Constants = TypeVar("Constants", bound=tuple[float, ...])
 Form = Literal["printed", "corrected"]  # as in the paper, or with its proof repaired
+
+#: Norms may exceed a limit by this much of it: rounding.
+SLACK = 1e-12
 
 CROSS_TERM = (
     "the proof drops the cross term 2a<theta_{m,i} - theta_star, e_m>, but theta_{m,i} depends on the error e_m of the "
@@ -23,6 +25,20 @@ ONE_STEP_LATE = (
     "Lemma 5 is false as printed: x_j reveals the state s_{j+1}, so the distance after i - j steps is of order "
     'rho^(i-j-1), and an integral against |dP - dmu| is up to twice the total variation; use form="corrected"'
 )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that a statement needs: whether it holds, and the numbers; if not, what would mend it."""
+
+    statement: str
+    holds: bool
+    detail: str
+
+
+def condition(statement: str, holds: bool, detail: str, do: str) -> Condition:
+    """Return a condition whose detail ends with what to do where it does not hold."""
+    return Condition(statement, holds, detail if holds else f"{detail}; {do}")
 
 
 class Statement:

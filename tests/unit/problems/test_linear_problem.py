@@ -254,7 +254,9 @@ def test_the_digest_tells_chains_features_and_distributions_apart():
 def test_sums_along_traces_report_what_they_missed(monkeypatch):
     problem = random_mdp()
     monkeypatch.setattr(np.linalg, "solve", lambda A, b: b + 1.0)
-    with pytest.raises(AccuracyError, match=r"v = r \+ P v to 1e-10; got the residual .* relative to the values; use"):
+    with pytest.raises(
+        AccuracyError, match=r"v = r \+ P v to 1e-10 .*; got the residual .* relative to the values; use"
+    ):
         problem.traced(0.5)
 
 
