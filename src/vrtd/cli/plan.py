@@ -87,7 +87,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from vrtd.engine import record
     from vrtd.plots import new_panels
     from vrtd.theory import instance_optimal, phase_diagram, plan
-    from vrtd.theory.on_policy import check_problem
+    from vrtd.theory.checks import check_problem
 
     # The figure is begun now, so that a missing library is told before the work.
     panel = new_panels(1)[0] if "figure" in files else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,59 +56,49 @@ class LinearProblem:
             if mu.shape != (n,):
                 raise InvalidInputError(f"state_distribution must have the shape ({n},)", mu.shape, "reshape it")
             if (mu < 0.0).any():
-                s = int(np.flatnonzero(mu < 0.0)[0])
+                s = int((mu < 0.0).argmax())
                 raise InvalidInputError("state_distribution must be non-negative", f"{mu[s]} at state {s}", "repair it")
             if not abs(mu.sum() - 1.0) <= ROW_SUM_TOLERANCE:
                 must = f"state_distribution must sum to 1 within {ROW_SUM_TOLERANCE:g}"
                 raise InvalidInputError(must, f"the sum {mu.sum()}", "normalise it")
             mu = frozen(mu / mu.sum())
-        self._mrp, self._phi, self._mu = mrp, frozen(table), mu
+        self.mrp: Final = mrp
+        self.phi: Final = frozen(table)
+        self.state_distribution: Final = mu
         self._follows_chain = state_distribution is None
 
     def __repr__(self) -> str:
-        return f"LinearProblem({self._mrp!r}, {self.n_features} features)"
-
-    @property
-    def mrp(self) -> MarkovRewardProcess:
-        return self._mrp
-
-    @property
-    def phi(self) -> Floats:
-        return self._phi
-
-    @property
-    def state_distribution(self) -> Floats:
-        return self._mu
+        return f"LinearProblem({self.mrp!r}, {self.n_features} features)"
 
     @property
     def n_features(self) -> int:
-        return int(self._phi.shape[1])
+        return int(self.phi.shape[1])
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the chain, the features and, if one was given, the state distribution, in hexadecimal."""
-        mu = b"" if self._follows_chain else self._mu.tobytes()
-        return hashlib.sha256(self._mrp.digest.encode() + self._phi.tobytes() + mu).hexdigest()
+        mu = b"" if self._follows_chain else self.state_distribution.tobytes()
+        return hashlib.sha256(self.mrp.digest.encode() + self.phi.tobytes() + mu).hexdigest()
 
     @cached_property
     def is_stationary(self) -> bool:
         """Whether states are distributed as a trajectory of the chain visits them."""
-        return bool(np.allclose(self._mu, self._mrp.stationary, rtol=1e-12, atol=1e-15))
+        return bool(np.allclose(self.state_distribution, self.mrp.stationary, rtol=1e-12, atol=1e-15))
 
     @cached_property
     def A(self) -> Floats:
         """(d, d) E[weight phi (discount phi' - phi)^T]."""
-        return frozen(self._weighted_phi.T @ (self._next_phi - self._phi))
+        return frozen(self._weighted_phi.T @ (self._next_phi - self.phi))
 
     @cached_property
     def b(self) -> Floats:
         """(d,) E[weight r phi]."""
-        return frozen(self._weighted_phi.T @ self._mrp.mean_reward)
+        return frozen(self._weighted_phi.T @ self.mrp.mean_reward)
 
     @cached_property
     def C(self) -> Floats:
         """(d, d) E[phi phi^T]."""
-        return frozen(self._weighted_phi.T @ self._phi)
+        return frozen(self._weighted_phi.T @ self.phi)
 
     @cached_property
     def condition_number(self) -> float:
@@ -140,9 +130,9 @@ class LinearProblem:
                 "build LinearProblem(mrp, phi)",
             )
         if trace_decay == 1.0:  # sums of all that follows: TD errors add up to values less phi
-            return frozen(-self.C), frozen(self._weighted_phi.T @ self._mrp.values)
-        one_step = np.column_stack([self._next_phi - self._phi, self._mrp.mean_reward])
-        both = self._weighted_phi.T @ self._mrp.discounted_sum(one_step, float(trace_decay))
+            return frozen(-self.C), frozen(self._weighted_phi.T @ self.mrp.values)
+        one_step = np.column_stack([self._next_phi - self.phi, self.mrp.mean_reward])
+        both = self._weighted_phi.T @ self.mrp.discounted_sum(one_step, float(trace_decay))
         return frozen(both[:, :-1]), frozen(both[:, -1])
 
     def fixed_point(self, trace_decay: float = 0.0) -> Floats:
@@ -171,8 +161,9 @@ class LinearProblem:
     @cached_property
     def noise_covariance(self) -> Floats:
         """(d, d) Sigma = E[h h^T] with h = g_x(theta_star), whose mean is 0."""
-        square = self._by_state(self._weighted_error**2)
-        return frozen((self._weighted_phi * square[:, None]).T @ self._phi)
+        edges, v = self.mrp.edges, self.phi @ self.theta_star
+        error = edges.weight * (edges.reward + edges.discount * v[edges.successor] - v[edges.origin])
+        return frozen((self._weighted_phi * self._by_state(error**2)[:, None]).T @ self.phi)
 
     def mean_update(self, theta: ArrayLike) -> Floats:
         """E g_x(theta) = A theta + b; `theta` may have leading axes.
@@ -185,24 +176,17 @@ class LinearProblem:
         t = real_array("theta", theta)
         if t.ndim == 0 or t.shape[-1] != self.n_features:
             raise InvalidInputError(f"theta must have the shape (..., {self.n_features})", t.shape, "reshape theta")
-        update: Floats = t @ self.A.T + self.b
-        return update
+        return np.asarray(t @ self.A.T + self.b)
 
     def expected_square(self, S: Floats) -> Floats:
         """(d, d) E[A_x S A_x^T], which is E[weight^2 (psi^T S psi) phi phi^T] with psi = discount phi' - phi."""
         # The quadratic form of psi, averaged over s', needs K = Phi S Phi^T only on its diagonal and through next_phi.
-        phi = self._phi
+        phi = self.phi
         stays, leads, carries = self._squares
         diagonal = np.einsum("si,si->s", phi @ S, phi)
         cross = np.einsum("si,si->s", phi @ (S + S.T), leads)
         form = carries @ diagonal - cross + stays * diagonal
-        square: Floats = (self._weighted_phi * form[:, None]).T @ phi
-        return square
-
-    def expected_cross(self, m: Floats) -> Floats:
-        """(d, d) E[A_x m h^T] with h = g_x(theta_star); symmetric, because both factors are multiples of phi."""
-        cross: Floats = (self._weighted_phi * (self._error_psi @ m)[:, None]).T @ self._phi
-        return cross
+        return np.asarray((self._weighted_phi * form[:, None]).T @ phi)
 
     def mean_square_radius(self, step_size: float) -> float:
         """Spectral radius of S -> E[(I + a A_x) S (I + a A_x)^T], a the step size: TD is mean-square stable below 1.
@@ -212,7 +196,8 @@ class LinearProblem:
         True
         """
         check_positive("step_size", step_size)
-        return cone_radius(lambda S: self._moved(S, float(step_size)), self.n_features)
+        a, d = float(step_size), self.n_features
+        return cone_radius(lambda x: self._moved(x.reshape(d, d), a).ravel(), np.eye(d).ravel())
 
     def mean_square_growth(self, step_size: float, n_updates: int = 20) -> float:
         """The factor by which E|u|^2 grows in the last of a few updates without noise, from E[u u^T] = I.
@@ -230,46 +215,31 @@ class LinearProblem:
         return growth
 
     def _moved(self, S: Floats, a: float) -> Floats:
-        moved: Floats = S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S)
-        return moved
+        return np.asarray(S + a * (self.A @ S + S @ self.A.T) + a * a * self.expected_square(S))
 
     @cached_property
     def _weighted_phi(self) -> Floats:
-        return np.multiply(self._mu[:, None], self._phi)
+        return np.multiply(self.state_distribution[:, None], self.phi)
 
     @cached_property
     def _next_phi(self) -> Floats:
         """(S, d) E[weight discount phi(s') | s]."""
-        return np.asarray(self._mrp.discounted_P @ self._phi)
+        return np.asarray(self.mrp.discounted_P @ self.phi)
 
     @cached_property
     def _squares(self) -> tuple[Floats, Floats, Any]:
         """E[weight^2 | s], E[weight^2 discount phi(s') | s], and the matrix of E[weight^2 discount^2 1{s'} | s]."""
-        edges = self._mrp.edges
+        edges = self.mrp.edges
         weighted = edges.probability * edges.weight**2
-        leads = np.asarray(self._mrp.matrix(weighted * edges.discount) @ self._phi)
-        return self._by_state(edges.weight**2), leads, self._mrp.matrix(weighted * edges.discount**2)
-
-    @cached_property
-    def _weighted_error(self) -> Floats:
-        """weight times TD error of each transition at theta_star."""
-        edges, v = self._mrp.edges, self._phi @ self.theta_star
-        return np.asarray(edges.weight * (edges.reward + edges.discount * v[edges.successor] - v[edges.origin]))
-
-    @cached_property
-    def _error_psi(self) -> Floats:
-        """(S, d) E[weight^2 td_error (discount phi' - phi) | s] at theta_star."""
-        edges = self._mrp.edges
-        error = edges.weight * self._weighted_error
-        carried = self._mrp.matrix(edges.probability * error * edges.discount) @ self._phi
-        return np.asarray(carried - self._by_state(error)[:, None] * self._phi)
+        leads = np.asarray(self.mrp.matrix(weighted * edges.discount) @ self.phi)
+        return self._by_state(edges.weight**2), leads, self.mrp.matrix(weighted * edges.discount**2)
 
     def _by_state(self, value: Floats) -> Floats:
-        edges = self._mrp.edges
-        return np.bincount(edges.origin, edges.probability * value, minlength=self._mrp.n_states).astype(np.float64)
+        edges = self.mrp.edges
+        return np.bincount(edges.origin, edges.probability * value, minlength=self.mrp.n_states).astype(np.float64)
 
     def _check_rank(self) -> None:
-        rank = int(np.linalg.matrix_rank(np.sqrt(self._mu)[:, None] * self._phi))
+        rank = int(np.linalg.matrix_rank(np.sqrt(self.state_distribution)[:, None] * self.phi))
         if rank < self.n_features:
             raise SingularSystemError(
                 f"phi must have full column rank {self.n_features} on the states of positive probability, "

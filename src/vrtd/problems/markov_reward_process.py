@@ -49,25 +49,32 @@ class MarkovRewardProcess:
     array([13.6986, 15.0685])
     """
 
+    edges: Edges  # read-only
+    rewards_averaged: (
+        bool  # whether rewards of parallel transitions were replaced by their mean: same values, less noise
+    )
+
     def __init__(self, P: ArrayLike | Any, R: ArrayLike | Any, gamma: ArrayLike | Any) -> None:
         from scipy import sparse
 
         pattern = _canonical("P", P) if sparse.issparse(P) else None
+        # The transitions' own check names an entry that is not finite as s -> s'.
+        table = real_array("P", P, finite=False) if pattern is None else pattern
+        if len(table.shape) != 2 or table.shape[0] != table.shape[1] or table.shape[0] == 0:
+            raise InvalidInputError(
+                "P must be a square matrix", f"the shape {table.shape}", "pass (S, S) probabilities"
+            )
+        n = table.shape[0]
         if pattern is None:
-            dense = real_array("P", P, finite=False)  # the transitions' own check names the place as s -> s'
-            _check_square(dense.shape)
-            n = dense.shape[0]
             origin, successor = (index.ravel() for index in np.indices((n, n), dtype=np.int32))
-            probability = dense.ravel()
+            probability = table.ravel()
         else:
-            _check_square(pattern.shape)
-            n = pattern.shape[0]
             origin = np.repeat(np.arange(n, dtype=np.int32), np.diff(pattern.indptr))
             successor, probability = pattern.indices, pattern.data
         reward = _on_transitions("R", R, pattern, origin, (n,))
         discount = _on_transitions("gamma", gamma, pattern, origin, ())
-        self._store(n, origin, successor, probability, reward, discount, np.ones_like(probability))
-        self._is_dense = pattern is None
+        self.edges = _sort_edges(n, [origin, successor, probability, reward, discount, np.ones_like(probability)])
+        self.rewards_averaged, self._is_dense = False, pattern is None
 
     @classmethod
     def from_edges(
@@ -88,12 +95,11 @@ class MarkovRewardProcess:
         """
         check_count("n_states", n_states)
         n = int(n_states)
-        tail, head = _state_indices("origin", origin, n), _state_indices("successor", successor, n)
-        p = real_array("probability", probability, finite=False)
-        r = real_array("reward", reward, finite=False)
-        g = real_array("discount", discount, finite=False)
-        w = np.ones_like(p) if weight is None else real_array("weight", weight, finite=False)
-        shapes = [tail.shape, head.shape, p.shape, r.shape, g.shape, w.shape]
+        weight = np.ones(np.shape(probability)) if weight is None else weight
+        numbers = {"probability": probability, "reward": reward, "discount": discount, "weight": weight}
+        columns: list[NDArray[Any]] = [_state_indices("origin", origin, n), _state_indices("successor", successor, n)]
+        columns += [real_array(name, values, finite=False) for name, values in numbers.items()]
+        shapes = [column.shape for column in columns]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InvalidInputError(
                 "origin, successor, probability, reward, discount and weight must be vectors of one length",
@@ -101,69 +107,22 @@ class MarkovRewardProcess:
                 "pass one entry per transition",
             )
         self = cls.__new__(cls)
-        self._store(n, tail, head, p, r, g, w)
-        self._is_dense = False
-        self._rewards_averaged = bool(rewards_averaged)
+        self.edges = _sort_edges(n, columns)
+        self.rewards_averaged, self._is_dense = bool(rewards_averaged), False
         return self
 
-    def _store(
-        self,
-        n: int,
-        origin: NDArray[np.int32],
-        successor: NDArray[np.int32],
-        probability: Floats,
-        reward: Floats,
-        discount: Floats,
-        weight: Floats,
-    ) -> None:
-        _check_each("probabilities", probability, probability >= 0.0, "be finite and non-negative", origin, successor)
-        _check_each("rewards", reward, True, "be finite", origin, successor)
-        _check_each("weights", weight, weight >= 0.0, "be finite and non-negative", origin, successor)
-        _check_each("discounts", discount, (discount >= 0) & (discount <= 1), "lie in [0, 1]", origin, successor)
-        sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
-        check_row_sums("P", sums, ("row",))
-        mean_weight: Floats = np.bincount(origin, probability * weight, minlength=n) / sums
-        check_row_sums("P times weight", mean_weight, ("row",))
-        kept = np.flatnonzero(probability > 0.0)
-        place = origin[kept].astype(np.int64) * n + successor[kept]
-        if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
-            kept = kept[np.lexsort((weight[kept], reward[kept], discount[kept], place))]
-        origin = origin[kept]
-        edges = Edges(
-            indptr=np.searchsorted(origin, np.arange(n + 1)).astype(np.int64),
-            origin=origin,
-            successor=successor[kept].astype(np.int32),
-            probability=probability[kept] / sums[origin],
-            reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
-            discount=discount[kept],
-            weight=weight[kept],
-        )
-        for array in edges:
-            frozen(array)
-        self._edges = edges
-        self._rewards_averaged = False
-
     def __repr__(self) -> str:
-        return f"MarkovRewardProcess({self.n_states} states, {self._edges.origin.size} transitions)"
+        return f"MarkovRewardProcess({self.n_states} states, {self.edges.origin.size} transitions)"
 
     @property
     def n_states(self) -> int:
-        return self._edges.indptr.size - 1
-
-    @property
-    def edges(self) -> Edges:
-        return self._edges
-
-    @property
-    def rewards_averaged(self) -> bool:
-        """Whether rewards of parallel transitions were replaced by their mean: same values, less noise."""
-        return self._rewards_averaged
+        return self.edges.indptr.size - 1
 
     @cached_property
     def is_weighted(self) -> bool:
         """Whether transitions carry importance ratios: the chain is then the behaviour's, and `mean_reward`,
         `discounted_P` and `values` are the target policy's."""
-        return bool(np.any(self._edges.weight != 1.0))
+        return bool(np.any(self.edges.weight != 1.0))
 
     @cached_property
     def P(self) -> Any:
@@ -173,25 +132,25 @@ class MarkovRewardProcess:
     @cached_property
     def discounted_P(self) -> Any:
         """(S, S) `csr_array` of E[discount 1{s'} | s]: what carries values one step back."""
-        return self.matrix(self._edges.probability * self._edges.weight * self._edges.discount)
+        return self.matrix(self.edges.probability * self.edges.weight * self.edges.discount)
 
     @cached_property
     def mean_reward(self) -> Floats:
         """(S,) expected reward on leaving each state."""
-        edges = self._edges
+        edges = self.edges
         mean = np.bincount(edges.origin, edges.probability * edges.weight * edges.reward, minlength=self.n_states)
         return frozen(mean.astype(np.float64))
 
     @property
     def r_max(self) -> float:
         """The largest |reward| of a possible transition."""
-        return float(np.abs(self._edges.reward).max())
+        return float(np.abs(self.edges.reward).max())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the transitions, in hexadecimal: equal processes have equal digests."""
         sha = hashlib.sha256()
-        for array in self._edges if self.is_weighted else self._edges[:-1]:
+        for array in self.edges if self.is_weighted else self.edges[:-1]:
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
 
@@ -221,7 +180,7 @@ class MarkovRewardProcess:
     def values(self) -> Floats:
         """(S,) expected discounted sum of rewards from each state."""
         # The system is singular exactly when some closed class never discounts.
-        edges, n = self._edges, self.n_states
+        edges, n = self.edges, self.n_states
         undiscounted = np.bincount(edges.origin, (edges.discount < 1.0) & (edges.weight > 0.0), minlength=n) == 0
         target = self.matrix(edges.probability * edges.weight).copy()  # where the target policy leads
         target.eliminate_zeros()
@@ -241,7 +200,7 @@ class MarkovRewardProcess:
 
         n, D, r = self.n_states, self.discounted_P, reward
         # A row sum may round up to 1 where every discount is below it.
-        contraction = decay * min(float(D.sum(axis=1).max()), float(self._edges.discount.max()))
+        contraction = decay * min(float(D.sum(axis=1).max()), float(self.edges.discount.max()))
         if n <= DENSE_LIMIT:
             v = np.linalg.solve(np.eye(n) - decay * D.toarray(), r)
         elif contraction <= 0.999:  # LU of a random sparse graph fills in; iteration does not care
@@ -252,18 +211,14 @@ class MarkovRewardProcess:
             v = splu(eye_array(n, format="csc") - decay * D.tocsc()).solve(r)
         scale = np.maximum(1.0, np.abs(v).max(axis=0))
         residual = float((np.abs(r + decay * (D @ v) - v) / scale).max())
-        if not residual <= 1e-10:
-            raise AccuracyError(
-                f"values must solve v = r + P v to 1e-10; got the residual {residual:.3g} relative to the values; "
-                f"use discounts that are not so close to 1"
-            )
         # The error is at most the residual, itself known up to rounding, over 1 - contraction; where some state never
         # discounts that says nothing.
         error = (residual + float(np.finfo(np.float64).eps)) / (1.0 - contraction) if contraction < 1.0 else 0.0
-        if not error <= 1e-6:
+        if not (residual <= 1e-10 and error <= 1e-6):
             raise AccuracyError(
-                f"values must be known to a millionth; got an error of up to {error:.3g} relative to the values; "
-                f"use discounts that are not so close to 1"
+                "values must solve v = r + P v to 1e-10 and be known to a millionth; got the residual "
+                f"{residual:.3g} and an error of up to {error:.3g}, relative to the values; "
+                "use discounts that are not so close to 1"
             )
         return np.asarray(v)
 
@@ -295,7 +250,7 @@ class MarkovRewardProcess:
 
     @cached_property
     def _csr(self) -> Any:
-        return self.matrix(self._edges.probability)
+        return self.matrix(self.edges.probability)
 
     @property
     def _recurrent_P(self) -> Any:
@@ -308,29 +263,49 @@ class MarkovRewardProcess:
 
         n = self.n_states
         # scipy's graph routines want one index type, 32 bits where that is enough.
-        indptr: Any = self._edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
-        M = csr_array((weight.copy(), self._edges.successor.copy(), indptr), shape=(n, n))
+        indptr: Any = self.edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
+        M = csr_array((weight.copy(), self.edges.successor.copy(), indptr), shape=(n, n))
         M.sum_duplicates()
         for array in (M.data, M.indices, M.indptr):
             frozen(array)
         return M
 
 
-def _check_square(shape: tuple[int, ...]) -> None:
-    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-        raise InvalidInputError("P must be a square matrix", f"the shape {shape}", "pass (S, S) probabilities")
-
-
-def _check_each(
-    name: str, value: Floats, holds: Any, must: str, origin: NDArray[np.int32], successor: NDArray[np.int32]
-) -> None:
-    bad = np.flatnonzero(~(holds & np.isfinite(value)))
-    if bad.size:
-        raise InvalidInputError(
-            f"{name} must {must}",
-            f"{value[bad[0]]} on the transition {origin[bad[0]]} -> {successor[bad[0]]}",
-            "repair that entry",
-        )
+def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
+    """Check origin, successor, probability, reward, discount and weight; return the sorted transitions."""
+    origin, successor, probability, reward, discount, weight = columns
+    for name, value, holds, must in (
+        ("probabilities", probability, probability >= 0.0, "be finite and non-negative"),
+        ("rewards", reward, True, "be finite"),
+        ("weights", weight, weight >= 0.0, "be finite and non-negative"),
+        ("discounts", discount, (discount >= 0.0) & (discount <= 1.0), "lie in [0, 1]"),
+    ):
+        bad = np.flatnonzero(~(holds & np.isfinite(value)))
+        if bad.size:
+            i = bad[0]
+            got = f"{value[i]} on the transition {origin[i]} -> {successor[i]}"
+            raise InvalidInputError(f"{name} must {must}", got, "repair that entry")
+    sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
+    check_row_sums("P", sums, ("row",))
+    mean_weight: Floats = np.bincount(origin, probability * weight, minlength=n) / sums
+    check_row_sums("P times weight", mean_weight, ("row",))
+    kept = np.flatnonzero(probability > 0.0)
+    place = origin[kept].astype(np.int64) * n + successor[kept]
+    if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
+        kept = kept[np.lexsort((weight[kept], reward[kept], discount[kept], place))]
+    origin = origin[kept]
+    edges = Edges(
+        indptr=np.searchsorted(origin, np.arange(n + 1)).astype(np.int64),
+        origin=origin,
+        successor=successor[kept].astype(np.int32),
+        probability=probability[kept] / sums[origin],
+        reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
+        discount=discount[kept],
+        weight=weight[kept],
+    )
+    for array in edges:
+        frozen(array)
+    return edges
 
 
 def _canonical(name: str, matrix: Any) -> Any:
@@ -348,32 +323,29 @@ def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int3
     """R or gamma on each stored transition, from an (S, S) matrix or from its `short` shape: (S,) or one number."""
     from scipy import sparse
 
-    if sparse.issparse(value):
-        if pattern is None:
-            raise InvalidInputError(f"{name} must be dense when P is dense", "a sparse matrix", "use .toarray()")
-        matrix = _canonical(name, value)
-        if matrix.shape != pattern.shape:
-            raise InvalidInputError(f"{name} must have the shape of P, {pattern.shape}", matrix.shape, "reshape it")
-        if not (np.array_equal(matrix.indptr, pattern.indptr) and np.array_equal(matrix.indices, pattern.indices)):
-            raise InvalidInputError(
-                f"a sparse {name} must have the stored entries of P, zeros included",
-                f"{matrix.nnz} stored entries against {pattern.nnz} of P, not all in the same places",
-                f"build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape)",
-            )
-        return np.asarray(matrix.data)
-    array = real_array(name, value, finite=False)
-    if array.shape == () and short == ():
-        if not 0.0 <= array < 1.0:
-            raise InvalidInputError(f"{name} must lie in [0, 1)", array, "pass less, or discounts of transitions")
-        return np.full(origin.shape, array)
-    if array.shape == short:
-        return array[origin]
+    is_sparse = sparse.issparse(value)
+    table: Any = _canonical(name, value) if is_sparse else real_array(name, value, finite=False)
+    if table.shape == short and short == ():
+        if not 0.0 <= table < 1.0:
+            raise InvalidInputError(f"{name} must lie in [0, 1)", table, "pass less, or discounts of transitions")
+        return np.full(origin.shape, table)
+    if table.shape == short:
+        return np.asarray(table[origin])
     square = (int(origin[-1]) + 1,) * 2 if pattern is None else pattern.shape
-    if array.shape != square:
-        raise InvalidInputError(f"{name} must have the shape {short} or {square}", array.shape, "reshape it")
-    if pattern is not None:
-        raise InvalidInputError(f"{name} of transitions must be sparse when P is", "a dense matrix", "pass csr_array")
-    return array.ravel()
+    if table.shape != square:
+        raise InvalidInputError(f"{name} must have the shape {short} or {square}", table.shape, "reshape it")
+    if is_sparse != (pattern is not None):
+        got, do = ("a sparse matrix", "use .toarray()") if is_sparse else ("a dense matrix", "pass csr_array")
+        raise InvalidInputError(f"{name} of transitions must be sparse when P is, and dense when P is", got, do)
+    if not is_sparse:
+        return np.asarray(table.ravel())
+    if not (np.array_equal(table.indptr, pattern.indptr) and np.array_equal(table.indices, pattern.indices)):
+        raise InvalidInputError(
+            f"a sparse {name} must have the stored entries of P, zeros included",
+            f"{table.nnz} stored entries against {pattern.nnz} of P, not all in the same places",
+            f"build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape)",
+        )
+    return np.asarray(table.data)
 
 
 def _state_indices(name: str, value: ArrayLike, n: int) -> NDArray[np.int32]:

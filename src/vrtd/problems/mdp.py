@@ -39,7 +39,7 @@ class MDP:
             )
         sums = p.sum(axis=2)
         check_row_sums("P", sums, ("action", "state"))
-        A, S = p.shape[:2]
+        self.n_actions, self.n_states = A, S = p.shape[:2]
         r = real_array("R", R)
         if r.shape not in ((S,), (A, S), (A, S, S)):
             raise InvalidInputError(
@@ -60,14 +60,6 @@ class MDP:
         self._P = frozen(p / sums[:, :, None])
         self._R = np.broadcast_to(r if r.ndim == 3 else r[..., :, None], p.shape)
         self._gamma = g
-
-    @property
-    def n_actions(self) -> int:
-        return int(self._P.shape[0])
-
-    @property
-    def n_states(self) -> int:
-        return int(self._P.shape[1])
 
     def chain(
         self, policy: ArrayLike, average_rewards: bool = False, behaviour: ArrayLike | None = None

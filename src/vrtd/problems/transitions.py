@@ -26,6 +26,8 @@ from vrtd.solving import check_invertible, condition_number, solve_scaled
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
 
+Column = NDArray[Any]
+
 # Directions whose singular value is below this share of the largest count as dependent.
 _RANK_TOLERANCE = 1e-5
 # Features and rewards of this size can be squared and divided by.
@@ -93,32 +95,20 @@ class Transitions:
         table = real_array("phi", phi)
         if table.ndim != 2 or 0 in table.shape:
             raise InvalidInputError("phi must have the shape (n, d)", table.shape, "pass one row per transition")
-        n = table.shape[0]
-        self.phi = frozen(table)
-        self.reward = _column("reward", reward, n)
-        self.phi_next = frozen(real_array("phi_next", phi_next))
+        n = len(table)
+        self.phi, self.phi_next = frozen(table), frozen(real_array("phi_next", phi_next))
         if self.phi_next.shape != table.shape:
             raise InvalidInputError(f"phi_next must have the shape {table.shape}", self.phi_next.shape, "match phi")
-        self.discount = _column("discount", np.broadcast_to(discount, n) if np.ndim(discount) == 0 else discount, n)
-        self._weight = None if weight is None else _column("weight", weight, n)
+        self.reward = _check_column("reward", reward, n)
+        self.discount = _check_column("discount", np.full(n, discount) if np.ndim(discount) == 0 else discount, n, 1.0)
+        self._weight = None if weight is None else _check_column("weight", weight, n, np.inf)
         self.ends = frozen(self.discount == 0.0 if ends is None else np.array(ends, dtype=np.bool_))
         if self.ends.shape != (n,):
             raise InvalidInputError(f"ends must have the shape ({n},)", self.ends.shape, "pass one flag per transition")
-        for name, values, most in (("discount", self.discount, 1.0), ("weight", self.weight, np.inf)):
-            bad = np.flatnonzero((values < 0.0) | (values > most))
-            if bad.size:
-                span = "in [0, 1]" if most == 1.0 else "non-negative"
-                raise InvalidInputError(f"{name} must be {span}", f"{values[bad[0]]} in row {bad[0]}", "correct it")
 
     @classmethod
     def wrap(
-        cls,
-        phi: NDArray[Any],
-        reward: Floats,
-        phi_next: NDArray[Any],
-        discount: Floats,
-        weight: Floats | None,
-        ends: NDArray[np.bool_],
+        cls, phi: Column, reward: Column, phi_next: Column, discount: Column, weight: Column | None, ends: Column
     ) -> Self:
         """Wrap arrays that were checked where they arrived. Nothing is copied, converted or checked."""
         rows = cls.__new__(cls)
@@ -266,8 +256,7 @@ class Transitions:
         if self.rank == phi.shape[1]:
             return np.ones(len(phi), bool)
         outside = phi - (phi @ self.basis) @ self.basis.T
-        known: NDArray[np.bool_] = np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1)
-        return known
+        return np.asarray(np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1))
 
     # Solution and noise; the features must have full rank
 
@@ -371,10 +360,15 @@ class Transitions:
         return sha.hexdigest()
 
 
-def _column(name: str, values: Any, n: int) -> Floats:
+def _check_column(name: str, values: Any, n: int, most: float | None = None) -> Floats:
+    """Return a private copy of n numbers; with `most`, each of them must lie in [0, most]."""
     column = real_array(name, values)
     if column.shape != (n,):
         raise InvalidInputError(f"{name} must have the shape ({n},)", column.shape, "pass one number per row of phi")
+    if most is not None and not ((column >= 0.0) & (column <= most)).all():
+        i = int(((column < 0.0) | (column > most)).argmax())
+        span = "in [0, 1]" if most == 1.0 else "non-negative"
+        raise InvalidInputError(f"{name} must be {span}", f"{column[i]} in row {i}", "correct it")
     return frozen(column)
 
 

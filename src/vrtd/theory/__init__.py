@@ -8,15 +8,8 @@ from vrtd.theory.complexity import (
     vrtd_iid_complexity,
     vrtd_markov_complexity,
 )
-from vrtd.theory.constants import (
-    Assumptions,
-    Condition,
-    check_assumptions,
-    dobrushin,
-    instance_constants,
-    lambda_A,
-)
-from vrtd.theory.curves import exact_curve
+from vrtd.theory.constants import Assumptions, check_assumptions, dobrushin, instance_constants, lambda_A
+from vrtd.theory.curves import exact_curve, td_iid_moments, vrtd_iid_moments
 from vrtd.theory.estimation import AutocorrelationTime, autocorrelation_time
 from vrtd.theory.explained import value_explained
 from vrtd.theory.lemmas import (
@@ -29,16 +22,15 @@ from vrtd.theory.lemmas import (
     squared_pseudo_gradient_inequality,
     transition_inequalities,
 )
-from vrtd.theory.limits import approximation_limit, instance_optimal, stability_limit
-from vrtd.theory.moments import Moments, td_iid_moments, vrtd_iid_moments
+from vrtd.theory.limits import approximation_limit, instance_optimal, stability_limit, stationary_second_moment
+from vrtd.theory.moments import Moments
 from vrtd.theory.phase import PhaseDiagram, phase_diagram
 from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
 from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.saddle import SaddleSteps, saddle_steps
 from vrtd.theory.settings import limit_step, settings_for
-from vrtd.theory.statements import Bound, EpochInequality
-from vrtd.theory.stationary import stationary_second_moment
+from vrtd.theory.statements import Bound, Condition, EpochInequality
 
 __all__ = [
     "Assumptions",

@@ -5,74 +5,100 @@ and "sharp" a tighter one from the chain's own constants. `td_markov_bound` has 
 
 Notation: u = theta - theta_star, a the step size, M the batch size, lam = lambda_A, gamma the largest discount,
 g2 = (1 + gamma)^2, R the radius, r = r_max, kappa and rho the chain's mixing constants. A bound says
-E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, an epoch of VRTD or an update of TD.
+E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, an epoch of VRTD or an update of TD. C1 and G mean different
+things in different bounds, so the constants of each bound are a tuple of their own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.arrays import Floats
-from vrtd.checks import check_choice, check_exact_count, check_positive
+from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.constants import (
-    Condition,
     InstanceConstants,
-    TDIidConstants,
-    TDMarkovConstants,
-    VRTDIidConstants,
-    VRTDIidSharpConstants,
-    VRTDMarkovConstants,
     check_assumptions,
+    check_parameter,
+    check_setting,
     instance_constants,
-    largest_discount,
     mixing,
-    parameter,
     radius_of,
 )
 from vrtd.theory.statements import (
     CROSS_TERM,
     ONE_STEP_LATE,
     Bound,
+    Condition,
     Constants,
     Form,
-    at_most,
-    ball_holds,
-    batch_above,
+    compare,
+    compare_batch,
+    compare_norm,
+    compare_step,
+    compare_step_to_share,
+    condition,
     ratio,
-    step_below,
 )
 
 VRTDIidForm = Literal["printed", "corrected", "sharp"]
 TDIidForm = Literal["printed", "sharp"]
 
 
-@overload
-def vrtd_iid_bound(
-    problem: LinearProblem,
-    step_size: float,
-    batch_size: int,
-    theta_0: ArrayLike,
-    radius: None = None,
-    *,
-    form: Literal["sharp"] = "sharp",
-) -> Bound[VRTDIidSharpConstants]: ...
-@overload
-def vrtd_iid_bound(
-    problem: LinearProblem,
-    step_size: float,
-    batch_size: int,
-    theta_0: ArrayLike,
-    radius: float | None = None,
-    *,
-    form: Form,
-) -> Bound[VRTDIidConstants]: ...
+class VRTDIidConstants(NamedTuple):
+    """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
+
+    C1: float
+    D1: float
+    D2: float
+
+
+class VRTDIidSharpConstants(NamedTuple):
+    """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
+
+    E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
+    are those of `InstanceConstants`.
+    """
+
+    C1: float
+    C0: float
+    gain: float
+    reach: float
+    lambda_A: float  # noqa: N815
+    eta: float
+    nu: float
+    sigma2: float
+
+
+class VRTDMarkovConstants(NamedTuple):
+    """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
+
+    C1: float
+    C2: float
+    C3: float
+    C4: float
+    G: float
+
+
+class TDIidConstants(NamedTuple):
+    """C5 = 2 E|g_x(theta_star)|^2."""
+
+    C5: float
+
+
+class TDMarkovConstants(NamedTuple):
+    """G = r_max + 2 R bounds |g_x|; C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A."""
+
+    G: float
+    C6: float
+    C7: float
+
+
 def vrtd_iid_bound(
     problem: LinearProblem,
     step_size: float,
@@ -116,38 +142,28 @@ def vrtd_iid_bound(
     False
     """
     check_choice("form", form, get_args(VRTDIidForm))
-    a, M, u0 = _vrtd_arguments(problem, step_size, batch_size, theta_0)
+    _, u0 = _check_start(problem, theta_0)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     if form == "sharp":
         if radius is not None:
             raise InvalidInputError('radius must be left out with form="sharp"', radius, "drop it, or change the form")
         return _vrtd_iid_sharp(problem, a, M, u0)
-    lam, g2, R = problem.lambda_A, _g2(problem), radius_of(problem, radius)
+    R, found = radius_of(problem, radius), check_assumptions(problem)
     D1, D2 = 2.0 * g2, 4.0 * (g2 * R**2 + problem.mrp.r_max**2)
-    found, ball = check_assumptions(problem), ball_holds("theta_star", problem.theta_star, R)
+    conditions = [found.solvable, found.bounded_features, compare_norm("theta_star", problem.theta_star, R)]
     if form == "printed":
-        den = lam - 4.0 * a * g2
+        statement, reason, share, den = "Theorem 1 as printed", CROSS_TERM, 8, lam - 4.0 * a * g2
         C1 = ratio(4.0 * a * g2 + (4.0 * g2 * a**2 + 1.0) / (a * M), den)
         floor = ratio(2.0 * D2 * a, (1.0 - C1) * den * M)
-        conditions: tuple[Condition, ...] = (
-            found.solvable,
-            found.bounded_features,
-            found.ergodic,
-            ball,
-            step_below(a, lam / (8.0 * g2), "lambda_A/(8 (1 + gamma)^2)"),
-            batch_above(M, 4.0 * g2 * a**2 + 1.0, a * (lam - 8.0 * a * g2)),
-        )
+        batch = compare_batch(M, 4.0 * g2 * a**2 + 1.0, a * (lam - 8.0 * a * g2))
+        conditions.insert(2, found.ergodic)
     else:
-        den, reach = 0.5 * lam - 4.0 * a * g2, 2.0 * a + 2.0 / lam
+        statement, reason, share, den = "Theorem 1 corrected", "", 16, 0.5 * lam - 4.0 * a * g2
+        reach = 2.0 * a + 2.0 / lam
         C1 = ratio(1.0 / (a * M) + 4.0 * a * g2 + reach * D1 / M, den)
         floor = ratio(reach * D2, (1.0 - C1) * den * M)
-        conditions = (
-            found.solvable,
-            found.bounded_features,
-            ball,
-            step_below(a, lam / (16.0 * g2), "lambda_A/(16 (1 + gamma)^2)"),
-            batch_above(M, 1.0 / a + reach * D1, 0.5 * lam - 8.0 * a * g2),
-        )
-    statement, reason = ("Theorem 1 as printed", CROSS_TERM) if form == "printed" else ("Theorem 1 corrected", "")
+        batch = compare_batch(M, 1.0 / a + reach * D1, 0.5 * lam - 8.0 * a * g2)
+    conditions += [compare_step_to_share(a, lam, g2, share), batch]
     return _bound(statement, "epoch", reason, conditions, VRTDIidConstants(C1, D1, D2), C1, u0, floor)
 
 
@@ -176,9 +192,9 @@ def vrtd_markov_bound(
     (True, True)
     """
     check_choice("form", form, get_args(Form))
-    a, M, u0 = _vrtd_arguments(problem, step_size, batch_size, theta_0)
-    start = parameter(problem, "theta_0", theta_0)
-    lam, g2, R = problem.lambda_A, _g2(problem), radius_of(problem, radius, start)
+    start, u0 = _check_start(problem, theta_0)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
+    R = radius_of(problem, radius, start)
     kappa, rho = mixing(problem)
     G, scale = math.sqrt(g2) * R + problem.mrp.r_max, 16.0 * (R**2 * g2 + problem.mrp.r_max**2)
     if form == "printed":
@@ -191,25 +207,17 @@ def vrtd_markov_bound(
         C4 = G**2 + ratio(4.0 * kappa * G**2, 1.0 - rho)
     den = 0.5 * lam - 3.0 * a * g2
     C1 = ratio(1.0 / M + 3.0 * a**2 * g2, a * den)
-    conditions = (
+    conditions = [
         *_markov_conditions(problem, start, R),
-        step_below(a, lam / (12.0 * g2), "lambda_A/(12 (1 + gamma)^2)"),
-        batch_above(M, 1.0, 0.5 * a * lam - 6.0 * a**2 * g2),
-    )
+        compare_step_to_share(a, lam, g2, 12),
+        compare_batch(M, 1.0, 0.5 * a * lam - 6.0 * a**2 * g2),
+    ]
     share = (1.0 - C1) * den * M if C1 < 1.0 else 0.0
     constants = VRTDMarkovConstants(C1, C2, ratio(3.0 * a, den), C4, G)
     variance, bias = ratio(3.0 * a * C4, share), ratio(C2 / lam, share)
     return _bound(statement, "epoch", reason, conditions, constants, C1, u0, variance, bias)
 
 
-@overload
-def td_iid_bound(
-    problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: Literal["sharp"] = "sharp"
-) -> Bound[InstanceConstants]: ...
-@overload
-def td_iid_bound(
-    problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: Literal["printed"]
-) -> Bound[TDIidConstants]: ...
 def td_iid_bound(
     problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: TDIidForm = "sharp"
 ) -> Bound[Any]:
@@ -231,22 +239,17 @@ def td_iid_bound(
     (True, 0.95, 0.4)
     """
     check_choice("form", form, get_args(TDIidForm))
-    a, u0 = _td_arguments(problem, step_size, theta_0)
+    _, u0 = _check_start(problem, theta_0)
+    a, _, lam, g2 = check_setting(problem, step_size, 1)
     if form == "sharp":
         constants = instance_constants(problem)
-        lam, _, _, q, sigma2 = constants
-        root = math.sqrt(lam) - math.sqrt(a * q)
+        root = math.sqrt(lam) - math.sqrt(a * constants.q)
         rate = 1.0 - a * math.sqrt(lam) * root if root > 0.0 else math.inf
-        step, floor = step_below(a, lam / q, "lambda_A/q"), ratio(a * sigma2, root**2)
-        return _bound("TD, i.i.d., sharpened", "update", "", (step,), constants, rate, u0, floor)
-    lam, C5 = problem.lambda_A, 2.0 * float(np.trace(problem.noise_covariance))
-    limit = lam / (4.0 * _g2(problem))
-    found = check_assumptions(problem)
-    conditions = (
-        found.solvable,
-        found.bounded_features,
-        at_most("step_size is", a, limit, "step_size <= lambda_A/(4 (1 + gamma)^2)", f"lower step_size to {limit:.6g}"),
-    )
+        floor = ratio(a * constants.sigma2, root**2)
+        step = compare_step(a, lam / constants.q, "lambda_A/q")
+        return _bound("TD, i.i.d., sharpened", "update", "", [step], constants, rate, u0, floor)
+    C5, found = 2.0 * float(np.trace(problem.noise_covariance)), check_assumptions(problem)
+    conditions = [found.solvable, found.bounded_features, compare_step_to_share(a, lam, g2, 4, strict=False)]
     rate, floor = 1.0 - 0.5 * a * lam, 2.0 * a * C5 / lam
     return _bound("TD, i.i.d.", "update", "", conditions, TDIidConstants(C5), rate, u0, floor)
 
@@ -260,17 +263,15 @@ def td_markov_bound(
     floor a C6/lam + a C7 max(ln(1/a), 0)/lam, for a <= 1/lam. Of it, a G^2/lam is the variance, which independent
     samples would leave as well; the rest is the bias of correlated ones.
     """
-    a, u0 = _td_arguments(problem, step_size, theta_0)
-    start = parameter(problem, "theta_0", theta_0)
-    lam, R, mrp = problem.lambda_A, radius_of(problem, radius, start), problem.mrp
+    start, u0 = _check_start(problem, theta_0)
+    a, _, lam, _ = check_setting(problem, step_size, 1)
+    R, mrp = radius_of(problem, radius, start), problem.mrp
     kappa, rho = mixing(problem)
     G, speed = mrp.r_max + 2.0 * R, -math.log(rho)
     C6 = 21.0 * G**2 + ratio(12.0 * math.log(max(kappa, 1.0)) * G**2, speed)
     C7 = ratio(12.0 * G**2, speed)
-    conditions = (
-        *_markov_conditions(problem, start, R),
-        at_most("step_size is", a, 1.0 / lam, "step_size <= 1/lambda_A", f"lower step_size to {1.0 / lam:.6g}"),
-    )
+    step = compare_step(a, 1.0 / lam, "1/lambda_A", strict=False)
+    conditions = [*_markov_conditions(problem, start, R), step]
     bias = a * (C6 - G**2 + (C7 * -math.log(a) if a < 1.0 else 0.0)) / lam
     constants = TDMarkovConstants(G, C6, C7)
     return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
@@ -285,10 +286,10 @@ def _vrtd_iid_sharp(problem: LinearProblem, a: float, M: int, u0: Floats) -> Bou
     contracts = gap > p
     root = math.sqrt(gap) - math.sqrt(p) if contracts else 0.0
     C1 = 1.0 - math.sqrt(gap) * root if contracts else math.inf
-    conditions = (
-        step_below(a, lam / (eta + nu), "lambda_A/(eta + nu)"),
-        at_most("C0 + p is", 1.0 - gap + p, 1.0, "C0 + p < 1", "lower step_size or raise batch_size", strict=True),
-    )
+    conditions = [
+        compare_step(a, lam / (eta + nu), "lambda_A/(eta + nu)"),
+        compare("C0 + p", 1.0 - gap + p, 1.0, "C0 + p < 1", "lower step_size or raise batch_size", strict=True),
+    ]
     floor = ratio(sigma2 * gain, M * root**2)
     constants = VRTDIidSharpConstants(C1, 1.0 - gap, gain, reach, lam, eta, nu, sigma2)
     return _bound("Theorem 1 sharpened", "epoch", "", conditions, constants, C1, u0, floor)
@@ -298,7 +299,7 @@ def _bound(
     statement: str,
     unit: str,
     reason: str,
-    conditions: Sequence[Condition],
+    conditions: list[Condition],
     constants: Constants,
     rate: float,
     u0: Floats,
@@ -307,9 +308,7 @@ def _bound(
 ) -> Bound[Constants]:
     if not 0.0 <= rate < 1.0:
         rate = variance = math.inf
-    return Bound(
-        statement, unit, not reason, reason, tuple(conditions), constants, rate, float(u0 @ u0), variance, bias
-    )
+    return Bound(statement, unit, reason, tuple(conditions), constants, rate, float(u0 @ u0), variance, bias)
 
 
 def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tuple[float, float, float]:
@@ -329,36 +328,19 @@ def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tupl
     return gap, lag * (2.0 * reach - a) / den, reach
 
 
-def _g2(problem: LinearProblem) -> float:
-    return (1.0 + largest_discount(problem)) ** 2
+def _check_start(problem: LinearProblem, theta_0: ArrayLike) -> tuple[Floats, Floats]:
+    theta = check_parameter(problem, "theta_0", theta_0)
+    return theta, theta - problem.theta_star
 
 
-def _steps(step_size: float, batch_size: int) -> tuple[float, int]:
-    check_positive("step_size", step_size)
-    check_exact_count("batch_size", batch_size)
-    return float(step_size), int(batch_size)
-
-
-def _vrtd_arguments(
-    problem: LinearProblem, step_size: float, batch_size: int, theta_0: ArrayLike
-) -> tuple[float, int, Floats]:
-    a, M = _steps(step_size, batch_size)
-    return a, M, parameter(problem, "theta_0", theta_0) - problem.theta_star
-
-
-def _td_arguments(problem: LinearProblem, step_size: float, theta_0: ArrayLike) -> tuple[float, Floats]:
-    a, _, u0 = _vrtd_arguments(problem, step_size, 1, theta_0)
-    return a, u0
-
-
-def _markov_conditions(problem: LinearProblem, theta_0: Floats, R: float) -> tuple[Condition, ...]:
+def _markov_conditions(problem: LinearProblem, theta_0: Floats, R: float) -> list[Condition]:
     found = check_assumptions(problem)
     distance = 0.5 * float(np.abs(problem.state_distribution - problem.mrp.stationary).sum())
-    stationary = distance <= 1e-8
-    on_policy = Condition(
+    on_policy = condition(
         "A and b are means over the stationary distribution of the chain",
-        stationary,
-        f"total variation distance {distance:.3g}" + ("" if stationary else "; leave state_distribution out"),
+        distance <= 1e-8,
+        f"total variation distance {distance:.3g}",
+        "leave state_distribution out",
     )
-    inside = (ball_holds("theta_star", problem.theta_star, R), ball_holds("theta_0", theta_0, R))
-    return (found.solvable, found.bounded_features, found.ergodic, on_policy, *inside)
+    inside = [compare_norm("theta_star", problem.theta_star, R), compare_norm("theta_0", theta_0, R)]
+    return [found.solvable, found.bounded_features, found.ergodic, on_policy, *inside]

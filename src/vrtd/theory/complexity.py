@@ -7,7 +7,8 @@ itself is taken; C1 falls as the batch grows, so bisection finds it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -17,19 +18,17 @@ from numpy.typing import ArrayLike
 from vrtd.checks import check_choice, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
-from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
-from vrtd.theory.constants import Condition, check_assumptions, largest_discount
-from vrtd.theory.on_policy import check_problem
-from vrtd.theory.statements import Bound, Form, at_most, failures
+from vrtd.theory.bounds import VRTDMarkovConstants, td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
+from vrtd.theory.checks import check_problem
+from vrtd.theory.constants import check_assumptions, growth
+from vrtd.theory.statements import Bound, Condition, Form, Statement, compare
 
 _LARGEST_BATCH = 2**53  # larger counts are no exact floats
 ORDER = "1/(eps lambda_A^2) log(1/eps)"
 
-Enough = Callable[[Bound[Any], int], bool]  # whether a batch of this size, with this bound, is enough
-
 
 @dataclass(frozen=True)
-class Complexity:
+class Complexity(Statement):
     """What reaches the target error, if `valid`; of TD a batch is one transition and an epoch one update.
 
     Algorithm 1 draws a sample for each pseudo-gradient, 2 batch_size an epoch; Algorithm 2 draws half as many.
@@ -44,17 +43,8 @@ class Complexity:
     n_samples: int
     bound: Bound[Any]
     order: str
-    conditions: tuple[Condition, ...] = ()
-
-    @property
-    def valid(self) -> bool:
-        """Whether the bound is valid and every further condition holds."""
-        return not self.reasons
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Everything that speaks against the numbers; empty when they are valid."""
-        return self.bound.reasons + failures(True, "", self.conditions)
+    conditions: tuple[Condition, ...]  # those of the bound and further ones
+    reason: str
 
 
 def vrtd_iid_complexity(
@@ -83,13 +73,19 @@ def vrtd_iid_complexity(
     check_choice("form", form, get_args(Form))
     eps, lam, g2 = _arguments(problem, target_error)
     if form == "printed":
-        statement, order = "Corollary 1 as printed", "max(1/eps, 1/lambda_A^2) log(1/eps)"
-        a, enough = lam / (16.0 * g2), _enough_as_in_corollary_1(eps, lam, g2)
+        statement, order, a = "Corollary 1 as printed", "max(1/eps, 1/lambda_A^2) log(1/eps)", lam / (16.0 * g2)
     else:
-        statement, order = "Corollary 1 corrected", ORDER
-        a, enough = lam / (32.0 * g2), _halves(eps)
-    bound, M = _least_batch(problem, eps, lambda M: vrtd_iid_bound(problem, a, M, theta_0, radius, form=form), enough)
-    return _vrtd(statement, eps, a, M, bound, 2, order)
+        statement, order, a = "Corollary 1 corrected", ORDER, lam / (32.0 * g2)
+
+    def printed_batch(bound: Bound[Any]) -> float:
+        D2: float = bound.constants.D2
+        return max(D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2)
+
+    def bound_of(M: int) -> Bound[Any]:
+        return vrtd_iid_bound(problem, a, M, theta_0, radius, form=form)
+
+    bound, M = _find_batch(problem, eps, bound_of, printed_batch if form == "printed" else None)
+    return _count(statement, eps, a, bound, order, -math.log(bound.rate), M, samples=2)
 
 
 def vrtd_markov_complexity(
@@ -112,19 +108,24 @@ def vrtd_markov_complexity(
     check_choice("form", form, get_args(Form))
     eps, lam, g2 = _arguments(problem, target_error)
     _check_mixing(problem)
-    a = lam / (24.0 * g2)
-    conditions: tuple[Condition, ...] = ()
+    a, further = lam / (24.0 * g2), []
     if form == "printed":
         statement, order = "Corollary 2 as printed", "max(1/eps, 1/(eps lambda_A^2)) log(1/eps)"
-        enough = _enough_as_in_corollary_2(eps, lam, g2)
         do = "lower target_error to 100/96"
-        conditions = (at_most("target_error is", eps, 100.0 / 96.0, "target_error <= 100/96", do),)
+        further = [compare("target_error", eps, 100.0 / 96.0, "target_error <= 100/96", do)]
     else:
-        statement, order, enough = "Corollary 2 corrected", ORDER, _halves(eps)
-    bound, M = _least_batch(
-        problem, eps, lambda M: vrtd_markov_bound(problem, a, M, theta_0, radius, form=form), enough
-    )
-    return _vrtd(statement, eps, a, M, bound, 1, order, conditions)
+        statement, order = "Corollary 2 corrected", ORDER
+
+    def printed_batch(bound: Bound[VRTDMarkovConstants]) -> float:
+        C = bound.constants
+        least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
+        return least * max(1.0, 1.0 / lam**2) / eps
+
+    def bound_of(M: int) -> Bound[VRTDMarkovConstants]:
+        return vrtd_markov_bound(problem, a, M, theta_0, radius, form=form)
+
+    bound, M = _find_batch(problem, eps, bound_of, printed_batch if form == "printed" else None)
+    return _count(statement, eps, a, bound, order, -math.log(bound.rate), M, further=further)
 
 
 def td_iid_complexity(problem: LinearProblem, target_error: float, theta_0: ArrayLike) -> Complexity:
@@ -136,7 +137,7 @@ def td_iid_complexity(problem: LinearProblem, target_error: float, theta_0: Arra
     C5 = 2.0 * float(np.trace(problem.noise_covariance))
     a = min(lam / (4.0 * g2), 2.0 / lam, eps * lam / (4.0 * C5) if C5 else math.inf)
     bound = td_iid_bound(problem, a, theta_0, form="printed")
-    return _td("TD, i.i.d.", eps, a, _updates(bound, 2.0, eps, lam * a), bound, ORDER)
+    return _count("TD, i.i.d.", eps, a, bound, ORDER, 0.5 * lam * a)
 
 
 def td_markov_complexity(
@@ -155,15 +156,15 @@ def td_markov_complexity(
     a = min(x / max(-math.log(x), 1.0), 1.0 / lam)
     bound = td_markov_bound(problem, a, theta_0, radius)
     do = f"lower target_error to {eps / (math.e * x):.6g}"
-    small = at_most("C8 target_error is", x, 1.0 / math.e, "C8 target_error <= 1/e", do)
+    small = compare("C8 target_error", x, 1.0 / math.e, "C8 target_error <= 1/e", do)
     order = "1/(eps lambda_A^2) log^2(1/eps)"
-    return _td("TD, Markovian", eps, a, _updates(bound, 3.0, eps, lam * a), bound, order, (small,))
+    return _count("TD, Markovian", eps, a, bound, order, 0.5 * lam * a, parts=3.0, further=[small])
 
 
 def _arguments(problem: LinearProblem, target_error: float) -> tuple[float, float, float]:
     check_problem(problem)
     check_positive("target_error", target_error)
-    return float(target_error), problem.lambda_A, (1.0 + largest_discount(problem)) ** 2
+    return float(target_error), problem.lambda_A, growth(problem) ** 2
 
 
 def _check_mixing(problem: LinearProblem) -> None:
@@ -173,84 +174,57 @@ def _check_mixing(problem: LinearProblem) -> None:
         raise InvalidInputError(ergodic.statement, ergodic.detail, "or count for independent samples")
 
 
-def _halves(eps: float) -> Enough:
-    return lambda bound, _: bound.rate <= 0.5 and bound.floor <= 0.5 * eps
-
-
-def _enough_as_in_corollary_1(eps: float, lam: float, g2: float) -> Enough:
-    def enough(bound: Bound[Any], M: int) -> bool:
-        return bool(max(bound.constants.D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2) <= M)
-
-    return enough
-
-
-def _enough_as_in_corollary_2(eps: float, lam: float, g2: float) -> Enough:
-    def enough(bound: Bound[Any], M: int) -> bool:
-        C = bound.constants
-        least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
-        return bool(least * max(1.0, 1.0 / lam**2) / eps <= M)
-
-    return enough
-
-
-def _least_batch(
+def _find_batch(
     problem: LinearProblem,
     eps: float,
     bound_of: Callable[[int], Bound[Any]],
-    enough: Enough,
+    printed_batch: Callable[[Bound[Any]], float] | None,
 ) -> tuple[Bound[Any], int]:
-    """The least M with a contraction that is `enough`; once enough, always enough."""
+    """Return the least M that has a contraction and is at least `printed_batch`, and its bound.
 
-    def passes(M: int) -> bool:
+    Without `printed_batch`, C1 is to be at most 1/2 and the floor eps/2. Once M is enough, so is every larger one.
+    """
+
+    def is_enough(M: int) -> bool:
         bound = bound_of(M)
-        return math.isfinite(bound.rate) and enough(bound, M)
+        if not math.isfinite(bound.rate):
+            return False
+        if printed_batch is not None:
+            return printed_batch(bound) <= M
+        return bound.rate <= 0.5 and bound.floor <= 0.5 * eps
 
-    high, norm = 1, float(np.linalg.norm(problem.theta_star))
-    while not passes(high):
-        if high == _LARGEST_BATCH:
-            raise InvalidInputError(
-                "target_error must be within the reach of batches of at most 2**53 transitions",
-                f"{eps:.6g}, with lambda_A = {problem.lambda_A:.3g} and |theta_star| = {norm:.3g}",
-                "raise target_error, or use features for which lambda_A is larger",
-            )
-        high *= 2
-    low = high // 2  # fails, or is 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if passes(middle) else (middle, high)
-    return bound_of(high), high
+    M = 1 + bisect_left(range(1, _LARGEST_BATCH + 1), True, key=is_enough)
+    if M > _LARGEST_BATCH:
+        norm = float(np.linalg.norm(problem.theta_star))
+        raise InvalidInputError(
+            "target_error must be within the reach of batches of at most 2**53 transitions",
+            f"{eps:.6g}, with lambda_A = {problem.lambda_A:.3g} and |theta_star| = {norm:.3g}",
+            "raise target_error, or use features for which lambda_A is larger",
+        )
+    return bound_of(M), M
 
 
-def _vrtd(
+def _count(
     statement: str,
     eps: float,
     a: float,
-    M: int,
     bound: Bound[Any],
-    samples_per_update: int,
     order: str,
-    conditions: tuple[Condition, ...] = (),
+    decay: float,
+    M: int | None = None,
+    *,
+    samples: int = 1,
+    parts: float = 2.0,
+    further: Sequence[Condition] = (),
 ) -> Complexity:
-    excess = 2.0 * bound.initial / eps
-    n_epochs = math.ceil(math.log(excess) / -math.log(bound.rate)) if excess > 1.0 else 0
-    updates = M * n_epochs
-    return Complexity(
-        statement, eps, a, M, n_epochs, 2 * updates, samples_per_update * updates, bound, order, conditions
-    )
+    """Count the epochs until the initial error, which falls by e^-decay an epoch, is eps/parts.
 
-
-def _updates(bound: Bound[Any], parts: float, eps: float, decay: float) -> int:
+    Without M, the epochs are updates of TD. `samples` is the number of samples an inner step of VRTD takes.
+    """
     excess = parts * bound.initial / eps
-    return math.ceil(2.0 / decay * math.log(excess)) if excess > 1.0 else 0
-
-
-def _td(
-    statement: str,
-    eps: float,
-    a: float,
-    n_updates: int,
-    bound: Bound[Any],
-    order: str,
-    conditions: tuple[Condition, ...] = (),
-) -> Complexity:
-    return Complexity(statement, eps, a, 1, n_updates, n_updates, n_updates, bound, order, conditions)
+    n_epochs = math.ceil(math.log(excess) / decay) if excess > 1.0 else 0
+    updates, conditions = (M or 1) * n_epochs, (*bound.conditions, *further)
+    n_gradients = 2 * updates if M else updates
+    return Complexity(
+        statement, eps, a, M or 1, n_epochs, n_gradients, samples * updates, bound, order, conditions, bound.reason
+    )

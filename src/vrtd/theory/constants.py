@@ -1,7 +1,4 @@
-"""What the bounds are made of: the paper's assumptions checked on a chain, and the constants of each bound.
-
-C1 and G mean different things in different bounds, so the constants of each bound are a tuple of their own.
-"""
+"""What the bounds are made of: the paper's assumptions checked on a chain, and the chain's own constants."""
 
 from __future__ import annotations
 
@@ -14,76 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.arrays import Floats, check_theta
-from vrtd.checks import check_choice, check_radius
+from vrtd.checks import check_choice, check_exact_count, check_positive, check_radius
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
-from vrtd.theory.on_policy import check_problem
+from vrtd.theory.checks import check_problem
+from vrtd.theory.statements import SLACK, Condition, condition
 
 Definition = Literal["appendix", "section 3.2"]
-
-#: Norms may exceed a limit by this much of it: rounding.
-SLACK = 1e-12
-#: `dobrushin` compares this many rows at a time with all the others.
-ROWS_AT_ONCE = 128
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One thing that a statement needs: whether it holds, and the numbers; if not, what would mend it."""
-
-    statement: str
-    holds: bool
-    detail: str
-
-
-class VRTDIidConstants(NamedTuple):
-    """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
-
-    C1: float
-    D1: float
-    D2: float
-
-
-class VRTDIidSharpConstants(NamedTuple):
-    """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
-
-    E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
-    are those of `InstanceConstants`.
-    """
-
-    C1: float
-    C0: float
-    gain: float
-    reach: float
-    lambda_A: float  # noqa: N815
-    eta: float
-    nu: float
-    sigma2: float
-
-
-class VRTDMarkovConstants(NamedTuple):
-    """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
-
-    C1: float
-    C2: float
-    C3: float
-    C4: float
-    G: float
-
-
-class TDIidConstants(NamedTuple):
-    """C5 = 2 E|g_x(theta_star)|^2."""
-
-    C5: float
-
-
-class TDMarkovConstants(NamedTuple):
-    """G = r_max + 2 R bounds |g_x|; C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A."""
-
-    G: float
-    C6: float
-    C7: float
 
 
 class InstanceConstants(NamedTuple):
@@ -140,15 +75,13 @@ def dobrushin(mrp: MarkovRewardProcess) -> float:
     """
     if not isinstance(mrp, MarkovRewardProcess):
         raise InvalidInputError("mrp must be a MarkovRewardProcess", type(mrp).__name__, "take problem.mrp")
-    from scipy.spatial.distance import cdist
+    from scipy.spatial.distance import pdist
 
     P = mrp.matrix(mrp.edges.probability).toarray()
     support = (P > 0.0).astype(np.float32)
-    blocks = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(P), ROWS_AT_ONCE)]
-    if any((support[rows] @ support[rows.start :].T).min() == 0.0 for rows in blocks):
+    if (support @ support.T).min() == 0.0:
         return 1.0  # two rows without a common successor
-    largest = max(float(cdist(P[rows], P[rows.start :], "cityblock").max()) for rows in blocks)
-    return min(0.5 * largest, 1.0)
+    return min(0.5 * float(pdist(P, "cityblock").max(initial=0.0)), 1.0)
 
 
 def check_assumptions(problem: LinearProblem) -> Assumptions:
@@ -168,22 +101,22 @@ def check_assumptions(problem: LinearProblem) -> Assumptions:
 @lru_cache(maxsize=16)  # a problem does not change, and bounds are asked for again and again
 def _assumptions(problem: LinearProblem) -> Assumptions:
     smallest = float(np.linalg.svd(problem.A, compute_uv=False)[-1])
-    invertible = problem.condition_number * problem.n_features * np.finfo(np.float64).eps < 1.0
-    solvable = Condition(
-        "A is non-singular (Assumption 1)",
-        bool(invertible),
-        f"condition number {problem.condition_number:.6g}, smallest singular value {smallest:.6g}"
-        + ("" if invertible else "; change the features, the discount or the state distribution"),
-    )
     norm = float(np.linalg.norm(problem.phi, axis=1).max())
-    bounded = norm <= 1.0 + SLACK
-    features = Condition(
-        "|phi(s)| <= 1 in every state (Assumption 2)",
-        bounded,
-        f"the largest norm is {norm:.6g}"
-        + ("" if bounded else f"; divide the features by {norm:.6g}, which multiplies theta_star by as much"),
+    return Assumptions(
+        condition(
+            "A is non-singular (Assumption 1)",
+            bool(problem.condition_number * problem.n_features * np.finfo(np.float64).eps < 1.0),
+            f"condition number {problem.condition_number:.6g}, smallest singular value {smallest:.6g}",
+            "change the features, the discount or the state distribution",
+        ),
+        condition(
+            "|phi(s)| <= 1 in every state (Assumption 2)",
+            norm <= 1.0 + SLACK,
+            f"the largest norm is {norm:.6g}",
+            f"divide the features by {norm:.6g}, which multiplies theta_star by as much",
+        ),
+        _ergodic(problem.mrp),
     )
-    return Assumptions(solvable, features, _ergodic(problem.mrp))
 
 
 def instance_constants(problem: LinearProblem) -> InstanceConstants:
@@ -213,9 +146,17 @@ def _instance_constants(problem: LinearProblem) -> InstanceConstants:
     )
 
 
-def largest_discount(problem: LinearProblem) -> float:
+def growth(problem: LinearProblem) -> float:
+    """Return 1 + gamma for the largest discount gamma, which bounds |A_x| if |phi| <= 1."""
     check_problem(problem)
-    return float(problem.mrp.edges.discount.max())
+    return 1.0 + float(problem.mrp.edges.discount.max())
+
+
+def check_setting(problem: LinearProblem, step_size: float, batch_size: int) -> tuple[float, int, float, float]:
+    """Check the arguments of a statement; return a, M, lambda_A and (1 + gamma)^2."""
+    check_positive("step_size", step_size)
+    check_exact_count("batch_size", batch_size)
+    return float(step_size), int(batch_size), problem.lambda_A, growth(problem) ** 2
 
 
 def mixing(problem: LinearProblem) -> tuple[float, float]:
@@ -224,7 +165,7 @@ def mixing(problem: LinearProblem) -> tuple[float, float]:
     return (mrp.mixing_constant, mrp.mixing_rate) if mrp.period == 1 else (math.inf, 1.0)
 
 
-def parameter(problem: LinearProblem, name: str, value: ArrayLike) -> Floats:
+def check_parameter(problem: LinearProblem, name: str, value: ArrayLike) -> Floats:
     check_problem(problem)
     return check_theta(name, value, problem.n_features)
 
@@ -244,10 +185,8 @@ def _ergodic(mrp: MarkovRewardProcess) -> Condition:
     except ReducibleChainError as error:
         return Condition(statement, False, str(error))
     detail = f"period {mrp.period}, {n_transient} transient states"
-    if mrp.period > 1:
-        return Condition(statement, False, f"{detail}; make the chain lazy, e.g. 0.9 P + 0.1 I")
-    if n_transient:
-        return Condition(statement, False, f"{detail}; leave the transient states out")
-    if mrp.n_states <= DENSE_LIMIT:
+    holds = mrp.period == 1 and n_transient == 0
+    if holds and mrp.n_states <= DENSE_LIMIT:
         detail += f", kappa {mrp.mixing_constant:.6g}, rho {mrp.mixing_rate:.6g}"
-    return Condition(statement, True, detail)
+    do = "leave the transient states out" if mrp.period == 1 else "make the chain lazy, e.g. 0.9 P + 0.1 I"
+    return condition(statement, holds, detail, do)

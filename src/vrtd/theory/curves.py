@@ -1,4 +1,4 @@
-"""Exact error curves in the shape of a simulation's result: the same figure draws both."""
+"""Exact curves of TD and VRTD without simulation: errors as a `Result`, which the same figures draw, and moments."""
 
 from __future__ import annotations
 
@@ -20,25 +20,36 @@ from vrtd.algorithms import (
     as_schedule,
     check_sampling,
 )
-from vrtd.arrays import Floats, check_theta
-from vrtd.checks import check_choice, check_count
+from vrtd.arrays import Floats, check_theta, real_array
+from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.engine.arguments import as_form, check_arguments, checkpoint_axis, start_distribution
 from vrtd.errors import InvalidInputError
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem
 from vrtd.result import EngineState, Result
+from vrtd.theory.checks import check_features, check_problem
 from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
-from vrtd.theory.increments import Increments, correlated_increments, independent_increments
+from vrtd.theory.increments import independent_increments
+from vrtd.theory.limits import increments_of
 from vrtd.theory.markov import MarkovTD
-from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, td_terms
-from vrtd.theory.on_policy import check_problem
-from vrtd.theory.size import check_features
-from vrtd.theory.symmetric import orbit, outer, triangle, unpack
+from vrtd.theory.moments import (
+    Anchor,
+    Moments,
+    Output,
+    check_epoch_map,
+    check_vrtd_features,
+    epoch_maps,
+    read_moments,
+    td_terms,
+)
+from vrtd.theory.symmetric import orbit, outer, pack, triangle, unpack
 
 Method = Literal["auto", "exact", "approximate"]
 
 EXACT = "exact"
 APPROXIMATION = "approximation: inner samples as if independent of the batches, whose means have exact covariances"
+# Of the moments of every update or epoch.
+_MOST_NUMBERS = 200_000_000
 
 
 def exact_curve(
@@ -70,8 +81,8 @@ def exact_curve(
     check_choice("method", method, (EXACT, "approximate", "auto"))
     check_choice("sampling", sampling, get_args(ChainSampling))
     check_problem(problem)
-    distribution = start_distribution(problem, sampling, initial)
-    theta = check_theta("theta_0", theta_0, problem.n_features)
+    distribution, d = start_distribution(problem, sampling, initial), problem.n_features
+    theta = check_theta("theta_0", theta_0, d)
     forms = [as_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling)
     if n_gradients < epoch.n_gradients:
@@ -84,16 +95,19 @@ def exact_curve(
         check_count("checkpoints", checkpoints)
     axis = checkpoint_axis(checkpoints, 0, int(n_gradients))
     counts, place = np.unique(axis // epoch.n_gradients, return_inverse=True)
-    if getattr(algorithm, "radius", None) is not None:
-        raise InvalidInputError(
-            "exact moments must be of a method without projection, which is not linear",
-            f"radius {algorithm.settings['radius']}",
-            "drop the radius, or simulate",
-        )
     label = EXACT
     match algorithm:
+        case TD(radius=radius) | VRTD(radius=radius) if radius is not None:
+            raise InvalidInputError(
+                "exact moments must be of a method without projection, which is not linear",
+                f"radius {radius}",
+                "drop the radius, or simulate",
+            )
         case TD(step_size, _, average):
-            Y = _td(problem, as_schedule(step_size), average, sampling, counts, theta, distribution)
+            segments = _segments(as_schedule(step_size), int(counts[-1]))
+            Y = _td(problem, segments, average, sampling, counts, theta, distribution)
+        case VRTD(step_size, 1) if sampling == "markov":
+            Y = _td(problem, [(float(step_size), 0, int(counts[-1]))], False, sampling, counts, theta, distribution)
         case VRTD(step_size, batch_size, _, output, _):
             a, M = float(step_size), int(batch_size)
             if epoch.inner != ("fresh" if sampling == "iid" else "resample") and M > 1:
@@ -102,27 +116,24 @@ def exact_curve(
                     f"inner={algorithm.inner!r} with {sampling} samples",
                     "drop inner, or simulate",
                 )
-            if sampling == "iid" or M > 1:
-                check_vrtd_features(problem.n_features, output)
-            start = outer(np.append(theta - problem.theta_star, 1.0))
-            if sampling == "iid":
-                Y = _vrtd(independent_increments(problem), a, M, output, start, counts)
-            elif M == 1:
-                Y = _td(problem, Constant(a), False, sampling, counts, theta, distribution)
-            elif method == EXACT or (method == "auto" and is_enumerable(problem, M)):
-                T = enumerated_epoch_map(problem, a, M, output)
-                path = orbit(T, np.outer(distribution, start).ravel(), counts)
-                path = path.reshape(len(counts), -1, len(start)).sum(axis=1)
-                Y = unpack(path / path[:, -1:], problem.n_features + 1)
+            check_vrtd_features(d, output)
+            if sampling == "markov" and (method == EXACT or (method == "auto" and is_enumerable(problem, M))):
+                begin = outer(np.append(theta - problem.theta_star, 1.0))
+                path = orbit(enumerated_epoch_map(problem, a, M, output), np.outer(distribution, begin).ravel(), counts)
+                path = path.reshape(len(counts), -1, len(begin)).sum(axis=1)
+                path /= path[:, -1:]
             else:
-                if not np.array_equal(distribution, problem.mrp.stationary):
-                    raise InvalidInputError(
-                        "the approximation of Algorithm 2 is for a first state that is stationary",
-                        f"initial {initial!r}",
-                        "drop initial, or simulate",
-                    )
-                Y = _vrtd(correlated_increments(problem), a, M, output, start, counts)
-                label = APPROXIMATION
+                if sampling == "markov":
+                    label = APPROXIMATION
+                    if not np.array_equal(distribution, problem.mrp.stationary):
+                        raise InvalidInputError(
+                            "the approximation of Algorithm 2 is for a first state that is stationary",
+                            f"initial {initial!r}",
+                            "drop initial, or simulate",
+                        )
+                increments = increments_of(problem, sampling)
+                path = epoch_maps(increments, a, [M], output)[M].orbit(increments.start(theta), counts)
+            Y = unpack(path, d + 1)
         case _:
             raise InvalidInputError("exact moments are known for TD and VRTD", algorithm.name, "simulate instead")
 
@@ -154,14 +165,75 @@ def exact_curve(
     )
 
 
-def _vrtd(increments: Increments, a: float, M: int, output: Output, start: Floats, counts: NDArray[np.int64]) -> Floats:
-    path = epoch_maps(increments, a, [M], output)[M].orbit(start, counts)
-    return unpack(path, increments.n_features + 1)
+def td_iid_moments(problem: LinearProblem, step_size: ArrayLike, n_updates: int, theta_0: ArrayLike) -> Moments:
+    """Moments of TD after 0..n_updates updates; `step_size` is a number or one per update.
+
+    >>> from vrtd.problems import random_mdp
+    >>> moments = td_iid_moments(random_mdp(), 0.1, 2000, [0.0] * 4)
+    >>> round(float(moments.squared_error[-1]), 2)
+    1.67
+    """
+    check_exact_count("n_updates", n_updates, least=0)
+    n, steps = int(n_updates), real_array("step_size", step_size)
+    if steps.shape not in ((), (n,)):
+        raise InvalidInputError(
+            f"step_size must be a number or have the shape ({n},)", steps.shape, "pass n_updates steps"
+        )
+    if not (steps > 0.0).all():
+        k = int(np.flatnonzero(~(steps > 0.0).ravel())[0])
+        raise InvalidInputError("step_size must be positive", f"{steps.flat[k]} at update {k}", "pass numbers above 0")
+    check_problem(problem)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    counts = _count_all(n, problem.n_features)
+    segments = [(float(steps), 0, n)] if steps.ndim == 0 else [(a, k, k + 1) for k, a in enumerate(steps.tolist())]
+    Y = _td(problem, segments or [(1.0, 0, 0)], False, "iid", counts, theta, problem.state_distribution)
+    return read_moments(pack(Y), problem.theta_star)
+
+
+def vrtd_iid_moments(
+    problem: LinearProblem,
+    step_size: float,
+    batch_size: int,
+    n_epochs: int,
+    theta_0: ArrayLike,
+    output: Output = "random",
+    anchor: Anchor = "batch",
+) -> Moments:
+    """Moments of theta_anchor in VRTD, Algorithm 1, after 0..n_epochs epochs.
+
+    `output` is what an epoch hands on: "random", theta_{m,t} with t uniform on 1..M; "last", theta_{m,M}; "average",
+    the mean of theta_{m,1..M}. With the `anchor` "mean" every epoch uses the exact mean pseudo-gradient instead of the
+    batch's; the error then vanishes.
+
+    >>> from vrtd.problems import random_mdp
+    >>> moments = vrtd_iid_moments(random_mdp(), 0.1, 50, 400, [0.0] * 4)
+    >>> round(float(moments.squared_error[-1]), 2)
+    1.06
+    """
+    check_exact_count("n_epochs", n_epochs, least=0)
+    check_problem(problem)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    check_vrtd_features(problem.n_features, output)
+    counts = _count_all(int(n_epochs), problem.n_features)
+    increments = independent_increments(problem)
+    epoch = check_epoch_map(increments, step_size, batch_size, output, anchor)
+    return read_moments(epoch.orbit(increments.start(theta), counts), problem.theta_star)
+
+
+def _count_all(n: int, d: int) -> NDArray[np.int64]:
+    """Return 0..n, unless that many moments of d features are too many."""
+    if (n + 1) * triangle(d + 1) > _MOST_NUMBERS:
+        raise InvalidInputError(
+            f"moments of every update must be at most {_MOST_NUMBERS:.0e} numbers",
+            f"{n + 1} x {triangle(d + 1)}",
+            "use exact_curve, which keeps its checkpoints only",
+        )
+    return np.arange(n + 1)
 
 
 def _td(
     problem: LinearProblem,
-    schedule: Schedule,
+    segments: list[tuple[float, int, int]],
     average: bool,
     sampling: ChainSampling,
     counts: NDArray[np.int64],
@@ -170,8 +242,6 @@ def _td(
 ) -> Floats:
     """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates."""
     d = problem.n_features
-    path = np.empty((len(counts), triangle((2 * d if average else d) + 1)))
-    segments = _segments(schedule, int(counts[-1]))
     run: Callable[[Any, float, NDArray[np.int64]], tuple[Floats, Any]]
     if sampling == "iid":
         check_features(d, "averaged TD" if average else "TD")
@@ -182,6 +252,7 @@ def _td(
         recursion = MarkovTD(problem, average)
         recursion.check_updates(len(segments))
         state, run = recursion.start(theta_0, initial), recursion.run
+    path = np.empty((len(counts), triangle((2 * d if average else d) + 1)))
     for a, begin, end in segments:
         inside = slice(*np.searchsorted(counts, [begin, end]))
         reached, state = run(state, a, np.append(counts[inside], end) - begin)
@@ -223,12 +294,9 @@ def _segments(schedule: Schedule, n: int) -> list[tuple[float, int, int]]:
 
 
 def _errors(Y: Floats, theta_star: Floats, forms: Sequence[QuadraticForm]) -> Floats:
-    """(C, n_metrics) E of each form: with c = theta_star - centre, tr(M E u u^T) + 2 c^T M E u + c^T M c + offset."""
-    second, mean = Y[:, :-1, :-1], Y[:, :-1, -1]
-    columns = []
-    for form in forms:
-        c = theta_star - form.centre
-        symmetric = (form.matrix + form.matrix.T) / 2.0
-        constant = c @ symmetric @ c + form.offset
-        columns.append(np.einsum("kij,ij->k", second, symmetric) + 2.0 * mean @ symmetric @ c + constant)
-    return np.stack(columns, axis=1) if columns else np.empty((len(Y), 0))
+    """(C, n_metrics) the mean of each form; theta - centre is `extended` y."""
+    columns = np.empty((len(Y), len(forms)))
+    for i, form in enumerate(forms):
+        extended = np.column_stack([np.eye(len(theta_star)), theta_star - form.centre])
+        columns[:, i] = np.einsum("kij,ij->k", Y, extended.T @ form.matrix @ extended) + form.offset
+    return columns

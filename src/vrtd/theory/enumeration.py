@@ -13,9 +13,9 @@ import numpy as np
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
+from vrtd.theory.checks import check_on_policy
 from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.moments import Output, epoch_maps
-from vrtd.theory.on_policy import check_on_policy
 from vrtd.theory.symmetric import outer, quadratic, triangle
 
 #: Batches are enumerated up to this many types: a second or so.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
-from vrtd.series import lag_window
 from vrtd.theory.increments import Correlation, Increments
 from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.symmetric import operator, outer, quadratic
@@ -52,15 +50,14 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
 
     check_full_rank(sample)
     check_confidence(confidence)
-    noise = _noise(sample)
+    _, blocks = _split(sample, correlated=True)
+    noise = np.linalg.solve(sample.A, sample.noise.T).T
     if not np.abs(noise).max() > 0.0:
         raise InvalidInputError(
             "the TD noise of a sample must not vanish", "0 on every row", "there is nothing to time"
         )
-    window = _window(noise)
     # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
     # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
-    blocks = _blocks(len(sample), window)
     means = np.array([noise[block].mean(axis=0) for block in blocks])
     covariance = np.cov(means.T).reshape(noise.shape[1], -1)
     degrees = (len(blocks) - 1) * float(np.trace(covariance) ** 2 / (covariance**2).sum())
@@ -97,46 +94,38 @@ class _LagSums(Correlation):
         return total
 
     def _sum(self, weights: Floats) -> Floats:
-        total: Floats = np.tensordot(weights, self._lags, 1)
-        return total
+        return np.asarray(np.tensordot(weights, self._lags, 1))
 
 
 def estimate_increments(sample: Transitions, sampling: ChainSampling) -> Increments:
-    """The moments of the sample itself, as if it were all there is."""
-    return next(_weighted(sample, sampling, iter([None])))
+    """Estimate the moments from all rows of the sample."""
+    return next(_weigh_blocks(sample, sampling, [None]))
 
 
 def bootstrap_increments(
     sample: Transitions, sampling: ChainSampling, n_replicates: int, seed: int
 ) -> Iterator[Increments]:
-    """Moments of samples that are drawn again, block by block, from this one."""
-    rng = np.random.default_rng(seed)
-
-    def weights(n_blocks: int) -> Floats:
-        drawn: Floats = rng.multinomial(n_blocks, np.full(n_blocks, 1.0 / n_blocks)) / n_blocks
-        return drawn
-
-    yield from _weighted(sample, sampling, (weights for _ in range(n_replicates)))
+    """Yield the moments of samples that are drawn again, block by block, from this one."""
+    yield from _weigh_blocks(sample, sampling, [np.random.default_rng(seed)] * n_replicates)
 
 
-def _weighted(
-    sample: Transitions, sampling: ChainSampling, draws: Iterator[Callable[[int], Floats] | None]
+def _weigh_blocks(
+    sample: Transitions, sampling: ChainSampling, draws: list[np.random.Generator | None]
 ) -> Iterator[Increments]:
-    """Increments for each draw of weights of blocks; None weighs all rows alike."""
+    """Yield the moments for each draw of blocks; None weighs all rows alike."""
     n, d = len(sample), sample.n_features
     zeta = np.column_stack([sample.psi, sample.reward])
     Z = np.einsum("ni,nj->nij", sample.left, zeta).reshape(n, -1)
-    window = _window(_noise(sample)) if sampling == "markov" else 0
-    fitting = _MOST_NUMBERS // (max(1, window) * Z.shape[1] ** 2)
-    blocks = _blocks(n, window, max(_LEAST_BLOCKS, fitting))
+    window, blocks = _split(sample, sampling == "markov", Z.shape[1] ** 2)
     rows = np.array([block.stop - block.start for block in blocks]) / n
     means = np.array([Z[block].mean(axis=0) for block in blocks])
     squares = np.array(
         [outer(sample.left[block]).T @ quadratic(zeta[block]) / (block.stop - block.start) for block in blocks]
     )
     lags = _block_lags(Z, blocks, window) if window else None
-    for draw in draws:
-        weight = rows if draw is None else draw(len(blocks))
+    alike = np.full(len(blocks), 1.0 / len(blocks))
+    for rng in draws:
+        weight = rows if rng is None else rng.multinomial(len(blocks), alike) / len(blocks)
         mean = np.tensordot(weight, means, 1).reshape(d, d + 1)
         try:
             theta_star = -np.linalg.solve(mean[:, :d], mean[:, d])
@@ -147,7 +136,7 @@ def _weighted(
         # (theta, 1) = move (u, 1): from coordinates of theta to those of the error.
         move = np.eye(d + 1)
         move[:d, d] = theta_star
-        square = np.tensordot(weight, squares, 1) @ operator(partial(_congruence, move), d + 1)
+        square = np.tensordot(weight, squares, 1) @ _congruence(move)
         mean = mean @ move
         mean[:, d] = 0.0
         correlation = None
@@ -157,6 +146,11 @@ def _weighted(
             centred = centred.reshape(window, d * (d + 1), -1) - np.outer(mean, mean)
             correlation = _LagSums(centred)
         yield Increments(theta_star, mean, square, correlation)
+
+
+def _congruence(move: Floats) -> Floats:
+    """Return the packed map Y -> move Y move^T."""
+    return operator(lambda Y: move @ Y @ move.T, len(move))
 
 
 def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
@@ -179,42 +173,25 @@ def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
     return lags
 
 
-def _congruence(move: Floats, Y: Floats) -> Floats:
-    moved: Floats = move @ Y @ move.T
-    return moved
-
-
-def _noise(sample: Transitions) -> Floats:
-    """(n, d) A^-1 g_x at the sample's own fixed point."""
+def _split(sample: Transitions, correlated: bool, numbers_per_lag: int = 1) -> tuple[int, list[slice]]:
+    """Return the number of correlated lags of the noise A^-1 g_x, and blocks that outlast them."""
     largest = np.linalg.eigvals(sample.A).real.max()
-    if largest >= 0.0:
+    if correlated and largest >= 0.0:
         raise InvalidInputError(
             "the sample's A must be stable, with eigenvalues of negative real part",
             f"{largest:.3g} as the largest",
             "use more transitions, or other features",
         )
-    delta = sample.reward + sample.psi @ sample.theta_star
-    return np.asarray(np.linalg.solve(sample.A, (sample.left * delta[:, None]).T).T)
-
-
-def _window(noise: Floats) -> int:
-    window = lag_window(noise)
-    if window is None:
-        raise _too_short(len(noise), "a correlation that outlasts it")
-    return window
-
-
-def _blocks(n: int, window: int, most: int = _MOST_BLOCKS) -> list[slice]:
-    count = min(_MOST_BLOCKS, most, n // max(1, 2 * window))
-    if count < _LEAST_BLOCKS:
-        raise _too_short(n, f"correlation over {window} of them")
+    n, count, window = len(sample), 0, sample.lag_window if correlated else 0
+    if window is not None:
+        fitting = max(_LEAST_BLOCKS, _MOST_NUMBERS // (max(1, window) * numbers_per_lag))
+        count = min(_MOST_BLOCKS, fitting, n // max(1, 2 * window))
+    if window is None or count < _LEAST_BLOCKS:
+        what = "a correlation that outlasts it" if window is None else f"correlation over {window} of them"
+        raise InvalidInputError(
+            f"a sample must hold {_LEAST_BLOCKS} stretches that are nearly independent",
+            f"{n} transitions with {what}",
+            "bring more transitions",
+        )
     ends = np.linspace(0, n, count + 1).round().astype(int).tolist()
-    return [slice(a, b) for a, b in pairwise(ends)]
-
-
-def _too_short(n: int, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"a sample must hold {_LEAST_BLOCKS} stretches that are nearly independent",
-        f"{n} transitions with {what}",
-        "bring more transitions",
-    )
+    return window, [slice(a, b) for a, b in pairwise(ends)]

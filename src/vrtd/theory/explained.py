@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import Floats, real_array
+from vrtd.arrays import Floats, check_theta
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
@@ -70,11 +70,7 @@ def value_explained(
     if theta is None:
         sample = sample.reduce_rank()
     discount, weight, psi = sample.discount, sample.weight, sample.psi
-    known = sample.theta_star if theta is None else real_array("theta", theta)
-    if known.shape != (sample.n_features,):
-        raise InvalidInputError(
-            f"theta must have the shape ({sample.n_features},)", known.shape, "pass one number per feature"
-        )
+    known = sample.theta_star if theta is None else check_theta("theta", theta, sample.n_features)
     cells, next_cells, exact = _cells(_matrix("observations", now, sample), _matrix("next_observations", then, sample))
     n, m = len(sample), int(cells.max()) + 1
 
@@ -120,8 +116,8 @@ def value_explained(
         return Explained(0.0, 0.0, rms, rms_error, m, exact, f"{remark}; phi.theta misses more than V varies")
     if not variance > 2.0 * variance_error:
         return Explained(np.nan, np.nan, rms, rms_error, m, exact, f"{remark}; the variance of V is not told from 0")
-    share = float(np.clip(1.0 - square / variance, 0.0, 1.0))
     ratio = square / variance
+    share = float(np.clip(1.0 - ratio, 0.0, 1.0))
     share_error = float(np.sqrt(_error((to_square - ratio * to_variance) / variance) ** 2 + chance / variance**2))
     return Explained(share, min(share_error, 1.0), rms, rms_error, m, exact, remark)
 
@@ -162,7 +158,5 @@ def _error(influence: Floats) -> float:
     n = len(influence)
     centred = influence - influence.mean()
     window = lag_window(centred[:, None]) or n // LEAST_WINDOWS
-    sums = np.concatenate([[0.0], np.cumsum(centred)])
-    ahead = sums[np.minimum(np.arange(1, n + 1) + window, n)] - sums[1:]
-    plain = float(centred @ centred) / n
-    return float(np.sqrt(max(plain + 2.0 * float(centred @ ahead) / n, 0.1 * plain) / n))
+    least = 0.1 * float(centred @ centred) / n
+    return float(np.sqrt(max(float(lag_covariance(centred[:, None], window)[0, 0]), least) / n))

@@ -11,7 +11,7 @@ Symmetric matrices are packed into their upper triangles.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -21,8 +21,7 @@ from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
-from vrtd.theory.on_policy import check_on_policy, check_problem
-from vrtd.theory.size import check_features
+from vrtd.theory.checks import check_features, check_on_policy, check_problem
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack
 
 # Rows of transitions are multiplied in pieces of about this many numbers.
@@ -81,14 +80,10 @@ class Increments:
 
     def long_run_covariance(self) -> Floats:
         """(d, d) limit of M Cov(mean of g_x(theta_star) over M transitions); Sigma when they are independent."""
-        return unpack(self.long_run_square[:, -1], self.n_features)
-
-    @cached_property
-    def long_run_square(self) -> Floats:
-        """Packed map Y -> E[Z_x Y Z_x^T] + sum over all lags of Cov_k[Y] + its transpose."""
-        if self.correlation is None:
-            return self.square
-        return self.square + lag_operator(self.correlation.within(inf), self.n_features)
+        square = self.square
+        if self.correlation is not None:
+            square = square + lag_operator(self.correlation.within(inf), self.n_features)
+        return unpack(square[:, -1], self.n_features)
 
     def start(self, theta_0: Floats) -> Floats:
         """pack(y y^T) at theta_0."""
@@ -121,7 +116,7 @@ def correlated_increments(problem: LinearProblem) -> Increments:
     """Of consecutive transitions of one stationary trajectory."""
     check_on_policy(problem)
     plain = independent_increments(problem)
-    return Increments(plain.theta_star, plain.mean, plain.square, _ChainCorrelation(problem, plain.mean))
+    return replace(plain, correlation=_ChainCorrelation(problem, plain.mean))
 
 
 def long_run_noise(problem: LinearProblem, sampling: ChainSampling) -> Floats:
@@ -139,8 +134,7 @@ def long_run_noise(problem: LinearProblem, sampling: ChainSampling) -> Floats:
     P = problem.mrp.matrix(edges.probability).toarray()
     # Conditional means have mean 0 under mu, so that I - P + 1 mu^T inverts I - P on them.
     lags = entering.T @ np.linalg.solve(np.eye(len(mu)) - P + mu, conditional)
-    total: Floats = problem.noise_covariance + lags + lags.T
-    return total
+    return np.asarray(problem.noise_covariance + lags + lags.T)
 
 
 def _check_states(n: int) -> None:
@@ -188,12 +182,12 @@ class _ChainCorrelation(Correlation):
     def within(self, batch_size: float) -> Floats:
         weighted = self._NF
         if batch_size < inf:
-            weighted = weighted - self._fundamental @ self._unmixed(int(batch_size), weighted) / batch_size
-        total: Floats = self._J.T @ weighted
-        return total
+            unmixed = weighted - self._power(int(batch_size), weighted)
+            weighted = weighted - self._fundamental @ unmixed / batch_size
+        return np.asarray(self._J.T @ weighted)
 
     def between(self, batch_size: int, decay: Floats) -> Floats:
-        past = self._unmixed(batch_size, self._NF)
+        past = self._NF - self._power(batch_size, self._NF)
         sums, power = self._J.T @ self._fundamental, self._power(batch_size, np.eye(len(self._F)))
         sums = sums - sums @ power
         # The sum over j by doubling: X <- X + decay X P^M, then both factors squared, until nothing is left of them.
@@ -201,14 +195,10 @@ class _ChainCorrelation(Correlation):
             while 1e-16 < np.abs(power).max() * np.abs(decay).max() < inf:
                 sums = sums + (decay @ (sums @ power).reshape(len(decay), -1)).reshape(sums.shape)
                 decay, power = decay @ decay, power @ power
-        total: Floats = sums @ past
-        return total
-
-    def _unmixed(self, k: int, X: Floats) -> Floats:
-        """(I - P^k) X"""
-        return X - self._power(k, X)
+        return np.asarray(sums @ past)
 
     def _power(self, k: int, X: Floats) -> Floats:
+        """Return P^k X."""
         for bit in range(k.bit_length()):
             if bit == len(self._squares):
                 self._squares.append(self._squares[-1] @ self._squares[-1])

@@ -14,9 +14,18 @@ from numpy.typing import ArrayLike
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.problems import LinearProblem
-from vrtd.theory.constants import SLACK, Condition, check_assumptions, largest_discount, mixing, parameter, radius_of
-from vrtd.theory.on_policy import check_problem
-from vrtd.theory.statements import CROSS_TERM, EpochInequality, Form, ball_holds, ratio, step_below
+from vrtd.theory.checks import check_problem
+from vrtd.theory.constants import check_assumptions, check_parameter, check_setting, growth, mixing, radius_of
+from vrtd.theory.statements import (
+    CROSS_TERM,
+    SLACK,
+    Condition,
+    EpochInequality,
+    Form,
+    compare_norm,
+    compare_step_to_share,
+    ratio,
+)
 
 #: Transitions whose features are held at one time.
 EDGES_AT_ONCE = 1 << 16
@@ -60,7 +69,7 @@ def batch_bias_inequality(
     """
     check_exact_count("batch_size", batch_size)
     check_choice("form", form, get_args(Form))
-    point = parameter(problem, "theta", theta)
+    point = check_parameter(problem, "theta", theta)
     u, R, mrp, M = point - problem.theta_star, radius_of(problem, radius, point), problem.mrp, int(batch_size)
     v = problem.phi @ point
     error = mrp.mean_reward + mrp.discounted_P @ v - v
@@ -68,10 +77,10 @@ def batch_bias_inequality(
     left = float(_mean_along_chain(_dense(problem), bias, M).max())
     kappa, rho = mixing(problem)
     factor = 1.0 + ratio(kappa * rho if form == "printed" else 2.0 * kappa, 1.0 - rho)
-    scale = R**2 * (1.0 + largest_discount(problem)) ** 2 + mrp.r_max**2
+    scale = R**2 * growth(problem) ** 2 + mrp.r_max**2
     right = 0.25 * problem.lambda_A * float(u @ u) + 8.0 * factor * scale / (problem.lambda_A * M)
     found = check_assumptions(problem)
-    conditions = (found.bounded_features, found.ergodic, ball_holds("theta", point, R))
+    conditions = (found.bounded_features, found.ergodic, compare_norm("theta", point, R))
     return Inequality("Lemma 1, " + _KINDS[form], left, right, conditions)
 
 
@@ -86,7 +95,7 @@ def transition_inequalities(problem: LinearProblem) -> tuple[Inequality, Inequal
     conditions = (check_assumptions(problem).bounded_features,)
     mrp = problem.mrp
     return (
-        Inequality("Lemma 2, A", float((phi * psi).max()), 1.0 + largest_discount(problem), conditions),
+        Inequality("Lemma 2, A", float((phi * psi).max()), growth(problem), conditions),
         Inequality("Lemma 2, b", float((phi * np.abs(mrp.edges.reward)).max()), mrp.r_max, conditions),
     )
 
@@ -99,7 +108,7 @@ def pseudo_gradient_inequality(problem: LinearProblem, radius: float) -> Inequal
     check_positive("radius", radius)
     phi, psi = _norms(problem)
     left = float((phi * (radius * psi + np.abs(problem.mrp.edges.reward))).max())
-    G = (1.0 + largest_discount(problem)) * radius + problem.mrp.r_max
+    G = growth(problem) * radius + problem.mrp.r_max
     return Inequality("Lemma 3", left, G, (check_assumptions(problem).bounded_features,))
 
 
@@ -110,14 +119,14 @@ def squared_pseudo_gradient_inequality(
 
     D1 = 2 (1 + gamma)^2 and D2 = 4 ((1 + gamma)^2 R^2 + r_max^2).
     """
-    point = parameter(problem, "theta", theta)
+    point = check_parameter(problem, "theta", theta)
     u, R, edges = point - problem.theta_star, radius_of(problem, radius), problem.mrp.edges
     v = problem.phi @ point
     error = edges.reward + edges.discount * v[edges.successor] - v[edges.origin]
     left = float((np.linalg.norm(problem.phi, axis=1)[edges.origin] * np.abs(error)).max()) ** 2
-    g2 = (1.0 + largest_discount(problem)) ** 2
+    g2 = growth(problem) ** 2
     right = 2.0 * g2 * float(u @ u) + 4.0 * (g2 * R**2 + problem.mrp.r_max**2)
-    conditions = (check_assumptions(problem).bounded_features, ball_holds("theta_star", problem.theta_star, R))
+    conditions = (check_assumptions(problem).bounded_features, compare_norm("theta_star", problem.theta_star, R))
     return Inequality("Lemma 4", left, right, conditions)
 
 
@@ -147,20 +156,12 @@ def mixing_inequalities(problem: LinearProblem, lag: int, *, form: Form = "corre
     scale = kappa * (rho**lag if form == "printed" else 2.0 * rho ** (lag - 1))
     found = check_assumptions(problem)
     conditions = (found.bounded_features, found.ergodic)
-    return (
-        Inequality(
-            "Lemma 5, A, " + _KINDS[form],
-            float(np.linalg.norm(ahead @ mean_A - problem.A.ravel(), axis=1).max()),
-            (1.0 + largest_discount(problem)) * scale,
-            conditions,
-        ),
-        Inequality(
-            "Lemma 5, b, " + _KINDS[form],
-            float(np.linalg.norm(ahead @ mean_b - problem.b, axis=1).max()),
-            mrp.r_max * scale,
-            conditions,
-        ),
-    )
+
+    def bound(name: str, mean: Floats, limit: Floats, largest: float) -> Inequality:
+        left = float(np.linalg.norm(ahead @ mean - limit, axis=1).max())
+        return Inequality(f"Lemma 5, {name}, {_KINDS[form]}", left, largest * scale, conditions)
+
+    return bound("A", mean_A, problem.A.ravel(), growth(problem)), bound("b", mean_b, problem.b, mrp.r_max)
 
 
 def epoch_inequality_iid(
@@ -177,14 +178,14 @@ def epoch_inequality_iid(
     True
     """
     check_choice("form", form, get_args(Form))
-    a, M, lam, g2 = _epoch_arguments(problem, step_size, batch_size)
-    printed = form == "printed"
-    den, weight = (lam - 4.0 * a * g2, 2.0 * a) if printed else (0.5 * lam - 4.0 * a * g2, 2.0 * a + 2.0 / lam)
-    step = step_below(a, lam / (4.0 if printed else 8.0) / g2, f"lambda_A/({4 if printed else 8} (1 + gamma)^2)")
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
+    if form == "printed":
+        den, weight, share, reason = lam - 4.0 * a * g2, 2.0 * a, 4, CROSS_TERM
+    else:
+        den, weight, share, reason = 0.5 * lam - 4.0 * a * g2, 2.0 * a + 2.0 / lam, 8, ""
     weights = ratio(1.0 / (a * M) + 4.0 * a * g2, den), ratio(weight, den), 0.0
-    conditions = (check_assumptions(problem).bounded_features, step)
-    reason = CROSS_TERM if printed else ""
-    return EpochInequality("Section 4.1, one epoch, " + _KINDS[form], *weights, conditions, not printed, reason)
+    conditions = (check_assumptions(problem).bounded_features, compare_step_to_share(a, lam, g2, share))
+    return EpochInequality("Section 4.1, one epoch, " + _KINDS[form], *weights, conditions, reason)
 
 
 def epoch_inequality_markov(problem: LinearProblem, step_size: float, batch_size: int) -> EpochInequality:
@@ -193,24 +194,16 @@ def epoch_inequality_markov(problem: LinearProblem, step_size: float, batch_size
     It holds with projection onto a radius of at least |theta_star|, and without projection.
     `right` takes |u_{m-1}|^2, E|g_m(theta_star)|^2 and the mean over i = 0..M-1 of E[xi_m(theta_{m,i})].
     """
-    a, M, lam, g2 = _epoch_arguments(problem, step_size, batch_size)
+    a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     den = lam - 3.0 * a * g2
-    step = step_below(a, lam / (3.0 * g2), "lambda_A/(3 (1 + gamma)^2)")
     weights = ratio(1.0 / (a * M) + 3.0 * a * g2, den), ratio(3.0 * a, den), ratio(2.0, den)
-    conditions = (check_assumptions(problem).bounded_features, step)
-    return EpochInequality("Section 4.2, one epoch", *weights, conditions, True, "")
-
-
-def _epoch_arguments(problem: LinearProblem, step_size: float, batch_size: int) -> tuple[float, int, float, float]:
-    check_problem(problem)
-    check_positive("step_size", step_size)
-    check_exact_count("batch_size", batch_size)
-    return float(step_size), int(batch_size), problem.lambda_A, (1.0 + largest_discount(problem)) ** 2
+    conditions = (check_assumptions(problem).bounded_features, compare_step_to_share(a, lam, g2, 3))
+    return EpochInequality("Section 4.2, one epoch", *weights, conditions)
 
 
 def _dense(problem: LinearProblem) -> Floats:
     check_problem(problem)
-    return np.asarray(problem.mrp.matrix(problem.mrp.edges.probability).toarray(), dtype=np.float64)
+    return np.asarray(problem.mrp.matrix(problem.mrp.edges.probability).toarray())
 
 
 def _mean_along_chain(P: Floats, f: Floats, M: int) -> Floats:

@@ -1,17 +1,19 @@
-"""What no step size passes and no method beats: the limit of mean-square stability and the instance-optimal error."""
+"""Limits: the instance-optimal error, the largest stable step size, and where the error settles in the long run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from vrtd.algorithms import ChainSampling
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
+from vrtd.theory.checks import check_problem
+from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import (
     Correlation,
     Increments,
@@ -20,9 +22,17 @@ from vrtd.theory.increments import (
     long_run_noise,
     zeta,
 )
-from vrtd.theory.markov import MarkovTD
-from vrtd.theory.moments import Output, check_vrtd_features, epoch_maps, fixed_point, td_terms
-from vrtd.theory.on_policy import check_problem
+from vrtd.theory.markov import MarkovTD, stationary_by_state
+from vrtd.theory.moments import (
+    Anchor,
+    Output,
+    check_epoch_map,
+    check_vrtd_features,
+    epoch_maps,
+    fixed_point,
+    inner_radius,
+    td_terms,
+)
 
 _HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation
@@ -55,13 +65,51 @@ def instance_optimal(problem: LinearProblem, sampling: ChainSampling = "markov")
 
 
 def optimal_error(increments: Increments) -> float:
-    """The same from moments, which may be estimated."""
+    """Return the same from moments, which may be estimated."""
     return _optimal(increments.A, increments.long_run_covariance())
 
 
 def _optimal(A: Floats, noise: Floats) -> float:
     half = np.linalg.solve(A, noise)
     return float(np.trace(np.linalg.solve(A, half.T)))
+
+
+def stationary_second_moment(
+    problem: LinearProblem,
+    step_size: float,
+    batch_size: int = 1,
+    output: Output = "random",
+    anchor: Anchor = "batch",
+    sampling: ChainSampling = "iid",
+    method: Literal["exact", "approximate"] = "exact",
+) -> Floats:
+    """(d, d) limit of E[u u^T] for VRTD; for TD with the default batch size of 1.
+
+    On a trajectory with batches above 1 (Algorithm 2) it is exact on tiny chains; elsewhere `method="approximate"` must
+    be asked for. With the `anchor` "mean" (independent samples only) the limit is 0.
+
+    >>> from vrtd.problems import random_mdp
+    >>> problem = random_mdp()
+    >>> [round(float(stationary_second_moment(problem, 0.1, M).trace()), 3) for M in (1, 50)]
+    [1.669, 1.056]
+    >>> round(float(stationary_second_moment(problem, 0.1, sampling="markov").trace()), 3)
+    0.536
+    """
+    check_problem(problem)
+    check_choice("method", method, ("exact", "approximate"))
+    what, d = f"step_size {step_size}, batch_size {batch_size}", problem.n_features
+    if sampling == "markov" and anchor != "batch":
+        raise InvalidInputError(
+            'anchor "mean" is for independent samples', f"sampling {sampling!r}", "drop one of them"
+        )
+    check_vrtd_features(d, output)
+    T = check_epoch_map(increments_of(problem, sampling), step_size, batch_size, output, anchor).later
+    if sampling == "iid" or (method == "approximate" and batch_size > 1):
+        return frozen(fixed_point(T, d, what))
+    if batch_size == 1:
+        return frozen(MarkovTD(problem).stationary(float(step_size)))
+    exact = enumerated_epoch_map(problem, float(step_size), int(batch_size), output)
+    return frozen(stationary_by_state(exact, problem.mrp.stationary, d, what))
 
 
 def stability_limit(
@@ -88,7 +136,7 @@ def stability_limit(
     increments = increments_of(problem, sampling)
     if M == 1:
         return stable_below(increments, norm)
-    return _crossing(lambda step: _radius(epoch_maps(increments, step, [M], output)[M].later), norm)
+    return _crossing(lambda step: inner_radius(epoch_maps(increments, step, [M], output)[M].later), norm)
 
 
 def approximation_limit(problem: LinearProblem) -> float:
@@ -137,12 +185,7 @@ def _drift_change(problem: LinearProblem, correlation: Correlation) -> float:
 def stable_below(increments: Increments, largest_norm: float) -> float:
     """The stability limit of TD on independent transitions with these moments; `largest_norm` is that of |phi|^2."""
     still, first, second = td_terms(increments)
-    return _crossing(lambda step: _radius(still + step * first + step**2 * second), largest_norm)
-
-
-def _radius(T: Floats) -> float:
-    inner = T[:-1, :-1]  # all but the 1 of y
-    return float(np.abs(np.linalg.eigvals(inner)).max()) if np.isfinite(inner).all() else np.inf
+    return _crossing(lambda step: inner_radius(still + step * first + step**2 * second), largest_norm)
 
 
 def _crossing(radius: Callable[[float], float], largest_norm: float) -> float:

@@ -22,10 +22,10 @@ from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
 from vrtd.problems import LinearProblem
+from vrtd.problems.cone_radius import cone_radius
+from vrtd.theory.checks import check_features, check_on_policy, most_updates
 from vrtd.theory.increments import zeta
 from vrtd.theory.moments import fixed_point, fixed_point_vector
-from vrtd.theory.on_policy import check_on_policy
-from vrtd.theory.size import check_features, most_updates
 from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
 
 # Relative accuracy of the slow subspace, and of the state's lying in it.
@@ -48,23 +48,17 @@ class MarkovTD:
 
     def __init__(self, problem: LinearProblem, average: bool = False) -> None:
         check_on_policy(problem)
-        edges = problem.mrp.edges
-        check_features(problem.n_features, "averaged TD" if average else "TD")
-        self._most_updates = most_updates(edges.origin.size, (2 if average else 1) * problem.n_features)
-        self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
-        self._stationary = problem.mrp.stationary
-        self._average = average
-        self.n_features = problem.n_features
+        edges, self.n_features = problem.mrp.edges, problem.n_features
+        check_features(self.n_features, "averaged TD" if average else "TD")
         self.size = (2 if average else 1) * self.n_features + 1
-        self._theta_star = problem.theta_star
+        self._most_updates = most_updates(edges.origin.size, self.size - 1)
+        self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
+        self._stationary, self._theta_star, self._average = problem.mrp.stationary, problem.theta_star, average
 
     def start(self, theta_0: Floats, initial: Floats) -> Floats:
         """(S, n, n) Y_s when the first state has the distribution `initial`."""
-        y = np.zeros(self.size)
-        y[-1] = 1.0
-        y[-1 - self.n_features : -1] = theta_0 - self._theta_star
-        state: Floats = initial[:, None, None] * np.outer(y, y)
-        return state
+        y = np.concatenate([np.zeros(self.size - 1 - self.n_features), theta_0 - self._theta_star, [1.0]])
+        return np.asarray(initial[:, None, None] * np.outer(y, y))
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
         """Y after so many updates; Y may be a stack (k, S, n, n)."""
@@ -142,33 +136,14 @@ class MarkovTD:
 
     def radius(self, step_size: float) -> float:
         """Spectral radius of the part of the map that acts on second moments: mean-square stable below 1."""
-        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
-
         n_states, d = len(self._stationary), self.n_features
-        size, n = triangle(d), d + 1
 
         def product(x: Floats) -> Floats:
-            Y = np.zeros((n_states, n, n))
-            Y[:, :d, :d] = unpack(x.reshape(n_states, size), d)
+            Y = np.zeros((n_states, d + 1, d + 1))
+            Y[:, :d, :d] = unpack(x.reshape(n_states, -1), d)
             return pack(self.update(Y, step_size)[:, :d, :d]).ravel()
 
-        start = (self._stationary[:, None] * pack(np.eye(d))).ravel()
-        if n_states * size <= 2:  # too small for the iteration
-            dense = np.stack([product(unit) for unit in np.eye(n_states * size)], axis=1)
-            return float(np.abs(np.linalg.eigvals(dense)).max())
-        shape = (n_states * size, n_states * size)
-        try:
-            # The map preserves the cone of positive-semidefinite matrices: its radius is its rightmost eigenvalue.
-            value = eigs(
-                LinearOperator(shape, product),
-                k=1, which="LR", v0=start, ncv=min(len(start), 60), tol=1e-9, return_eigenvectors=False,
-            )  # fmt: skip
-        except ArpackNoConvergence:
-            raise AccuracyError(
-                f"the mean-square radius must be found to 1e-9; got no convergence at step_size {step_size:.9g}; "
-                "use another step size, or fewer features"
-            ) from None
-        return float(np.abs(value[0]))
+        return cone_radius(product, (self._stationary[:, None] * pack(np.eye(d))).ravel())
 
     def _slow(self, step_size: float, most: int) -> _Slow | None:
         """The slow subspace, unless that takes more than `most` products with its basis."""

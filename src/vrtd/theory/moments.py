@@ -14,24 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from vrtd.arrays import Floats, check_theta, frozen, real_array
+from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LinearProblem
-from vrtd.theory.increments import Increments, independent_increments, lag_operator
-from vrtd.theory.on_policy import check_problem
-from vrtd.theory.size import check_features
+from vrtd.theory.checks import check_features
+from vrtd.theory.increments import Increments, lag_operator
 from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
 
 Output = Literal["random", "last", "average"]
 Anchor = Literal["batch", "mean"]
-
-_MOST_NUMBERS = 200_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,74 +41,7 @@ class Moments:
     @property
     def squared_error(self) -> Floats:
         """(T,) E|theta_k - theta_star|^2."""
-        error: Floats = np.einsum("kii->k", self.second)
-        return error
-
-
-def td_iid_moments(problem: LinearProblem, step_size: ArrayLike, n_updates: int, theta_0: ArrayLike) -> Moments:
-    """Moments of TD after 0..n_updates updates; `step_size` is a number or one per update.
-
-    >>> from vrtd.problems import random_mdp
-    >>> moments = td_iid_moments(random_mdp(), 0.1, 2000, [0.0] * 4)
-    >>> round(float(moments.squared_error[-1]), 2)
-    1.67
-    """
-    check_exact_count("n_updates", n_updates, least=0)
-    n = int(n_updates)
-    steps = real_array("step_size", step_size)
-    if steps.shape not in ((), (n,)):
-        raise InvalidInputError(
-            f"step_size must be a number or have the shape ({n},)", steps.shape, "pass n_updates steps"
-        )
-    if not (steps > 0.0).all():
-        k = int(np.flatnonzero(~(steps > 0.0).ravel())[0])
-        raise InvalidInputError("step_size must be positive", f"{steps.flat[k]} at update {k}", "pass numbers above 0")
-    check_problem(problem)
-    theta = check_theta("theta_0", theta_0, problem.n_features)
-    check_features(problem.n_features, "TD")
-    increments = independent_increments(problem)
-    x = increments.start(theta)
-    still, first, second = td_terms(increments)
-    if steps.ndim == 0:
-        path = moments_along(still + steps * first + steps**2 * second, x, n)
-    else:
-        path = np.empty((n + 1, len(x)))
-        path[0] = x
-        both = np.concatenate([first, second])
-        for k, a in enumerate(steps.tolist()):
-            by_step, by_square = (both @ path[k]).reshape(2, -1)
-            path[k + 1] = path[k] + a * by_step + a * a * by_square
-    return read_moments(path, problem.theta_star)
-
-
-def vrtd_iid_moments(
-    problem: LinearProblem,
-    step_size: float,
-    batch_size: int,
-    n_epochs: int,
-    theta_0: ArrayLike,
-    output: Output = "random",
-    anchor: Anchor = "batch",
-) -> Moments:
-    """Moments of theta_anchor in VRTD, Algorithm 1, after 0..n_epochs epochs.
-
-    `output` is what an epoch hands on: "random", theta_{m,t} with t uniform on 1..M; "last", theta_{m,M}; "average",
-    the mean of theta_{m,1..M}. With the `anchor` "mean" every epoch uses the exact mean pseudo-gradient instead of the
-    batch's; the error then vanishes.
-
-    >>> from vrtd.problems import random_mdp
-    >>> moments = vrtd_iid_moments(random_mdp(), 0.1, 50, 400, [0.0] * 4)
-    >>> round(float(moments.squared_error[-1]), 2)
-    1.06
-    """
-    check_exact_count("n_epochs", n_epochs, least=0)
-    check_problem(problem)
-    theta = check_theta("theta_0", theta_0, problem.n_features)
-    check_vrtd_features(problem.n_features, output)
-    increments = independent_increments(problem)
-    x = increments.start(theta)
-    T = checked_epoch_map(increments, step_size, batch_size, output, anchor)
-    return read_moments(moments_along(T, x, int(n_epochs)), problem.theta_star)
+        return np.asarray(np.einsum("kii->k", self.second))
 
 
 def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Floats, Floats]:
@@ -124,23 +54,33 @@ def td_terms(increments: Increments, average: bool = False) -> tuple[Floats, Flo
     n = (2 * d if average else d) + 1
     u, y = slice(n - d - 1, n - 1), slice(n - d - 1, n)
 
-    def summed(Y: Floats) -> Floats:
-        if average:
-            Y[..., :d, :] += Y[..., u, :]
-            Y[..., :, :d] += Y[..., :, u]
-        return Y
+    def add_sum(Y: Floats) -> Floats:
+        return _add_rows(Y, slice(d), u) if average else Y
 
     def drift(Y: Floats) -> Floats:
-        moved = np.zeros_like(Y)
-        moved[..., u, :] = increments.mean @ Y[..., y, :]
-        return summed(moved + moved.swapaxes(-1, -2))
+        moved = _multiply_rows(Y, u, increments.mean, y)
+        return add_sum(moved + moved.swapaxes(-1, -2))
 
     def spread(Y: Floats) -> Floats:
         added = np.zeros_like(Y)
         added[..., u, u] = unpack(pack(Y[..., y, y]) @ increments.square.T, d)
-        return summed(added)
+        return add_sum(added)
 
-    return operator(lambda Y: summed(Y.copy()), n), operator(drift, n), operator(spread, n)
+    return operator(lambda Y: add_sum(Y.copy()), n), operator(drift, n), operator(spread, n)
+
+
+def _multiply_rows(Y: Floats, rows: slice, matrix: Floats, source: slice) -> Floats:
+    """Return `matrix` times the rows `source` of Y, as the `rows` of a matrix that is 0 elsewhere."""
+    product = np.zeros_like(Y)
+    product[..., rows, :] = matrix @ Y[..., source, :]
+    return product
+
+
+def _add_rows(Y: Floats, rows: slice, source: slice, factor: float = 1.0) -> Floats:
+    """Add `factor` times the rows `source` of Y to its `rows`, then the same with columns, in place; return Y."""
+    Y[..., rows, :] += factor * Y[..., source, :]
+    Y[..., :, rows] += factor * Y[..., :, source]
+    return Y
 
 
 class EpochMap(NamedTuple):
@@ -171,15 +111,14 @@ def epoch_maps(
     check_vrtd_features(d, output)
     n = d + 1
     maps = {}
+
+    def move(drift: Floats, Y: Floats) -> Floats:
+        added = _multiply_rows(Y, slice(d), drift, slice(n))
+        return Y + added + added.swapaxes(-1, -2)
+
     for M, (gain, spread) in _inner_moments(increments, a, batch_sizes, output).items():
         drift = gain @ increments.mean
-
-        def moved(Y: Floats, drift: Floats = drift) -> Floats:
-            added = np.zeros_like(Y)
-            added[..., :d, :] = drift @ Y
-            return Y + added + added.swapaxes(-1, -2)
-
-        first = operator(moved, n)
+        first = operator(partial(move, drift), n)
         square = increments.batch_square(M) if anchor == "batch" else increments.mean_square
         first[corner(n, d)] += spread @ square
         later = first
@@ -225,56 +164,35 @@ def _inner_step(increments: Increments, a: float, Y: Floats, summed: bool) -> Fl
     d = increments.n_features
     n = Y.shape[-1]
     w, G = slice(n - 2 * d, n - d), slice(n - d, n)
-    moved = np.zeros_like(Y)
-    moved[..., w, :] = increments.A @ Y[..., w, :]
+    moved = _multiply_rows(Y, w, increments.A, w)
     new: Floats = Y + a * (moved + moved.swapaxes(-1, -2))
     square = increments.square[:, corner(d + 1, d)]
     new[..., w, w] += a * a * unpack(pack(Y[..., w, w]) @ square.T, d)
-    new[..., w, :] += a * new[..., G, :]
-    new[..., :, w] += a * new[..., :, G]
-    if summed:
-        new[..., :d, :] += new[..., w, :]
-        new[..., :, :d] += new[..., :, w]
-    return new
-
-
-def moments_along(T: Floats, x: Floats, n: int) -> Floats:
-    """(n + 1, len(x)) x, T x, ..., T^n x: the path is doubled until it is long enough."""
-    if (n + 1) * len(x) > _MOST_NUMBERS:
-        raise InvalidInputError(
-            f"moments of every update must be at most {_MOST_NUMBERS:.0e} numbers",
-            f"{n + 1} x {len(x)}",
-            "use exact_curve, which keeps its checkpoints only",
-        )
-    path = np.empty((len(x), n + 1))
-    path[:, 0] = x
-    done = 1
-    with np.errstate(over="ignore", invalid="ignore"):
-        while done <= n:
-            more = min(done, n + 1 - done)
-            path[:, done : done + more] = T @ path[:, :more]
-            done += more
-            T = T @ T
-    return path.T
+    _add_rows(new, w, G, a)
+    return _add_rows(new, slice(d), w) if summed else new
 
 
 def fixed_point(T: Floats, d: int, what: str) -> Floats:
-    """(d, d) E[u u^T] of the fixed point of an epoch's map; an error unless the map is mean-square stable."""
+    """Return (d, d) E[u u^T] of the fixed point of an epoch's map; raise unless the map is mean-square stable."""
     return unpack(fixed_point_vector(T, what)[corner(d + 1, d)], d)
 
 
 def fixed_point_vector(T: Floats, what: str) -> Floats:
-    """The fixed point (x, 1) of a map whose last coordinate is constant: x."""
-    inner = T[:-1, :-1]
-    finite = bool(np.isfinite(inner).all())
-    radius = float(np.abs(np.linalg.eigvals(inner)).max()) if finite else np.inf
+    """Return x of the fixed point (x, 1) of a map whose last coordinate is constant."""
+    radius = inner_radius(T)
     if not radius < 1.0:
         raise InvalidInputError(
             "step_size and batch_size must be mean-square stable, with a spectral radius below 1",
             f"{what} and radius {radius:.6g}",
             "lower step_size",
         )
-    return np.asarray(np.linalg.solve(np.eye(len(inner)) - inner, T[:-1, -1]), dtype=np.float64)
+    return np.asarray(np.linalg.solve(np.eye(len(T) - 1) - T[:-1, :-1], T[:-1, -1]), dtype=np.float64)
+
+
+def inner_radius(T: Floats) -> float:
+    """Return the spectral radius of T without its last coordinate, the 1 of y."""
+    inner = T[:-1, :-1]
+    return float(np.abs(np.linalg.eigvals(inner)).max()) if np.isfinite(inner).all() else np.inf
 
 
 def read_moments(path: Floats, theta_star: Floats) -> Moments:
@@ -284,14 +202,15 @@ def read_moments(path: Floats, theta_star: Floats) -> Moments:
     return Moments(frozen(Y[:, :d, d] + theta_star), frozen(np.ascontiguousarray(Y[:, :d, :d])))
 
 
-def checked_epoch_map(
+def check_epoch_map(
     increments: Increments, step_size: float, batch_size: int, output: Output, anchor: Anchor
-) -> Floats:
+) -> EpochMap:
+    """Check the arguments and return the map of one epoch."""
     check_positive("step_size", step_size)
     check_exact_count("batch_size", batch_size)
     check_choice("output", output, get_args(Output))
     check_choice("anchor", anchor, get_args(Anchor))
-    return epoch_maps(increments, step_size, [int(batch_size)], output, anchor)[int(batch_size)].later
+    return epoch_maps(increments, step_size, [int(batch_size)], output, anchor)[int(batch_size)]
 
 
 def check_vrtd_features(d: int, output: Output) -> None:

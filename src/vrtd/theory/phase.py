@@ -19,12 +19,11 @@ from vrtd.files import write_at_once
 from vrtd.plots import draw_map, new_panels
 from vrtd.problems import LinearProblem
 from vrtd.theory.bounds import vrtd_iid_bound, vrtd_markov_bound
+from vrtd.theory.checks import check_problem, check_search
 from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
-from vrtd.theory.on_policy import check_problem
 from vrtd.theory.predictions import exact_predictions
 from vrtd.theory.search import least_error_td
-from vrtd.theory.size import check_search
 from vrtd.theory.statements import Bound
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, Simulator, Transitions
-from vrtd.theory.on_policy import check_problem
+from vrtd.theory.checks import check_problem
 from vrtd.theory.plans import Mode
 from vrtd.theory.search import MOST_COST
 

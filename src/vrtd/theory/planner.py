@@ -14,6 +14,7 @@ from vrtd.checks import check_choice, check_count, check_radius
 from vrtd.engine import simulate
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, Transitions
+from vrtd.theory.checks import check_search
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
 from vrtd.theory.moments import Output
 from vrtd.theory.plan_arguments import check_goal, check_mode
@@ -36,7 +37,6 @@ from vrtd.theory.search import (
     least_error_td,
     least_error_vrtd,
 )
-from vrtd.theory.size import check_search
 
 _POINTS = 120  # of a predicted curve
 _REPLICATES = 200  # of the bootstrap

@@ -33,8 +33,7 @@ def triangle(n: int) -> int:
 def pack(X: Floats) -> Floats:
     """The upper triangle of (..., n, n) as (..., n (n + 1) / 2)."""
     rows, columns = _upper(X.shape[-1])
-    packed: Floats = X[..., rows, columns]
-    return packed
+    return np.asarray(X[..., rows, columns])
 
 
 def unpack(x: Floats, n: int) -> Floats:
@@ -54,15 +53,13 @@ def unpack(x: Floats, n: int) -> Floats:
 def outer(rows: Floats) -> Floats:
     """pack(v v^T) of each row v."""
     i, j = _upper(rows.shape[-1])
-    products: Floats = rows[..., i] * rows[..., j]
-    return products
+    return np.asarray(rows[..., i] * rows[..., j])
 
 
 def quadratic(rows: Floats) -> Floats:
     """For each row v the weights with weights . pack(X) = v^T X v."""
     i, j = _upper(rows.shape[-1])
-    weights: Floats = outer(rows) * np.where(i == j, 1.0, 2.0)
-    return weights
+    return np.asarray(outer(rows) * np.where(i == j, 1.0, 2.0))
 
 
 def operator(function: Callable[[Floats], Floats], n: int) -> Floats:

@@ -9,8 +9,8 @@ from tests.helpers.chains import COIN, SIGNS, TWO_STATES
 from vrtd.problems import LinearProblem, MarkovRewardProcess, boyan_chain, garnet, random_mdp, random_walk
 from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.constants import instance_constants
-from vrtd.theory.moments import td_iid_moments, vrtd_iid_moments
-from vrtd.theory.stationary import stationary_second_moment
+from vrtd.theory.curves import td_iid_moments, vrtd_iid_moments
+from vrtd.theory.limits import stationary_second_moment
 
 
 def normalised(problem):

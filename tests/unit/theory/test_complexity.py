@@ -10,7 +10,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, MarkovRewardProcess, garnet, random_mdp
 from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.complexity import td_iid_complexity, td_markov_complexity, vrtd_iid_complexity, vrtd_markov_complexity
-from vrtd.theory.moments import td_iid_moments, vrtd_iid_moments
+from vrtd.theory.curves import td_iid_moments, vrtd_iid_moments
 
 COIN = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
 MIXING = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])

@@ -9,10 +9,9 @@ from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
 from vrtd.theory.enumeration import batch_types, enumerated_epoch_map, is_enumerable
 from vrtd.theory.increments import correlated_increments, independent_increments
-from vrtd.theory.limits import instance_optimal
+from vrtd.theory.limits import instance_optimal, stationary_second_moment
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import epoch_maps, fixed_point
-from vrtd.theory.stationary import stationary_second_moment
 from vrtd.theory.symmetric import pack, unpack
 
 OUTPUTS = ("random", "last", "average")

@@ -8,6 +8,7 @@ import pytest
 
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, MarkovRewardProcess, garnet, random_mdp
+from vrtd.theory.curves import vrtd_iid_moments
 from vrtd.theory.lemmas import (
     batch_bias_inequality,
     epoch_inequality_iid,
@@ -17,7 +18,6 @@ from vrtd.theory.lemmas import (
     squared_pseudo_gradient_inequality,
     transition_inequalities,
 )
-from vrtd.theory.moments import vrtd_iid_moments
 
 COIN = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
 MIXING = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])

@@ -44,7 +44,7 @@ def test_what_overflows_is_infinite_and_never_below():
 
 
 def bound(rate, floor, initial, holds=True):
-    return Bound("a test", "update", True, "", (Condition("it holds", holds, ""),), (), rate, initial, floor, 0.0)
+    return Bound("a test", "update", "", (Condition("it holds", holds, ""),), (), rate, initial, floor, 0.0)
 
 
 @pytest.mark.parametrize("target", [200.0, 50.0, 30.0, 7.0, 2.1, 1.0])

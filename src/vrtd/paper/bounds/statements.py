@@ -22,7 +22,7 @@ from vrtd.theory.increments import Increments, correlated_increments, independen
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Anchor, epoch_maps, read_moments, td_terms
 from vrtd.theory.statements import Form
-from vrtd.theory.symmetric import orbit
+from vrtd.theory.symmetric import orbit, unpack
 
 Row = dict[str, Any]
 
@@ -136,9 +136,7 @@ def _one_epoch(case: Case) -> Iterator[Row]:
         a, M = share * case.lam / (8.0 * case.g2), case.batch(units)
         for where, theta in case.starts.items():
             u, mean = theta - problem.theta_star, problem.mean_update(theta)
-            second = (
-                problem.expected_square(np.outer(u, u)) + 2.0 * problem.expected_cross(u) + problem.noise_covariance
-            )
+            second = unpack(case.independent.square @ case.independent.start(theta), problem.n_features)  # E g_x g_x^T
             gradient_error = float(np.trace(second) - mean @ mean) / M
             left = float(case.moments(case.independent, a, M, [1], theta).squared_error[0])
             for variant, form in _FORMS.items():

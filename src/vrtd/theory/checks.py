@@ -1,4 +1,4 @@
-"""How large a problem exact moments are computed for: checked before anything large is built.
+"""What the theory refuses: problems without a known chain, and problems too large for exact moments.
 
 The maps of second moments are dense matrices with about d^4/4 numbers, several times that for VRTD, and powers of them
 take d^6 operations. The limits are the largest sizes that took 10 to 30 seconds and less than 1 GB on one core; a plan
@@ -8,9 +8,12 @@ of TD is a sweep over the transitions, transitions x (features + 1)^2 operations
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from vrtd.errors import InvalidInputError
+from vrtd.problems import LinearProblem, Simulator
 
 Computation = Literal["TD", "averaged TD", "VRTD", 'VRTD with output="average"']
 
@@ -20,6 +23,37 @@ _MOST_FEATURES_OF_A_SEARCH = 16
 _MOST_SWEEP, _MOST_BASIS_SWEEP, _MOST_WORK = 1e8, 5e8, 3e10
 _DO = "simulate instead, or use fewer features"
 _DO_INSTEAD_OF_A_SEARCH = 'use fewer features, mode="guaranteed", settings_for with a sample, or simulate'
+
+
+def check_problem(problem: Any) -> None:
+    """Raise unless `problem` is a LinearProblem whose chain has no importance ratios."""
+    if isinstance(problem, Simulator):
+        raise InvalidInputError(
+            "problem must be a LinearProblem: exact moments and bounds need its transition probabilities",
+            f"the Simulator {problem.name}, whose probabilities are not known",
+            "simulate instead",
+        )
+    if not isinstance(problem, LinearProblem):
+        raise InvalidInputError(
+            "problem must be a LinearProblem", type(problem).__name__, "build LinearProblem(mrp, phi)"
+        )
+    if problem.mrp.is_weighted:
+        raise InvalidInputError(
+            "the theory is of chains without importance ratios, under the policy that is evaluated",
+            f"importance ratios of up to {np.max(problem.mrp.edges.weight):.6g}",
+            "simulate instead, or take mdp.chain(policy) without a behaviour",
+        )
+
+
+def check_on_policy(problem: LinearProblem) -> None:
+    """Raise unless states are distributed as a trajectory of the chain visits them."""
+    check_problem(problem)
+    if not problem.is_stationary:
+        raise InvalidInputError(
+            "Markovian samples must come from the chain's own stationary distribution",
+            "a problem with another state_distribution",
+            "build LinearProblem(mrp, phi), or use independent samples",
+        )
 
 
 def check_features(d: int, what: Computation) -> None:
