@@ -73,8 +73,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _as_text(found: Comparison) -> str:
-    """What to use in each situation, and everybody's mean rank."""
-    from vrtd.tournament.page import ALONE, LOST_MORE
+    """Return what to use in each situation, and everybody's mean rank."""
     from vrtd.tournament.problems import AIMS
 
     lines = []
@@ -82,19 +81,14 @@ def _as_text(found: Comparison) -> str:
         lines.append(f"{AIMS[aim]}, use")
         for each in found.advice:
             if aim in each.standings:
-                best = each.answer(aim)
-                close = ", ".join(standing.entrant for standing in each.rivals(aim))
+                best, n = each.answer(aim), len(each.standings[aim])
+                rivals = each.describe_rivals(aim, ", ".join(rival.algorithm for rival in each.rivals(aim)))
                 situation = each.situation.replace("²", "^2")  # for every terminal
-                lines.append(f"  {situation:<36}  {best.entrant:<18}  {_rank(best)} of {len(each.standings[aim])}")
-                alone = ALONE if sum(standing.is_best for standing in each.standings[aim]) == 1 else LOST_MORE
-                lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else alone))
+                lines.append(f"  {situation:<36}  {best.algorithm:<18}  {best.rank_text(4)} of {n}")
+                lines.append(f"  {'':<36}  {rivals}")
         lines.append("  mean rank over all problems")
         for standing in overall:
             lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""
-            lines.append(f"    {standing.entrant:<18}  {_rank(standing)}{lost}")
+            lines.append(f"    {standing.algorithm:<18}  {standing.rank_text(4)}{lost}")
         lines.append("")
     return "\n".join([*lines, f"wrote {found.report}"])
-
-
-def _rank(standing: Any) -> str:
-    return f"{standing.mean_rank:4.1f} [{standing.low:.1f}, {standing.high:.1f}]"

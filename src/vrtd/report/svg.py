@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from io import StringIO
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from vrtd.errors import MissingExtraError
 from vrtd.plots import PALETTE, Figure
+from vrtd.report.folder import write_text
+from vrtd.report.html import Panel
 from vrtd.report.numbers import superscript
 from vrtd.tables import Tables
 
@@ -80,6 +83,13 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         canvas.print_svg(file, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
     return _themed(text[text.index("<svg") :])  # without the address of a DTD
+
+
+def draw_panel(folder: Path, figure: Figure, tables: Tables, file: str, data: str) -> Panel:
+    """Draw a figure into `file` of a folder; the table behind it is in `data`."""
+    panel = Panel(figure, draw_svg(figure, tables), file, data)
+    write_text(panel.svg, folder / file)
+    return panel
 
 
 def _set_plain_ticks(axis: Axis) -> None:

@@ -1,4 +1,4 @@
-"""A process that measures cells: `python -m vrtd.tournament.worker`, told what to do by a pickled object on its input.
+"""A process that measures cells: `main` is told what to do by a pickled object on its input.
 
 It prints a line for each share of its work that is done. Cells are files, so whatever ends it, what is finished stays.
 """
@@ -9,6 +9,7 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,32 +19,32 @@ from vrtd.tournament.cell import TournamentSize, measure_cell
 from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.problems import TournamentProblem
 
-Cell = tuple[TournamentProblem, Entrant]
+Pair = tuple[TournamentProblem, Entrant]  # what a cell is measured of
 
 
-def cell_path(folder: Path, cell: Cell) -> Path:
-    problem, entrant = cell
+def cell_path(folder: Path, pair: Pair) -> Path:
+    problem, entrant = pair
     return folder / f"{problem.name}-{entrant.name}.json"
 
 
-def cell_settings(size: TournamentSize, cell: Cell) -> dict[str, Any]:
-    """All that decides a cell, beside the code of this package."""
-    problem, entrant = cell
+def cell_settings(size: TournamentSize, pair: Pair) -> dict[str, Any]:
+    """Return all that decides a cell, beside the code of this package."""
+    problem, entrant = pair
     return {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
 
 
 def work(
-    size: TournamentSize, cells: Iterable[tuple[Cell, str]], folder: Path, tell: Callable[[str, str, float], None]
+    size: TournamentSize, pairs: Iterable[tuple[Pair, str]], folder: Path, tell: Callable[[str, str, float], None]
 ) -> None:
-    """Measure these cells, each with the digest of its settings, and keep each as soon as it is finished."""
+    """Measure cells, each with the digest of its settings, and keep each as soon as it is finished."""
     loaded: dict[str, Any] = {}
-    for cell, digest in cells:
-        problem, entrant = cell
+    for (problem, entrant), digest in pairs:
         if problem.name not in loaded:
             loaded[problem.name] = problem.load()
-        measured = measure_cell(loaded[problem.name], entrant, size, partial(tell, problem.name, entrant.name))
-        record = {"digest": digest, "settings": cell_settings(size, cell), "cell": measured}
-        store.write_record(record, cell_path(folder, cell))
+        cell = measure_cell(loaded[problem.name], entrant, size, partial(tell, problem.name, entrant.name))
+        settings = cell_settings(size, (problem, entrant))
+        record = {"digest": digest, "settings": settings, "cell": asdict(cell)}
+        store.write_record(record, cell_path(folder, (problem, entrant)))
 
 
 def main() -> None:
@@ -51,14 +52,10 @@ def main() -> None:
         print(json.dumps([problem, entrant, share]), flush=True)
 
     try:
-        size, cells, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+        size, pairs, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
     except (EOFError, pickle.UnpicklingError):
         sys.exit(130)  # the process that waits for this one was interrupted before it had told all
     try:
-        work(size, cells, folder, tell)
+        work(size, pairs, folder, tell)
     except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
         sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()
