@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tournament.test_comparison import CELLS, NOWHERE, SIZE, some_cells, standard, without_seconds
+from tests.helpers.tournament import CELLS, NOWHERE, SIZE, some_cells, standard, without_seconds
 from vrtd.errors import VrtdError
 from vrtd.tournament import ENTRANTS, TournamentSize, tournament
 from vrtd.tournament.worker import cell_path, work
@@ -41,7 +41,7 @@ def test_processes_do_not_change_a_bit_and_what_is_there_is_kept(tmp_path: Path)
     assert {pair: without_seconds(each) for pair, each in again.items()} == {
         pair: without_seconds(each) for pair, each in found.items()
     }
-    assert tournament.cells_in(replace(SIZE, seed=1), standard(*CELLS), folder) == {}
+    assert tournament.load_cells(replace(SIZE, seed=1), standard(*CELLS), folder) == {}
 
 
 def test_a_process_that_fails_is_an_error(tmp_path: Path, capfd: Any) -> None:
