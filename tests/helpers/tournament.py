@@ -9,7 +9,7 @@ from typing import Any
 from vrtd.tournament import ENTRANTS, PROBLEMS, TournamentProblem, TournamentSize
 from vrtd.tournament.cell import AimResult, Cell, measure_cell
 from vrtd.tournament.entrants import Entrant
-from vrtd.tournament.problems import Loaded, _chain
+from vrtd.tournament.problems import Loaded, _load_standard
 
 SIZE = TournamentSize(n_samples=300, n_runs=4, n_trials=6, n_tuning_runs=2, n_passes=3)
 
@@ -41,7 +41,7 @@ def some(table: Any, *names: str) -> dict[str, Any]:
 
 
 # Nowhere is not in the library.
-NOWHERE = TournamentProblem("nowhere", "Nowhere", False, ("equation",), partial(_chain, "nowhere"))
+NOWHERE = TournamentProblem("nowhere", "Nowhere", partial(_load_standard, "nowhere"), aims=("equation",))
 
 
 def without_seconds(found: Cell) -> Cell:

@@ -98,21 +98,9 @@ class Trial(NamedTuple):
     combination: int  # which of the values of the others
 
 
-def _grid(entrant: Entrant, n: int) -> list[float]:
-    """Points of the main field, in its units; one alone is the middle."""
-    main = main_field(entrant)
-    if not main:
-        return [1.0]
-    low, high = entrant.algorithm.tuned[main].values
-    points: list[float] = np.geomspace(low, high, n).tolist()
-    return points if n > 1 else [(low * high) ** 0.5]
-
-
 def main_field(entrant: Entrant) -> str:
-    """The hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
-    if entrant.given is not None:
-        return ""
-    return next(iter(entrant.algorithm.tuned), "")
+    """Return the hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
+    return "" if entrant.given is not None else next(iter(entrant.algorithm.tuned), "")
 
 
 def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
@@ -130,7 +118,10 @@ def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Tri
         varies = len(combinations) * len(values) * _FEWEST <= n_trials
         some = values if varies else (values[len(values) // 2],)  # the middle one
         combinations = [chosen | {name: value} for chosen in combinations for value in some]
-    grid = _grid(entrant, n_trials // len(combinations))
+    grid = [1.0]
+    if main:
+        n, (low, high) = n_trials // len(combinations), tuned[main].values
+        grid = np.geomspace(low, high, n).tolist() if n > 1 else [(low * high) ** 0.5]
     for i, chosen in enumerate(combinations):
         for value in grid:
             settings = chosen | ({main: value} if main else {})

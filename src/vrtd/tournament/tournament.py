@@ -14,19 +14,49 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from typing import Any
 
 import vrtd
 from vrtd import store
 from vrtd.errors import VrtdError
-from vrtd.tournament.cell import Cell, Cells, TournamentSize
-from vrtd.tournament.worker import Pair, cell_path, cell_settings, work
+from vrtd.tournament.cell import Cell, Cells, TournamentSize, measure_cell
+from vrtd.tournament.entrants import Entrant
+from vrtd.tournament.problems import TournamentProblem
 
+Pair = tuple[TournamentProblem, Entrant]  # what a cell is measured of
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # the same bits on any machine
+
+
+def cell_path(folder: Path, pair: Pair) -> Path:
+    problem, entrant = pair
+    return folder / f"{problem.name}-{entrant.name}.json"
+
+
+def cell_settings(size: TournamentSize, pair: Pair) -> dict[str, Any]:
+    """Return all that decides a cell, beside the code of this package."""
+    problem, entrant = pair
+    return {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
+
+
+def work(
+    size: TournamentSize, pairs: Iterable[tuple[Pair, str]], folder: Path, tell: Callable[[str, str, float], None]
+) -> None:
+    """Measure cells, each with the digest of its settings, and keep each as soon as it is finished."""
+    loaded: dict[str, Any] = {}
+    for (problem, entrant), digest in pairs:
+        if problem.name not in loaded:
+            loaded[problem.name] = problem.load()
+        cell = measure_cell(loaded[problem.name], entrant, size, partial(tell, problem.name, entrant.name))
+        settings = cell_settings(size, (problem, entrant))
+        record = {"digest": digest, "settings": settings, "cell": asdict(cell)}
+        store.write_record(record, cell_path(folder, (problem, entrant)))
 
 
 def load_cells(size: TournamentSize, pairs: Sequence[Pair], folder: Path) -> dict[tuple[str, str], Cell]:
@@ -129,7 +159,7 @@ def _start(task: tuple[TournamentSize, list[tuple[Pair, str]], Path]) -> subproc
     path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
     with _deaf_to_interrupts():
         worker = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from vrtd.tournament.worker import main; main()"],
+            [sys.executable, "-P", "-c", "from vrtd.tournament.tournament import run_worker; run_worker()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
@@ -138,3 +168,22 @@ def _start(task: tuple[TournamentSize, list[tuple[Pair, str]], Path]) -> subproc
     with worker.stdin as file:
         pickle.dump(task, file)
     return worker
+
+
+def run_worker() -> None:
+    """Measure what a pickled object on the input says, and print a line for each share of the work that is done.
+
+    Cells are files, so whatever ends this process, what is finished stays.
+    """
+
+    def tell(problem: str, entrant: str, share: float) -> None:
+        print(json.dumps([problem, entrant, share]), flush=True)
+
+    try:
+        size, pairs, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    except (EOFError, pickle.UnpicklingError):
+        sys.exit(130)  # the process that waits for this one was interrupted before it had told all
+    try:
+        work(size, pairs, folder, tell)
+    except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
+        sys.exit(130)

@@ -159,6 +159,6 @@ def test_a_process_of_a_comparison_does_not_see_it() -> None:
 
 @pytest.mark.parametrize("told", [b"", pickle.dumps((TournamentSize(), [], Path()))[:-20]])
 def test_a_process_of_a_comparison_that_is_told_nothing_ends_in_silence(told: bytes) -> None:
-    command = [sys.executable, "-c", "from vrtd.tournament.worker import main; main()"]
+    command = [sys.executable, "-c", "from vrtd.tournament.tournament import run_worker; run_worker()"]
     ended = subprocess.run(command, input=told, capture_output=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

@@ -26,7 +26,7 @@ from vrtd.tournament import cell as cell_module
 from vrtd.tournament.cell import LOST, Cell, measure_cell
 from vrtd.tournament.cell import _run as run_cell
 from vrtd.tournament.tables import curve_table, run_table, tuning_table
-from vrtd.tournament.worker import cell_settings
+from vrtd.tournament.tournament import cell_settings
 
 
 def test_a_cell_is_what_simulate_says() -> None:

@@ -23,7 +23,7 @@ from vrtd.tournament.cell import Cell, measure_cell
 from vrtd.tournament.entrants import given_entrant
 from vrtd.tournament.problems import given_problem
 from vrtd.tournament.selection import choose_entrants, choose_problems
-from vrtd.tournament.worker import cell_settings
+from vrtd.tournament.tournament import cell_settings
 
 TD, VRTD = vrtd.TD(0.05), vrtd.VRTD(0.1, 20)
 

@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.tournament import CELLS, NOWHERE, SIZE, some_cells, standard, without_seconds
 from vrtd.errors import VrtdError
 from vrtd.tournament import ENTRANTS, TournamentSize, tournament
-from vrtd.tournament.worker import cell_path, work
+from vrtd.tournament.tournament import cell_path, work
 
 
 def measure(folder: Path, size: TournamentSize = SIZE, processes: int = 2, cells: Any = CELLS) -> Any:
