@@ -12,6 +12,14 @@ from vrtd.cli.terminal import EXIT_CODES, OK
 if TYPE_CHECKING:
     from vrtd.tournament import Comparison
 
+_SIZES = {  # fields of TournamentSize that are options
+    "n_samples": "transitions of a run",
+    "n_runs": "independent runs that are reported",
+    "n_trials": "settings that may be tried",
+    "n_tuning_runs": "runs of each of them, on other transitions",
+    "n_passes": "pseudo-gradients for each row of a data set",
+}
+
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -39,15 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     size.add_argument(
         "--quick", action="store_true", help="a look within a minute: few samples and runs, seven problems"
     )
-    for option, text in {
-        "samples": "transitions of a run",
-        "runs": "independent runs that are reported",
-        "trials": "settings that may be tried",
-        "tuning_runs": "runs of each of them, on other transitions",
-        "passes": "pseudo-gradients for each row of a data set",
-    }.items():
-        default = getattr(TournamentSize, f"n_{option}")
-        size.add_argument(f"--{option.replace('_', '-')}", type=int, metavar="N", help=f"{text} (default {default})")
+    for field, text in _SIZES.items():
+        option, default = field.removeprefix("n_").replace("_", "-"), getattr(TournamentSize, field)
+        size.add_argument(f"--{option}", dest=field, type=int, metavar="N", help=f"{text} (default {default})")
     add_common_options(parser, "comparison", "processes, one thread each")
 
 
@@ -56,8 +58,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     from vrtd.tournament import QUICK_PROBLEMS, QUICK_SIZE, TournamentSize, compare
 
-    sizes = {f"n_{name}": getattr(arguments, name) for name in ("samples", "runs", "trials", "tuning_runs", "passes")}
-    given = {name: value for name, value in sizes.items() if value is not None}
+    given = {field: value for field in _SIZES if (value := getattr(arguments, field)) is not None}
     size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **given)
     with resumable(arguments) as progress:
         found = compare(

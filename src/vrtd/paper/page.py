@@ -91,24 +91,20 @@ def _describe_claim(finding: Finding, shown: Mapping[str, Experiment]) -> html.H
     claim, needed = finding.claim, finding.runs_needed
     basis = ", ".join(sorted({each.comparison.basis for each in finding.judged}))
     links = [_link(shown[name]) for name in claim.needs if name in shown]
-    decisive = filter(None, (finding.decisive, finding.supporting))
+    facts = {
+        "Holds under" if finding.verdict == "holds under conditions" else "Conditions": _fold_long(finding.where),
+        "Proof": f"docs/what-holds.md, {claim.proof}" if claim.proof else "",
+        "Runs needed": f"about {number(needed, 2)} to decide it, if the estimates are right" if needed else "",
+        "Note": claim.note,
+        "Figures": html.Html("\n".join(links)),
+    }
     return html.card(
         _MARKS[finding.verdict],
         finding.verdict.capitalize(),
         f"{claim.place} · basis: {basis}",
         html.element("h3", claim.statement),
-        *(_describe_check(claim.kind, judged) for judged in decisive),
-        html.definitions(
-            {
-                "Holds under" if finding.verdict == "holds under conditions" else "Conditions": _fold_long(
-                    finding.where
-                ),
-                "Proof": f"docs/what-holds.md, {claim.proof}" if claim.proof else "",
-                "Runs needed": f"about {number(needed, 2)} to decide it, if the estimates are right" if needed else "",
-                "Note": claim.note,
-                "Figures": html.Html("\n".join(links)),
-            }
-        ),
+        *(_describe_check(claim.kind, judged) for judged in (finding.decisive, finding.supporting) if judged),
+        html.definitions(facts),
         html.fold(
             f"What was tested: {plural(len(finding.judged), 'comparison')}",
             html.paragraph(claim.test),

@@ -20,7 +20,7 @@ from vrtd.errors import StabilityWarning
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import Transitions
 from vrtd.result import Result
-from vrtd.tournament.entrants import Entrant, main_field, trials
+from vrtd.tournament.entrants import Entrant, list_trials
 from vrtd.tournament.problems import Loaded
 
 # An error this many times that of the start counts as diverged, and as no more than that in a mean.
@@ -76,6 +76,11 @@ class AimResult:
         """The mean error at the end as a share of that of the start."""
         return self.mean[-1] / self.initial_error
 
+    @property
+    def diverged_text(self) -> str:
+        """How many of the reported runs diverged."""
+        return f"{self.n_diverged[-1]} of {len(self.finals)}"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -107,7 +112,7 @@ class Curves(NamedTuple):
 
 def measure_cell(loaded: Loaded, entrant: Entrant, size: TournamentSize, progress: Callable[[float], None]) -> Cell:
     """Tune for each aim, then measure with the best settings."""
-    tried = list(trials(entrant, size.n_trials, loaded.squared_norm))
+    tried = list(list_trials(entrant, size.n_trials, loaded.squared_norm))
     tuning: list[Curves] = []
     for trial in tried:
         tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, points=2))
@@ -120,7 +125,7 @@ def measure_cell(loaded: Loaded, entrant: Entrant, size: TournamentSize, progres
     }
     progress(1.0)
     return Cell(
-        main_field=main_field(entrant),
+        main_field=entrant.main_field,
         main=[trial.main for trial in tried],
         combination=[trial.combination for trial in tried],
         settings=[trial.algorithm.settings for trial in tried],

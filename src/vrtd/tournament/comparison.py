@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,14 +20,15 @@ from vrtd.problems import LinearProblem, Simulator
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
 from vrtd.report.svg import draw_panel
-from vrtd.tables import Table, library, table, write_csv, write_parquet
-from vrtd.tournament.cell import TournamentSize
+from vrtd.tables import Table, library, write_csv, write_parquet
+from vrtd.tournament.cell import Cells, TournamentSize
+from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.figures import figures_of
 from vrtd.tournament.page import build_page
 from vrtd.tournament.problems import AIMS, TournamentProblem
 from vrtd.tournament.selection import choose_entrants, choose_problems
-from vrtd.tournament.standings import Advice, Standing, advise, tuned
-from vrtd.tournament.tables import curve_table, run_table, tuning_table
+from vrtd.tournament.standings import Advice, Standing, advise, rank_tuned
+from vrtd.tournament.tables import make_tables
 from vrtd.tournament.tournament import measure
 
 QUICK_SIZE = TournamentSize(n_samples=2000, n_runs=10, n_trials=18, n_tuning_runs=3, n_passes=10)
@@ -42,9 +43,13 @@ class Comparison:
     """What a tournament found, and where it wrote it."""
 
     out: Path | None
+    size: TournamentSize
+    problems: Mapping[str, TournamentProblem]
+    entrants: Mapping[str, Entrant]
+    cells: Cells = field(repr=False)  # by the names of problem and algorithm
     advice: tuple[Advice, ...]
     standings: Mapping[str, list[Standing]]  # for each aim, over all problems, with tuned settings
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Table] = field(repr=False)
     manifest: dict[str, Any]
 
     @property
@@ -129,39 +134,35 @@ def compare(
             cell_folder = folder / "cells"
         cells = measure(size, pairs, cell_folder, threads or available_threads(), progress)
         by_aim = {aim: [name for name, problem in where.items() if aim in problem.aims] for aim in AIMS}
-        overall = {aim: tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
-        ranks = table(
-            {"aim": aim} | row | {"is_tuned": entrants[row["algorithm"]].given is None}
-            for aim, rows in _as_rows(overall).items()
-            for row in rows
+        overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
+        found = Comparison(
+            out=None if out is None else folder,
+            size=size,
+            problems=where,
+            entrants=entrants,
+            cells=cells,
+            advice=tuple(advise(cells, where, entrants)),
+            standings=overall,
+            tables=make_tables(cells, overall, entrants),
+            manifest=manifest,
         )
-        tables = {
-            "curves": curve_table(cells),
-            "tuning": tuning_table(cells),
-            "runs": run_table(cells),
-            "ranks": ranks,
-        }
-        advice = tuple(advise(cells, where, entrants))
         if out is not None:
-            for name, each in tables.items():
+            for name, each in found.tables.items():
                 write_parquet(each, folder / f"{name}.parquet")
-            panels = _draw_panels(folder, tables, where)
-            page = build_page(advice, overall, cells, panels, where, entrants, size, manifest)
+            page = build_page(found, _draw_panels(folder, found))
             write_text(page.html, folder / "report.html")
             store.write_json(manifest, folder / "manifest.json")
-    return Comparison(None if out is None else Path(out), advice, overall, tables, manifest)
+    return found
 
 
 def _as_rows(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str, Any]]]:
     return {aim: [standing._asdict() for standing in found] for aim, found in standings.items()}
 
 
-def _draw_panels(
-    folder: Path, tables: Mapping[str, Table], problems: Mapping[str, TournamentProblem]
-) -> dict[str, list[Panel]]:
+def _draw_panels(folder: Path, found: Comparison) -> dict[str, list[Panel]]:
     """Return figures by problem, and those of all under ""; figures of another comparison in this folder go."""
     panels: dict[str, list[Panel]] = {}
-    for problem, figure, behind in figures_of(tables, problems):
+    for problem, figure, behind in figures_of(found.tables, found.problems):
         panel = draw_panel(folder, figure, behind, f"figures/{figure.name}.svg", f"data/{figure.name}.csv")
         write_csv(behind[figure.table], folder / panel.data)
         panels.setdefault(problem, []).append(panel)

@@ -37,6 +37,11 @@ class Entrant:
         return self.algorithm.needs_data_set or self.passes
 
     @property
+    def main_field(self) -> str:
+        """The hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
+        return "" if self.given is not None else next(iter(self.algorithm.tuned), "")
+
+    @property
     def words(self) -> str:
         """What it is in Python."""
         if self.given is not None:
@@ -77,7 +82,7 @@ ENTRANTS: Mapping[str, Entrant] = MappingProxyType(
 )
 
 
-def given_entrant(name: str, algorithm: Any) -> Entrant:
+def make_entrant(name: str, algorithm: Any) -> Entrant:
     """Return an algorithm object of the caller's as an entrant of a tournament."""
     if not isinstance(algorithm, Algorithm):
         raise InvalidInputError(
@@ -98,19 +103,14 @@ class Trial(NamedTuple):
     combination: int  # which of the values of the others
 
 
-def main_field(entrant: Entrant) -> str:
-    """Return the hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
-    return "" if entrant.given is not None else next(iter(entrant.algorithm.tuned), "")
-
-
-def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
+def list_trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
     """`n_trials` settings, or a few less: a grid of the main field times every combination of others, of which as many
     are varied as leave the grid a few points. The k-th setting means the same on every problem. A given object has its
     own settings and no others."""
     if entrant.given is not None:
         yield Trial(entrant.given, 1.0, 0)
         return
-    main, tuned, steps = main_field(entrant), entrant.algorithm.tuned, entrant.algorithm.step_size_fields
+    main, tuned, steps = entrant.main_field, entrant.algorithm.tuned, entrant.algorithm.step_size_fields
     others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.decreases else {}
     others |= {name: each.values for name, each in tuned.items() if name != main}
     combinations: list[dict[str, Any]] = [{}]

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vrtd.report import html
 from vrtd.report.numbers import count, number, plural
-from vrtd.tournament.cell import Cell, Cells, TournamentSize
+from vrtd.tournament.cell import Cell, TournamentSize
 from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.problems import AIMS, TournamentProblem
 from vrtd.tournament.standings import Advice, Standing
 
+if TYPE_CHECKING:
+    from vrtd.tournament.comparison import Comparison
+
 _MOST_NAMED = 4  # algorithms that are not told from the best
 
 
-def build_page(
-    advice: Sequence[Advice],
-    overall: Mapping[str, Sequence[Standing]],
-    cells: Cells,
-    panels: Mapping[str, Sequence[html.Panel]],
-    problems: Mapping[str, TournamentProblem],
-    entrants: Mapping[str, Entrant],
-    size: TournamentSize,
-    manifest: Mapping[str, Any],
-) -> html.Page:
+def build_page(found: Comparison, panels: Mapping[str, Sequence[html.Panel]]) -> html.Page:
+    """Return the page, with the figures of each problem, and those of all under ""."""
+    size, problems, entrants = found.size, found.problems, found.entrants
     not_tuned = ", ".join(name for name, entrant in entrants.items() if entrant.given is not None)
     header = html.paragraph(
         f"{plural(len(entrants), 'algorithm')} on {plural(len(problems), 'problem')}, {count(size.n_samples)} samples "
@@ -39,29 +35,26 @@ def build_page(
         "happened.",
         style="quiet",
     )
-    standings = [_list_standings(aim, found, cells, problems, entrants) for aim, found in overall.items()]
+    standings = [_list_standings(found, aim) for aim in found.standings]
     return html.Page(
         "Which algorithm should I use?",
         header,
         html.join(
-            html.element("section", _list_advice(advice, list(overall)), attributes={"aria-label": "What to use"}),
+            html.element("section", _list_advice(found), attributes={"aria-label": "What to use"}),
             html.section("Who did how well", "who", meaning, *standings, html.figures(panels.get("", ()))),
-            *(_describe_problem(each, cells, entrants, panels.get(name, ())) for name, each in problems.items()),
+            *(_describe_problem(found, problem, panels.get(name, ())) for name, problem in problems.items()),
             html.section("How it was done", "how", *(html.paragraph(text) for text in _describe_method(size))),
         ),
         "This comparison: size, versions and machine",
-        manifest,
+        found.manifest,
     )
 
 
-def _list_advice(advice: Sequence[Advice], aims: Sequence[str]) -> html.Html:
-    rows = [
-        (
-            html.join(html.element("b", each.situation), html.LINE_BREAK, html.quiet(each.why)),
-            *(_answer(each, aim) if aim in each.standings else "" for aim in aims),
-        )
-        for each in advice
-    ]
+def _list_advice(found: Comparison) -> html.Html:
+    aims, rows = list(found.standings), []
+    for each in found.advice:
+        head = html.join(html.element("b", each.situation), html.LINE_BREAK, html.quiet(each.why))
+        rows.append((head, *(_answer(each, aim) if aim in each.standings else "" for aim in aims)))
     return html.table("What to use", ("You have", *(AIMS[aim] for aim in aims)), rows, style="answers")
 
 
@@ -77,56 +70,44 @@ def _mark_lost(standing: Standing) -> str:
     return f"{standing.algorithm} ✗{standing.n_lost}" if standing.n_lost else standing.algorithm
 
 
-def _list_standings(
-    aim: str,
-    overall: Sequence[Standing],
-    cells: Cells,
-    problems: Mapping[str, TournamentProblem],
-    entrants: Mapping[str, Entrant],
-) -> html.Html:
-    where = [name for name, problem in problems.items() if aim in problem.aims]
+def _list_standings(found: Comparison, aim: str) -> html.Html:
+    where = {name: problem.title for name, problem in found.problems.items() if aim in problem.aims}
     rows = []
-    for each in overall:
-        entrant = entrants[each.algorithm]
+    for standing in found.standings[aim]:
+        entrant = found.entrants[standing.algorithm]
+        head = html.join(standing.algorithm, html.LINE_BREAK, html.quiet(entrant.words))
         needs = ("data set" if entrant.uses_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
         shares = []
-        for result in (cells[problem, each.algorithm].aims[aim] for problem in where):
+        for result in (found.cells[name, standing.algorithm].aims[aim] for name in where):
             share = ("✗ " if result.share > 1.0 else "") + number(result.share, 2)
-            shares.append(f"✗ {result.n_diverged[-1]} of {len(result.finals)}" if result.n_diverged[-1] else share)
-        rows.append(
-            (html.join(each.algorithm, html.LINE_BREAK, html.quiet(entrant.words)), needs, each.rank_text(), *shares)
-        )
-    heads = ("Algorithm", "Needs", "Mean rank", *(problems[problem].title for problem in where))
+            shares.append(f"✗ {result.diverged_text}" if result.n_diverged[-1] else share)
+        rows.append((head, needs, standing.rank_text(), *shares))
+    heads = ("Algorithm", "Needs", "Mean rank", *where.values())
     return html.join(html.element("h3", AIMS[aim]), html.table(AIMS[aim], heads, rows))
 
 
-def _describe_problem(
-    problem: TournamentProblem, cells: Cells, entrants: Mapping[str, Entrant], panels: Sequence[html.Panel]
-) -> html.Html:
-    tables = [_list_settings(problem.name, aim, cells, entrants) for aim in problem.aims]
+def _describe_problem(found: Comparison, problem: TournamentProblem, panels: Sequence[html.Panel]) -> html.Html:
     return html.section(
         problem.title + (" (importance ratios)" if problem.is_off_policy else ""),
         f"problem-{problem.name}",
         html.figures(panels),
-        html.fold(f"Errors, settings and costs of all {len(entrants)}", *tables),
+        html.fold(
+            f"Errors, settings and costs of all {len(found.entrants)}",
+            *(_list_settings(found, problem.name, aim) for aim in problem.aims),
+        ),
     )
 
 
-def _list_settings(problem: str, aim: str, cells: Cells, entrants: Mapping[str, Entrant]) -> html.Html:
+def _list_settings(found: Comparison, problem: str, aim: str) -> html.Html:
+    cells = {name: found.cells[problem, name] for name in found.entrants}
     rows = []
-    for name in sorted(entrants, key=lambda entrant: cells[problem, entrant].aims[aim].mean[-1]):
-        cell = cells[problem, name]
-        result = cell.aims[aim]
+    for name in sorted(cells, key=lambda name: cells[name].aims[aim].mean[-1]):
+        cell, result = cells[name], cells[name].aims[aim]
         settings = {key: value for key, value in cell.settings[result.chosen].items() if key != "name"}
-        row = (
-            name,
-            ", ".join(f"{key} {_shorten(value)}" for key, value in settings.items() if value is not None)
-            + _remark(entrants[name], cell, result.chosen),
-            f"{number(result.mean[-1], 3)} ± {number(2 * result.standard_error[-1], 2)}",
-            f"{result.n_diverged[-1]} of {len(result.finals)}",
-            number(cell.seconds_per_gradient * 1e9, 2),
-        )
-        rows.append(row)
+        words = ", ".join(f"{key} {_shorten(value)}" for key, value in settings.items() if value is not None)
+        error = f"{number(result.mean[-1], 3)} ± {number(2 * result.standard_error[-1], 2)}"
+        remark, cost = _remark(found.entrants[name], cell, result.chosen), number(cell.seconds_per_gradient * 1e9, 2)
+        rows.append((name, words + remark, error, result.diverged_text, cost))
     heads = ("Algorithm", "Settings that were best", "Error at the end", "Diverged", "ns a pseudo-gradient")
     return html.join(html.element("h3", AIMS[aim]), html.table(AIMS[aim], heads, rows))
 

@@ -85,7 +85,7 @@ _STANDARD = (
 PROBLEMS: Mapping[str, TournamentProblem] = MappingProxyType({problem.name: problem for problem in _STANDARD})
 
 
-def given_problem(name: str, problem: Any) -> TournamentProblem:
+def make_problem(name: str, problem: Any) -> TournamentProblem:
     """Return a problem object of the caller's as a problem of a tournament.
 
     It is loaded here, so that an object that cannot take part is refused before anything is measured.

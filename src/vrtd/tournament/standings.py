@@ -61,13 +61,14 @@ class Advice(NamedTuple):
         return "ahead of all others" if len(self._candidates(aim)) == 1 else _LOST_MORE
 
 
-def standings(shares: Mapping[str, Floats], diverged: Mapping[str, Sequence[bool]]) -> list[Standing]:
+def rank_algorithms(shares: Mapping[str, Floats], diverged: Mapping[str, Sequence[bool]]) -> list[Standing]:
     """Rank algorithms by their mean errors as shares of the start's, one a problem, beside whether some run diverged.
 
     Two are told apart by the t statistic of the difference of their ranks, with Bonferroni's correction for all pairs,
     because the best is chosen by looking. Problems are taken as a sample of those that one might have.
 
-    >>> found = standings({"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}, {"a": [False] * 2, "b": [False] * 2})
+    >>> shares = {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}
+    >>> found = rank_algorithms(shares, {"a": [False] * 2, "b": [False] * 2})
     >>> [(each.algorithm, each.mean_rank, each.is_best) for each in found]
     [('a', 1.0, True), ('b', 2.0, True)]
     """
@@ -109,16 +110,16 @@ def _ranks(errors: Floats) -> Floats:
     return np.asarray(rankdata(equal, axis=0), float)
 
 
-def tuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
+def rank_tuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
     """Rank each with the settings that were best on the problem, on the reported runs."""
     results = {e: [cells[p, e].aims[aim] for p in problems] for e in entrants}
-    return standings(
+    return rank_algorithms(
         {e: np.array([result.share for result in found]) for e, found in results.items()},
         {e: [result.n_diverged[-1] > 0 for result in found] for e, found in results.items()},
     )
 
 
-def untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
+def rank_untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
     """Rank each with the settings that were best on the other problems, on the runs of the tuning."""
     shares, diverged = {}, {}
     for e in entrants:
@@ -128,7 +129,7 @@ def untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[
         chosen = [int(np.delete(logs, i, axis=0).mean(axis=0).argmin()) for i in range(len(problems))]
         shares[e] = tried[np.arange(len(problems)), chosen]
         diverged[e] = [result.trial_n_diverged[i] > 0 for result, i in zip(results, chosen, strict=True)]
-    return standings(shares, diverged)
+    return rank_algorithms(shares, diverged)
 
 
 def advise(cells: Cells, problems: Mapping[str, TournamentProblem], entrants: Mapping[str, Entrant]) -> list[Advice]:
@@ -138,20 +139,20 @@ def advise(cells: Cells, problems: Mapping[str, TournamentProblem], entrants: Ma
     light = [e for e in stream if not entrants[e].is_quadratic]
     both = {"equation": "equation", "values": "values"}
     cases: list[tuple[str, str, Callable[..., list[Standing]], Mapping[str, str], list[str], list[str]]] = [
-        ("d² work a sample", "few features; one pass", tuned, both, on_policy, stream),
-        ("d work a sample", "many features; one pass", tuned, both, on_policy, light),
-        ("A data set to go through often", "its own equation", tuned, {"equation": "rows"}, on_policy, on_rows),
-        ("Another policy's data, d² work", "importance ratios; one pass", tuned, both, off_policy, stream),
-        ("Another policy's data, d work", "importance ratios; one pass", tuned, both, off_policy, light),
-        ("No tuning, d² work", "settings from other problems; one pass", untuned, both, list(problems), stream),
-        ("No tuning, d work", "settings from other problems; one pass", untuned, both, list(problems), light),
+        ("d² work a sample", "few features; one pass", rank_tuned, both, on_policy, stream),
+        ("d work a sample", "many features; one pass", rank_tuned, both, on_policy, light),
+        ("A data set to go through often", "its own equation", rank_tuned, {"equation": "rows"}, on_policy, on_rows),
+        ("Another policy's data, d² work", "importance ratios; one pass", rank_tuned, both, off_policy, stream),
+        ("Another policy's data, d work", "importance ratios; one pass", rank_tuned, both, off_policy, light),
+        ("No tuning, d² work", "settings from other problems; one pass", rank_untuned, both, list(problems), stream),
+        ("No tuning, d work", "settings from other problems; one pass", rank_untuned, both, list(problems), light),
     ]  # fmt: skip
     advice = []
     for situation, why, rank, columns, where, who in cases:
         found, counts = {}, {}
         for column, aim in columns.items():
             some = [p for p in where if column in problems[p].aims]
-            if len(who) > 1 and len(some) > (rank is untuned):
+            if len(who) > 1 and len(some) > (rank is rank_untuned):
                 found[column], counts[column] = rank(cells, aim, some, who), len(some)
         if found:
             advice.append(Advice(situation, why, counts, found))

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from vrtd.tables import Table, table
 from vrtd.tournament.cell import AimResult, Cell, Cells
+from vrtd.tournament.entrants import Entrant
+from vrtd.tournament.standings import Standing
+
+
+def make_tables(
+    cells: Cells, standings: Mapping[str, Sequence[Standing]], entrants: Mapping[str, Entrant]
+) -> dict[str, Table]:
+    """Return all tables of a tournament, by their names."""
+    ranks = table(
+        {"aim": aim} | standing._asdict() | {"is_tuned": entrants[standing.algorithm].given is None}
+        for aim, found in standings.items()
+        for standing in found
+    )
+    return {
+        "curves": curve_table(cells),
+        "tuning": tuning_table(cells),
+        "runs": run_table(cells),
+        "ranks": ranks,
+    }
 
 
 def curve_table(cells: Cells) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from vrtd.tournament import ENTRANTS, PROBLEMS
 from vrtd.tournament.comparison import Comparison
 from vrtd.tournament.figures import _draw_sensitivity
 from vrtd.tournament.page import build_page
-from vrtd.tournament.standings import Advice, Standing, tuned
+from vrtd.tournament.standings import Advice, Standing, rank_tuned
 from vrtd.tournament.tables import tuning_table
 
 
@@ -43,10 +44,19 @@ def cells_of(text: str, start: str) -> tuple[list[str], list[list[str]]]:
     return heads, [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
 
 
+def comparison(
+    overall: dict[str, list[Standing]], cells: Any, problems: tuple[str, ...], names: Sequence[str], *advice: Advice
+) -> Comparison:
+    return Comparison(
+        out=Path("c"), size=SIZE, problems=some(PROBLEMS, *problems), entrants=some(ENTRANTS, *names), cells=cells,
+        advice=advice, standings=overall, tables={}, manifest={},
+    )  # fmt: skip
+
+
 def test_the_page_has_its_numbers_under_their_heads() -> None:
     names, cells = ["td", "recursive_lstd", "svrg"], some_cells()
-    overall = {"values": tuned(cells, "values", ["baird"], names)}
-    text = build_page([], overall, cells, {}, some(PROBLEMS, "baird"), some(ENTRANTS, *names), SIZE, {}).html
+    overall = {"values": rank_tuned(cells, "values", ["baird"], names)}
+    text = build_page(comparison(overall, cells, ("baird",), names), {}).html
     heads, lines = cells_of(text, "<h3>To know the values</h3>")
     assert heads == ["Algorithm", "Needs", "Mean rank", "Baird&#x27;s star"]
     shown = {line[0].split("<")[0]: line[1:] for line in lines}
@@ -77,12 +87,12 @@ def test_lost_problems_are_marked_on_the_page_and_in_the_text() -> None:
     cells = copy.deepcopy(some_cells())
     cells["baird", "td"].aims["values"].n_diverged[-1] = 3
     names = ["td", "recursive_lstd"]
-    overall = {"values": [each._replace(n_lost=7) for each in tuned(cells, "values", ["baird"], names)]}
-    advice = [Advice("Some", "reason", {"values": 1}, overall)]
-    text = build_page(advice, overall, cells, {}, some(PROBLEMS, "baird"), some(ENTRANTS, *names), SIZE, {}).html
+    overall = {"values": [each._replace(n_lost=7) for each in rank_tuned(cells, "values", ["baird"], names)]}
+    found = comparison(overall, cells, ("baird",), names, Advice("Some", "reason", {"values": 1}, overall))
+    text = build_page(found, {}).html
     assert "✗ 3 of 4" in text
     assert text.count(" ✗7") == 2
-    assert _as_text(Comparison(Path("c"), tuple(advice), overall, {}, {})).count("lost on 7") == 2
+    assert _as_text(found).count("lost on 7") == 2
 
 
 @pytest.mark.parametrize(
@@ -98,6 +108,7 @@ def test_the_answer_says_how_it_stands_to_its_rivals(lost: Any, told: Any, words
         Standing(name, 1.5, 1.0, 2.0, 1, n_lost, is_best)
         for name, n_lost, is_best in zip(("td", "vrtd"), lost, told, strict=True)
     ]
-    advice = [Advice("Some", "reason", {"values": 3}, {"values": made})]
-    assert words in build_page(advice, {"values": made}, {}, {}, {}, some(ENTRANTS, "td", "vrtd"), SIZE, {}).html
-    assert words in _as_text(Comparison(Path("c"), tuple(advice), {"values": made}, {}, {}))
+    advice = Advice("Some", "reason", {"values": 3}, {"values": made})
+    found = comparison({"values": made}, {}, (), ("td", "vrtd"), advice)
+    assert words in build_page(found, {}).html
+    assert words in _as_text(found)

@@ -15,13 +15,13 @@ from tests.helpers.tournament import (
     some_cells,
 )
 from vrtd.tournament import ENTRANTS, PROBLEMS
-from vrtd.tournament.standings import Advice, advise, standings, tuned, untuned
+from vrtd.tournament.standings import Advice, advise, rank_algorithms, rank_tuned, rank_untuned
 
 
 def ranked(errors: dict[str, list[float]], lost: dict[str, list[bool]] | None = None) -> dict[str, Any]:
     n = len(next(iter(errors.values())))
     none = dict.fromkeys(errors, [False] * n)
-    return {each.algorithm: each for each in standings({k: np.array(v) for k, v in errors.items()}, lost or none)}
+    return {each.algorithm: each for each in rank_algorithms({k: np.array(v) for k, v in errors.items()}, lost or none)}
 
 
 def test_ranks_and_their_intervals() -> None:
@@ -43,6 +43,7 @@ def test_only_what_is_always_worse_is_told_from_the_best() -> None:
     assert all(each.is_best for each in ranked({name: values[:2] for name, values in errors.items()}).values())
 
 
+@pytest.mark.statistical
 def test_equal_algorithms_are_seldom_told_apart() -> None:
     """Twelve that are equally good on eight problems: in a twentieth of all comparisons somebody is wrongly told from
     the best. Of 400, more than 60 would be seen once in 1e13 runs if that rate were 6 %."""
@@ -63,24 +64,25 @@ def test_errors_that_are_equal_up_to_rounding_share_a_rank() -> None:
 def test_without_tuning_the_settings_come_from_the_other_problems() -> None:
     cells = invented({"random-mdp": [1.0, 9.0], "garnet": [1.0, 9.0], "boyan-chain": [9.0, 1.0]}, diverged=1)
     names = list(dict.fromkeys(problem for problem, _ in cells))
-    found = {each.algorithm: each for each in untuned(cells, "equation", names, ["td", "vrtd"])}
+    found = {each.algorithm: each for each in rank_untuned(cells, "equation", names, ["td", "vrtd"])}
     # On Boyan's chain the others' choice is the wrong one, and it diverges.
     assert {name: (each.n_wins, each.n_lost) for name, each in found.items()} == {"td": (2, 1), "vrtd": (1, 0)}
-    best = tuned(cells, "equation", names, ["td", "vrtd"])[0]
+    best = rank_tuned(cells, "equation", names, ["td", "vrtd"])[0]
     assert (best.algorithm, best.n_wins, best.n_lost) == ("td", 3, 0)
 
 
 def test_untuned_settings_do_not_depend_on_the_problem_itself() -> None:
     cells = invented({"random-mdp": [1.0, 3.0], "garnet": [9.0, 1.0]})
     found = {
-        each.algorithm: each.n_wins for each in untuned(cells, "equation", ["random-mdp", "garnet"], ["td", "vrtd"])
+        each.algorithm: each.n_wins
+        for each in rank_untuned(cells, "equation", ["random-mdp", "garnet"], ["td", "vrtd"])
     }
     assert found == {"td": 1, "vrtd": 1}  # 3 with the garnet's choice, 9 with the chain's; the other has 5
 
 
 def test_an_error_that_grows_counts_as_lost_and_makes_no_rival() -> None:
     cells = invented({"random-mdp": [20.0], "garnet": [1.0], "boyan-chain": [1.0], "baird": [20.0]})
-    found = tuned(cells, "equation", ["random-mdp", "garnet", "boyan-chain"], ["td", "vrtd"])
+    found = rank_tuned(cells, "equation", ["random-mdp", "garnet", "boyan-chain"], ["td", "vrtd"])
     assert {each.algorithm: each.n_lost for each in found} == {"td": 1, "vrtd": 0}
     assert found[0].algorithm == "td"  # on average, and not told from it
     advice = Advice("", "", {"equation": 3}, {"equation": found})
@@ -108,7 +110,7 @@ def test_every_situation_has_its_problems_and_its_algorithms() -> None:
     found = {each.situation: each.standings for each in advice}
     for situation, where in (("d² work a sample", "random-mdp"), ("Another policy's data, d² work", "baird")):
         for aim in ("equation", "values"):
-            assert found[situation][aim] == tuned(cells, aim, [where], names[:2])
+            assert found[situation][aim] == rank_tuned(cells, aim, [where], names[:2])
 
 
 def test_a_data_set_is_for_those_that_come_back_to_it() -> None:

@@ -24,6 +24,7 @@ def measure(folder: Path, size: TournamentSize = SIZE, processes: int = 2, cells
     return tournament.measure(size, standard(*cells), folder, processes, None)
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_a_bit_and_what_is_there_is_kept(tmp_path: Path) -> None:
     shares: list[float] = []
     folder = tmp_path / "two"
@@ -64,6 +65,7 @@ def test_work_is_told_and_kept_cell_by_cell(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["random-mdp-td.json"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "vrtd", "compare", "--problems", "random-mdp", "--algorithms", "td", "recursive_lstd",
@@ -85,6 +87,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "c" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, start = [], tournament._start
 
