@@ -38,24 +38,23 @@ class Section:
 def build_page(findings: Sequence[Finding], sections: Sequence[Section], manifest: Mapping[str, Any]) -> html.Page:
     """Return the page; `manifest` is plain JSON, whose `n_runs` and `seed` are shown at the top."""
     counts = count_verdicts(findings)
-    n_observations = counts.pop("observation")
-    is_complete = manifest.get("is_complete", True)
+    others = plural(counts.pop("observation"), "observation")
+    paper = html.element("cite", "Reanalysis of Variance Reduced Temporal Difference Learning")
+    interrupted = html.element("strong", " Interrupted: not all experiments are here.")
     header = html.join(
         html.paragraph(
             "Every figure of ",
-            html.element("cite", "Reanalysis of Variance Reduced Temporal Difference Learning"),
+            paper,
             " (Xu, Wang, Zhou and Liang, ICLR 2020), computed and drawn again, and what the paper says, judged by the "
             "numbers.",
         ),
         html.tiles(plural(sum(counts.values()), "claim"), ((str(n), each, _MARKS[each]) for each, n in counts.items())),
-        html.paragraph(
-            f"Beside these claims of the paper: {plural(n_observations, 'observation')}, on what it does not claim."
-        ),
+        html.paragraph(f"Beside these claims of the paper: {others}, on what it does not claim."),
         html.paragraph(
             f"{count(manifest['n_runs'])} runs a setting, seed {manifest['seed']}. The intervals of the verdicts cover "
             f"their quantities together with a probability of about {CONFIDENCE:.0%}; bands in figures are two "
             "standard errors, each by itself.",
-            *(() if is_complete else (" ", html.element("strong", "Interrupted: not all experiments are here."))),
+            "" if manifest.get("is_complete", True) else interrupted,
             style="quiet",
         ),
     )

@@ -127,16 +127,10 @@ def _report(folder: Path, found: dict[str, stored.Measured], n_wanted: int, n_ru
     }
     sections = []
     for each in ordered:
-        panels = [
-            draw_panel(
-                folder,
-                figure,
-                each.tables,
-                _figure_file(each.experiment, figure),
-                f"data/{stored.file_name(each.experiment, figure.table)}",
-            )
-            for figure in each.experiment.figures
-        ]
+        panels = []
+        for figure in each.experiment.figures:
+            data = f"data/{stored.file_name(each.experiment, figure.table)}"
+            panels.append(draw_panel(folder, figure, each.tables, _figure_file(each.experiment, figure), data))
         sections.append(Section(each.experiment, each.settings, panels))
     write_text(build_page(findings, sections, manifest).html, folder / "report.html")
     store.write_json([finding.as_dict() for finding in findings], folder / "claims.json")

@@ -147,19 +147,15 @@ def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], capti
 
     With the style "answers" the entries of a row lie below each other on narrow screens, each behind its head.
     """
-    lines = [
-        element(
-            "tr",
-            element("th", row[0], attributes={"scope": "row"}),
-            *(
-                element("td", entry, attributes={"data-head": head} if style and entry else None)
-                for head, entry in zip(heads[1:], row[1:], strict=True)
-            ),
-        )
-        for row in rows
-    ]
-    first = element("thead", element("tr", *(element("th", head, attributes={"scope": "col"}) for head in heads)))
-    parts = (element("caption", caption) if caption else "", first, element("tbody", *lines))
+    lines = []
+    for first, *rest in rows:
+        entries = [
+            element("td", entry, attributes={"data-head": head} if style and entry else None)
+            for head, entry in zip(heads[1:], rest, strict=True)
+        ]
+        lines.append(element("tr", element("th", first, attributes={"scope": "row"}), *entries))
+    top = element("thead", element("tr", *(element("th", head, attributes={"scope": "col"}) for head in heads)))
+    parts = (element("caption", caption) if caption else "", top, element("tbody", *lines))
     # A box that scrolls must be reached by the keyboard.
     attributes = {"role": "region", "aria-label": label, "tabindex": "0"}
     return element("div", element("table", *parts), style=f"scroll {style}".strip(), attributes=attributes)

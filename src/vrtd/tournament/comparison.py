@@ -135,19 +135,11 @@ def compare(
         cells = measure(size, pairs, cell_folder, threads or available_threads(), progress)
         by_aim = {aim: [name for name, problem in where.items() if aim in problem.aims] for aim in AIMS}
         overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
-        found = Comparison(
-            out=None if out is None else folder,
-            size=size,
-            problems=where,
-            entrants=entrants,
-            cells=cells,
-            advice=tuple(advise(cells, where, entrants)),
-            standings=overall,
-            tables=make_tables(cells, overall, entrants),
-            manifest=manifest,
-        )
+        path, advice = None if out is None else folder, tuple(advise(cells, where, entrants))
+        tables = make_tables(cells, overall, entrants)
+        found = Comparison(path, size, where, entrants, cells, advice, overall, tables, manifest)
         if out is not None:
-            for name, each in found.tables.items():
+            for name, each in tables.items():
                 write_parquet(each, folder / f"{name}.parquet")
             page = build_page(found, _draw_panels(folder, found))
             write_text(page.html, folder / "report.html")

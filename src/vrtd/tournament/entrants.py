@@ -66,20 +66,16 @@ class Entrant:
         return self.algorithm.cost == "quadratic"
 
 
-ENTRANTS: Mapping[str, Entrant] = MappingProxyType(
-    {
-        entrant.name: entrant
-        for entrant in (
-            *(Entrant(name, algorithm) for name, algorithm in REGISTRY.items()),
-            Entrant("td_averaged", TD, {"average": True}),
-            Entrant("td_decreasing", TD, decreases=True),
-            Entrant("tdc_decreasing", TDC, decreases=True),
-            Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
-            Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
-            Entrant("vrtd_passes", VRTD, passes=True),
-        )
-    }
+_STANDARD = (
+    *(Entrant(name, algorithm) for name, algorithm in REGISTRY.items()),
+    Entrant("td_averaged", TD, {"average": True}),
+    Entrant("td_decreasing", TD, decreases=True),
+    Entrant("tdc_decreasing", TDC, decreases=True),
+    Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
+    Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
+    Entrant("vrtd_passes", VRTD, passes=True),
 )
+ENTRANTS: Mapping[str, Entrant] = MappingProxyType({entrant.name: entrant for entrant in _STANDARD})
 
 
 def make_entrant(name: str, algorithm: Any) -> Entrant:
