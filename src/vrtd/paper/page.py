@@ -95,7 +95,7 @@ def _describe_claim(finding: Finding, shown: Mapping[str, Experiment]) -> html.H
         "Proof": f"docs/what-holds.md, {claim.proof}" if claim.proof else "",
         "Runs needed": f"about {number(needed, 2)} to decide it, if the estimates are right" if needed else "",
         "Note": claim.note,
-        "Figures": html.Html("\n".join(links)),
+        "Figures": html.join(*links, separator="\n"),
     }
     return html.card(
         _MARKS[finding.verdict],

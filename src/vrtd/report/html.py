@@ -83,9 +83,9 @@ class Mark(NamedTuple):
         return join(element("span", self.symbol, attributes={"aria-hidden": "true"}), f" {words}")
 
 
-def join(*content: str) -> Html:
+def join(*content: str, separator: str = "") -> Html:
     """Return content as markup."""
-    return Html("".join(each if isinstance(each, Html) else escape(each) for each in content))
+    return Html(escape(separator).join(each if isinstance(each, Html) else escape(each) for each in content))
 
 
 def element(name: str, *content: str, style: str = "", attributes: Mapping[str, str] | None = None) -> Html:
@@ -176,7 +176,7 @@ def _figure(panel: Panel) -> Html:
     return element(
         "figure",
         Html(f'<img src="data:image/svg+xml;base64,{image}" alt="{escape(caption)}">\n'),
-        element("figcaption", caption, "\n", element("span", Html("\n".join(links)), style="files")),
+        element("figcaption", caption, "\n", element("span", join(*links, separator="\n"), style="files")),
     )
 
 

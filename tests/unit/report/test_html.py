@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import vrtd
 from tests.helpers.pages import HOSTILE, Outline
 from vrtd.plots import Figure
 from vrtd.report import html
@@ -54,3 +58,11 @@ def test_entries_of_a_table_that_stacks_know_their_heads() -> None:
     ]  # fmt: skip
     with pytest.raises(ValueError, match="shorter"):
         html.table("t", ["a", "b"], [["a"]])
+
+
+def test_no_other_file_writes_html() -> None:
+    package = Path(vrtd.__file__).parent
+    others = [path for path in package.rglob("*.py") if path != package / "report" / "html.py"]
+    assert len(others) > 100
+    writers = re.compile(r"^from html import|^import html|Html\(|</\w+>", re.MULTILINE)
+    assert [path.name for path in others if writers.search(path.read_text(encoding="utf-8"))] == ["svg.py"]  # a style
