@@ -282,6 +282,7 @@ with pytest.MonkeyPatch.context() as patch:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_goes_on(tmp_path: Any) -> None:
     """kill -9 while the second experiment is measured, which does not end by itself: there is nothing to race with."""
     command, root = [sys.executable, "-c", REPRODUCE], Path(__file__).parents[2]

@@ -45,6 +45,7 @@ def mixed(tmp_path_factory: Any) -> Comparison:
     return vrtd.compare([random_mdp(), "random-mdp"], [TD, VRTD, "td"], size=SIZE, out=out)
 
 
+@pytest.mark.slow
 def test_objects_have_names_and_are_on_record(mixed: Comparison) -> None:
     assert mixed.manifest["problems"] == ["random-mdp", "problem-1"]
     assert mixed.manifest["algorithms"] == ["td", "td_1", "vrtd_1"]
