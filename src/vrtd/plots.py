@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import MissingExtraError
 from vrtd.tables import Tables
 
@@ -26,6 +27,8 @@ METRIC_LABELS = {
     "mspbe": "MSPBE (Aθ + b)ᵀC⁻¹(Aθ + b)",
 }
 
+
+Grid = Literal["both", "x", "y"]
 
 # A mean beyond this is of runs on their way to overflow: the curve leaves the figure.
 _OFF_THE_CHART = 1e30
@@ -59,9 +62,9 @@ def new_panels(n_panels: int) -> list[Axes]:
 def draw_curve(
     axes: Axes,
     x: NDArray[Any],
-    centre: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
+    centre: Floats,
+    low: Floats,
+    high: Floats,
     *,
     label: str,
     x_label: str,
@@ -76,17 +79,28 @@ def draw_curve(
     seen = centre[np.isfinite(centre)]
     if seen.size and seen.min() < _OFF_THE_CHART / 1e6 and seen.max() > _OFF_THE_CHART:
         axes.set_ylim(top=_OFF_THE_CHART / 1e3)
+    finish_axes(axes, x_label, METRIC_LABELS.get(metric, metric))
+
+
+def finish_axes(
+    axes: Axes, x_label: str, y_label: str, *, is_log: bool = False, grid: Grid = "both", legend: float | str = "medium"
+) -> None:
+    """Name the axes, and add a pale grid and a legend in this size without a frame, or none for ""."""
+    if is_log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
     axes.set_xlabel(x_label)
-    axes.set_ylabel(METRIC_LABELS.get(metric, metric))
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    axes.set_ylabel(y_label)
+    axes.grid(axis=grid, alpha=0.25)
+    if legend:
+        axes.legend(frameon=False, fontsize=legend)
 
 
 def draw_map(
     axes: Axes,
     x: NDArray[Any],
-    y: NDArray[np.float64],
-    values: NDArray[np.float64],
+    y: Floats,
+    values: Floats,
     *,
     ceiling: float,
     x_label: str,
@@ -125,10 +139,10 @@ def draw_map(
     return keys
 
 
-def _log_edges(centres: NDArray[Any]) -> NDArray[np.float64]:
+def _log_edges(centres: NDArray[Any]) -> Floats:
     """The sides of cells about these centres on a logarithmic axis; the first is wide enough to be seen."""
     at = np.log(centres)
     middles = (at[1:] + at[:-1]) / 2.0
     first, last = at[0] - max(middles[0] - at[0], np.log(2.0)), 2.0 * at[-1] - middles[-1]
-    edges: NDArray[np.float64] = np.exp(np.concatenate([[first], middles, [last]]))
+    edges: Floats = np.exp(np.concatenate([[first], middles, [last]]))
     return edges

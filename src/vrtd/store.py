@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from functools import cache
@@ -51,6 +52,12 @@ def versions() -> dict[str, str]:
     return {"vrtd": __version__, "python": platform.python_version()} | libraries
 
 
+def describe_system() -> dict[str, Any]:
+    """Return versions and machine, for a manifest."""
+    machine = {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()}
+    return {"versions": dict(versions()), "machine": machine}
+
+
 def write_json(content: Any, path: Path) -> None:
     with write_at_once(path) as file:
         file.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
@@ -58,7 +65,11 @@ def write_json(content: Any, path: Path) -> None:
 
 @cache
 def _code() -> str:
-    """Of every file but those that only show what was measured."""
+    """Return a digest of every file but those that only show what was measured."""
     package = Path(str(files("vrtd")))
-    sources = [path for path in sorted(package.rglob("*.py")) if path.parent.name not in ("cli", "report")]
+    sources = [path for path in sorted(package.rglob("*.py")) if not _is_presentation(path)]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()
+
+
+def _is_presentation(path: Path) -> bool:
+    return path.parent.name in ("cli", "report") or path.name in ("page.py", "figures.py", "plots.py", "wording.py")

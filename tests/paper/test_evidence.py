@@ -1,6 +1,7 @@
 """Verdicts follow from comparisons, and from nothing else."""
 
 import json
+import math
 from dataclasses import replace
 from typing import get_args
 
@@ -11,7 +12,15 @@ from scipy import stats
 from tests.helpers.claims import CLAIM, below, verdict
 from tests.helpers.statistics import FAMILY_RATE
 from vrtd.errors import InvalidInputError
-from vrtd.paper.evidence import CONFIDENCE, NumberCheck, Verdict, agrees, count_verdicts, ratio
+from vrtd.paper.evidence import (
+    CONFIDENCE,
+    NumberCheck,
+    Verdict,
+    agrees,
+    count_verdicts,
+    paired_ratio,
+    ratio,
+)
 
 UNIVERSAL = replace(CLAIM, kind="universal")
 PROVED = replace(UNIVERSAL, proof="1. A section")
@@ -201,3 +210,76 @@ def test_plain_json():
     assert verdict(below("a", np.nan)).as_dict()["statistic"]["estimate"] is None
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["confidence"] == CONFIDENCE
+
+
+ROW = {"mean": 1.0, "standard_error": 0.01, "exact": 1.0, "n_runs": 50, "basis": "exact"}
+
+
+def test_agreement_takes_its_share_of_the_confidence():
+    found = verdict(below("a", 0.5, 0.1, 50), claim=replace(CLAIM, agreement=lambda _: [agrees("cell", ROW)] * 3))
+    factor = math.exp(stats.t.isf((1 - CONFIDENCE) / 2 / 4, 49) * 0.1 / 0.5)
+    assert found.judged[0].high == pytest.approx(0.5 * factor)
+
+
+def test_the_worst_contradiction_is_shown():
+    rows = [ROW | {"mean": mean, "standard_error": 0.01 * mean} for mean in (2.0, 5.0, 3.0)]
+    found = verdict(below("a", 0.5), claim=replace(CLAIM, agreement=lambda _: [agrees("cell", row) for row in rows]))
+    assert found.decisive.comparison.estimate == 5.0
+
+
+def test_the_hardest_open_comparison_says_how_many_runs():
+    easy, hard = below("a", 0.9, 0.1, 100), below("b", 0.98, 0.1, 100)
+    assert verdict(easy, hard).runs_needed == verdict(hard, hard).runs_needed > verdict(easy, easy).runs_needed
+    assert verdict(hard).as_dict()["runs_needed"] == verdict(hard).runs_needed
+
+
+def test_runs_that_diverged_agree_with_nothing():
+    for gone in ({"mean": math.nan, "standard_error": math.nan}, {"mean": 1e200, "standard_error": math.inf}):
+        found = verdict(below("a", 0.5), claim=replace(CLAIM, agreement=lambda _, row=ROW | gone: [agrees("c", row)]))
+        assert found.verdict == "undecided"
+        assert "the simulation contradicts the recursion" in found.where
+
+
+def test_a_claim_needs_comparisons_and_they_need_limits():
+    with pytest.raises(InvalidInputError, match="a claim must have a comparison that the paper states; got name"):
+        verdict(below("a", 0.5, stated=False))
+    with pytest.raises(InvalidInputError, match="a comparison must have a limit; got q"):
+        NumberCheck("a", "q", 0.5)
+    assert verdict(below("a", 0.5, math.inf, 10)).runs_needed is None
+
+
+def test_what_is_open_decides_an_undecided_claim():
+    assert verdict(below("a", 1.5), below("c", 0.9, 0.1, 100)).decisive.comparison.condition == "c"
+
+
+def test_a_value_at_the_limit_is_outside():
+    assert verdict(below("a", 1.0, 0.0, 50)).verdict == "does not hold"
+    assert verdict(below("a", 1.0 - 1e-8)).verdict == "holds"
+    assert verdict(below("a", 1.0 - 1e-10)).verdict == "undecided"
+
+
+def test_agreement_is_relative_and_allows_an_approximation_a_tenth():
+    assert agrees("c", ROW | {"mean": 2.0, "standard_error": 0.1}).standard_error == 0.1
+    near = ROW | {"basis": "approximation", "standard_error": 1e-4}
+    assert verdict(agrees("c", near | {"mean": 1.098})).verdict == "holds"
+    assert verdict(agrees("c", near | {"mean": 1.102})).verdict == "does not hold"
+
+
+def test_ratios_have_positive_errors():
+    assert ratio(-2.0, 0.1, 4.0, 0.4)[1] > 0
+    x, y = np.array([1.0, 2.0, 4.0]), np.array([-2.0, -3.0, -4.0])
+    estimate, se = paired_ratio(x, y)
+    assert se == pytest.approx((x - estimate * y).std(ddof=1) / np.sqrt(3) / 3)
+
+
+def test_the_tightest_comparison_is_measured_in_units_of_its_limit():
+    large = NumberCheck("large", "q", 90.0, below=100.0)
+    assert verdict(large, below("small", 0.5)).decisive.comparison.condition == "large"
+
+
+def test_one_failing_comparison_fails_its_condition_in_any_order():
+    assert verdict(below("b", 0.9, 0.1, 100), below("b", 1.5)).verdict == "does not hold"
+
+
+def test_nan_asks_for_no_more_runs():
+    assert verdict(below("a", math.nan, math.nan, 100)).runs_needed is None

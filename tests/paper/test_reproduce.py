@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import vrtd
@@ -20,8 +21,9 @@ from tests.helpers.small_experiments import EXPERIMENTS, is_whole, measured, tab
 from vrtd import store
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.files import locked
-from vrtd.paper import stored
-from vrtd.paper.evidence import CONFIDENCE
+from vrtd.paper import experiment, stored
+from vrtd.paper.evidence import CONFIDENCE, NumberCheck
+from vrtd.paper.experiment import Runner
 
 
 @pytest.fixture(autouse=True)
@@ -289,6 +291,7 @@ with pytest.MonkeyPatch.context() as patch:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_goes_on(tmp_path: Any) -> None:
     """kill -9 while the second experiment is measured, which does not end by itself: there is nothing to race with."""
     command, root = [sys.executable, "-c", REPRODUCE], Path(__file__).parents[2]
@@ -305,3 +308,48 @@ def test_a_killed_reproduction_goes_on(tmp_path: Any) -> None:
     assert done == ["['second']\n", "['first', 'second']\n"]
     assert tables_of(tmp_path / "killed") == tables_of(tmp_path / "whole")
     assert (tmp_path / "killed" / "claims.json").read_bytes() == (tmp_path / "whole" / "claims.json").read_bytes()
+
+
+def test_costs_are_those_of_the_runner_and_are_kept(tmp_path: Any, monkeypatch: Any) -> None:
+    runner = Runner()
+    runner.n_gradients, runner.seconds, runner.compile_seconds = 1, 2.0, 3.0
+    still = replace(small_experiments.EXPERIMENTS["first"], measure=lambda settings, runner: {"t": {"x": np.arange(2)}})
+    found, kept = stored.measure(still, {}, tmp_path, runner), stored.load(still, {}, tmp_path)
+    assert found.cost == {"n_gradients": 1, "seconds": 2.0, "compile_seconds": 3.0}
+    assert kept.cost == found.cost
+
+
+def random_claims(monkeypatch: Any, estimate: float) -> None:
+    """Claims with intervals, so that a verdict depends on how the confidence is shared."""
+    c = NumberCheck("a", "q", estimate, 0.1, 50, below=1.0, basis="simulated")
+    claims = tuple(replace(each, evidence=lambda _: [c]) for each in small_experiments.CLAIMS)
+    monkeypatch.setattr("vrtd.paper.experiments.all_claims", lambda: claims)
+
+
+def test_a_part_is_judged_as_it_is_in_the_whole(tmp_path: Any, monkeypatch: Any) -> None:
+    random_claims(monkeypatch, 0.5)
+    part, whole = (vrtd.reproduce(names, out=tmp_path / str(len(names)), n_runs=4) for names in (["first"], []))
+    assert part.findings[0].as_dict() == whole.findings[0].as_dict()
+
+
+def test_runs_needed_are_those_of_the_reproduction(tmp_path: Any, monkeypatch: Any) -> None:
+    random_claims(monkeypatch, 0.95)
+    few, many = (vrtd.reproduce(["first"], out=tmp_path / str(n), n_runs=n).findings[0].runs_needed for n in (4, 40))
+    assert many == pytest.approx(10 * few, rel=0.02)
+
+
+def test_threads_and_weights_are_used(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(
+        small_experiments.EXPERIMENTS, "second", replace(small_experiments.EXPERIMENTS["second"], weight=3.0)
+    )
+    simulate, told, seen = experiment.simulate, list[Any](), list[Any]()
+
+    def watched(*arguments: Any, threads: Any = None, **rest: Any) -> Any:
+        seen.append(threads)
+        return simulate(*arguments, threads=threads, **rest)
+
+    monkeypatch.setattr(experiment, "simulate", watched)
+    vrtd.reproduce(out=tmp_path, n_runs=4, threads=2, progress=lambda share, name: told.append((share, name)))
+    assert seen == [2, 2]
+    assert next(share for share, name in told if name == "second") == 0.25
+    assert told[-1] == (1.0, "second")

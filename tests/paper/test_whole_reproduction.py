@@ -39,6 +39,7 @@ def whole(tmp_path_factory: Any) -> Path:
     return vrtd.reproduce(out=tmp_path_factory.mktemp("whole"), n_runs=2).out
 
 
+@pytest.mark.slow
 def test_exact_verdicts_need_no_runs(whole: Path) -> None:
     claims = {claim["name"]: claim for claim in json.loads((whole / "claims.json").read_text())}
     assert list(claims) == [claim.name for claim in experiments.all_claims()]
@@ -51,6 +52,7 @@ def test_exact_verdicts_need_no_runs(whole: Path) -> None:
     assert all("simulated" in claims[name]["basis"] for name in others), others
 
 
+@pytest.mark.slow
 def test_the_page_has_every_experiment_and_figure(whole: Path) -> None:
     page = (whole / "report.html").read_text(encoding="utf-8")
     for name in experiments.NAMES:
@@ -86,6 +88,7 @@ def test_claims_are_told_apart() -> None:
         assert all((claim.place, claim.statement, claim.test))
 
 
+@pytest.mark.slow
 def test_totals_are_one_number(whole: Path) -> None:
     """On the page, in the manifest and over the claims."""
     manifest, claims = (json.loads((whole / f"{name}.json").read_text()) for name in ("manifest", "claims"))
@@ -112,6 +115,7 @@ def test_every_proof_is_where_it_is_said_to_be() -> None:
     assert named == {claim.name: claim.proof for claim in experiments.all_claims() if claim.proof}
 
 
+@pytest.mark.slow
 def test_the_gallery_is_made_from_a_reproduction(whole: Path, tmp_path: Path) -> None:
     docs = Path(__file__).parents[2] / "docs"
     (tmp_path / "images" / "gallery").mkdir(parents=True)

@@ -12,6 +12,14 @@ from vrtd.cli.terminal import EXIT_CODES, OK
 if TYPE_CHECKING:
     from vrtd.tournament import Comparison
 
+_SIZES = {  # fields of TournamentSize that are options
+    "n_samples": "transitions of a run",
+    "n_runs": "independent runs that are reported",
+    "n_trials": "settings that may be tried",
+    "n_tuning_runs": "runs of each of them, on other transitions",
+    "n_passes": "pseudo-gradients for each row of a data set",
+}
+
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -39,15 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     size.add_argument(
         "--quick", action="store_true", help="a look within a minute: few samples and runs, seven problems"
     )
-    for option, text in {
-        "samples": "transitions of a run",
-        "runs": "independent runs that are reported",
-        "trials": "settings that may be tried",
-        "tuning_runs": "runs of each of them, on other transitions",
-        "passes": "pseudo-gradients for each row of a data set",
-    }.items():
-        default = getattr(TournamentSize, f"n_{option}")
-        size.add_argument(f"--{option.replace('_', '-')}", type=int, metavar="N", help=f"{text} (default {default})")
+    for field, text in _SIZES.items():
+        option, default = field.removeprefix("n_").replace("_", "-"), getattr(TournamentSize, field)
+        size.add_argument(f"--{option}", dest=field, type=int, metavar="N", help=f"{text} (default {default})")
     add_common_options(parser, "comparison", "processes, one thread each")
 
 
@@ -56,8 +58,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     from vrtd.tournament import QUICK_PROBLEMS, QUICK_SIZE, TournamentSize, compare
 
-    sizes = {f"n_{name}": getattr(arguments, name) for name in ("samples", "runs", "trials", "tuning_runs", "passes")}
-    given = {name: value for name, value in sizes.items() if value is not None}
+    given = {field: value for field in _SIZES if (value := getattr(arguments, field)) is not None}
     size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **given)
     with resumable(arguments) as progress:
         found = compare(
@@ -73,8 +74,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _as_text(found: Comparison) -> str:
-    """What to use in each situation, and everybody's mean rank."""
-    from vrtd.tournament.page import ALONE, LOST_MORE
+    """Return what to use in each situation, and everybody's mean rank."""
     from vrtd.tournament.problems import AIMS
 
     lines = []
@@ -82,19 +82,14 @@ def _as_text(found: Comparison) -> str:
         lines.append(f"{AIMS[aim]}, use")
         for each in found.advice:
             if aim in each.standings:
-                best = each.answer(aim)
-                close = ", ".join(standing.entrant for standing in each.rivals(aim))
+                best, n = each.answer(aim), len(each.standings[aim])
+                rivals = each.describe_rivals(aim, ", ".join(rival.algorithm for rival in each.rivals(aim)))
                 situation = each.situation.replace("²", "^2")  # for every terminal
-                lines.append(f"  {situation:<36}  {best.entrant:<18}  {_rank(best)} of {len(each.standings[aim])}")
-                alone = ALONE if sum(standing.is_best for standing in each.standings[aim]) == 1 else LOST_MORE
-                lines.append(f"  {'':<36}  " + (f"not told from it: {close}" if close else alone))
+                lines.append(f"  {situation:<36}  {best.algorithm:<18}  {best.rank_text(4)} of {n}")
+                lines.append(f"  {'':<36}  {rivals}")
         lines.append("  mean rank over all problems")
         for standing in overall:
             lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""
-            lines.append(f"    {standing.entrant:<18}  {_rank(standing)}{lost}")
+            lines.append(f"    {standing.algorithm:<18}  {standing.rank_text(4)}{lost}")
         lines.append("")
     return "\n".join([*lines, f"wrote {found.report}"])
-
-
-def _rank(standing: Any) -> str:
-    return f"{standing.mean_rank:4.1f} [{standing.low:.1f}, {standing.high:.1f}]"

@@ -22,7 +22,7 @@ from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.observed import Observed
-from vrtd.estimator.page import Answer, Facts, page
+from vrtd.estimator.page import Answer, Facts, build_page
 from vrtd.estimator.valued import Valued, n_states_of, value_states
 from vrtd.files import check_regular, locked, write_at_once
 from vrtd.logs import Log
@@ -169,7 +169,7 @@ def _report(folder: Path, evaluator: Evaluator, observed: Observed, words: _Word
         },
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
-    html = page(answer, closed_form, diagnostics, facts, panels, record)
+    html = build_page(answer, closed_form, diagnostics, facts, panels, record).html
     _write(folder, found, evaluator, valued, panels, tables, html, record)
     return found
 

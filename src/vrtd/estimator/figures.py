@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.estimator.valued import Valued
-from vrtd.plots import METRIC_LABELS, PALETTE, Figure
+from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes
 from vrtd.report.numbers import number
-from vrtd.tables import Table, Tables
+from vrtd.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ _ROUNDING = 1e-9  # of the largest error: less is none
 # On colours that are the same in light and dark; the theme of a figure knows neither.
 _BRIGHT, _DARK = "#fefefe", "#010101"
 
-Draw = Callable[["Axes", Tables], None]
+Draw = Callable[["Axes", Table], None]
 
 
 def figures_of(
@@ -54,35 +54,26 @@ def figures_of(
 def _value_figures(
     valued: Valued, level: str, visited: NDArray[Any] | None, shape: tuple[int, int] | None
 ) -> list[tuple[Figure, Table]]:
-    table, names = valued.table, valued.names
+    table = valued.table
     has_intervals = not np.isnan(valued.half_width).any()
+    intervals = f", with their {level} intervals" if has_intervals else ""
     if valued.kind == "map":
-        halves = {name: table[name] for name in names} | {"half_width": valued.half_width}
         dots = "Dots: where the log has been."
         known = table | {"value": np.where(_is_known(valued.half_width), table["value"], np.nan)}
-        values = _figure("values", f"The values over the observed range. {dots}", known, _map(names, "value", visited))
-        if not has_intervals:
-            return [values]
-        return [
-            values,
-            _figure(
-                "half-widths",
-                f"How sure they are: half the width of each {level} interval. {dots}",
-                halves,
-                _map(names, "half_width", visited),
-            ),
-        ]
-    intervals = f", with their {level} intervals" if has_intervals else ""
+        halves = {name: table[name] for name in valued.names} | {"half_width": valued.half_width}
+        sure = f"How sure they are: half the width of each {level} interval. {dots}"
+        shown = [_figure("values", f"The values over the observed range. {dots}", known, partial(_draw_map, visited))]
+        return [*shown, _figure("half-widths", sure, halves, partial(_draw_map, visited))] if has_intervals else shown
     if valued.kind == "curve":
         caption = f"The values over the observed range{intervals}. Ticks: where the log has been."
-        return [_figure("values", caption, table, partial(_draw_curve, names[0], visited))]
+        return [_figure("values", caption, table, partial(_draw_curve, visited))]
     if valued.kind == "table" and shape is not None:
         half = f", and half the width of its {level} interval" if has_intervals else ""
         caption = f"The value of each state{half}. A dash: it is not known."
         return [_figure("values", caption, table, partial(_draw_board, shape))]
     if valued.kind == "table":
         caption = f"The values of states{intervals}; states that the rows say nothing of are left out."
-        return [_figure("values", caption, table, partial(_draw_states, names[0]))]
+        return [_figure("values", caption, table, _draw_whiskers)]
     return []
 
 
@@ -92,26 +83,23 @@ def _is_known(half_width: NDArray[np.float64]) -> NDArray[np.bool_]:
     return ~np.isinf(half_width)
 
 
-def _map(names: Sequence[str], column: str, visited: NDArray[Any] | None) -> Draw:
-    return partial(_draw_map, names, column, visited)
-
-
-def _draw_map(names: Sequence[str], column: str, visited: NDArray[Any] | None, axes: Axes, tables: Tables) -> None:
-    table = tables["values" if column == "value" else "half-widths"]
-    x, y = (np.unique(table[name]) for name in names)
+def _draw_map(visited: NDArray[Any] | None, axes: Axes, table: Table) -> None:
+    x_name, y_name, column = list(table)[:3]
+    x, y = np.unique(table[x_name]), np.unique(table[y_name])
     cells = np.where(np.isfinite(table[column]), table[column], np.nan).reshape(len(x), len(y))
-    extent = (*_edges(x), *_edges(y))
-    image = axes.imshow(
-        cells.T, origin="lower", extent=extent, aspect="auto", interpolation="none",
-        cmap="viridis" if column == "value" else "cividis",
-    )  # fmt: skip
+    extent, colours = (*_edges(x), *_edges(y)), "viridis" if column == "value" else "cividis"
+    image = axes.imshow(cells.T, origin="lower", extent=extent, aspect="auto", interpolation="none", cmap=colours)
     if visited is not None:
         axes.plot(*visited.T, ".", color=_BRIGHT, markersize=2.8, alpha=0.6, markeredgewidth=0)
     axes.set_xlim(extent[:2])
     axes.set_ylim(extent[2:])
-    axes.set_xlabel(names[0].replace("_", " "))
-    axes.set_ylabel(names[1].replace("_", " "))
-    _draw_bar(axes, image, "value" if column == "value" else "half-width")
+    axes.set_xlabel(_words(x_name))
+    axes.set_ylabel(_words(y_name))
+    _draw_bar(axes, image, column.replace("_", "-"))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _draw_bar(axes: Axes, image: Any, label: str) -> None:
@@ -126,8 +114,8 @@ def _edges(centres: NDArray[Any]) -> tuple[float, float]:
     return float(centres[0]) - half, float(centres[-1]) + half
 
 
-def _draw_curve(name: str, visited: NDArray[Any] | None, axes: Axes, tables: Tables) -> None:
-    table = tables["values"]
+def _draw_curve(visited: NDArray[Any] | None, axes: Axes, table: Table) -> None:
+    name = next(iter(table))
     x, value, low, high = (table[column].astype(np.float64) for column in (name, "value", "low", "high"))
     known = np.isfinite(high - low)
     axes.plot(x, np.where(_is_known(high - low), value, np.nan), color=_BLUE, linewidth=1.6, label="value")
@@ -138,14 +126,10 @@ def _draw_curve(name: str, visited: NDArray[Any] | None, axes: Axes, tables: Tab
             visited[:, 0], np.full(len(visited), 0.015), "|", color=_INK, markersize=5, markeredgewidth=0.6, alpha=0.5,
             transform=axes.get_xaxis_transform(), label="visited",
         )  # fmt: skip
-    axes.set_xlabel(name.replace("_", " "))
-    axes.set_ylabel("value")
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    finish_axes(axes, _words(name), "value")
 
 
-def _draw_board(shape: tuple[int, int], axes: Axes, tables: Tables) -> None:
-    table = tables["values"]
+def _draw_board(shape: tuple[int, int], axes: Axes, table: Table) -> None:
     half = (table["high"] - table["low"]) / 2.0
     known = _is_known(half)
     cells = np.where(known, table["value"], np.nan).reshape(shape)
@@ -165,12 +149,6 @@ def _draw_board(shape: tuple[int, int], axes: Axes, tables: Tables) -> None:
     _draw_bar(axes, image, "value")
 
 
-def _draw_states(name: str, axes: Axes, tables: Tables) -> None:
-    table = tables["values"]
-    _draw_whiskers(axes, table[name], table)
-    axes.set_xlabel(name.replace("_", " "))
-
-
 # Intervals
 
 
@@ -187,25 +165,25 @@ def _interval_figure(valued: Valued, level: str) -> tuple[Figure, Table] | None:
     return _figure("intervals", caption, shown, _draw_ranks)
 
 
-def _draw_ranks(axes: Axes, tables: Tables) -> None:
-    table = tables["intervals"]
-    _draw_whiskers(axes, table["rank"], table)
+def _draw_ranks(axes: Axes, table: Table) -> None:
+    _draw_whiskers(axes, table)
     axes.set_xlabel("states, sorted by value")
     axes.set_xticks([])
 
 
-def _draw_whiskers(axes: Axes, x: NDArray[Any], table: Table) -> None:
+def _draw_whiskers(axes: Axes, table: Table) -> None:
+    """Draw values with their intervals over the first column."""
+    name = next(iter(table))
     half = (table["high"] - table["low"]) / 2.0
     known = _is_known(half)
-    x, value, half = x[known], table["value"][known], half[known]
+    x, value, half = table[name][known], table["value"][known], half[known]
     if len(x) <= _MOST_WHISKERS:
         size = 4.5 if len(x) <= _MOST_RANKS else 3.0
         axes.errorbar(x, value, half, fmt="o", color=_BLUE, markersize=size, elinewidth=1.2, capsize=size / 2.0)
     else:
         axes.plot(x, value, ".", color=_BLUE, markersize=2.5)
         axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, step="mid")
-    axes.set_ylabel("value")
-    axes.grid(axis="y", alpha=0.25)
+    finish_axes(axes, _words(name), "value", grid="y", legend="")
 
 
 # The run
@@ -222,20 +200,16 @@ def _convergence_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None
     return _figure("convergence", caption, table, _draw_convergence)
 
 
-def _draw_convergence(axes: Axes, tables: Tables) -> None:
-    table = tables["convergence"]
+def _draw_convergence(axes: Axes, table: Table) -> None:
     n_rows, neu, floor = table["n_rows"], table["neu"], float(table["floor"][0])
     marks = "o-" if len(n_rows) <= _MOST_MARKS else "-"
     axes.plot(n_rows, np.where(neu > 0.0, neu, np.nan), marks, color=_BLUE, linewidth=1.6, markersize=4, label="NEU")
     if floor > 0.0:
         axes.axhline(floor, color=_INK, linestyle="--", linewidth=1.0, label="its floor")
     axes.set_yscale("log")
-    axes.set_xlabel("rows")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="x", nbins=5)
-    axes.set_ylabel(METRIC_LABELS["neu"])
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    finish_axes(axes, "rows", METRIC_LABELS["neu"])
 
 
 def _error_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None:
@@ -250,8 +224,8 @@ def _error_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None:
     return _figure("errors", caption, table, partial(_draw_errors, diagnostics.limit))
 
 
-def _draw_errors(limit: str | None, axes: Axes, tables: Tables) -> None:
-    parts, errors = (tables["errors"][name] for name in ("part", "error"))
+def _draw_errors(limit: str | None, axes: Axes, table: Table) -> None:
+    parts, errors = table["part"], table["error"]
     shown = np.where(np.isfinite(errors), errors, 0.0)
     colours = [_VERMILION if part == limit else _BLUE for part in parts]
     axes.barh(np.arange(len(parts)), shown, color=colours, height=0.62)
@@ -264,11 +238,10 @@ def _draw_errors(limit: str | None, axes: Axes, tables: Tables) -> None:
     )
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.22 * most)
-    axes.set_xlabel("error, in units of value")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x", alpha=0.25)
+    finish_axes(axes, "error, in units of value", "", grid="x", legend="")
     axes.set_axisbelow(True)
 
 
 def _figure(name: str, caption: str, table: Table, draw: Draw) -> tuple[Figure, Table]:
-    return Figure(name, caption, name, draw), table
+    return Figure(name, caption, name, lambda axes, tables: draw(axes, tables[name])), table

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from math import isfinite
 from typing import Any
 
 from vrtd.estimator.diagnostics import Diagnostics
-from vrtd.report.html import Panel, document, drawn, folded, joined
+from vrtd.report import html
 from vrtd.report.numbers import count, interval, number, plural
 
 MEANING = "The intervals are for phi(s).theta_star, which is V(s) only where the features can represent it."
 _MOST_UNSEEN = 30
 _LEAST_SHARE = 1e-6
-# Class, symbol and words: a colour never stands alone.
 _VERDICTS = {
-    True: ("holds", "✓", "Converged"),
-    False: ("fails", "✗", "Not converged"),
-    None: ("open", "?", "Cannot be told"),
+    True: (html.Mark("holds", "✓"), "Converged"),
+    False: (html.Mark("fails", "✗"), "Not converged"),
+    None: (html.Mark("open", "?"), "Cannot be told"),
 }
 
 
@@ -71,162 +69,136 @@ def diagnosis(diagnostics: Diagnostics) -> str:
     return replace(diagnostics, remarks=()).text
 
 
-def page(
+def build_page(
     answer: Answer,
     closed_form: Answer | None,
     diagnostics: Diagnostics,
     facts: Facts,
-    panels: Sequence[Panel],
+    panels: Sequence[html.Panel],
     record: Mapping[str, Any],
-) -> str:
-    """The whole page as HTML; `record` is plain JSON, shown at the end."""
-    by_name = {panel.figure.name: panel for panel in panels}
-    values = [by_name[name] for name in ("values", "half-widths", "intervals") if name in by_name]
-    run = [by_name[name] for name in ("convergence", "errors") if name in by_name]
-    body = f"""<header>
-<h1>{escape(facts.title)}</h1>
-{_answer(answer, closed_form, diagnostics, facts)}
-{_tiles(diagnostics, facts)}
-</header>
-<main>
-<section aria-labelledby="values">
-<h2 id="values">Values</h2>
-<p>{MEANING}</p>
-{_figures(values)}
-</section>
-<section aria-labelledby="convergence">
-<h2 id="convergence">Convergence</h2>
-{_figures(run)}
-</section>
-<section aria-labelledby="settings">
-<h2 id="settings">Settings</h2>
-{_listed(_settings(diagnostics, facts))}
-</section>
-<section aria-labelledby="data">
-<h2 id="data">Data</h2>
-{_listed(_data(diagnostics, facts))}
-</section>
-<section aria-labelledby="features">
-<h2 id="features">Features</h2>
-{_listed(_features(diagnostics, facts))}
-</section>
-</main>
-<footer>
-{folded("All of it as JSON: diagnostics, settings and versions", record)}
-</footer>"""
-    return document(facts.title, body, "evaluation.css")
+) -> html.Page:
+    """Return the page; `record` is plain JSON, shown at the end."""
+    unseen = _list_unseen(diagnostics)
+    return html.Page(
+        facts.title,
+        html.join(_describe_answer(answer, closed_form, diagnostics, facts), _list_tiles(diagnostics, facts)),
+        html.join(
+            html.section(
+                "Values", "values", html.paragraph(MEANING), _draw(panels, ("values", "half-widths", "intervals"))
+            ),
+            html.section("Convergence", "convergence", _draw(panels, ("convergence", "errors"))),
+            html.section("Settings", "settings", html.definitions(_describe_settings(diagnostics, facts))),
+            html.section("Data", "data", html.definitions(_describe_data(diagnostics, facts, unseen))),
+            html.section("Features", "features", html.definitions(_describe_features(diagnostics, facts, unseen))),
+        ),
+        "All of it as JSON: diagnostics, settings and versions",
+        record,
+    )
 
 
-def _answer(answer: Answer, closed_form: Answer | None, diagnostics: Diagnostics, facts: Facts) -> str:
-    kind, symbol, words = _VERDICTS[diagnostics.converged]
+def _draw(panels: Sequence[html.Panel], names: Sequence[str]) -> html.Html:
+    shown = [panel for name in names for panel in panels if panel.figure.name == name]
+    return html.figures(shown) if shown else html.paragraph("There is nothing to draw.")
+
+
+def _describe_answer(answer: Answer, closed_form: Answer | None, diagnostics: Diagnostics, facts: Facts) -> html.Html:
+    mark, verdict = _VERDICTS[diagnostics.converged]
+    algorithm = _name_algorithm(diagnostics)
     # What has not converged must not be the headline where something better is known.
     instead = closed_form if diagnostics.converged is False else None
     first = instead or answer
     if first.reason is not None:
-        headline = f"The mean value is <span>{number(first.value, 4)}</span>."
+        headline = html.join("The mean value is ", html.element("span", number(first.value, 4)), ".")
     else:
-        value, low, high = interval(first.value, first.low, first.high)
-        headline = f"""The mean value is <span>{value}</span>, and with confidence {answer.level:g} between
-<span>{low}</span> and <span>{high}</span>."""
-    notes = []
-    if facts.interrupted:
-        notes.append(f"<strong>Interrupted after {count(diagnostics.n_rows)} rows.</strong> This is what they taught.")
-    if instead is not None:
-        notes.append(f"This is the closed form (least squares); {_algorithm(diagnostics)} gives {escape(str(answer))}.")
-    notes += [escape(first.reservation), escape(_without_verdict(diagnostics))]
-    if closed_form is not None and instead is None:
-        notes.append(f"The closed form (least squares) gives {escape(str(closed_form))}.")
-    how = f"{_algorithm(diagnostics)}, {plural(diagnostics.n_rows, 'row')}, discount {facts.discount:g}"
-    return f"""<article class="claim answer {kind}">
-<p class="quiet"><span class="badge {kind}"><span aria-hidden="true">{symbol}</span> {words}</span>
-{escape(how)}</p>
-<h2>{headline}</h2>
-{joined(f"<p>{note}</p>" for note in notes if note)}
-<p class="quiet">The mean is over the states of the log, as often as they are in it.</p>
-</article>"""
+        value, low, high = (html.element("span", text) for text in interval(first.value, first.low, first.high))
+        confidence = f", and with confidence {answer.level:g} between "
+        headline = html.join("The mean value is ", value, confidence, low, " and ", high, ".")
+    interrupted = html.element("strong", f"Interrupted after {count(diagnostics.n_rows)} rows.")
+    _, _, limit = diagnosis(diagnostics).partition(". ")  # and what to do; the verdict stands above it already
+    notes = (
+        html.join(interrupted, " This is what they taught.") if facts.interrupted else "",
+        f"This is the closed form (least squares); {algorithm} gives {answer}." if instead else "",
+        first.reservation,
+        limit,
+        f"The closed form (least squares) gives {closed_form}." if closed_form and not instead else "",
+    )
+    return html.card(
+        mark,
+        verdict,
+        f"{algorithm}, {plural(diagnostics.n_rows, 'row')}, discount {facts.discount:g}",
+        html.element("h2", headline),
+        *(html.paragraph(note) for note in notes if note),
+        html.paragraph("The mean is over the states of the log, as often as they are in it.", style="quiet"),
+        style="answer",
+    )
 
 
-def _without_verdict(diagnostics: Diagnostics) -> str:
-    """What limits it and what to do; the verdict stands above it already."""
-    _, _, rest = diagnosis(diagnostics).partition(". ")
-    return rest
-
-
-def _tiles(diagnostics: Diagnostics, facts: Facts) -> str:
-    d = diagnostics
-    tiles = {"rows": count(d.n_rows)}
+def _list_tiles(diagnostics: Diagnostics, facts: Facts) -> html.Html:
+    d, n_features = diagnostics, count(facts.n_features)
+    shown = {"rows": count(d.n_rows)}
     if d.effective_rows is not None:
-        more = d.effective_rows > d.n_rows
-        words = "independent rows would tell as much" + (": successive errors cancel" if more else "")
-        tiles[words] = number(d.effective_rows, 3)
+        more = ": successive errors cancel" if d.effective_rows > d.n_rows else ""
+        shown[f"independent rows would tell as much{more}"] = number(d.effective_rows, 3)
     if facts.has_states:
-        tiles["states visited"] = f"{count(facts.n_features - len(d.unseen))} of {count(facts.n_features)}"
+        shown["states visited"] = f"{count(facts.n_features - len(d.unseen))} of {n_features}"
     elif d.rank is not None:
-        tiles["directions of the features seen"] = f"{count(d.rank)} of {count(facts.n_features)}"
-    if _explained(d):
-        tiles["of the value's variance explained"] = _explained(d)
-    cells = (f"<li><b>{escape(text)}</b> {name}</li>" for name, text in tiles.items())
-    return f'<ul class="counts facts" aria-label="In short">{joined(cells)}</ul>'
+        shown["directions of the features seen"] = f"{count(d.rank)} of {n_features}"
+    shown["of the value's variance explained"] = _describe_share(d)
+    return html.tiles("In short", ((value, words, None) for words, value in shown.items() if value))
 
 
-def _figures(panels: Sequence[Panel]) -> str:
-    if not panels:
-        return "<p>There is nothing to draw.</p>"
-    return f'<div class="panels">\n{joined(drawn(panel) for panel in panels)}\n</div>'
-
-
-def _settings(diagnostics: Diagnostics, facts: Facts) -> dict[str, str]:
+def _describe_settings(diagnostics: Diagnostics, facts: Facts) -> dict[str, str]:
     settings = {key: value for key, value in diagnostics.settings.items() if key != "name" and value is not None}
-    own = [remark for remark in diagnostics.remarks if remark not in facts.data_remarks]
     return {
-        "Algorithm": escape(_algorithm(diagnostics)),
-        **{_words(key): escape(_plain(value)) for key, value in settings.items()},
+        "Algorithm": _name_algorithm(diagnostics),
+        **{key.replace("_", " ").capitalize(): _describe_value(value) for key, value in settings.items()},
         "Discount": f"{facts.discount:g}",
-        "Remarks": _bullets(own),
+        "Remarks": html.bullets(remark for remark in diagnostics.remarks if remark not in facts.data_remarks),
     }
 
 
-def _data(diagnostics: Diagnostics, facts: Facts) -> dict[str, str]:
-    n = diagnostics.n_rows
-    waiting = f", of which {count(diagnostics.n_waiting)} wait for the rest of their batch"
+def _describe_data(diagnostics: Diagnostics, facts: Facts, unseen: str) -> dict[str, str]:
+    d = diagnostics
+    waiting = f", of which {count(d.n_waiting)} wait for the rest of their batch" if d.n_waiting else ""
     return {
-        "Rows": f"{count(n)}{waiting if diagnostics.n_waiting else ''}",
+        "Rows": f"{count(d.n_rows)}{waiting}",
         "Terminated": f"{count(facts.n_terminated)}: nothing follows",
         "Truncated": f"{count(facts.n_truncated)}: the value of the successor counts",
         "Mean reward": number(facts.mean_reward, 4),
-        "Autocorrelation": ""
-        if diagnostics.autocorrelation is None
-        else f"{number(diagnostics.autocorrelation, 3)}: so many rows tell as much as an independent one",
-        "States not visited": _unseen(diagnostics) if facts.has_states else "",
-        "Remarks": _bullets(facts.data_remarks) or "nothing to remark",
+        "Autocorrelation": _unless_none(d.autocorrelation, ": so many rows tell as much as an independent one"),
+        "States not visited": (unseen or "none") if facts.has_states else "",
+        "Remarks": html.bullets(facts.data_remarks) or "nothing to remark",
     }
 
 
-def _features(diagnostics: Diagnostics, facts: Facts) -> dict[str, str]:
-    d = diagnostics
+def _describe_features(diagnostics: Diagnostics, facts: Facts, unseen: str) -> dict[str, str]:
+    d, share = diagnostics, _describe_share(diagnostics)
     return {
-        "Kind": escape(f"{facts.features.get('kind', 'of your own code')}, {plural(facts.n_features, 'feature')}"),
+        "Kind": f"{facts.features.get('kind', 'of your own code')}, {plural(facts.n_features, 'feature')}",
         "Rank": "" if d.rank is None else f"{count(d.rank)} of {count(facts.n_features)}",
-        "Condition number": "" if d.condition_number is None else number(d.condition_number, 3),
-        "Largest norm": "" if d.largest_norm is None else f"{number(d.largest_norm, 3)} (the paper asks for at most 1)",
-        "Explained": f"{_explained(d)} of the variance of the value, on the pilot rows"
-        if _explained(d)
+        "Condition number": _unless_none(d.condition_number),
+        "Largest norm": _unless_none(d.largest_norm, " (the paper asks for at most 1)"),
+        "Explained": f"{share} of the variance of the value, on the pilot rows"
+        if share
         else "it cannot be told how much: the value varies too little",
-        "Never used": "" if facts.has_states or not d.unseen else _unseen(d),
-        "As JSON": folded("Settings of the features", dict(facts.features)),
+        "Never used": "" if facts.has_states else unseen,
+        "As JSON": html.fold_json("Settings of the features", dict(facts.features)),
     }
 
 
-def _unseen(diagnostics: Diagnostics) -> str:
+def _unless_none(value: float | None, rest: str = "") -> str:
+    return "" if value is None else f"{number(value, 3)}{rest}"
+
+
+def _list_unseen(diagnostics: Diagnostics) -> str:
     unseen = diagnostics.unseen
-    if not unseen:
-        return "none"
     shown = ", ".join(map(str, unseen[:_MOST_UNSEEN]))
     more = f" and {count(len(unseen) - _MOST_UNSEEN)} more" if len(unseen) > _MOST_UNSEEN else ""
-    return f"{count(len(unseen))}: {shown}{more}"
+    return f"{count(len(unseen))}: {shown}{more}" if unseen else ""
 
 
-def _explained(diagnostics: Diagnostics) -> str:
+def _describe_share(diagnostics: Diagnostics) -> str:
+    """Return which part of the value's variance the features explain, or "" where that is not known."""
     share, error = diagnostics.explained, diagnostics.explained_error
     if share is None or not isfinite(share):
         return ""
@@ -235,23 +207,10 @@ def _explained(diagnostics: Diagnostics) -> str:
     return f"{100 * share:.3g} % ± {100 * error if error > _LEAST_SHARE else 0:.2g} %"
 
 
-def _algorithm(diagnostics: Diagnostics) -> str:
+def _name_algorithm(diagnostics: Diagnostics) -> str:
     name = str(diagnostics.settings["name"])
     return "closed form (LSTD)" if name == "closed_form" else name.upper()
 
 
-def _words(key: str) -> str:
-    return escape(key.replace("_", " ").capitalize())
-
-
-def _plain(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else count(value)
-
-
-def _bullets(remarks: Sequence[str]) -> str:
-    return f"<ul>{joined(f'<li>{escape(remark)}</li>' for remark in remarks)}</ul>" if remarks else ""
-
-
-def _listed(entries: Mapping[str, str]) -> str:
-    rows = (f"<dt>{name}</dt> <dd>{text}</dd>" for name, text in entries.items() if text)
-    return f"<dl>\n{joined(rows)}\n</dl>"

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from vrtd import store
 from vrtd.checks import check_choice, check_count
 from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
-from vrtd.paper.page import Section, page
+from vrtd.paper.page import Section, build_page
 from vrtd.plots import Figure, new_panels
 from vrtd.report.folder import opened, write_text
-from vrtd.report.html import Panel
-from vrtd.report.svg import draw_svg
-from vrtd.tables import Tables
+from vrtd.report.svg import draw_panel
 
 QUICK_RUNS = 10
 _FORMAT = "vrtd-reproduction-1"
@@ -71,14 +68,14 @@ def reproduce(
         check_count("threads", threads)
     new_panels(1)  # a missing library must not cost a long measurement
     with opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder:
-        found: dict[str, Measured] = {}
+        found: dict[str, stored.Measured] = {}
         missing: list[tuple[Experiment, Settings]] = []
         for name in experiments.NAMES:
             experiment = experiments.find(name)
             settings = experiment.settings(int(n_runs), int(seed))
             kept = stored.load(experiment, settings, folder / "data")
             if kept is not None:
-                found[name] = Measured(experiment, settings, *kept)
+                found[name] = kept
             elif name in names or not names:
                 missing.append((experiment, settings))
         n_wanted, n_kept = len(found) + len(missing), len(found)
@@ -91,8 +88,7 @@ def reproduce(
                         progress((begun + now.weight * share) / total, now.name)
 
                 tell(0.0)
-                measured = stored.measure(experiment, settings, folder / "data", Runner(tell, threads))
-                found[experiment.name] = Measured(experiment, settings, *measured)
+                found[experiment.name] = stored.measure(experiment, settings, folder / "data", Runner(tell, threads))
                 tell(1.0)
                 done += experiment.weight
         except KeyboardInterrupt:
@@ -109,14 +105,7 @@ def reproduce(
     return result
 
 
-class Measured(NamedTuple):
-    experiment: Experiment
-    settings: Settings
-    tables: Tables
-    cost: dict[str, Any]
-
-
-def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int, seed: int) -> Reproduction:
+def _report(folder: Path, found: dict[str, stored.Measured], n_wanted: int, n_runs: int, seed: int) -> Reproduction:
     ordered = [found[name] for name in experiments.NAMES if name in found]
     tables = {each.experiment.name: each.tables for each in ordered}
     claims = experiments.all_claims()
@@ -130,31 +119,23 @@ def _report(folder: Path, found: dict[str, Measured], n_wanted: int, n_runs: int
         "n_statements": len(claims),  # claims and observations, which share the confidence
         "verdicts": count_verdicts(findings),
         "is_complete": len(ordered) == n_wanted,
-        "versions": dict(store.versions()),
-        "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},
+        **store.describe_system(),
         "experiments": {
-            each.experiment.name: {
-                "digest": store.digest(each.settings),
-                "settings": each.settings,
-                "cost": each.cost,
-            }
+            each.experiment.name: {"digest": store.digest(each.settings), "settings": each.settings, "cost": each.cost}
             for each in ordered
         },
     }
-    sections = [
-        Section(each.experiment, each.settings, [_panel(folder, each, figure) for figure in each.experiment.figures])
-        for each in ordered
-    ]
-    write_text(page(findings, sections, manifest), folder / "report.html")
+    sections = []
+    for each in ordered:
+        panels = []
+        for figure in each.experiment.figures:
+            data = f"data/{stored.file_name(each.experiment, figure.table)}"
+            panels.append(draw_panel(folder, figure, each.tables, _figure_file(each.experiment, figure), data))
+        sections.append(Section(each.experiment, each.settings, panels))
+    write_text(build_page(findings, sections, manifest).html, folder / "report.html")
     store.write_json([finding.as_dict() for finding in findings], folder / "claims.json")
     store.write_json(manifest, folder / "manifest.json")
     return Reproduction(folder, findings, manifest)
-
-
-def _panel(folder: Path, measured: Measured, figure: Figure) -> Panel:
-    svg, file = draw_svg(figure, measured.tables), _figure_file(measured.experiment, figure)
-    write_text(svg, folder / file)
-    return Panel(figure, svg, file, f"data/{stored.file_name(measured.experiment, figure.table)}")
 
 
 def _figure_file(experiment: Experiment, figure: Figure) -> str:

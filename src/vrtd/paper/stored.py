@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vrtd import store
 from vrtd.paper.experiment import Experiment, Runner, Settings
 from vrtd.tables import Tables, parse_csv, write_csv
 
 
-def load(experiment: Experiment, settings: Settings, folder: Path) -> tuple[Tables, dict[str, Any]] | None:
-    """The tables and what they cost, if they were measured with these settings by this code and are undamaged."""
+class Measured(NamedTuple):
+    """An experiment with its tables and what they cost."""
+
+    experiment: Experiment
+    settings: Settings
+    tables: Tables
+    cost: dict[str, Any]
+
+
+def load(experiment: Experiment, settings: Settings, folder: Path) -> Measured | None:
+    """Return what was measured with these settings by this code, if it is there and undamaged."""
     record = store.read_record(folder / f"{experiment.name}.json")
     if record is None or record["digest"] != store.digest(settings):
         return None
@@ -26,10 +35,10 @@ def load(experiment: Experiment, settings: Settings, folder: Path) -> tuple[Tabl
         if hashlib.sha256(content).hexdigest() != checksum:
             return None
         tables[name] = parse_csv(content)
-    return tables, dict(record["cost"])
+    return Measured(experiment, settings, tables, dict(record["cost"]))
 
 
-def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Runner) -> tuple[Tables, dict[str, Any]]:
+def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Runner) -> Measured:
     """Measure, and keep the tables. A record of other settings goes first, so that never one is beside the other."""
     tables = experiment.measure(settings, runner)
     remove(experiment, folder)
@@ -37,18 +46,14 @@ def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Ru
         name: hashlib.sha256(write_csv(table, folder / file_name(experiment, name))).hexdigest()
         for name, table in tables.items()
     }
-    cost = {
-        "n_gradients": runner.n_gradients,
-        "seconds": runner.seconds,
-        "compile_seconds": runner.compile_seconds,
-    }
+    cost = {name: getattr(runner, name) for name in ("n_gradients", "seconds", "compile_seconds")}
     record = {"digest": store.digest(settings), "settings": settings, "tables": checksums, "cost": cost}
     store.write_record(record, folder / f"{experiment.name}.json")
-    return tables, cost
+    return Measured(experiment, settings, tables, cost)
 
 
 def remove(experiment: Experiment, folder: Path) -> None:
-    """What was measured with other settings: the record first, then the tables that it names."""
+    """Remove what was measured with other settings: the record first, then the tables that it names."""
     record = store.read_record(folder / f"{experiment.name}.json")
     (folder / f"{experiment.name}.json").unlink(missing_ok=True)
     for name in record["tables"] if record is not None else ():

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from io import StringIO
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from vrtd.errors import MissingExtraError
 from vrtd.plots import PALETTE, Figure
+from vrtd.report.folder import write_text
+from vrtd.report.html import Panel
 from vrtd.report.numbers import superscript
 from vrtd.tables import Tables
 
@@ -44,6 +47,7 @@ _THEME = {drawn.lower(): shown for drawn, shown in zip(PALETTE, _SERIES, strict=
     "#ffffff": ("paper", "#ffffff", "#16191d"),
     "#b0b0b0": ("grid", "#b0b0b0", "#69717a"),  # matplotlib's own for grids
 }
+_COLOUR = re.compile(rf'((?:fill|stroke)(?:: |="))({"|".join(_THEME)})')
 _LIGHT, _DARK = (" ".join(f"--{shown[0]}: {shown[at]};" for shown in _THEME.values()) for at in (1, 2))
 # matplotlib does not write a fill that is black, so ink is the one to inherit.
 _STYLE = f"""
@@ -79,7 +83,14 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         # Not savefig, which draws everything twice when there is a layout.
         canvas.print_svg(file, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
-    return _themed(text[text.index("<svg") :])  # without the address of a DTD
+    return _apply_theme(text[text.index("<svg") :])  # without the address of a DTD
+
+
+def draw_panel(folder: Path, figure: Figure, tables: Tables, file: str, data: str) -> Panel:
+    """Draw a figure into `file` of a folder; the table behind it is in `data`."""
+    panel = Panel(figure, draw_svg(figure, tables), file, data)
+    write_text(panel.svg, folder / file)
+    return panel
 
 
 def _set_plain_ticks(axis: Axis) -> None:
@@ -104,18 +115,13 @@ def _power(value: float, _: float) -> str:
     return f"10{superscript(round(math.log10(value)))}"
 
 
-def _themed(svg: str) -> str:
-    """Colours replaced by variables in tags, never in text, and the variables put first."""
-    svg = re.sub(r"<[a-z][^>]*>", lambda tag: _themed_tag(tag[0]), svg)
+def _apply_theme(svg: str) -> str:
+    """Replace colours by variables in tags, never in text, and put the variables first."""
+    svg = re.sub(r"<[a-z][^>]*>", lambda tag: _apply_theme_to_tag(tag[0]), svg)
     return re.sub(r"<svg[^>]*>", lambda root: root[0] + _STYLE, svg, count=1)
 
 
-def _themed_tag(tag: str) -> str:
+def _apply_theme_to_tag(tag: str) -> str:
     # A glyph of a formula names one font only, which the reader may not have.
     tag = tag.replace(f"'{_FONTS[0]}'\"", f"'{_FONTS[0]}', '{_FONTS[1]}', {_FONTS[2]}\"")
-    return re.sub(r'((?:fill|stroke)(?:: |="))(#[0-9a-f]{6})', _themed_colour, tag)
-
-
-def _themed_colour(found: re.Match[str]) -> str:
-    attribute, colour = found.groups()
-    return f"{attribute}var(--{_THEME[colour][0]})" if colour in _THEME else found[0]
+    return _COLOUR.sub(lambda found: f"{found[1]}var(--{_THEME[found[2]][0]})", tag)

@@ -1,6 +1,6 @@
 """A tournament: every algorithm on every problem, tuned with the same budget, on the same transitions."""
 
-from vrtd.tournament.cell import TournamentSize
+from vrtd.tournament.cell import AimResult, Cell, TournamentSize
 from vrtd.tournament.comparison import QUICK_PROBLEMS, QUICK_SIZE, Comparison, compare
 from vrtd.tournament.entrants import ENTRANTS, Entrant
 from vrtd.tournament.problems import PROBLEMS, TournamentProblem
@@ -10,6 +10,8 @@ __all__ = [
     "PROBLEMS",
     "QUICK_PROBLEMS",
     "QUICK_SIZE",
+    "AimResult",
+    "Cell",
     "Comparison",
     "Entrant",
     "TournamentProblem",

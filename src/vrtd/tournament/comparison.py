@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from vrtd import store
@@ -18,16 +19,16 @@ from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
-from vrtd.report.svg import draw_svg
-from vrtd.tables import Table, library, table, write_csv, write_parquet
-from vrtd.tournament.cell import TournamentSize
+from vrtd.report.svg import draw_panel
+from vrtd.tables import Table, library, write_csv, write_parquet
+from vrtd.tournament.cell import Cells, TournamentSize
 from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.figures import figures_of
-from vrtd.tournament.page import page
+from vrtd.tournament.page import build_page
 from vrtd.tournament.problems import AIMS, TournamentProblem
 from vrtd.tournament.selection import choose_entrants, choose_problems
-from vrtd.tournament.standings import Advice, Standing, advise, tuned
-from vrtd.tournament.tables import curve_table, run_table, tuning_table
+from vrtd.tournament.standings import Advice, Standing, advise, rank_tuned
+from vrtd.tournament.tables import make_tables
 from vrtd.tournament.tournament import measure
 
 QUICK_SIZE = TournamentSize(n_samples=2000, n_runs=10, n_trials=18, n_tuning_runs=3, n_passes=10)
@@ -41,23 +42,27 @@ _FORMAT = "vrtd-comparison-1"
 class Comparison:
     """What a tournament found, and where it wrote it."""
 
-    out: Path
+    out: Path | None
+    size: TournamentSize
+    problems: Mapping[str, TournamentProblem]
+    entrants: Mapping[str, Entrant]
+    cells: Cells = field(repr=False)  # by the names of problem and algorithm
     advice: tuple[Advice, ...]
     standings: Mapping[str, list[Standing]]  # for each aim, over all problems, with tuned settings
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Table] = field(repr=False)
     manifest: dict[str, Any]
 
     @property
-    def report(self) -> Path:
-        return self.out / "report.html"
+    def report(self) -> Path | None:
+        return None if self.out is None else self.out / "report.html"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return what was found as plain JSON."""
         return {
-            "report": str(self.report),
-            "advice": [{**each._asdict(), "standings": _plain(each.standings)} for each in self.advice],
-            "standings": _plain(self.standings),
-            "tables": {name: str(self.out / f"{name}.parquet") for name in self.tables},
+            "report": None if self.out is None else str(self.report),
+            "advice": [{**each._asdict(), "standings": _as_rows(each.standings)} for each in self.advice],
+            "standings": _as_rows(self.standings),
+            "tables": {name: str(self.out / f"{name}.parquet") for name in self.tables if self.out is not None},
             "manifest": self.manifest,
         }
 
@@ -67,7 +72,7 @@ def compare(
     algorithms: Sequence[str | Algorithm] | Mapping[str, str | Algorithm] = (),
     *,
     size: TournamentSize | None = None,
-    out: str | os.PathLike[str] = "comparison",
+    out: str | os.PathLike[str] | None = "comparison",
     threads: int | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Comparison:
@@ -87,8 +92,8 @@ def compare(
         "vrtd_1", "vrtd_2", ... after their class.
     size : TournamentSize, optional
         The numbers of samples, runs and settings, and the seed.
-    out : path, optional
-        The output folder.
+    out : path or None, optional
+        The output folder. With None nothing is written or kept, and neither matplotlib nor pyarrow is needed.
     threads : int, optional
         The number of processes that share the work, one per processor by default. A `Simulator`, and an algorithm whose
         class is not in the registry, run in the calling process, because their code cannot be sent to another one.
@@ -108,73 +113,53 @@ def compare(
     if threads is not None:
         check_count("threads", threads)
     entrants, where = choose_entrants(algorithms, size), choose_problems(problems)
-    new_panels(1), library()  # what is missing must not cost a long measurement
-    with opened(Path(out), _FORMAT, "comparison", ("cells", "data", "figures")) as folder:
-        pairs = [(problem, entrant) for problem in where.values() for entrant in entrants.values()]
-        cells = measure(size, pairs, folder / "cells", threads or available_threads(), progress)
-        advice = tuple(advise(cells, where, entrants))
-        overall = {}
-        for aim in AIMS:
-            some = [name for name, problem in where.items() if aim in problem.aims]
-            if some:
-                overall[aim] = tuned(cells, aim, some, list(entrants))
-        tables = {
-            "curves": curve_table(cells),
-            "tuning": tuning_table(cells),
-            "runs": run_table(cells),
-            "ranks": table(
-                {"aim": aim} | row | {"is_tuned": entrants[row["algorithm"]].given is None}
-                for aim, found in _plain(overall).items()
-                for row in found
-            ),
-        }
-        for name, each in tables.items():
-            write_parquet(each, folder / f"{name}.parquet")
-        manifest = {
-            "format": _FORMAT,
-            "size": dict(vars(size)),
-            "problems": list(where),
-            "algorithms": list(entrants),
-            "objects": _objects(where, entrants),
-            "versions": dict(store.versions()),
-            "machine": {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()},
-        }
-        panels = _panels(folder, tables, where)
-        write_text(page(advice, overall, cells, panels, where, entrants, size, manifest), folder / "report.html")
-        store.write_json(manifest, folder / "manifest.json")
-    return Comparison(Path(out), advice, overall, tables, manifest)
+    manifest = {
+        "format": _FORMAT,
+        "size": dict(vars(size)),
+        "problems": list(where),
+        "algorithms": list(entrants),
+        # What the names of the caller's stand for: digests of problems, algorithms with their settings.
+        "objects": {name: problem.identity for name, problem in where.items() if problem.identity}
+        | {name: entrant.identity for name, entrant in entrants.items() if entrant.given is not None},
+        **store.describe_system(),
+    }
+    pairs = [(problem, entrant) for problem in where.values() for entrant in entrants.values()]
+    with ExitStack() as stack:
+        if out is None:
+            folder = cell_folder = Path(stack.enter_context(TemporaryDirectory()))
+        else:
+            new_panels(1), library()  # what is missing must not cost a long measurement
+            parts = ("cells", "data", "figures")
+            folder = stack.enter_context(opened(Path(out), _FORMAT, "comparison", parts))
+            cell_folder = folder / "cells"
+        cells = measure(size, pairs, cell_folder, threads or available_threads(), progress)
+        by_aim = {aim: [name for name, problem in where.items() if aim in problem.aims] for aim in AIMS}
+        overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
+        path, advice = None if out is None else folder, tuple(advise(cells, where, entrants))
+        tables = make_tables(cells, overall, entrants)
+        found = Comparison(path, size, where, entrants, cells, advice, overall, tables, manifest)
+        if out is not None:
+            for name, each in tables.items():
+                write_parquet(each, folder / f"{name}.parquet")
+            page = build_page(found, _draw_panels(folder, found))
+            write_text(page.html, folder / "report.html")
+            store.write_json(manifest, folder / "manifest.json")
+    return found
 
 
-def _row(standing: Standing) -> dict[str, Any]:
-    """As in the other tables, under the name of the algorithm."""
-    row = standing._asdict()
-    return {"algorithm": row.pop("entrant"), **row}
+def _as_rows(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str, Any]]]:
+    return {aim: [standing._asdict() for standing in found] for aim, found in standings.items()}
 
 
-def _plain(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str, Any]]]:
-    return {aim: [_row(each) for each in found] for aim, found in standings.items()}
-
-
-def _objects(problems: Mapping[str, TournamentProblem], entrants: Mapping[str, Entrant]) -> dict[str, str]:
-    """What the names of the caller's stand for: digests of problems, algorithms with their settings."""
-    found = {name: problem.identity for name, problem in problems.items() if problem.identity}
-    return found | {name: entrant.identity for name, entrant in entrants.items() if entrant.given is not None}
-
-
-def _panels(
-    folder: Path, tables: Mapping[str, Table], problems: Mapping[str, TournamentProblem]
-) -> dict[str, list[Panel]]:
-    """By problem, and "" for those of all; figures of another comparison in this folder go."""
+def _draw_panels(folder: Path, found: Comparison) -> dict[str, list[Panel]]:
+    """Return figures by problem, and those of all under ""; figures of another comparison in this folder go."""
     panels: dict[str, list[Panel]] = {}
-    written = set()
-    for problem, figure, behind in figures_of(tables, problems):
-        svg, file, data = draw_svg(figure, behind), f"figures/{figure.name}.svg", f"data/{figure.name}.csv"
-        write_text(svg, folder / file)
-        write_csv(behind[figure.table], folder / data)
-        panels.setdefault(problem, []).append(Panel(figure, svg, file, data))
-        written |= {folder / file, folder / data}
+    for problem, figure, behind in figures_of(found.tables, found.problems):
+        panel = draw_panel(folder, figure, behind, f"figures/{figure.name}.svg", f"data/{figure.name}.csv")
+        write_csv(behind[figure.table], folder / panel.data)
+        panels.setdefault(problem, []).append(panel)
+    written = {folder / name for some in panels.values() for panel in some for name in (panel.file, panel.data)}
     for part in ("figures", "data"):
-        for path in (folder / part).iterdir():
-            if path not in written:
-                path.unlink()
+        for path in set((folder / part).iterdir()) - written:
+            path.unlink()
     return panels

@@ -37,6 +37,11 @@ class Entrant:
         return self.algorithm.needs_data_set or self.passes
 
     @property
+    def main_field(self) -> str:
+        """The hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
+        return "" if self.given is not None else next(iter(self.algorithm.tuned), "")
+
+    @property
     def words(self) -> str:
         """What it is in Python."""
         if self.given is not None:
@@ -61,23 +66,19 @@ class Entrant:
         return self.algorithm.cost == "quadratic"
 
 
-ENTRANTS: Mapping[str, Entrant] = MappingProxyType(
-    {
-        entrant.name: entrant
-        for entrant in (
-            *(Entrant(name, algorithm) for name, algorithm in REGISTRY.items()),
-            Entrant("td_averaged", TD, {"average": True}),
-            Entrant("td_decreasing", TD, decreases=True),
-            Entrant("tdc_decreasing", TDC, decreases=True),
-            Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
-            Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
-            Entrant("vrtd_passes", VRTD, passes=True),
-        )
-    }
+_STANDARD = (
+    *(Entrant(name, algorithm) for name, algorithm in REGISTRY.items()),
+    Entrant("td_averaged", TD, {"average": True}),
+    Entrant("td_decreasing", TD, decreases=True),
+    Entrant("tdc_decreasing", TDC, decreases=True),
+    Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
+    Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
+    Entrant("vrtd_passes", VRTD, passes=True),
 )
+ENTRANTS: Mapping[str, Entrant] = MappingProxyType({entrant.name: entrant for entrant in _STANDARD})
 
 
-def given_entrant(name: str, algorithm: Any) -> Entrant:
+def make_entrant(name: str, algorithm: Any) -> Entrant:
     """Return an algorithm object of the caller's as an entrant of a tournament."""
     if not isinstance(algorithm, Algorithm):
         raise InvalidInputError(
@@ -98,31 +99,14 @@ class Trial(NamedTuple):
     combination: int  # which of the values of the others
 
 
-def _grid(entrant: Entrant, n: int) -> list[float]:
-    """Points of the main field, in its units; one alone is the middle."""
-    main = main_field(entrant)
-    if not main:
-        return [1.0]
-    low, high = entrant.algorithm.tuned[main].values
-    points: list[float] = np.geomspace(low, high, n).tolist()
-    return points if n > 1 else [(low * high) ** 0.5]
-
-
-def main_field(entrant: Entrant) -> str:
-    """The hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
-    if entrant.given is not None:
-        return ""
-    return next(iter(entrant.algorithm.tuned), "")
-
-
-def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
+def list_trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
     """`n_trials` settings, or a few less: a grid of the main field times every combination of others, of which as many
     are varied as leave the grid a few points. The k-th setting means the same on every problem. A given object has its
     own settings and no others."""
     if entrant.given is not None:
         yield Trial(entrant.given, 1.0, 0)
         return
-    main, tuned, steps = main_field(entrant), entrant.algorithm.tuned, entrant.algorithm.step_size_fields
+    main, tuned, steps = entrant.main_field, entrant.algorithm.tuned, entrant.algorithm.step_size_fields
     others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.decreases else {}
     others |= {name: each.values for name, each in tuned.items() if name != main}
     combinations: list[dict[str, Any]] = [{}]
@@ -130,7 +114,10 @@ def trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Tri
         varies = len(combinations) * len(values) * _FEWEST <= n_trials
         some = values if varies else (values[len(values) // 2],)  # the middle one
         combinations = [chosen | {name: value} for chosen in combinations for value in some]
-    grid = _grid(entrant, n_trials // len(combinations))
+    grid = [1.0]
+    if main:
+        n, (low, high) = n_trials // len(combinations), tuned[main].values
+        grid = np.geomspace(low, high, n).tolist() if n > 1 else [(low * high) ** 0.5]
     for i, chosen in enumerate(combinations):
         for value in grid:
             settings = chosen | ({main: value} if main else {})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrtd.plots import METRIC_LABELS, PALETTE, Figure
+from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes
 from vrtd.tables import Table, Tables, rows, rows_where
 from vrtd.tournament.cell import LOST
 from vrtd.tournament.problems import AIMS, TournamentProblem
@@ -85,8 +85,7 @@ def _draw_ranks(axes: Axes, tables: Tables) -> None:
         axes.plot(each["mean_rank"], i, marker="o", markersize=5, color=colour)
     axes.set_yticks(range(len(ranks)), [each["algorithm"] for each in ranks], fontsize=8)
     axes.set_ylim(len(ranks) - 0.5, -0.5)
-    axes.set_xlabel("mean rank")
-    axes.grid(axis="x", alpha=0.25)
+    finish_axes(axes, "mean rank", "", grid="x", legend="")
 
 
 def _draw(axis: str, coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tables: Tables) -> None:
@@ -109,12 +108,8 @@ def _draw(axis: str, coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tabl
     least = curves["least_error"][0]
     if least > 1e-9 * curves["initial_error"][0]:
         axes.axhline(least, color=PALETTE[6], linestyle=":", linewidth=1.0)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(_AXES[axis])
-    axes.set_ylabel(METRIC_LABELS.get(curves["metric"][0], curves["metric"][0]))
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
+    metric = curves["metric"][0]
+    finish_axes(axes, _AXES[axis], METRIC_LABELS.get(metric, metric), is_log=True, legend=8)
 
 
 def _draw_sensitivity(coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tables: Tables) -> None:
@@ -127,9 +122,4 @@ def _draw_sensitivity(coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tab
         axes.plot(x, error, marker=".", markersize=4, **style)
         axes.plot(x[lost > 0], error[lost > 0], marker="x", linestyle="", markersize=5, color=style["color"])
         axes.plot(x[chosen], error[chosen], marker="o", fillstyle="none", markersize=8, color=style["color"])
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("step size, or ridge")
-    axes.set_ylabel("error at the end")
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
+    finish_axes(axes, "step size, or ridge", "error at the end", is_log=True, legend=8)

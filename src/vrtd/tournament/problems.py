@@ -38,67 +38,54 @@ class TournamentProblem:
 
     name: str
     title: str
-    is_off_policy: bool
-    aims: tuple[str, ...]
     load: Callable[[], Loaded]
+    is_off_policy: bool = False
+    aims: tuple[str, ...] = tuple(AIMS)
     identity: str = ""  # what it is if the name does not say: the digest of a given problem, a standard one's name
     is_local: bool = False  # whether it can be loaded in the calling process only
 
 
-def _chain(name: str, theta_0: Any = 0.0, **settings: Any) -> Loaded:
-    return _load_chain(LIBRARY[name](**settings), theta_0)
-
-
-def _load_chain(problem: LinearProblem, theta_0: Any = 0.0) -> Loaded:
-    forms = {"equation": METRICS["mspbe"](problem), "values": METRICS["value_error"](problem)}
+def _load(problem: LinearProblem | Simulator, theta_0: Any = 0.0) -> Loaded:
     start = np.broadcast_to(np.asarray(theta_0, float), problem.n_features).copy()
-    return Loaded(problem, start, forms, float((problem.phi**2).sum(axis=1).max()))
+    if isinstance(problem, Simulator):
+        test = record(problem, _TEST_ROWS, run=_TEST_RUN, shuffle=False)
+        forms, phi = {"equation": METRICS["neu"](test)}, test.phi
+    else:
+        forms = {"equation": METRICS["mspbe"](problem), "values": METRICS["value_error"](problem)}
+        phi = problem.phi
+    return Loaded(problem, start, forms, float((phi**2).sum(axis=1).max()))
 
 
-def _load_simulator(simulator: Simulator) -> Loaded:
-    test = record(simulator, _TEST_ROWS, run=_TEST_RUN, shuffle=False)
-    largest = float((test.phi**2).sum(axis=1).max())
-    return Loaded(simulator, np.zeros(simulator.n_features), {"equation": METRICS["neu"](test)}, largest)
-
-
-def _mountain_car() -> Loaded:
-    return _load_simulator(LIBRARY["mountain_car"]())
+def _load_standard(name: str, theta_0: Any = 0.0, **settings: Any) -> Loaded:
+    return _load(LIBRARY[name](**settings), theta_0)
 
 
 _BAIRD_START = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 10.0, 1.0)
-_BOTH = ("equation", "values")
-
-PROBLEMS: Mapping[str, TournamentProblem] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            TournamentProblem("random-mdp", "The paper's chain", False, _BOTH, partial(_chain, "random_mdp")),
-            TournamentProblem("frozen-lake", "Frozen Lake", False, _BOTH, partial(_chain, "frozen_lake")),
-            TournamentProblem("boyan-chain", "Boyan's chain", False, _BOTH, partial(_chain, "boyan_chain")),
-            TournamentProblem("random-walk-5", "Random walk, 5 states", False, _BOTH, partial(_chain, "random_walk")),
-            TournamentProblem(
-                "random-walk-19", "Random walk, 19 states", False, _BOTH, partial(_chain, "random_walk", n_states=19)
-            ),
-            TournamentProblem("garnet", "Garnet", False, _BOTH, partial(_chain, "garnet")),
-            TournamentProblem(
-                "garnet-wide", "Garnet, 100 features", False, _BOTH,
-                partial(_chain, "garnet", n_states=500, n_features=100),
-            ),
-            *(
-                TournamentProblem(
-                    f"garnet-off-policy-{seed + 1}", f"Off-policy Garnet {seed + 1}", True, _BOTH,
-                    partial(_chain, "off_policy_garnet", seed=seed),
-                )
-                for seed in range(4)
-            ),
-            TournamentProblem("baird", "Baird's star", True, _BOTH, partial(_chain, "baird", theta_0=_BAIRD_START)),
-            TournamentProblem("mountain-car", "Mountain Car", False, ("equation",), _mountain_car),
+_WIDE = partial(_load_standard, "garnet", n_states=500, n_features=100)
+_STANDARD = (
+    TournamentProblem("random-mdp", "The paper's chain", partial(_load_standard, "random_mdp")),
+    TournamentProblem("frozen-lake", "Frozen Lake", partial(_load_standard, "frozen_lake")),
+    TournamentProblem("boyan-chain", "Boyan's chain", partial(_load_standard, "boyan_chain")),
+    TournamentProblem("random-walk-5", "Random walk, 5 states", partial(_load_standard, "random_walk")),
+    TournamentProblem("random-walk-19", "Random walk, 19 states", partial(_load_standard, "random_walk", n_states=19)),
+    TournamentProblem("garnet", "Garnet", partial(_load_standard, "garnet")),
+    TournamentProblem("garnet-wide", "Garnet, 100 features", _WIDE),
+    *(
+        TournamentProblem(
+            f"garnet-off-policy-{i + 1}",
+            f"Off-policy Garnet {i + 1}",
+            partial(_load_standard, "off_policy_garnet", seed=i),
+            is_off_policy=True,
         )
-    }
-)  # fmt: skip
+        for i in range(4)
+    ),
+    TournamentProblem("baird", "Baird's star", partial(_load_standard, "baird", _BAIRD_START), is_off_policy=True),
+    TournamentProblem("mountain-car", "Mountain Car", partial(_load_standard, "mountain_car"), aims=("equation",)),
+)
+PROBLEMS: Mapping[str, TournamentProblem] = MappingProxyType({problem.name: problem for problem in _STANDARD})
 
 
-def given_problem(name: str, problem: Any) -> TournamentProblem:
+def make_problem(name: str, problem: Any) -> TournamentProblem:
     """Return a problem object of the caller's as a problem of a tournament.
 
     It is loaded here, so that an object that cannot take part is refused before anything is measured.
@@ -109,14 +96,14 @@ def given_problem(name: str, problem: Any) -> TournamentProblem:
             f"{type(problem).__name__} as {name}",
             "pass the problem that transitions are drawn from: every run draws its own, so given rows are not enough",
         )
+    is_local = isinstance(problem, Simulator)  # its compiled functions cannot be sent to another process
     if isinstance(problem, LinearProblem) and not problem.is_stationary:
         raise InvalidInputError(
             "a problem of a comparison must have the states of its chain's trajectories",
             f"another state_distribution in {name}",
             "build LinearProblem(mrp, phi)",
         )
-    is_local = isinstance(problem, Simulator)  # its compiled functions cannot be sent to another process
-    loaded = _load_simulator(problem) if isinstance(problem, Simulator) else _load_chain(problem)
+    loaded = _load(problem)
     if not all(form(loaded.theta_0) > form.offset for form in loaded.forms.values()):
         raise InvalidInputError(
             "theta = 0, where runs start, must have an error that can be lowered",
@@ -124,10 +111,9 @@ def given_problem(name: str, problem: Any) -> TournamentProblem:
             "give rewards that are not all 0, or features that are not orthogonal to the mean reward",
         )
     is_off_policy = isinstance(problem, LinearProblem) and problem.mrp.is_weighted
-    return TournamentProblem(
-        name, name, is_off_policy, tuple(loaded.forms), partial(_as_loaded, loaded), problem.digest, is_local
-    )
+    load = partial(_return, loaded)
+    return TournamentProblem(name, name, load, is_off_policy, tuple(loaded.forms), problem.digest, is_local)
 
 
-def _as_loaded(loaded: Loaded) -> Loaded:
+def _return(loaded: Loaded) -> Loaded:
     return loaded

@@ -14,8 +14,8 @@ from vrtd.algorithms import Algorithm
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.tournament.cell import TournamentSize
-from vrtd.tournament.entrants import ENTRANTS, Entrant, given_entrant
-from vrtd.tournament.problems import PROBLEMS, TournamentProblem, given_problem
+from vrtd.tournament.entrants import ENTRANTS, Entrant, make_entrant
+from vrtd.tournament.problems import PROBLEMS, TournamentProblem, make_problem
 
 
 def choose_problems(chosen: Any) -> dict[str, TournamentProblem]:
@@ -24,7 +24,7 @@ def choose_problems(chosen: Any) -> dict[str, TournamentProblem]:
     for name, each in _by_name("a problem", chosen, tuple(PROBLEMS)).items():
         _check_name("a problem", name, r"\w[\w.-]*", "letters, digits, '_', '.' and '-'")
         if not isinstance(each, str):
-            problems[name] = given_problem(name, each)
+            problems[name] = make_problem(name, each)
         elif name == each:
             problems[name] = PROBLEMS[each]
         else:
@@ -36,7 +36,7 @@ def choose_entrants(chosen: Any, size: TournamentSize) -> dict[str, Entrant]:
     """Return the algorithms by name: all standard ones if nothing is chosen."""
     entrants = {}
     for name, each in _by_name("an algorithm", chosen, tuple(ENTRANTS)).items():
-        entrants[name] = replace(ENTRANTS[each], name=name) if isinstance(each, str) else given_entrant(name, each)
+        entrants[name] = replace(ENTRANTS[each], name=name) if isinstance(each, str) else make_entrant(name, each)
         # Without '-', which separates the two names in the file name of a cell.
         _check_name("an algorithm", name, r"\w+", "letters, digits and '_'")
         _check_epoch(entrants[name], size)

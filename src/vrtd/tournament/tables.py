@@ -3,64 +3,82 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from vrtd.tables import Table, table
+from vrtd.tournament.cell import AimResult, Cell, Cells
+from vrtd.tournament.entrants import Entrant
+from vrtd.tournament.standings import Standing
 
-Cells = Mapping[tuple[str, str], Mapping[str, Any]]
+
+def make_tables(
+    cells: Cells, standings: Mapping[str, Sequence[Standing]], entrants: Mapping[str, Entrant]
+) -> dict[str, Table]:
+    """Return all tables of a tournament, by their names."""
+    ranks = table(
+        {"aim": aim} | standing._asdict() | {"is_tuned": entrants[standing.algorithm].given is None}
+        for aim, found in standings.items()
+        for standing in found
+    )
+    return {
+        "curves": curve_table(cells),
+        "tuning": tuning_table(cells),
+        "runs": run_table(cells),
+        "ranks": ranks,
+    }
 
 
 def curve_table(cells: Cells) -> Table:
-    """Mean error over the reported runs, against what it took."""
+    """Return the mean error over the reported runs, against what it took."""
     return table(
         {
             **labels,
-            "metric": found["metric"],
-            "n_samples": found["n_samples"][i],
+            "metric": result.metric,
+            "n_samples": result.n_samples[i],
             "n_gradients": n_gradients,
-            "seconds": n_gradients * cell["seconds_per_gradient"],
-            "mean": found["mean"][i],
-            "standard_error": found["standard_error"][i],
-            "n_diverged": found["n_diverged"][i],
-            "n_runs": len(found["finals"]),
-            "initial_error": found["initial_error"],
-            "least_error": found["least_error"],
+            "seconds": n_gradients * cell.seconds_per_gradient,
+            "mean": result.mean[i],
+            "standard_error": result.standard_error[i],
+            "n_diverged": result.n_diverged[i],
+            "n_runs": len(result.finals),
+            "initial_error": result.initial_error,
+            "least_error": result.least_error,
         }
-        for labels, cell, found in _each(cells)
-        for i, n_gradients in enumerate(found["n_gradients"])
+        for labels, cell, result in _results(cells)
+        for i, n_gradients in enumerate(result.n_gradients)
     )
 
 
 def tuning_table(cells: Cells) -> Table:
-    """Every setting that was tried; `is_shown` are those that differ from the chosen one in the main field alone."""
+    """Return every setting that was tried; `is_shown` if it differs from the chosen one in the main field alone."""
     return table(
         {
             **labels,
             "trial": i,
-            "main_field": cell["main"],
-            "main": cell["trials"][i]["main"],
-            "settings": json.dumps(cell["trials"][i]["settings"], sort_keys=True),
-            **trial,
-            "is_chosen": i == found["chosen"],
-            "is_shown": bool(cell["main"])
-            and cell["trials"][i]["combination"] == cell["trials"][found["chosen"]]["combination"],
+            "main_field": cell.main_field,
+            "main": cell.main[i],
+            "settings": json.dumps(settings, sort_keys=True),
+            "error": result.trial_error[i],
+            "standard_error": result.trial_standard_error[i],
+            "n_diverged": result.trial_n_diverged[i],
+            "is_chosen": i == result.chosen,
+            "is_shown": bool(cell.main_field) and cell.combination[i] == cell.combination[result.chosen],
         }
-        for labels, cell, found in _each(cells)
-        for i, trial in enumerate(found["trials"])
+        for labels, cell, result in _results(cells)
+        for i, settings in enumerate(cell.settings)
     )
 
 
 def run_table(cells: Cells) -> Table:
-    """The error at the end of each reported run."""
+    """Return the error at the end of each reported run."""
     return table(
         {**labels, "run": run, "error": error}
-        for labels, _, found in _each(cells)
-        for run, error in enumerate(found["finals"])
+        for labels, _, result in _results(cells)
+        for run, error in enumerate(result.finals)
     )
 
 
-def _each(cells: Cells) -> Iterator[tuple[dict[str, str], Mapping[str, Any], Mapping[str, Any]]]:
-    for (problem, entrant), cell in cells.items():
-        for aim, found in cell["aims"].items():
-            yield {"problem": problem, "aim": aim, "algorithm": entrant}, cell, found
+def _results(cells: Cells) -> Iterator[tuple[dict[str, str], Cell, AimResult]]:
+    for (problem, algorithm), cell in cells.items():
+        for aim, result in cell.aims.items():
+            yield {"problem": problem, "aim": aim, "algorithm": algorithm}, cell, result

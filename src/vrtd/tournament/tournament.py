@@ -14,8 +14,10 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -24,67 +26,93 @@ from typing import Any
 import vrtd
 from vrtd import store
 from vrtd.errors import VrtdError
-from vrtd.tournament.cell import TournamentSize
-from vrtd.tournament.worker import Cell, cell_path, cell_settings, work
+from vrtd.tournament.cell import Cell, Cells, TournamentSize, measure_cell
+from vrtd.tournament.entrants import Entrant
+from vrtd.tournament.problems import TournamentProblem
 
-Name = tuple[str, str]  # of a cell: problem, entrant
+Pair = tuple[TournamentProblem, Entrant]  # what a cell is measured of
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # the same bits on any machine
 
 
-def cells_in(size: TournamentSize, cells: Sequence[Cell], folder: Path) -> dict[Name, dict[str, Any]]:
-    """Those that were measured with this size by this code and are undamaged."""
-    found = {}
-    for cell in cells:
-        record = store.read_record(cell_path(folder, cell))
-        if record is not None and record["digest"] == store.digest(cell_settings(size, cell)):
-            found[_name(cell)] = record["cell"]
-    return found
+def cell_path(folder: Path, pair: Pair) -> Path:
+    problem, entrant = pair
+    return folder / f"{problem.name}-{entrant.name}.json"
 
 
-def _name(cell: Cell) -> Name:
-    problem, entrant = cell
-    return problem.name, entrant.name
+def cell_settings(size: TournamentSize, pair: Pair) -> dict[str, Any]:
+    """Return all that decides a cell, beside the code of this package."""
+    problem, entrant = pair
+    return {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
+
+
+def work(
+    size: TournamentSize, pairs: Iterable[tuple[Pair, str]], folder: Path, tell: Callable[[str, str, float], None]
+) -> None:
+    """Measure cells, each with the digest of its settings, and keep each as soon as it is finished."""
+    loaded: dict[str, Any] = {}
+    for (problem, entrant), digest in pairs:
+        if problem.name not in loaded:
+            loaded[problem.name] = problem.load()
+        cell = measure_cell(loaded[problem.name], entrant, size, partial(tell, problem.name, entrant.name))
+        settings = cell_settings(size, (problem, entrant))
+        record = {"digest": digest, "settings": settings, "cell": asdict(cell)}
+        store.write_record(record, cell_path(folder, (problem, entrant)))
+
+
+def load_cells(size: TournamentSize, pairs: Sequence[Pair], folder: Path) -> dict[tuple[str, str], Cell]:
+    """Return the cells that were measured with this size by this code and are undamaged."""
+    cells = {}
+    for pair in pairs:
+        record = store.read_record(cell_path(folder, pair))
+        if record is not None and record["digest"] == store.digest(cell_settings(size, pair)):
+            cells[pair[0].name, pair[1].name] = Cell.from_json(record["cell"])
+    return cells
 
 
 def measure(
     size: TournamentSize,
-    cells: Sequence[Cell],
+    pairs: Sequence[Pair],
     folder: Path,
     processes: int,
     progress: Callable[[float, str], None] | None,
-) -> dict[Name, dict[str, Any]]:
-    """All these cells. Ctrl-C, or an error, ends the processes; what they have finished is in the folder."""
-    done = dict.fromkeys(cells_in(size, cells, folder), 1.0)
-    missing = [cell for cell in cells if _name(cell) not in done]
+) -> Cells:
+    """Return all these cells. Ctrl-C, or an error, ends the processes; what they have finished is in the folder."""
+    done = dict.fromkeys(load_cells(size, pairs, folder), 1.0)
+    missing = [
+        ((problem, entrant), store.digest(cell_settings(size, (problem, entrant))))
+        for problem, entrant in pairs
+        if (problem.name, entrant.name) not in done
+    ]
 
     def tell(problem: str, entrant: str, share: float) -> None:
         done[problem, entrant] = share
         if progress is not None:
-            progress(sum(done.values()) / len(cells), f"{entrant} on {problem}")
+            progress(sum(done.values()) / len(pairs), f"{entrant} on {problem}")
 
-    local = [cell for cell in missing if cell[0].is_local or cell[1].is_local]
-    work(size, _with_digests(size, local), folder, tell)
+    work(size, [each for each in missing if _is_local(each[0])], folder, tell)
     # All problems of an entrant in one process: its loop is compiled once.
-    others = [cell for cell in missing if not (cell[0].is_local or cell[1].is_local)]
-    entrants = list(dict.fromkeys(entrant.name for _, entrant in others))
-    hands: list[list[Cell]] = [[] for _ in range(min(processes, len(entrants)))]
-    for i, name in enumerate(entrants):
-        hands[i % len(hands)] += [cell for cell in others if cell[1].name == name]
-    news: SimpleQueue[Any] = SimpleQueue()  # lines of all workers, and None where one has no more to say
+    tasks: dict[str, list[tuple[Pair, str]]] = {}
+    for each in missing:
+        if not _is_local(each[0]):
+            tasks.setdefault(each[0][1].name, []).append(each)
+    lines: SimpleQueue[bytes | None] = SimpleQueue()  # of all workers, and None where one has no more to say
     workers: list[subprocess.Popen[bytes]] = []
     listeners: list[Thread] = []
     try:
-        for hand in hands:
-            workers.append(_start(size, hand, folder))
-            listeners.append(Thread(target=_listen, args=(workers[-1], news), daemon=True))
+        for i in range(min(processes, len(tasks))):
+            mine = [each for task in list(tasks.values())[i::processes] for each in task]
+            workers.append(_start((size, mine, folder.resolve())))
+            listeners.append(Thread(target=_listen, args=(workers[-1], lines), daemon=True))
             listeners[-1].start()
         n_working = len(workers)
         while n_working and not any(worker.poll() for worker in workers):
-            line = news.get()
+            line = lines.get()
             if line is None:
                 n_working -= 1
-                continue
-            tell(*json.loads(line))
+            else:
+                tell(*json.loads(line))
+        # All have ended, or one has failed. In the second case the others may still be at work: they have no exit code
+        # yet, and nobody waits for one, because they are ended below.
         codes = [worker.wait() for worker in workers if worker.poll() is not None or not n_working]
     finally:
         for worker in workers:
@@ -97,20 +125,20 @@ def measure(
             f"every process of the comparison must end well; got exit code {next(filter(None, codes))}; "
             f"see its message above; the same command goes on from what is finished"
         )
-    return cells_in(size, cells, folder)
+    return load_cells(size, pairs, folder)
 
 
-def _with_digests(size: TournamentSize, cells: Sequence[Cell]) -> list[tuple[Cell, str]]:
-    return [(cell, store.digest(cell_settings(size, cell))) for cell in cells]
+def _is_local(pair: Pair) -> bool:
+    return any(each.is_local for each in pair)
 
 
-def _listen(worker: subprocess.Popen[bytes], news: SimpleQueue[Any]) -> None:
+def _listen(worker: subprocess.Popen[bytes], lines: SimpleQueue[bytes | None]) -> None:
     assert worker.stdout is not None
-    with worker.stdout as lines:
-        for line in lines:
-            news.put(line)
+    with worker.stdout as output:
+        for line in output:
+            lines.put(line)
     worker.wait()
-    news.put(None)
+    lines.put(None)
 
 
 @contextmanager
@@ -126,17 +154,36 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(size: TournamentSize, hand: list[Cell], folder: Path) -> subprocess.Popen[bytes]:
+def _start(task: tuple[TournamentSize, list[tuple[Pair, str]], Path]) -> subprocess.Popen[bytes]:
     # This very package and its libraries, and nothing that lies in the current folder (-P).
     path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
     with _deaf_to_interrupts():
         worker = subprocess.Popen(
-            [sys.executable, "-P", "-m", "vrtd.tournament.worker"],
+            [sys.executable, "-P", "-c", "from vrtd.tournament.tournament import run_worker; run_worker()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
         )
     assert worker.stdin is not None
     with worker.stdin as file:
-        pickle.dump((size, _with_digests(size, hand), folder.resolve()), file)
+        pickle.dump(task, file)
     return worker
+
+
+def run_worker() -> None:
+    """Measure what a pickled object on the input says, and print a line for each share of the work that is done.
+
+    Cells are files, so whatever ends this process, what is finished stays.
+    """
+
+    def tell(problem: str, entrant: str, share: float) -> None:
+        print(json.dumps([problem, entrant, share]), flush=True)
+
+    try:
+        size, pairs, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+    except (EOFError, pickle.UnpicklingError):
+        sys.exit(130)  # the process that waits for this one was interrupted before it had told all
+    try:
+        work(size, pairs, folder, tell)
+    except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
+        sys.exit(130)

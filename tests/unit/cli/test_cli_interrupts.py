@@ -159,6 +159,6 @@ def test_processes_of_a_comparison_ignore_the_interrupt() -> None:
 
 @pytest.mark.parametrize("told", [b"", pickle.dumps((TournamentSize(), [], Path()))[:-20]])
 def test_a_process_of_a_comparison_without_instructions_ends_silently(told: bytes) -> None:
-    command = [sys.executable, "-m", "vrtd.tournament.worker"]
+    command = [sys.executable, "-c", "from vrtd.tournament.tournament import run_worker; run_worker()"]
     ended = subprocess.run(command, input=told, capture_output=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import vrtd
-from tests.unit.report.test_report import HOSTILE, IMAGE, Outline
+from tests.helpers.pages import HOSTILE, IMAGE, Outline
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, MissingExtraError
 from vrtd.estimator import EvaluationInterrupted, evaluate
 from vrtd.estimator.observed import Observed

@@ -1,306 +1,254 @@
-"""The tournament: the same budget and the same transitions for all, whatever the processes; ranks and advice."""
+"""A tournament of the caller's own problems and algorithms, beside the standard ones."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from functools import cache, partial
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import pytest
-from scipy import stats
 
 import vrtd
-from vrtd.algorithms import REGISTRY
+from tests.helpers.tournament import SIZE, cell, loaded, without_seconds
+from tests.helpers.toy_simulator import ring
 from vrtd.errors import InvalidInputError
-from vrtd.tables import rows, rows_where
-from vrtd.tournament import ENTRANTS, PROBLEMS, TournamentProblem, TournamentSize
-from vrtd.tournament.cell import LOST, measure_cell
-from vrtd.tournament.cell import _run as run_cell
-from vrtd.tournament.entrants import Entrant, main_field, trials
-from vrtd.tournament.problems import _chain
-from vrtd.tournament.standings import Advice, advise, standings, tuned, untuned
-from vrtd.tournament.tables import curve_table, run_table, tuning_table
+from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
+from vrtd.tournament import ENTRANTS, Comparison, tournament
+from vrtd.tournament.cell import Cell, measure_cell
+from vrtd.tournament.entrants import make_entrant
+from vrtd.tournament.page import build_page
+from vrtd.tournament.problems import make_problem
+from vrtd.tournament.selection import choose_entrants, choose_problems
+from vrtd.tournament.tournament import cell_settings
 
-SIZE = TournamentSize(n_samples=300, n_runs=4, n_trials=6, n_tuning_runs=2, n_passes=3)
-CELLS = [(problem, entrant) for problem in ("random-mdp", "baird") for entrant in ("td", "recursive_lstd", "svrg")]
-
-
-@cache
-def loaded(problem: str) -> Any:
-    return PROBLEMS[problem].load()
+TD, VRTD = vrtd.TD(0.05), vrtd.VRTD(0.1, 20)
 
 
 @cache
-def cell(problem: str, entrant: str, seed: int = 0) -> Any:
-    return measure_cell(loaded(problem), ENTRANTS[entrant], replace(SIZE, seed=seed), lambda share: None)
+def toy() -> vrtd.Simulator:
+    return ring(np.random.default_rng(4).random((5, 3)))
 
 
-@cache
-def some_cells() -> dict[tuple[str, str], Any]:
-    return {pair: cell(*pair) for pair in CELLS}
+def stored(folder: Path, name: str) -> Cell:
+    return Cell.from_json(json.loads((folder / "cells" / f"{name}.json").read_text())["cell"])
 
 
-def standard(*pairs: tuple[str, str]) -> list[tuple[TournamentProblem, Entrant]]:
-    return [(PROBLEMS[problem], ENTRANTS[entrant]) for problem, entrant in pairs]
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: Any) -> Comparison:
+    """A named problem and the same as an object; an algorithm that is tuned and two that are not."""
+    out = tmp_path_factory.mktemp("c") / "comparison"
+    return vrtd.compare([random_mdp(), "random-mdp"], [TD, VRTD, "td"], size=SIZE, out=out)
 
 
-def some(table: Any, *names: str) -> dict[str, Any]:
-    return {name: table[name] for name in names}
-
-
-# Nowhere is not in the library.
-NOWHERE = TournamentProblem("nowhere", "Nowhere", False, ("equation",), partial(_chain, "nowhere"))
-
-
-def without_seconds(found: Any) -> str:
-    return json.dumps({key: value for key, value in found.items() if key != "seconds_per_gradient"})
-
-
-# Who takes part, and with what
-
-
-def test_every_algorithm_takes_part() -> None:
-    assert {entrant.algorithm for entrant in ENTRANTS.values()} == set(REGISTRY.values())
-    assert set(REGISTRY) <= set(ENTRANTS)
-
-
-@pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if each.algorithm.tuned])
-@pytest.mark.parametrize("n_trials", [6, 18, 36])
-def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
-    entrant = ENTRANTS[name]
-    tried = list(trials(entrant, n_trials, 4.0))
-    assert n_trials - 2 <= len(tried) <= n_trials
-    assert len({repr(trial.algorithm) for trial in tried}) == len(tried)
-    for trial in tried:
-        assert all(getattr(trial.algorithm, key) == value for key, value in entrant.fixed.items())
-        main = getattr(trial.algorithm, main_field(entrant))
-        assert (main.largest if entrant.decreases else main) == pytest.approx(trial.main)
-        assert isinstance(main, vrtd.Harmonic) == entrant.decreases
-
-
-@pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if not each.uses_data_set])
-def test_a_setting_does_the_same_on_scaled_features(name: str) -> None:
-    """The values that come out are the same: settings are in units that scale with the features."""
-    entrant, problem = ENTRANTS[name], vrtd.problems.boyan_chain()
-    values = []
-    for scale in (1.0, 8.0):
-        trial = list(trials(entrant, 18, float((problem.phi**2).sum(axis=1).max() * scale**2)))[9]
-        scaled = vrtd.LinearProblem(problem.mrp, scale * problem.phi)
-        result = vrtd.simulate(scaled, trial.algorithm, n_runs=2, n_gradients=1024, specialise=False)
-        values.append(result.theta * scale)
-    np.testing.assert_allclose(values[1], values[0], rtol=1e-9)
-
-
-def test_settings_beyond_the_main_one_are_tried_while_they_leave_a_grid() -> None:
-    sizes = {
-        (t.algorithm.batch_size, t.algorithm.step_size_w / t.algorithm.step_size)
-        for t in trials(ENTRANTS["batching_svrg"], 18, 1.0)
-    }
-    assert sizes == {(64, 0.25), (64, 1.0), (64, 4.0)}
-    assert len({t.algorithm.trace_decay for t in trials(ENTRANTS["td_lambda"], 12, 1.0)}) == 3
-    assert {t.algorithm.trace_decay for t in trials(ENTRANTS["td_lambda"], 6, 1.0)} == {0.5}
-
-
-def test_kinds_are_told_apart() -> None:
-    assert [name for name, each in ENTRANTS.items() if each.is_quadratic] == ["lstd", "recursive_lstd"]
-    assert {name for name, each in ENTRANTS.items() if each.uses_data_set} == {
-        "primal_dual", "svrg", "batching_svrg", "scsg", "growing_scsg", "saga", "td_averaged_passes", "vrtd_passes",
+@pytest.mark.slow
+def test_objects_have_names_and_are_on_record(mixed: Comparison) -> None:
+    assert mixed.manifest["problems"] == ["random-mdp", "problem-1"]
+    assert mixed.manifest["algorithms"] == ["td", "td_1", "vrtd_1"]
+    assert mixed.manifest["objects"] == {
+        "problem-1": random_mdp().digest, "td_1": f"{TD!r}, not tuned", "vrtd_1": f"{VRTD!r}, not tuned",
     }  # fmt: skip
-    assert ENTRANTS["ctd"].words == "VRTD(inner='resample', output='average')"
-    assert ENTRANTS["td_averaged_passes"].words == "TD(average=True), on a data set"
-    assert ENTRANTS["tdc_decreasing"].words == "TDC(), decreasing steps"
 
 
-@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "mountain-car"])
-def test_problems_start_with_an_error_and_know_their_units(name: str) -> None:
-    problem, found = PROBLEMS[name], loaded(name)
-    assert tuple(found.forms) == problem.aims
-    assert all(form(found.theta_0) > 2 * form.offset for form in found.forms.values())
-    assert found.squared_norm == (found.problem.phi**2).sum(axis=1).max()
-    assert found.problem.mrp.is_weighted == problem.is_off_policy
+def test_a_problem_object_is_measured_as_the_same_problem_by_name(mixed: Comparison) -> None:
+    for name in ("td", "td_1", "vrtd_1"):
+        named, given = (stored(mixed.out, f"{problem}-{name}") for problem in ("random-mdp", "problem-1"))
+        assert without_seconds(given) == without_seconds(named)
+    assert without_seconds(named) != without_seconds(stored(mixed.out, "problem-1-td"))
+    assert without_seconds(stored(mixed.out, "problem-1-td")) == without_seconds(cell("random-mdp", "td"))
 
 
-def test_mountain_car_is_judged_on_transitions_of_its_own() -> None:
-    found = loaded("mountain-car")
-    assert tuple(found.forms) == ("equation",)
-    assert found.forms["equation"].name == "neu"
-    assert found.forms["equation"](found.theta_0) > 10 * found.forms["equation"].offset
+def test_an_algorithm_object_has_its_own_settings(mixed: Comparison) -> None:
+    found, here = stored(mixed.out, "problem-1-td_1"), loaded("random-mdp")
+    assert found.settings == [TD.settings]
+    form = here.forms["values"]
+    result = vrtd.simulate(
+        here.problem, TD, n_runs=4, n_gradients=300, seed=0, metrics=(form,), specialise=False,
+        checkpoints=found.aims["values"].n_gradients,
+    )  # fmt: skip
+    assert found.aims["values"].finals == result.values(form.name)[:, -1].tolist()
 
 
-# One cell
+def test_page_and_tables_say_what_was_not_tuned(mixed: Comparison) -> None:
+    text = mixed.report.read_text()
+    assert "Not tuned, because they were given with their settings: td_1, vrtd_1." in text
+    assert "<td>step_size 0.0500, average False (not tuned)</td>" in text
+    ranks = pyarrow.parquet.read_table(mixed.out / "ranks.parquet").to_pydict()
+    assert dict(zip(ranks["algorithm"], ranks["is_tuned"], strict=True)) == {"td": True, "td_1": False, "vrtd_1": False}
+    tuning = pyarrow.parquet.read_table(mixed.out / "tuning.parquet").to_pandas()
+    assert set(tuning[tuning.is_shown].algorithm) == {"td"}  # one setting has no sensitivity to show
+    assert (tuning[tuning.algorithm == "vrtd_1"].groupby(["problem", "aim"]).size() == 1).all()
 
 
-def test_a_cell_is_what_simulate_says() -> None:
-    found, here = cell("random-mdp", "td"), loaded("random-mdp")
-    for aim, form in here.forms.items():
-        mine = found["aims"][aim]
-        settings = dict(found["trials"][mine["chosen"]]["settings"])
-        settings.pop("name")
-        result = vrtd.simulate(
-            here.problem, vrtd.TD(**settings), n_runs=4, n_gradients=300, seed=0, metrics=(form,),
-            specialise=False, checkpoints=mine["n_gradients"],
-        )  # fmt: skip
-        assert mine["finals"] == result.values(form.name)[:, -1].tolist()
-        assert mine["mean"] == result.values(form.name).mean(axis=0).tolist()
-        assert mine["n_samples"][-1] == 300
-        assert mine["chosen"] == int(np.argmin([trial["error"] for trial in mine["trials"]]))
+def test_a_standard_algorithm_under_another_name_is_tuned_and_not_an_object() -> None:
+    found = vrtd.compare(["random-mdp"], {"one": "td", "two": "recursive_lstd"}, size=SIZE, out=None)
+    assert "Not tuned" not in build_page(found, {}).html
+    assert found.manifest["objects"] == {}
+    assert without_seconds(found.cells["random-mdp", "one"]) == without_seconds(cell("random-mdp", "td"))
 
 
-def test_a_data_set_has_the_transitions_that_the_others_see() -> None:
-    """Many passes come to the solution of the data set."""
-    here, size = loaded("random-mdp"), replace(SIZE, n_passes=4000)
-    step = 0.5 / here.squared_norm
-    found = run_cell(here, ENTRANTS["svrg"], vrtd.SVRG(step, step), size, 4, 0, 2)
-    form = here.forms["equation"]
-    exact = [form(vrtd.record(here.problem, 300, seed=0, run=run).theta_star) for run in range(4)]
-    np.testing.assert_allclose(found.errors["equation"][:, -1], exact, rtol=1e-6)
-    assert set(found.n_samples) == {300}
+def test_a_finished_cell_is_kept_and_another_problem_of_its_name_is_not_mixed_up(tmp_path: Path) -> None:
+    """With algorithms of the test's own, so that no process must be started."""
+
+    def measured(problem: Any, *steps: float) -> tuple[dict[str, int], list[float]]:
+        entrants = choose_entrants({name: HalfTD(step) for name, step in zip("ab", steps, strict=True)}, SIZE)
+        pairs = [
+            (each, entrant) for each in choose_problems({"mine": problem}).values() for entrant in entrants.values()
+        ]
+        cells = tournament.measure(SIZE, pairs, tmp_path, 1, None)
+        return {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}, cells["mine", "a"].aims[
+            "values"
+        ].finals
+
+    first, finals = measured(random_mdp(), 0.05, 0.2)
+    assert measured(random_mdp(), 0.05, 0.2) == (first, finals)
+    third, others = measured(random_mdp(), 0.1, 0.2)
+    assert [name for name in first if first[name] != third[name]] == ["mine-a.json"]
+    assert others != finals
+    fourth, again = measured(random_mdp(seed=1), 0.1, 0.2)
+    assert all(third[name] != fourth[name] for name in third)
+    assert again != others
+    assert len(measured("random-walk-5", 0.1, 0.2)[1]) == 4
+    assert measured("boyan-chain", 0.1, 0.2)[1] != measured("random-walk-5", 0.1, 0.2)[1]
 
 
-def test_tuning_never_sees_the_reported_runs() -> None:
-    seeds = [(size.tuning_seed, size.report_seed) for size in (replace(SIZE, seed=seed) for seed in range(100))]
-    assert {tuning for tuning, _ in seeds}.isdisjoint(report for _, report in seeds)
-    assert len(set(seeds)) == 100
+def test_without_a_folder_nothing_is_written_and_no_library_for_reports_is_needed(
+    mixed: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("matplotlib", "matplotlib.figure", "pyarrow"):
+        monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.chdir(tmp_path)
+    found = vrtd.compare(["random-mdp"], [HalfTD(0.1), HalfTD(0.2)], size=SIZE, out=None)
+    assert list(tmp_path.iterdir()) == []
+    assert (found.out, found.report) == (None, None)
+    assert [len(found.tables[name]["algorithm"]) for name in ("runs", "ranks")] == [2 * 2 * SIZE.n_runs, 4]
+    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert (plain["report"], plain["tables"]) == (None, {})
+    assert set(plain["manifest"]) == set(mixed.manifest)
 
 
-def test_td_loses_its_way_on_the_star_and_least_squares_does_not() -> None:
-    size = replace(SIZE, n_samples=3000)
-    td, least_squares = (
-        measure_cell(loaded("baird"), ENTRANTS[name], size, lambda share: None)["aims"]["values"]
-        for name in ("td", "recursive_lstd")
+def test_the_name_of_a_standard_problem_does_not_hide_what_it_stands_for() -> None:
+    chosen = choose_problems({"garnet": "baird", "baird": random_mdp(), "x": "garnet"})
+    assert [problem.identity for problem in chosen.values()] == ["baird", random_mdp().digest, "garnet"]
+    assert chosen["garnet"].load().theta_0.tolist() == [1, 1, 1, 1, 1, 1, 10, 1]
+    assert cell_settings(SIZE, (chosen["garnet"], ENTRANTS["td"]))["problem"] == "baird"
+
+
+def test_a_simulator_runs_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tournament, "_start", lambda *_: pytest.fail("a process began"))
+    shares: list[float] = []
+    found = vrtd.compare(
+        [toy()], [TD, "svrg"], size=SIZE, out=tmp_path / "c", progress=lambda share, what: shares.append(share)
     )
-    assert any(trial["n_diverged"] == 2 for trial in td["trials"])
-    assert max(trial["error"] for trial in td["trials"]) == pytest.approx(LOST * td["initial_error"])
-    assert least_squares["mean"][-1] < 1e-2 * td["mean"][-1]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    test = vrtd.record(toy(), 100_000, run=2**62, shuffle=False)
+    form = vrtd.metrics.METRICS["neu"](test)
+    result = vrtd.simulate(toy(), TD, n_runs=4, n_gradients=300, metrics=(form,), specialise=False)
+    mine = stored(found.out, "problem-1-td_1").aims["equation"]
+    assert mine.finals == result.values("neu")[:, -1].tolist()
+    assert mine.initial_error == form(np.zeros(3))
+    assert make_problem("x", toy()).load().squared_norm == (test.phi**2).sum(axis=1).max()
+    assert list(found.standings) == ["equation"]  # its values are not known
 
 
-@pytest.mark.parametrize("field", list(asdict(SIZE)))
-def test_a_size_is_checked(field: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"{field} must be a whole number"):
-        replace(SIZE, **{field: -1})
+@dataclass(frozen=True)
+class HalfTD(vrtd.TD):
+    """An algorithm of the caller's, which another process does not have."""
+
+    name = "half_td"
+
+    def params(self) -> Any:
+        return vrtd.TD(0.5 * self.step_size, self.radius, self.average).params()
 
 
-# Ranks
+def test_an_algorithm_of_ones_own_runs_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tournament, "_start", lambda *_: pytest.fail("a process began"))
+    found = vrtd.compare([random_mdp()], [HalfTD(0.1), HalfTD(0.2)], size=SIZE, out=tmp_path / "c")
+    assert found.manifest["algorithms"] == ["half_td_1", "half_td_2"]
+    mine = stored(found.out, "problem-1-half_td_1").aims["values"].finals
+    td = measure_cell(loaded("random-mdp"), make_entrant("td", TD), SIZE, lambda share: None)
+    assert mine == pytest.approx(td.aims["values"].finals, rel=1e-12)
+    assert not list((found.out / "figures").glob("*step-size*"))  # nobody was tuned
 
 
-def ranked(errors: dict[str, list[float]], lost: dict[str, list[bool]] | None = None) -> dict[str, Any]:
-    n = len(next(iter(errors.values())))
-    none = dict.fromkeys(errors, [False] * n)
-    return {each.entrant: each for each in standings({k: np.array(v) for k, v in errors.items()}, lost or none)}
+def test_the_code_of_ones_own_algorithm_is_part_of_its_identity() -> None:
+    def other(self: Any) -> Any:
+        return vrtd.TD(0.25 * self.step_size).params()
+
+    edited = dataclass(frozen=True)(type("HalfTD", (HalfTD,), {"params": other}))
+    ours, theirs, same = (make_entrant("x", each).identity for each in (HalfTD(0.1), edited(0.1), HalfTD(0.1)))
+    assert ours == same
+    assert ours.split("not tuned")[1] != theirs.split("not tuned")[1]
 
 
-def test_ranks_and_their_intervals() -> None:
-    found = ranked({"good": [1.0, 1.0, 2.0, 1.0], "same": [2.0, 2.0, 1.0, 3.0], "bad": [3.0, 4.0, 5.0, 2.0]})
-    assert list(found) == ["good", "same", "bad"]
-    ranks = np.array([1.0, 1.0, 2.0, 1.0])
-    half = stats.t.isf(0.025, 3) * ranks.std(ddof=1) / 2.0
-    assert found["good"][1:5] == pytest.approx((1.25, 1.0, 1.25 + half, 3))
-    assert [each.n_wins for each in found.values()] == [3, 1, 0]
-    assert sum(each.mean_rank for each in found.values()) == pytest.approx(6.0)
-    assert (found["bad"].low, found["bad"].high) == (pytest.approx(2.75 - half), 3.0)
+@pytest.mark.slow
+def test_both_kinds_of_processes_in_one_tournament(tmp_path: Path) -> None:
+    found = vrtd.compare(
+        {"ring": toy(), "chain": random_mdp()}, {"own": HalfTD(0.1), "td": TD}, size=SIZE, out=tmp_path / "c"
+    )
+    assert {path.stem for path in (found.out / "cells").iterdir()} == {"ring-own", "ring-td", "chain-own", "chain-td"}
+    assert [each.algorithm for each in found.standings["values"]] == ["own", "td"]
+    chain = {name: stored(found.out, f"chain-{name}").aims["values"] for name in ("own", "td")}
+    assert chain["own"].finals == pytest.approx(chain["td"].finals, rel=1e-12)
 
 
-def test_what_is_always_behind_is_told_and_what_wins_now_and_then_is_not() -> None:
-    rng = np.random.default_rng(0)
-    errors = {name: list(rng.random(9)) for name in "abcd"} | {"bad": [10.0] * 9}
-    found = ranked(errors)
-    assert [name for name, each in found.items() if not each.is_best] == ["bad"]
-    assert all(each.is_best for each in ranked({name: values[:2] for name, values in errors.items()}).values())
+def rows() -> vrtd.Transitions:
+    return vrtd.record(random_mdp(), 50)
 
 
-def test_without_a_difference_hardly_anything_is_told() -> None:
-    """Twelve that are equally good on eight problems: in a twentieth of all comparisons somebody is wrongly told from
-    the best. Of 400, more than 60 would be seen once in 1e13 runs if that rate were 6 %."""
-    rng = np.random.default_rng(1)
-    wrong = 0
-    for _ in range(400):
-        table = rng.normal(size=(12, 8)) ** 2
-        wrong += not all(each.is_best for each in ranked({str(i): list(row) for i, row in enumerate(table)}).values())
-    assert wrong <= 60
+@pytest.mark.parametrize(
+    ("problems", "message"),
+    [
+        (
+            lambda: [rows()],
+            "a problem of a comparison must be a name, a LinearProblem or a Simulator; got Transitions as problem-1; "
+            "pass the problem that transitions are drawn from",
+        ),
+        (lambda: rows(), "got Transitions as problem-1"),
+        (lambda: {"mine": random_mdp().mrp}, "got MarkovRewardProcess as mine"),
+        (lambda: ["nowhere"], "name of a problem must be one of 'random-mdp'"),
+        (lambda: {"mine": "nowhere"}, "name of a problem must be one of 'random-mdp'"),
+        (lambda: {"../mine": random_mdp()}, "the name of a problem must consist of letters, digits, '_', '.' and '-'"),
+        (lambda: {3: random_mdp()}, "must consist of letters, .*; got 3; rename it"),
+        (
+            lambda: {"mine": LinearProblem(random_mdp().mrp, random_mdp().phi, np.full(50, 0.02))},
+            "must have the states of its chain's trajectories; got another state_distribution in mine; build Linear",
+        ),
+        (
+            lambda: {"mine": LinearProblem(MarkovRewardProcess(np.full((2, 2), 0.5), [0, 0], 0.9), [[1.0], [2.0]])},
+            "theta = 0, where runs start, must have an error that can be lowered; got none on mine",
+        ),
+    ],
+)
+def test_problems_that_are_refused(problems: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        choose_problems(problems())
 
 
-def test_rounding_decides_nothing() -> None:
-    found = ranked({"a": [1.0, 1e-20], "b": [1.0 + 1e-9, 1e-14], "c": [1.0 + 2e-9, 3e-13], "d": [1.1, 1e-3]})
-    assert [each.mean_rank for each in found.values()] == [2.0, 2.0, 2.0, 4.0]
-    assert [each.n_wins for each in found.values()] == [2, 2, 2, 0]
+@pytest.mark.parametrize(
+    ("algorithms", "message"),
+    [
+        (["td", vrtd.TD], "an algorithm of a comparison must be a name or an Algorithm; got <class 'vrtd"),
+        (["td", "nobody"], "name of an algorithm must be one of 'td'"),
+        ([TD], r"a comparison must have two algorithms at least; got \('td_1',\); name another one"),
+        ({"a-b": TD, "c": VRTD}, "the name of an algorithm must consist of letters, digits and '_'; got 'a-b'"),
+        (
+            ["td", vrtd.VRTD(0.1, 400)],
+            r"one epoch of VRTD\(.*\) must fit in the 300 samples of a run; got 400 samples; use a smaller batch",
+        ),
+    ],
+)
+def test_algorithms_that_are_refused(algorithms: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        choose_entrants(algorithms, SIZE)
 
 
-def invented(errors: dict[str, list[float]], diverged: int = 0) -> dict[tuple[str, str], Any]:
-    """Cells of two algorithms; `errors` of the first one's trials by problem, the other always has 5."""
-    cells = {}
-    for problem, tried in errors.items():
-        for entrant, values in (("td", tried), ("vrtd", [5.0] * len(tried))):
-            aim = {
-                "trials": [{"error": value, "n_diverged": diverged if value == 9.0 else 0} for value in values],
-                "mean": [10.0, min(values)], "n_diverged": [0, 0], "initial_error": 10.0,
-            }  # fmt: skip
-            cells[problem, entrant] = {"aims": {"equation": aim, "values": aim}}
-    return cells
-
-
-def test_without_tuning_the_settings_come_from_the_other_problems() -> None:
-    cells = invented({"random-mdp": [1.0, 9.0], "garnet": [1.0, 9.0], "boyan-chain": [9.0, 1.0]}, diverged=1)
-    names = list(dict.fromkeys(problem for problem, _ in cells))
-    found = {each.entrant: each for each in untuned(cells, "equation", names, ["td", "vrtd"])}
-    # On Boyan's chain the others' choice is the wrong one, and it diverges.
-    assert {name: (each.n_wins, each.n_lost) for name, each in found.items()} == {"td": (2, 1), "vrtd": (1, 0)}
-    best = tuned(cells, "equation", names, ["td", "vrtd"])[0]
-    assert (best.entrant, best.n_wins, best.n_lost) == ("td", 3, 0)
-
-
-def test_an_error_that_grows_is_a_loss_and_no_rival() -> None:
-    cells = invented({"random-mdp": [20.0], "garnet": [1.0], "boyan-chain": [1.0], "baird": [20.0]})
-    found = tuned(cells, "equation", ["random-mdp", "garnet", "boyan-chain"], ["td", "vrtd"])
-    assert {each.entrant: each.n_lost for each in found} == {"td": 1, "vrtd": 0}
-    assert found[0].entrant == "td"  # on average, and not told from it
-    advice = Advice("", "", {"equation": 3}, {"equation": found})
-    assert advice.answer("equation").entrant == "vrtd"
-    assert advice.rivals("equation") == []
-    alike = Advice("", "", {}, {"values": [each._replace(n_lost=0) for each in found]})
-    assert alike.answer("values").entrant == "td"
-    assert [each.entrant for each in alike.rivals("values")] == ["vrtd"]
-
-
-def test_advice_keeps_to_what_there_is() -> None:
-    found = advise(some_cells(), some(PROBLEMS, "random-mdp", "baird"), some(ENTRANTS, "td", "recursive_lstd", "svrg"))
-    assert [each.situation for each in found] == [
-        "d² work a sample", "Another policy's data, d² work", "No tuning, d² work"
-    ]  # fmt: skip
-    first = found[0].standings["equation"]
-    assert {each.entrant for each in first} == {"td", "recursive_lstd"}
-    assert found[0].n_problems == {"equation": 1, "values": 1}
-    assert all(each.is_best for each in first)  # one problem tells nothing
-
-
-def test_a_data_set_is_for_those_that_come_back_to_it() -> None:
-    cells = {("random-mdp", entrant): cell("random-mdp", entrant) for entrant in ("td", "svrg", "saga")}
-    found_advice = advise(cells, some(PROBLEMS, "random-mdp"), some(ENTRANTS, "td", "svrg", "saga"))
-    advice = {each.situation: each for each in found_advice}
-    found = advice["A data set to go through often"].standings
-    assert list(found) == ["equation"]
-    assert {each.entrant for each in found["equation"]} == {"svrg", "saga"}
-    own = cells["random-mdp", "saga"]["aims"]["rows"]
-    assert own["mean"][0] == pytest.approx(1.0)
-    assert own["mean"][-1] < 1.0
-
-
-# Tables
-
-
-def test_tables_are_tidy() -> None:
-    cells = some_cells()
-    curves, tuning, runs = curve_table(cells), tuning_table(cells), run_table(cells)
-    assert len(runs["error"]) == (len(CELLS) * 2 + 2) * SIZE.n_runs  # and the own equation of the data sets
-    for (problem, entrant), found in cells.items():
-        for aim, mine in found["aims"].items():
-            where = {"problem": problem, "aim": aim, "algorithm": entrant}
-            assert rows_where(curves, **where)["mean"].tolist() == mine["mean"]
-            assert rows_where(runs, **where)["error"].tolist() == mine["finals"]
-            tried = rows_where(tuning, **where)
-            assert tried["error"].argmin() == tried["is_chosen"].argmax() == mine["chosen"]
-            assert rows_where(tried, is_chosen=1)["is_shown"].tolist() == [1]
-    shown = rows(rows_where(tuning_table({("p", "svrg"): cell("random-mdp", "svrg")}), is_shown=1, aim="values"))
-    ratios = {json.loads(row["settings"])["step_size_w"] / row["main"] for row in shown}
-    assert max(ratios) == pytest.approx(min(ratios))
+def test_nothing_is_written_for_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="must be a name, a LinearProblem or a Simulator"):
+        vrtd.compare([rows()], out=tmp_path / "c")  # type: ignore[list-item]
+    assert not (tmp_path / "c").exists()

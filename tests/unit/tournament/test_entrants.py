@@ -1,4 +1,4 @@
-"""A comparison tunes what an algorithm declares, whatever the names of its hyperparameters."""
+"""Who takes part in a tournament, on which problems, and with which settings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,73 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
-from vrtd.algorithms import Algorithm, Tuned
-from vrtd.tournament.entrants import Entrant, main_field, trials
+import vrtd
+from tests.helpers.tournament import (
+    loaded,
+)
+from vrtd.algorithms import REGISTRY, Algorithm, Tuned
+from vrtd.tournament import ENTRANTS, PROBLEMS
+from vrtd.tournament.entrants import Entrant, list_trials
+
+
+def test_every_algorithm_takes_part() -> None:
+    assert {entrant.algorithm for entrant in ENTRANTS.values()} == set(REGISTRY.values())
+    assert set(REGISTRY) <= set(ENTRANTS)
+
+
+@pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if each.algorithm.tuned])
+@pytest.mark.parametrize("n_trials", [6, 18, 36])
+def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
+    entrant = ENTRANTS[name]
+    tried = list(list_trials(entrant, n_trials, 4.0))
+    assert n_trials - 2 <= len(tried) <= n_trials
+    assert len({repr(trial.algorithm) for trial in tried}) == len(tried)
+    for trial in tried:
+        assert all(getattr(trial.algorithm, key) == value for key, value in entrant.fixed.items())
+        main = getattr(trial.algorithm, entrant.main_field)
+        assert (main.largest if entrant.decreases else main) == pytest.approx(trial.main)
+        assert isinstance(main, vrtd.Harmonic) == entrant.decreases
+
+
+@pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if not each.uses_data_set])
+def test_a_setting_does_the_same_on_scaled_features(name: str) -> None:
+    """The values that come out are the same: settings are in units that scale with the features."""
+    entrant, problem = ENTRANTS[name], vrtd.problems.boyan_chain()
+    values = []
+    for scale in (1.0, 8.0):
+        trial = list(list_trials(entrant, 18, float((problem.phi**2).sum(axis=1).max() * scale**2)))[9]
+        scaled = vrtd.LinearProblem(problem.mrp, scale * problem.phi)
+        result = vrtd.simulate(scaled, trial.algorithm, n_runs=2, n_gradients=1024, specialise=False)
+        values.append(result.theta * scale)
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-9)
+
+
+def test_settings_beyond_the_main_one_are_tried_while_they_leave_a_grid() -> None:
+    sizes = {
+        (t.algorithm.batch_size, t.algorithm.step_size_w / t.algorithm.step_size)
+        for t in list_trials(ENTRANTS["batching_svrg"], 18, 1.0)
+    }
+    assert sizes == {(64, 0.25), (64, 1.0), (64, 4.0)}
+    assert len({t.algorithm.trace_decay for t in list_trials(ENTRANTS["td_lambda"], 12, 1.0)}) == 3
+    assert {t.algorithm.trace_decay for t in list_trials(ENTRANTS["td_lambda"], 6, 1.0)} == {0.5}
+
+
+def test_entrants_know_their_cost_their_data_and_their_words() -> None:
+    assert [name for name, each in ENTRANTS.items() if each.is_quadratic] == ["lstd", "recursive_lstd"]
+    assert {name for name, each in ENTRANTS.items() if each.uses_data_set} == {
+        "primal_dual", "svrg", "batching_svrg", "scsg", "growing_scsg", "saga", "td_averaged_passes", "vrtd_passes",
+    }  # fmt: skip
+    assert ENTRANTS["ctd"].words == "VRTD(inner='resample', output='average')"
+    assert ENTRANTS["td_averaged_passes"].words == "TD(average=True), on a data set"
+    assert ENTRANTS["tdc_decreasing"].words == "TDC(), decreasing steps"
+
+
+def test_named_variants_are_what_their_names_say() -> None:
+    made = {name: ENTRANTS[name].algorithm(**ENTRANTS[name].fixed) for name in ("td_averaged", "ctd")}
+    assert made["td_averaged"] == vrtd.TD(average=True)
+    assert made["ctd"] == vrtd.VRTD(inner="resample", output="average")
 
 
 def test_an_algorithm_that_declares_nothing_has_one_setting() -> None:
@@ -18,7 +82,9 @@ def test_an_algorithm_that_declares_nothing_has_one_setting() -> None:
 
         def params(self) -> Any: ...
 
-    assert [(trial.algorithm, trial.main) for trial in trials(Entrant("still", Still), 18, 4.0)] == [(Still(), 1.0)]
+    assert [(trial.algorithm, trial.main) for trial in list_trials(Entrant("still", Still), 18, 4.0)] == [
+        (Still(), 1.0)
+    ]
 
 
 @dataclass(frozen=True)
@@ -44,7 +110,29 @@ class Declared(Algorithm):
 
 def test_what_an_algorithm_declares_is_tuned() -> None:
     entrant = Entrant("declared", Declared)
-    assert main_field(entrant) == "pace"
-    tried = [trial.algorithm for trial in trials(entrant, 8, 4.0)]
+    assert entrant.main_field == "pace"
+    tried = [trial.algorithm for trial in list_trials(entrant, 8, 4.0)]
     points = np.geomspace(0.5, 8.0, 4).tolist()
     assert tried == [Declared(x / 4.0, 3.0 * x / 16.0, t0, 3) for t0 in (0.0, 1.0) for x in points]
+
+
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "mountain-car"])
+def test_problems_start_with_an_error_and_know_their_units(name: str) -> None:
+    problem, found = PROBLEMS[name], loaded(name)
+    assert tuple(found.forms) == problem.aims
+    assert all(form(found.theta_0) > 2 * form.offset for form in found.forms.values())
+    assert found.squared_norm == (found.problem.phi**2).sum(axis=1).max()
+    assert found.problem.mrp.is_weighted == problem.is_off_policy
+
+
+def test_mountain_car_is_judged_on_transitions_of_its_own() -> None:
+    found = loaded("mountain-car")
+    assert tuple(found.forms) == ("equation",)
+    assert found.forms["equation"].name == "neu"
+    assert found.forms["equation"](found.theta_0) > 10 * found.forms["equation"].offset
+
+
+def test_aims_are_what_they_say_and_the_star_starts_where_it_is_usual() -> None:
+    for name in ("random-mdp", "baird"):
+        assert [form.name for form in loaded(name).forms.values()] == ["mspbe", "value_error"]
+    assert loaded("baird").theta_0.tolist() == [1, 1, 1, 1, 1, 1, 10, 1]

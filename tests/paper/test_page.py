@@ -1,77 +1,23 @@
-"""The page of a reproduction and its figures: what is on it, and what no text can put there."""
+"""The page of a reproduction: what is on it, and what no text can put there."""
 
+import math
 import re
-import sys
-import xml.etree.ElementTree as ElementTree
 from base64 import b64decode
 from dataclasses import replace
 from functools import cache
-from html.parser import HTMLParser
 from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
-import matplotlib
 import pytest
 
-from vrtd.errors import MissingExtraError
+from tests.helpers.pages import HOSTILE, IMAGE, Outline
 from vrtd.paper.evidence import CONFIDENCE, Claim, NumberCheck, count_verdicts, judge
 from vrtd.paper.experiment import Experiment
-from vrtd.paper.page import MOST_COMPARISONS, Panel, Section, page
-from vrtd.plots import PALETTE, Figure
-from vrtd.report.svg import draw_svg
-from vrtd.tables import table
-
-HOSTILE = (
-    "</style><script>alert(1)</script>",
-    '" onload="x',
-    "' onload='x",
-    "javascript:alert(1)",
-    "//elsewhere.example/x",
-    "--><img src=x onerror=y><!--",
-    "]]>&lt;script&gt;</text></svg>",
-)
-TABLES = {"curves": table({"x": x, "y": 2.0**x} for x in range(1, 4))}
-IMAGE = "data:image/svg+xml;base64,"
-
-
-class Outline(HTMLParser):
-    """Tags with their attributes, and all text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        self.text += data
-
-    def shape(self):
-        return [(tag, list(attributes)) for tag, attributes in self.tags]
-
-    def having(self, name):
-        return [attributes[name] for _, attributes in self.tags if name in attributes]
-
-
-def figure(label="a curve"):
-    """A bit of everything: lines, bands, marks, hatches, a box, a formula."""
-
-    def draw(axes, tables):
-        x, y = tables["curves"]["x"], tables["curves"]["y"]
-        (line,) = axes.plot(x, y, label=label)
-        axes.fill_between(x, y, 2 * y, color=line.get_color(), alpha=0.2)
-        for colour in PALETTE[1:]:
-            axes.errorbar(x, y, 1.0, fmt="o", color=colour, markerfacecolor="white")
-        axes.bar(x, y, facecolor="none", edgecolor=PALETTE[4], hatch="//")
-        axes.text(1, 1, label, bbox={"facecolor": "white"})
-        axes.set_xlabel(r"$\theta^*$ -- $x$")
-        axes.grid(alpha=0.25)
-        axes.legend()
-
-    return Figure("convergence", f"What {label} is", "curves", draw)
+from vrtd.paper.page import MOST_COMPARISONS, Section, build_page
+from vrtd.paper.wording import limits
+from vrtd.plots import Figure
+from vrtd.report.html import Panel
+from vrtd.report.numbers import number, plural
 
 
 def claim(name, *comparisons, **rest):
@@ -98,21 +44,24 @@ def experiment(name="lake", figures=()):
     return Experiment(name, f"On the {name}", "Figure 2", "It is so.", "It was done.", figures=figures, **nothing)
 
 
-@cache
-def drawn(label):
-    return draw_svg(figure(label), TABLES)
-
-
 def sections():
-    panels = [Panel(figure(), drawn("a curve"), "figures/lake convergence.svg", "data/lake-curves.csv")]
+    panels = [Panel(FIGURE, "<svg>a curve</svg>", "figures/lake convergence.svg", "data/lake-curves.csv")]
     return [Section(experiment(), {"n_runs": 50}, panels), Section(experiment("car"), {}, [])]
 
 
+FIGURE = Figure("convergence", "What a curve is", "curves", lambda axes, tables: None)
+
+
+def make_page(*parts):
+    return build_page(*parts).html
+
+
+@cache
 def plain_page():
-    return page(findings(), sections(), {"n_runs": 1000, "seed": 7, "versions": {"numpy": "2.0"}})
+    return make_page(findings(), sections(), {"n_runs": 1000, "seed": 7, "versions": {"numpy": "2.0"}})
 
 
-def test_everything_is_there():
+def test_the_page_has_every_claim_and_experiment():
     found, text = findings(), plain_page()
     outline = Outline(text)
     assert [each.verdict for each in found] == [
@@ -146,10 +95,10 @@ def test_observations_are_apart_and_not_counted_as_claims():
     before, after = text.split('<h2 id="observations">')
     assert 'id="claim-seen"' in after
     assert 'id="claim-shown"' in before
-    assert "observations" not in Outline(page(findings()[:1], [], {"n_runs": 1, "seed": 0})).having("id")
+    assert "observations" not in Outline(make_page(findings()[:1], [], {"n_runs": 1, "seed": 0})).having("id")
 
 
-def test_statistics_for_people():
+def test_numbers_are_rounded_for_people():
     text = Outline(plain_page()).text
     assert re.search(r"0\.610 \[0\.59\d, 0\.62\d\], must be < 1\nA / B \(as in the paper\)", text)
     assert re.search(r"12,345\.00 \[12,344\.98, 12,345\.02\], must be < 1", text)  # to three digits all are one number
@@ -161,22 +110,70 @@ def test_statistics_for_people():
 
 
 def test_long_tables_show_the_tightest():
-    outline = Outline(page(findings()[4:5], [], {"n_runs": 1, "seed": 0}))
+    outline = Outline(make_page(findings()[4:5], [], {"n_runs": 1, "seed": 0}))
     assert sum(tag == "tr" for tag, _ in outline.tags) == 1 + MOST_COMPARISONS
     assert "The 40 tightest of 60; claims.json has all." in outline.text
     assert "chain 59" in outline.text
     assert "chain 19" not in outline.text
 
 
+def test_what_is_not_a_number_is_among_the_tightest():
+    many = [NumberCheck(f"chain {i}", "D", 0.5, below=1.0) for i in range(60)]
+    found = judge(claim("c", *many[:-1], replace(many[-1], estimate=math.nan)), {}, 1)
+    assert '<th scope="row">chain 59</th>' in make_page([found], [], {"n_runs": 1, "seed": 0})
+
+
 def test_an_interrupted_reproduction_says_so():
-    said = [Outline(page([], [], {"n_runs": 4, "seed": 0, "is_complete": done})).text for done in (True, False)]
+    said = [Outline(make_page([], [], {"n_runs": 4, "seed": 0, "is_complete": done})).text for done in (True, False)]
     assert ["Interrupted: not all experiments are here." in text for text in said] == [False, True]
 
 
 def test_a_long_list_of_conditions_is_folded():
     many = (NumberCheck(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
     found = judge(claim("all", *many, kind="universal"), {}, 1)
-    assert found.where in Outline(page([found], [], {"n_runs": 1, "seed": 0})).text
+    assert found.where in Outline(make_page([found], [], {"n_runs": 1, "seed": 0})).text
+
+
+def test_a_folded_list_shows_its_beginning():
+    many = (NumberCheck(f"chain {i}", "D", 0.5, below=1.0) for i in range(60))
+    text = make_page([judge(claim("all", *many, kind="universal"), {}, 1)], [], {"n_runs": 1, "seed": 0})
+    assert "<summary>all that was tested: chain 0" in text
+
+
+def text_of(*comparisons, **rest):
+    return Outline(make_page([judge(claim("c", *comparisons, **rest), {}, 1)], [], {"n_runs": 1, "seed": 0})).text
+
+
+def test_a_claim_names_its_verdict_limits_and_outcomes():
+    inside = NumberCheck("here", "D", 0.5, below=1.0)
+    assert "✓ No exception found" in text_of(inside, kind="universal")
+    proved = text_of(inside, kind="universal", proof="1. A section")
+    assert "■ Proved" in proved
+    assert "docs/what-holds.md, 1. A section" in proved
+    seen = text_of(inside, kind="observation")
+    assert "◇ Observation" in seen
+    assert "0.500, observed if < 1" in seen
+    assert "must be" not in seen
+    assert "there (beyond the paper)" in text_of(inside, replace(inside, condition="there", stated=False))
+    assert "✓ inside" in text_of(inside)
+    assert "✗ outside" in text_of(replace(inside, estimate=2.0))
+    assert "0.500, must be < 1" in text_of(inside)  # an exact number has no interval
+
+
+def test_a_section_has_the_badges_of_its_own_claims_and_a_claim_all_its_figures():
+    text = plain_page()
+    car = text[text.index('id="experiment-car"') :]
+    assert [name for name in ("holds", "fails", "under", "open", "many") if f"#claim-{name}" in car] == ["fails"]
+    fails = text[text.index('id="claim-fails"') : text.index('id="claim-under"')]
+    assert "#experiment-lake" in fails
+    assert "#experiment-car" in fails
+
+
+def test_limits_are_written_in_symbols():
+    assert limits(NumberCheck("a", "q", 0.0, above=-1.0 - 1e-9, below=1.005)) == "≥ \N{MINUS SIGN}1 and < 1.005"
+    assert limits(NumberCheck("a", "q", 0.0, below=1.0000123)) == "< 1.0000123"
+    assert [number(x, 3) for x in (0.000212, -math.inf)] == ["0.000212", "\N{MINUS SIGN}∞"]
+    assert [plural(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_no_script_no_network_no_dangling_anchor():
@@ -228,68 +225,8 @@ def _page_with(text):
     beyond = [replace(c, condition=f"{text} {i}", estimate=2.0, stated=False) for i in range(60)]  # a list to be folded
     said = Claim(text, text, text, text, (text,), lambda tables: [c, *beyond], note=text)
     short = replace(said, name=f"{text} 1", evidence=lambda tables: [c, *beyond[:1]])
-    panel = Panel(replace(figure(), name=text, caption=text), text, text, text)
+    panel = Panel(replace(FIGURE, name=text, caption=text), text, text, text)
     done = replace(experiment(), name=text, title=text, place=text, question=text, method=text)
     settings = {text: text, "cells": [{text: [text]}]}
     manifest = {text: {text: text}, "n_runs": text, "seed": text}
-    return page([judge(said, {}, 2), judge(short, {}, 2)], [Section(done, settings, [panel])], manifest)
-
-
-# Figures
-
-
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_labels_stay_text(hostile):
-    bad, good = (list(ElementTree.fromstring(drawn(label)).iter()) for label in (hostile, "a curve"))
-    assert [(each.tag, list(each.attrib)) for each in bad] == [(each.tag, list(each.attrib)) for each in good]
-    assert hostile in [each.text for each in bad]
-
-
-def test_equal_tables_give_equal_bytes_whatever_the_reader_s_style():
-    first = drawn("a curve")
-    with matplotlib.rc_context({"svg.fonttype": "path", "lines.linewidth": 9.0, "axes.facecolor": "red"}):
-        before = dict(matplotlib.rcParams)
-        assert draw_svg(figure(), TABLES) == first
-        assert dict(matplotlib.rcParams) == before
-    assert "date" not in first.lower()
-    assert "metadata" not in first
-
-
-def test_colours_are_variables_and_text_is_text():
-    label = "stroke: #0072b2; fill: #000000"
-    style, rest = drawn(label).split("</style>", 1)
-    assert rest.count(label) == 2  # in the legend and in the box: only tags change
-    rest = rest.replace(label, "").lower()
-    assert not [colour for colour in (*PALETTE, "#ffffff", "#b0b0b0") if colour.lower() in rest]
-    light, dark = _themes(style)
-    assert set(re.findall(r"var\((--\w+)\)", rest)) == light.keys() == dark.keys()
-    assert rest.count("'dejavu sans'") == rest.count("'dejavu sans', 'verdana', sans-serif") > 0
-
-
-def test_every_colour_can_be_seen_on_its_background():
-    for theme in _themes(drawn("a curve").split("</style>", 1)[0]):
-        for name in theme.keys() - {"--paper", "--grid"}:
-            assert _contrast(theme[name], theme["--paper"]) >= 3.0
-
-
-def _themes(style):
-    light, dark = style.split("@media (prefers-color-scheme: dark)")
-    return tuple(dict(re.findall(r"(--\w+): (#[0-9a-f]{6});", part)) for part in (light, dark))
-
-
-def _contrast(one, other):
-    """WCAG 2.2's."""
-
-    def luminance(colour):
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_without_matplotlib_the_pip_command_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[plot\]'"):
-        draw_svg(figure(), TABLES)
+    return make_page([judge(said, {}, 2), judge(short, {}, 2)], [Section(done, settings, [panel])], manifest)

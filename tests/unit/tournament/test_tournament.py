@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tournament.test_comparison import CELLS, NOWHERE, SIZE, some_cells, standard, without_seconds
+from tests.helpers.tournament import CELLS, NOWHERE, SIZE, some_cells, standard, without_seconds
 from vrtd.errors import VrtdError
 from vrtd.tournament import ENTRANTS, TournamentSize, tournament
-from vrtd.tournament.worker import cell_path, work
+from vrtd.tournament.tournament import cell_path, work
 
 
 def measure(folder: Path, size: TournamentSize = SIZE, processes: int = 2, cells: Any = CELLS) -> Any:
@@ -24,6 +24,7 @@ def measure(folder: Path, size: TournamentSize = SIZE, processes: int = 2, cells
     return tournament.measure(size, standard(*cells), folder, processes, None)
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_a_bit_and_what_is_there_is_kept(tmp_path: Path) -> None:
     shares: list[float] = []
     folder = tmp_path / "two"
@@ -41,7 +42,7 @@ def test_processes_do_not_change_a_bit_and_what_is_there_is_kept(tmp_path: Path)
     assert {pair: without_seconds(each) for pair, each in again.items()} == {
         pair: without_seconds(each) for pair, each in found.items()
     }
-    assert tournament.cells_in(replace(SIZE, seed=1), standard(*CELLS), folder) == {}
+    assert tournament.load_cells(replace(SIZE, seed=1), standard(*CELLS), folder) == {}
 
 
 def test_a_process_that_fails_is_an_error(tmp_path: Path, capfd: Any) -> None:
@@ -64,6 +65,7 @@ def test_work_is_told_and_kept_cell_by_cell(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["random-mdp-td.json"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "vrtd", "compare", "--problems", "random-mdp", "--algorithms", "td", "recursive_lstd",
@@ -85,6 +87,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "c" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, start = [], tournament._start
 
