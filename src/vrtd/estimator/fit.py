@@ -21,8 +21,7 @@ from vrtd.estimator.auto_settings import check_step
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite
-from vrtd.estimator.sample import check_alike, keep_rows, keep_until, sample_of
-from vrtd.estimator.state import FitState, Setup, start
+from vrtd.estimator.state import FitState, Setup, check_alike, keep_rows, keep_until, sample_of, start
 from vrtd.features import Features, Identity, Tabular
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations, is_any
@@ -115,7 +114,8 @@ def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     if setup.theta_0 is not None and setup.theta_0.shape != (d,):
         raise InvalidInputError(f"theta_0 must have the shape ({d},)", setup.theta_0.shape, "one for each feature")
     visited = np.zeros(d, bool) if isinstance(features, Tabular) else None
-    return state._replace(features=features, visited=visited)
+    sums = no_sums(d) if setup.needs_sums(features) else None
+    return state._replace(features=features, visited=visited, sums=sums)
 
 
 def _piece_rows(features: Features) -> int:
@@ -197,8 +197,8 @@ def update(
                 last = n if left is None else min(n, at + left)
                 learner = learn(learner, rows.part(at, last))
                 at = last
-        if setup.closed_form and not repeats:
-            sums = add(sums or no_sums(rows.n_features), rows)
+        if sums is not None and not repeats:
+            sums = add(sums, rows)
     except NotFiniteError:
         cleaned = clear_final(rows, chunk.terminated)
         if cleaned is None:

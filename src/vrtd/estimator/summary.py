@@ -8,9 +8,8 @@ from typing import Literal
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
-from vrtd.estimator.sample import sample_of
 from vrtd.estimator.spread import Spread, closed_form_spread, recursion_spread, why_no_interval
-from vrtd.estimator.state import FitState, Setup, start
+from vrtd.estimator.state import FitState, Setup, sample_of, start
 from vrtd.problems import Transitions
 
 Method = Literal["recursion", "closed_form"]  # what an interval is of
@@ -20,13 +19,13 @@ class FitSummary:
     """Quantities of one state."""
 
     def __init__(self, setup: Setup, state: FitState, before: FitSummary | None = None) -> None:
-        self.state, self._setup = state, setup
+        self.setup, self.state = setup, state
         if before is not None and before.state.n_sampled == state.n_sampled:  # it has grown to its full size
             vars(self).update({name: value for name, value in vars(before).items() if name in ("sample", "reduced")})
 
     @cached_property
     def theta_0(self) -> Floats:
-        return start(self._setup, self.state)
+        return start(self.setup, self.state)
 
     @cached_property
     def sample(self) -> Transitions:
@@ -55,7 +54,7 @@ class FitSummary:
 
     @property
     def own_method(self) -> Method:
-        return "closed_form" if self._setup.settings.is_closed_form else "recursion"
+        return "closed_form" if self.setup.settings.is_closed_form else "recursion"
 
     def why_no_interval(self, method: Method | None) -> str | None:
         """Return why no interval is known for the algorithm, whatever the rows, or None if one is."""
@@ -67,7 +66,7 @@ class FitSummary:
 
     @cached_property
     def _closed_form(self) -> Spread:
-        trace_decay = self._setup.settings.trace_decay
+        trace_decay = self.setup.settings.trace_decay
         if trace_decay > 0.0:
             raise InvalidInputError(
                 "the closed form is that without traces, which is another point",
@@ -82,7 +81,7 @@ class FitSummary:
 
     @cached_property
     def _recursion(self) -> Spread:
-        state, settings = self.state, self._setup.settings
+        state, settings = self.state, self.setup.settings
         if settings.is_closed_form:
             raise InvalidInputError("the closed form has no recursion", "recursion", "drop the method")
         if state.learner is None:

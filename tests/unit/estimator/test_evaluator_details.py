@@ -16,7 +16,7 @@ from tests.helpers.some_logs import DISCOUNT, chunk
 from tests.unit.problems.test_tables_of_environments import GOOD, Table
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, StabilityWarning
 from vrtd.estimator import auto_settings, fit, least_squares
-from vrtd.estimator import sample as samples
+from vrtd.estimator import state as fit_state
 from vrtd.estimator.learner import learn
 from vrtd.estimator.least_squares import add, no_sums, solve
 from vrtd.features import Tabular
@@ -138,7 +138,7 @@ def test_an_interrupted_sum_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_large_observations_are_kept_of_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "_MOST_BYTES", 1 << 16)
+    monkeypatch.setattr(fit_state, "_MOST_BYTES", 1 << 16)
     pictures = np.zeros((300, 16, 16), np.uint8)
     pictures[:, 0, :4] = np.random.default_rng(0).integers(0, 256, (300, 4))
     log = from_arrays(pictures, np.ones(300))

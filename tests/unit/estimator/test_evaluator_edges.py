@@ -18,7 +18,7 @@ from vrtd.errors import (
     ModelFileError,
     NotFittedError,
 )
-from vrtd.estimator import sample as samples
+from vrtd.estimator import state as fit_state
 from vrtd.features import Tabular
 from vrtd.logs import Chunk, from_arrays, from_env
 
@@ -89,7 +89,7 @@ def test_the_successor_of_a_termination_is_not_looked_at() -> None:
 
 
 def test_rows_beyond_the_span_of_the_sample_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "_MOST_ROWS", 600)
+    monkeypatch.setattr(fit_state, "_MOST_ROWS", 600)
     rng = np.random.default_rng(1)
     states = np.concatenate([rng.integers(0, 3, 2000), rng.integers(0, 6, N - 1999)])
     log = from_arrays(states[:-1], rng.normal(size=N), states[1:])

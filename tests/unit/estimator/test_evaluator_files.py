@@ -15,7 +15,7 @@ from tests.helpers.some_logs import DISCOUNT, chain, chunk
 from tests.unit.estimator.test_evaluator import SETTINGS, N, fed, fitted
 from tests.unit.estimator.test_evaluator_details import weighted
 from vrtd.errors import InvalidInputError, ModelFileError, StabilityWarning
-from vrtd.estimator import sample as samples
+from vrtd.estimator import state as fit_state
 from vrtd.estimator.model_file import read_model, write_tree
 from vrtd.features import Tabular
 from vrtd.logs import from_arrays
@@ -114,7 +114,7 @@ def test_a_transformer_that_cannot_be_fitted_again_must_be_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
-    monkeypatch.setattr(samples, "_MOST_BYTES", 64 * 100)
+    monkeypatch.setattr(fit_state, "_MOST_BYTES", 64 * 100)
     evaluator = vrtd.Evaluator(vrtd.TD(1e-6), features=scaler(), discount=DISCOUNT, pilot_rows=200).fit(chunk(0, 300))
     evaluator.save(tmp_path / "model.npz")
     with pytest.raises(InvalidInputError, match="100 of 200 pilot rows"):

@@ -12,7 +12,7 @@ import vrtd
 from tests.helpers.some_logs import DISCOUNT, chunk, scaled
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, NotFittedError
 from vrtd.estimator import summary
-from vrtd.estimator.sample import sample_of
+from vrtd.estimator.state import sample_of
 from vrtd.logs import Chunk, from_arrays
 from vrtd.problems import Transitions
 

@@ -12,7 +12,7 @@ import vrtd
 from tests.helpers.some_logs import DISCOUNT, chunk
 from vrtd.errors import ConvergenceWarning, DataError, DivergenceError, NotFittedError, StabilityWarning
 from vrtd.estimator import fit
-from vrtd.estimator import sample as samples
+from vrtd.estimator import state as fit_state
 from vrtd.logs import Chunk
 
 N = 3000
@@ -169,7 +169,7 @@ def test_features_of_a_row_are_computed_once(splits: Any, settings: Any) -> None
 
 def test_a_pilot_that_is_larger_than_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample has room for 400 of 1000 pilot rows: all of them are learned, however they are split."""
-    monkeypatch.setattr(samples, "_MOST_ROWS", 400)
+    monkeypatch.setattr(fit_state, "_MOST_ROWS", 400)
     whole, parts = (vrtd.Evaluator(discount=DISCOUNT, features=squares, pilot_rows=1000) for _ in range(2))
     whole.partial_fit(chunk(0, N))
     for first, last in ((0, 250), (250, 700), (700, N)):
@@ -248,7 +248,7 @@ def test_copies_learn_apart(settings: dict[str, Any]) -> None:
         for a, b in parts:
             expected.partial_fit(chunk(a, b))
         assert evaluator.theta_.tobytes() == expected.theta_.tobytes()
-        found, right = (samples.sample_of(e._state) for e in (evaluator, expected))
+        found, right = (fit_state.sample_of(e._state) for e in (evaluator, expected))
         np.testing.assert_array_equal(found.phi, right.phi)
 
 
