@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
@@ -152,26 +152,25 @@ class Evaluator:
         self, log: Log | Chunk, progress: Callable[[int, int | None], None] | None, k: int = 0, n_passes: int = 1
     ) -> None:
         """Read a log for the k-th time of several, from 0. The next pass does not continue the last row of this one."""
-        is_over, repeats = k < n_passes - 1, k > 0
+        is_over, repeats, before = k < n_passes - 1, k > 0, self._state.n_rows
+        chunks: Iterable[Chunk]
         if isinstance(log, Chunk):
             log.check()
-            chunk = log.mark_truncated(slice(-1, None)) if is_over else log
-            for state in receive(self._setup, self._state, chunk, repeats):
-                self._state = state
-            if progress is not None:
-                progress((k + 1) * log.n_rows, n_passes * log.n_rows)
-            return
-        if not isinstance(log, Log):
+            chunks = (log.mark_truncated(slice(-1, None)) if is_over else log,)
+        elif isinstance(log, Log):
+            chunks = checked_chunks(log, is_over)
+        else:
             raise InvalidInputError(
                 "log must be a Log or a Chunk", type(log).__name__, "make one with vrtd.logs: from_arrays, read, ..."
             )
-        before = self._state.n_rows
-        for chunk in checked_chunks(log, is_over):
+        for chunk in chunks:
             for state in receive(self._setup, self._state, chunk, repeats):
                 self._state = state
                 if progress is not None:
                     n_done = state.n_rows - (0 if repeats else before)
                     progress(n_done, None if log.n_rows is None else n_passes * log.n_rows)
+        if isinstance(log, Chunk):
+            return
         known = self._state.log_remarks
         remarks = (*known, *(remark for remark in (*log.remarks, *self._cut(log)) if remark not in known))
         self._state = self._state._replace(log_remarks=remarks, segment=log.segment or self._state.segment)
