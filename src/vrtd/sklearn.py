@@ -20,7 +20,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.errors import DataError, MissingExtraError, SingularSystemError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
-from vrtd.estimator.summary import Method
+from vrtd.estimator.spread import Method
 from vrtd.features import Identity
 from vrtd.logs import Chunk, Log, from_arrays
 
@@ -180,11 +180,11 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         if next_X is not None:  # rows that terminate may have anything there; the evaluator looks at the others
             next_X = validate_data(self, next_X, reset=False, dtype=X.dtype, order="C", ensure_all_finite=False)
         log = from_arrays(X, y, next_X, terminated, truncated, weight)
-        flags = (
+        flags = [
             np.zeros(len(X), bool) if column is None else np.asarray(column).astype(bool).reshape(-1)
             for column in (terminated, truncated)
-        )
-        return _Steps(log, X, np.asarray(y, np.float64), next_X, *flags, weight)
+        ]
+        return _Steps(log, X, np.asarray(y, np.float64), next_X, flags[0], flags[1], weight)
 
     def _determine(self, steps: _Steps) -> None:
         """Where the rows leave parameters open, add rows of very small features with nothing to earn."""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.learner import Learner, ThetaPath
-from vrtd.estimator.spread import Limit, Spread
-from vrtd.estimator.summary import FitSummary
+from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances

@@ -25,8 +25,8 @@ from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import Answer, Facts, page
 from vrtd.estimator.recording import check_record, record_rows
+from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
-from vrtd.estimator.summary import Method
 from vrtd.plots import new_panels
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel

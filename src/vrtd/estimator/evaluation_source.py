@@ -22,7 +22,7 @@ from vrtd.problems.environments import gymnasium_library, make
 _SAMPLES = 100_000  # transitions of an environment, unless told
 
 
-class Source(NamedTuple):
+class EvaluationSource(NamedTuple):
     """Rows, features that fit them, and what is known of both before the rows are read."""
 
     log: Log
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 @contextmanager
 def open_source(
     source: Any, policy: Any, n_samples: int | None, n_envs: int | None, features: Any, seed: int
-) -> Iterator[Source]:
+) -> Iterator[EvaluationSource]:
     """Give the rows of a log or of an environment; an environment that is made here is closed in the end."""
     if isinstance(source, Log):
         for name, value in (("policy", policy), ("n_envs", n_envs)):
@@ -51,23 +51,25 @@ def open_source(
             type(source).__name__,
             "make a log with vrtd.logs: from_arrays, read",
         )
-    if n_envs is not None and not isinstance(source, str):
-        raise InvalidInputError("n_envs is for the id of an environment", "an environment", "drop n_envs")
+    if n_envs is not None:
+        check_count("n_envs", n_envs)
+        if not isinstance(source, str):
+            raise InvalidInputError("n_envs is for the id of an environment", "an environment", "drop n_envs")
     actions, words = read_policy("random" if policy is None else policy)
-    env = source if not isinstance(source, str) else make(source) if n_envs is None else _make_vector(source, n_envs)
+    env = make(source, n_envs) if isinstance(source, str) else source
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
         is_vector = isinstance(env, gym.vector.VectorEnv)
         space = env.single_observation_space if is_vector else env.observation_space
         name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
         chosen, n_numbers = _fit_space(gym.spaces, deepcopy(space), name, features)
-        yield Source(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
+        yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
     finally:
         if env is not source:
             env.close()
 
 
-def _read_log(log: Log, n_samples: int | None, features: Any) -> Source:
+def _read_log(log: Log, n_samples: int | None, features: Any) -> EvaluationSource:
     """Look at the first chunk of a log. States that are whole numbers get a table unless features are given."""
     chunks = (chunk for chunk in log.chunks() if chunk.n_rows)
     first = next(chunks, None)
@@ -79,7 +81,7 @@ def _read_log(log: Log, n_samples: int | None, features: Any) -> Source:
     seen = first.observations
     if features is None and seen.ndim == 1 and seen.dtype.kind in "iu":
         features = "tabular"
-    return Source(log, n_rows, as_features(features), seen[0].size, "Policy evaluation")
+    return EvaluationSource(log, n_rows, as_features(features), seen[0].size, "Policy evaluation")
 
 
 def _fit_space(spaces: Any, space: Any, name: str, given: Any) -> tuple[Features, int]:
@@ -111,17 +113,6 @@ def _fit_space(spaces: Any, space: Any, name: str, given: Any) -> tuple[Features
             "choose others",
         ) from None
     return features, observations[0].size
-
-
-def _make_vector(name: str, n_envs: int) -> Any:
-    check_count("n_envs", n_envs)
-    gym = gymnasium_library()
-    try:
-        return gym.make_vec(name, num_envs=n_envs, vectorization_mode="sync")
-    except (gym.error.Error, ImportError) as error:
-        raise InvalidInputError(
-            "env must be the id of an environment that Gymnasium can make", f"{name!r} ({error})", "check the id"
-        ) from None
 
 
 def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:

@@ -19,9 +19,8 @@ from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, dis
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
-from vrtd.estimator.spread import Intervals, Spread, mean_interval
-from vrtd.estimator.state import FitState, Setup, start, usable_features
-from vrtd.estimator.summary import FitSummary, Method
+from vrtd.estimator.spread import FitSummary, Intervals, Method, Spread, mean_interval
+from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, as_features
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
@@ -105,7 +104,7 @@ class Evaluator:
     def __copy__(self) -> Self:
         copy = self.__class__.__new__(self.__class__)
         vars(copy).update(vars(self))
-        copy._state = self._state.trim()  # with rooms of its own for rows to come
+        copy._state = self._state.trim()  # with buffers of its own for rows to come
         return copy
 
     # Learning
@@ -209,7 +208,7 @@ class Evaluator:
             return self._state.learner.theta.copy()
         if self._state.sums is not None:
             return self._summary.solution.theta.copy()
-        return start(self._setup, self._state)
+        return initial_theta(self._setup, self._state)
 
     @property
     def _summary(self) -> FitSummary:

@@ -92,7 +92,7 @@ class Learner(NamedTuple):
     lowers_step: bool
     n_epochs: int = 0
     n_rows: int = 0
-    room: Transitions | None = None  # its first `n_waiting` rows wait for the rest of their batch
+    buffer: Transitions | None = None  # its first `n_waiting` rows wait for the rest of their batch
     n_waiting: int = 0
     lowered_until: int | None = None  # an epoch
     pause: int = 1  # epochs for which the step is lowered the next time
@@ -138,7 +138,7 @@ def first_learner(
 def next_phase(learner: Learner, algorithm: Algorithm, n_epochs: int | None) -> Learner:
     """Go on with other settings of the same algorithm; no row may wait."""
     phase = Phase(algorithm, n_epochs, learner.n_epochs, learner.n_rows)
-    return learner._replace(phases=(*learner.phases, phase), lowered_until=None, pause=1, room=None, loop=None)
+    return learner._replace(phases=(*learner.phases, phase), lowered_until=None, pause=1, buffer=None, loop=None)
 
 
 def learn(learner: Learner, rows: Transitions) -> Learner:
@@ -155,10 +155,10 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
         first = rows.part(0, at)
         if learner.n_waiting + at < size and not is_finite(first):
             raise NotFiniteError
-        room = append(learner.room, learner.n_waiting, first, size)
+        buffer = append(learner.buffer, learner.n_waiting, first, size)
         if learner.n_waiting + at < size:
-            return learner._replace(room=room, n_waiting=learner.n_waiting + at)
-        learner = _run(learner._replace(room=None, n_waiting=0), room.part(0, size), 1)
+            return learner._replace(buffer=buffer, n_waiting=learner.n_waiting + at)
+        learner = _run(learner._replace(buffer=None, n_waiting=0), buffer.part(0, size), 1)
     count = (n - at) // size
     if count:
         learner = _run(learner, rows.part(at, at + count * size), count)
@@ -167,13 +167,13 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
         rest = rows.part(at, n)
         if not is_finite(rest):
             raise NotFiniteError
-        learner = learner._replace(room=append(None, 0, rest, size), n_waiting=n - at)
+        learner = learner._replace(buffer=append(None, 0, rest, size), n_waiting=n - at)
     return learner
 
 
 def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
     """Run `count` whole epochs, with a stop at every point of the path and wherever the step changes."""
-    phases, before, stream, _, path, lowers_step, n_epochs, n_rows, room, n_waiting, until, pause, loop = learner
+    phases, before, stream, _, path, lowers_step, n_epochs, n_rows, buffer, n_waiting, until, pause, loop = learner
     assert loop is not None
     state, stream, theta = np.empty(before.size), stream.copy(), np.empty(learner.theta.size)
     columns, first, size = loop_columns(rows), 0, loop.batch_rows
@@ -201,7 +201,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
         if n_rows >= path.next:
             path = path.add(n_rows, theta)
     return Learner(
-        phases, state, stream, theta, path, lowers_step, n_epochs, n_rows, room, n_waiting, until, pause, loop
+        phases, state, stream, theta, path, lowers_step, n_epochs, n_rows, buffer, n_waiting, until, pause, loop
     )  # fmt: skip
 
 

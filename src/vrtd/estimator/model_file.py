@@ -27,7 +27,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd model 3"
+_FORMAT = "vrtd model 4"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
@@ -96,8 +96,8 @@ def check_parts(state: FitState) -> None:
     pairs: list[tuple[Any, Any]] = []  # of an array and another of the shape and type that it must have
     if state.visited is not None:
         pairs.append((state.visited, np.zeros(d, np.bool_)))
-    if state.room is not None:
-        _check_rows(state.room, state.n_sampled, d, None)
+    if state.buffer is not None:
+        _check_rows(state.buffer, state.n_sampled, d, None)
         seen = state.observations, state.next_observations
         _require(all(values is not None and len(values) == state.n_sampled for values in seen), "observations")
     if learner is not None:
@@ -107,7 +107,7 @@ def check_parts(state: FitState) -> None:
         _require(len(learner.path.n_rows) == len(learner.path.theta) > 0, "a path of another length")
         _require(bool(np.isfinite(learner.state).all() and np.isfinite(learner.theta).all()), "numbers not finite")
         _require(learner.n_waiting < batch_rows(learner.algorithm), "more rows that wait than a batch has")
-        _check_waiting(learner, d, state.room)
+        _check_waiting(learner, d, state.buffer)
     if sums is not None:
         empty = no_sums(d)
         pairs += [(sums.squares, empty.squares), (sums.total_phi, empty.total_phi), (sums.open, empty.open)]
@@ -115,14 +115,14 @@ def check_parts(state: FitState) -> None:
         pairs += [(mark, np.zeros((2, d))) for mark in sums.marks]
         _require(len(sums.blocks) == len(sums.marks) < max(most_blocks(d), 1), "another number of blocks")
         _require(0 <= sums.n_open < sums.block, "a block of another size")
-        _check_waiting(sums, d, state.room)
+        _check_waiting(sums, d, state.buffer)
     _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of another shape or type")
 
 
 def _check_waiting(part: Learner | Sums, d: int, like: Transitions | None) -> None:
-    _require(part.n_waiting >= 0 and (part.room is None) == (part.n_waiting == 0), "another number of rows that wait")
-    if part.room is not None:
-        _check_rows(part.room, part.n_waiting, d, like)
+    _require(part.n_waiting >= 0 and (part.buffer is None) == (part.n_waiting == 0), "another number of rows that wait")
+    if part.buffer is not None:
+        _check_rows(part.buffer, part.n_waiting, d, like)
 
 
 def _check_rows(rows: Transitions, n: int, d: int, like: Transitions | None) -> None:
@@ -193,7 +193,7 @@ def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) ->
 
 def decode_state(tree: Tree, setup: Setup) -> FitState:
     state: FitState = decode(FitState, tree["state"])
-    if state.room is not None and state.features is None:
+    if state.buffer is not None and state.features is None:
         state = state._replace(features=_bound_again(setup, state))
     check_parts(state)
     return state
@@ -208,10 +208,10 @@ def _bound_again(setup: Setup, state: FitState) -> Features:
             f"{state.n_sampled:,} of {n:,} pilot rows",
             "pass features=evaluator.features of the evaluator that was saved",
         )
-    if state.room is None or state.observations is None or state.next_observations is None:
+    if state.buffer is None or state.observations is None or state.next_observations is None:
         raise ValueError("a sample without observations")
-    terminated = (state.room.discount == 0.0) & (setup.discount > 0.0)
-    rows = Chunk(state.observations, state.room.reward, state.next_observations, terminated, terminated)
+    terminated = (state.buffer.discount == 0.0) & (setup.discount > 0.0)
+    rows = Chunk(state.observations, state.buffer.reward, state.next_observations, terminated, terminated)
     rows.check()
     return setup.features.bind(all_observations([rows.part(0, n)]))
 

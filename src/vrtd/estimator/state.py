@@ -70,10 +70,10 @@ class FitState(NamedTuple):
     segment: int | None = None  # consecutive steps of one of several environments that come together
     waiting: tuple[Chunk, ...] = ()  # rows before features or settings are decided
     features: Features | None = None  # bound
-    room: Transitions | None = None  # its first `n_sampled` rows are the sample: the first rows of the log
+    buffer: Transitions | None = None  # its first `n_sampled` rows are the sample: the first rows of the log
     n_sampled: int = 0
     capacity: int = 1  # of the sample; known when the first row has come
-    observations: NDArray[Any] | None = None  # of the room's rows
+    observations: NDArray[Any] | None = None  # of the buffer's rows
     next_observations: NDArray[Any] | None = None
 
     @property
@@ -84,26 +84,26 @@ class FitState(NamedTuple):
         return 0 if self.sums is not None else self.n_rows
 
     def trim(self) -> FitState:
-        """Return the state with its rooms cut to the rows in use."""
+        """Return the state with its buffers cut to the rows in use."""
         learner, sums, n = self.learner, self.sums, self.n_sampled
         if learner is not None:
-            learner = learner._replace(room=_cut(learner.room, learner.n_waiting), loop=None)
+            learner = learner._replace(buffer=_cut(learner.buffer, learner.n_waiting), loop=None)
         if sums is not None:
-            sums = sums._replace(room=_cut(sums.room, sums.n_waiting))
+            sums = sums._replace(buffer=_cut(sums.buffer, sums.n_waiting))
         return self._replace(
             learner=learner,
             sums=sums,
-            room=_cut(self.room, n),
+            buffer=_cut(self.buffer, n),
             observations=None if self.observations is None else self.observations[:n],
             next_observations=None if self.next_observations is None else self.next_observations[:n],
         )
 
 
-def _cut(room: Transitions | None, n: int) -> Transitions | None:
-    return None if room is None or not n else room.part(0, n)
+def _cut(buffer: Transitions | None, n: int) -> Transitions | None:
+    return None if buffer is None or not n else buffer.part(0, n)
 
 
-def start(setup: Setup, state: FitState) -> Floats:
+def initial_theta(setup: Setup, state: FitState) -> Floats:
     """Return the initial parameters."""
     if setup.theta_0 is not None:
         return setup.theta_0.copy()
@@ -122,14 +122,14 @@ def usable_features(setup: Setup, state: FitState) -> Features | None:
 
 def keep_until(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
     """Keep the rows before `last` that are not kept yet; pilot rows are."""
-    if repeats or (state.n_sampled == state.capacity and state.room is not None):
+    if repeats or (state.n_sampled == state.capacity and state.buffer is not None):
         return state
     first = max(0, state.n_sampled - state.n_rows)
     return state if first >= last else keep_rows(state, rows.part(first, last), chunk.part(first, last))
 
 
 def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
-    """Keep the first rows of the log, and their observations, as far as there is room."""
+    """Keep the first rows of the log, and their observations, as far as the buffer allows."""
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
     row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
@@ -140,8 +140,8 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     )
     seen[first:last] = chunk.observations[: last - first]
     seen_next[first:last] = chunk.successors[: last - first]
-    room = append(state.room, first, rows.part(0, last - first), size)
-    return state._replace(room=room, observations=seen, next_observations=seen_next, n_sampled=last, capacity=size)
+    buffer = append(state.buffer, first, rows.part(0, last - first), size)
+    return state._replace(buffer=buffer, observations=seen, next_observations=seen_next, n_sampled=last, capacity=size)
 
 
 def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
@@ -157,21 +157,21 @@ def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
 
 
 def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return room for `size` observations that begins with the first n of `values`."""
+    """Return an array for `size` observations that begins with the first n of `values`."""
     if values is not None and len(values) == size:
         return values
-    room = np.empty((size, *like.shape[1:]), like.dtype)
+    buffer = np.empty((size, *like.shape[1:]), like.dtype)
     if values is not None:
-        room[:n] = values[:n]
-    return room
+        buffer[:n] = values[:n]
+    return buffer
 
 
 def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
     """Return the first rows of the log, as many as are kept, or `n_rows` of them, in float64."""
-    if state.room is None:
+    if state.buffer is None:
         raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
     n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
-    rows = state.room.part(0, n)
+    rows = state.buffer.part(0, n)
     phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (rows.phi, rows.phi_next))
     weight = rows.weight if rows.is_weighted else None
     sample = Transitions.wrap(phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
