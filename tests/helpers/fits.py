@@ -35,6 +35,11 @@ def whole_fit(name: str) -> vrtd.Evaluator:
     return fitted(**SETTINGS[name])
 
 
+@cache
+def whole_diagnostics(name: str) -> dict[str, Any]:
+    return whole_fit(name).diagnostics_.as_dict()
+
+
 def fed(pieces: Any, **settings: Any) -> vrtd.Evaluator:
     evaluator = vrtd.Evaluator(discount=DISCOUNT, **settings)
     for first, last in pieces:
