@@ -19,12 +19,11 @@ from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
 from vrtd.estimator.diagnostics import Diagnostics, to_json
-from vrtd.estimator.evaluation_source import open_source
+from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import Answer, Facts, page
-from vrtd.estimator.recording import check_record, record_rows
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
 from vrtd.plots import new_panels

@@ -48,7 +48,6 @@ class Phase(NamedTuple):
     algorithm: Algorithm
     n_epochs: int | None  # None: to the end
     first_epoch: int
-    first_row: int
     is_lowered: bool = False  # whether the step was lowered for rows with large features
 
 
@@ -126,7 +125,7 @@ def first_learner(
     state = np.zeros(algorithm.workspace_size(theta_0.size))
     state[: theta_0.size] = theta_0
     return Learner(
-        (Phase(algorithm, n_epochs, 0, 0),),
+        (Phase(algorithm, n_epochs, 0),),
         state,
         make_streams(seed, np.arange(1), ALGORITHM)[0],
         np.array(theta_0),
@@ -137,7 +136,7 @@ def first_learner(
 
 def next_phase(learner: Learner, algorithm: Algorithm, n_epochs: int | None) -> Learner:
     """Go on with other settings of the same algorithm; no row may wait."""
-    phase = Phase(algorithm, n_epochs, learner.n_epochs, learner.n_rows)
+    phase = Phase(algorithm, n_epochs, learner.n_epochs)
     return learner._replace(phases=(*learner.phases, phase), lowered_until=None, pause=1, buffer=None, loop=None)
 
 
@@ -181,7 +180,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
         n = min(count, max(1, -(-(path.next - n_rows) // size)))
         if until is not None:
             if n_epochs == until:
-                phases, until = _with_step(phases, _planned(phases), n_epochs, n_rows, False), None
+                phases, until = _with_step(phases, _planned(phases), n_epochs, False), None
                 loop = Loop(phases[-1].algorithm, theta.size, rows.is_weighted)
             else:
                 n = min(n, until - n_epochs)
@@ -189,7 +188,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
             n, ratio = _within(columns, first, n, size, loop.largest_step_size)
             if n == 0:
                 lowered = replace(_planned(phases), step_size=MOST_GROWTH / ratio)
-                phases = _with_step(phases, lowered, n_epochs, n_rows, True)
+                phases = _with_step(phases, lowered, n_epochs, True)
                 loop = Loop(lowered, theta.size, rows.is_weighted)
                 until, pause = n_epochs + pause, 2 * pause
                 continue
@@ -218,10 +217,8 @@ def _planned(phases: tuple[Phase, ...]) -> Any:
     return next(phase.algorithm for phase in reversed(phases) if not phase.is_lowered)
 
 
-def _with_step(
-    phases: tuple[Phase, ...], algorithm: Algorithm, n_epochs: int, n_rows: int, is_lowered: bool
-) -> tuple[Phase, ...]:
+def _with_step(phases: tuple[Phase, ...], algorithm: Algorithm, n_epochs: int, is_lowered: bool) -> tuple[Phase, ...]:
     """Go on in the same batches with another step."""
     last = phases[-1]
     n_left = None if last.n_epochs is None else last.n_epochs - (n_epochs - last.first_epoch)
-    return (*phases, Phase(algorithm, n_left, n_epochs, n_rows, is_lowered))
+    return (*phases, Phase(algorithm, n_left, n_epochs, is_lowered))

@@ -55,7 +55,7 @@ def from_files(folder: Any, *more: str) -> list[str]:
 # What comes out
 
 
-def test_an_environment(tmp_path: Any, capsys: Any) -> None:
+def test_an_environment_prints_a_summary_and_writes_a_folder(tmp_path: Any, capsys: Any) -> None:
     assert main([*LAKE, "--out", str(tmp_path / "out")]) == OK
     shown, noise = capsys.readouterr()
     assert noise == ""
@@ -164,7 +164,9 @@ def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize(("env", "features"), [("CartPole-v1", "fourier:1"), ("Blackjack-v1", None)])
-def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None) -> None:
+def test_a_box_takes_features_and_a_tuple_is_refused(
+    tmp_path: Any, capsys: Any, env: str, features: str | None
+) -> None:
     arguments = f"evaluate --env {env} --discount 0.9 --samples 2000 --algorithm closed_form --quiet".split()
     more = [] if features is None else ["--features", features]
     code = main([*arguments, *more, "--out", str(tmp_path / "out")])

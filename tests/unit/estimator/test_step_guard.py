@@ -97,8 +97,8 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
     phases = whole._state.learner.phases
     M = phases[0].algorithm.batch_size
     assert [phase.is_lowered for phase in phases][:2] == [False, True]
-    assert phases[1].first_row == 12_000 // M * M
-    used = slice(phases[1].first_row, phases[1].first_row + M)
+    assert phases[1].first_epoch == 12_000 // M
+    used = slice(12_000 // M * M, 12_000 // M * M + M)
     batch = Transitions(rows.observations[used], rows.reward[used], rows.next_observations[used], DISCOUNT)
     np.testing.assert_allclose(phases[1].algorithm.step_size, 1.25 / settings.growth_ratio(batch))
     assert any("the step was lowered" in remark for remark in whole.diagnostics_.remarks)
