@@ -19,7 +19,7 @@ from vrtd.errors import (
 from vrtd.estimator import fit
 from vrtd.estimator.learner import first_learner, learn
 from vrtd.estimator.state import sample_of
-from vrtd.features import Tabular
+from vrtd.features import Identity, Tabular
 from vrtd.logs import Chunk, from_arrays
 from vrtd.problems import Transitions
 
@@ -231,3 +231,15 @@ def test_before_the_pilot_rows_values_are_those_of_theta_0() -> None:
     scaled = vrtd.Evaluator(features="rbf:4", discount=DISCOUNT).partial_fit(chunk(0, 2000))
     with pytest.raises(NotFittedError, match="must have received its pilot rows; got 2,000 of 5,000"):
         scaled.predict(observations)
+
+
+@pytest.mark.parametrize(
+    ("features", "sums"), [(Identity(256), True), (Identity(257), False), (Tabular(600), True), (Tabular(601), False)]
+)
+def test_auto_sums_up_the_closed_form_of_few_features(features: Any, sums: bool) -> None:
+    """A row of a table has one number that is not 0, so more states than other features are cheap."""
+    first = np.eye(features.n_features)[:2] if isinstance(features, Identity) else np.arange(2)
+    log = from_arrays(first, np.ones(2), first[::-1].copy())
+    for closed_form, expected in (("auto", sums), (True, True), (False, False)):
+        evaluator = vrtd.Evaluator(TD, features=features, discount=0.5, closed_form=closed_form).partial_fit(log)
+        assert (evaluator._state.sums is not None) is expected
