@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -20,7 +20,7 @@ from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
 from vrtd.estimator.diagnostics import Diagnostics, to_json
 from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
-from vrtd.estimator.evaluator import Evaluator
+from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import Answer, Facts, page
@@ -103,7 +103,7 @@ def evaluate(
     title: str | None = None,
     names: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Evaluation:
     """Learn the values of a policy and write a report on them.
 

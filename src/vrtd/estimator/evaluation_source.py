@@ -3,7 +3,7 @@ features that fit them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.estimator.evaluator import ProgressCallback
 from vrtd.features import Features, as_features, with_bounds, with_states
 from vrtd.files import check_regular
 from vrtd.logs import Chunk, Log, read, write
@@ -165,7 +166,7 @@ def check_record(path: Path, out: Path) -> None:
         raise InvalidInputError("record must be in a folder that exists, and not in out", path.parent, "name another")
 
 
-def record_rows(log: Log, path: Path, progress: Callable[[int, int | None], None] | None) -> Log:
+def record_rows(log: Log, path: Path, progress: ProgressCallback | None) -> Log:
     """Write the rows and read them back. Ctrl-C ends the recording: what was made until then is kept and can be read,
     and then it is raised again."""
     live = _Live(log, progress)
@@ -176,7 +177,7 @@ def record_rows(log: Log, path: Path, progress: Callable[[int, int | None], None
 class _Live(WrappedLog):
     """Ends where it is interrupted, if there is a row."""
 
-    def __init__(self, log: Log, progress: Callable[[int, int | None], None] | None) -> None:
+    def __init__(self, log: Log, progress: ProgressCallback | None) -> None:
         super().__init__(log)
         self._progress, self.is_cut = progress, False
 

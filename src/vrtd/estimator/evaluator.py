@@ -25,6 +25,8 @@ from vrtd.features import Features, as_features
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 
+ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
+
 
 class Evaluator:
     """Values of a policy from transitions that were made under it, linear in features.
@@ -109,9 +111,7 @@ class Evaluator:
 
     # Learning
 
-    def fit(
-        self, log: Log | Chunk, *, n_passes: int = 1, progress: Callable[[int, int | None], None] | None = None
-    ) -> Self:
+    def fit(self, log: Log | Chunk, *, n_passes: int = 1, progress: ProgressCallback | None = None) -> Self:
         """Learn from a log from the start, and forget what was learned before.
 
         Parameters
@@ -139,7 +139,7 @@ class Evaluator:
         self._warn_if_far()
         return self
 
-    def partial_fit(self, log: Log | Chunk, *, progress: Callable[[int, int | None], None] | None = None) -> Self:
+    def partial_fit(self, log: Log | Chunk, *, progress: ProgressCallback | None = None) -> Self:
         """Learn from more rows, which continue those before unless the last of these ended an episode.
 
         If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
@@ -147,9 +147,7 @@ class Evaluator:
         self._read(log, progress)
         return self
 
-    def _read(
-        self, log: Log | Chunk, progress: Callable[[int, int | None], None] | None, k: int = 0, n_passes: int = 1
-    ) -> None:
+    def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:
         """Read a log for the k-th time of several, from 0. The next pass does not continue the last row of this one."""
         is_over, repeats, before = k < n_passes - 1, k > 0, self._state.n_rows
         chunks: Iterable[Chunk]
