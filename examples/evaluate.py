@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 import vrtd
 from vrtd.estimator.figures import figures_of
-from vrtd.estimator.observed import Observed
-from vrtd.estimator.valued import value_states
+from vrtd.estimator.state_values import LogSummary, value_states
 from vrtd.logs.environment import from_env
 
 LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # of position and velocity
@@ -23,7 +22,7 @@ LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # of position and velocity
 def main(folder: Path, n_samples: int = 200_000) -> None:
     features = vrtd.features.RBF(20, low=LOW, high=HIGH)
     evaluator = vrtd.Evaluator(features=features, discount=0.99, n_samples=n_samples, pilot_rows=n_samples // 40)
-    log = Observed(from_env("MountainCar-v0", "random", n_samples))
+    log = LogSummary(from_env("MountainCar-v0", "random", n_samples))
     evaluator.fit(log)
     valued = value_states(evaluator, log, 0.95, None, ("position", "velocity"))
     drawn, tables = figures_of(valued, evaluator.diagnostics_, 0.95, log.points, None)

@@ -20,6 +20,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.errors import DataError, MissingExtraError, SingularSystemError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
+from vrtd.estimator.spread import Method
 from vrtd.features import Identity
 from vrtd.logs import Chunk, Log, from_arrays
 
@@ -31,6 +32,9 @@ try:
 except ImportError as error:
     raise MissingExtraError("scikit-learn", "sklearn") from error
 
+Column = ArrayLike | None  # one entry per row of X
+
+_SETTINGS = ("algorithm", "discount", "step_size", "batch_size", "closed_form")  # passed on as they are
 _KINDS = (np.float64, np.float32)  # others become the first
 # What breaks ties between parameters that the rows do not determine, as a share of the mean square of the features.
 _TIE = 1e-9
@@ -75,13 +79,13 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         y: Any,
         *,
         next_X: Any = None,
-        terminated: ArrayLike | None = None,
-        truncated: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
+        terminated: Column = None,
+        truncated: Column = None,
+        weight: Column = None,
     ) -> Self:
         """Learn from these transitions alone. Where they do not determine the closed form, the solution that TD would
         approach from 0 is taken, with a warning."""
-        steps = self._steps(X, y, next_X, terminated, truncated, weight, is_first=True)
+        steps = self._check_steps(True, X, y, next_X, terminated, truncated, weight)
         if steps.n_transitions == 0:
             raise DataError(
                 "some row must have a successor",
@@ -99,24 +103,20 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         y: Any,
         *,
         next_X: Any = None,
-        terminated: ArrayLike | None = None,
-        truncated: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
+        terminated: Column = None,
+        truncated: Column = None,
+        weight: Column = None,
     ) -> Self:
         """Learn from more transitions. Without next_X the last row of each call is dropped: no call follows another."""
         is_first = "evaluator_" not in vars(self)
-        steps = self._steps(X, y, next_X, terminated, truncated, weight, is_first)
+        steps = self._check_steps(is_first, X, y, next_X, terminated, truncated, weight)
         if is_first:
             self.evaluator_ = self._evaluator(None)
         self.evaluator_.partial_fit(steps.log)
         return self
 
     def predict(
-        self,
-        X: Any,
-        return_interval: float | None = None,
-        *,
-        method: Literal["recursion", "closed_form"] | None = None,
+        self, X: Any, return_interval: float | None = None, *, method: Method | None = None
     ) -> Floats | Intervals:
         """The value of each row, with `return_interval` (say 0.95) the ends of intervals, as in `Evaluator.predict`."""
         check_is_fitted(self)
@@ -126,13 +126,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         return self.evaluator_.predict(rows, return_interval, method=method)
 
     def score(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        next_X: Any = None,
-        terminated: ArrayLike | None = None,
-        truncated: ArrayLike | None = None,
+        self, X: Any, y: Any, *, next_X: Any = None, terminated: Column = None, truncated: Column = None
     ) -> float:
         """R^2 of the values against the discounted sums of the rewards that followed, on rows in the order of time.
 
@@ -140,7 +134,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         the share of its sum that was seen. The sums are those of the policy that made the rows.
         """
         check_is_fitted(self)
-        steps = self._steps(X, y, next_X, terminated, truncated, None, is_first=False)
+        steps = self._check_steps(False, X, y, next_X, terminated, truncated)
         values = self._values(steps.observations)
         after = values if steps.next_observations is None else self._values(steps.next_observations)
         returns, shares = _returns(steps, values, after, self.evaluator_.discount)
@@ -167,32 +161,18 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         return np.asarray(rows.astype(np.float64, copy=False) @ self.coef_)
 
     def _evaluator(self, n_rows: int | None) -> Evaluator:
-        is_seed = isinstance(self.random_state, Integral)
-        seed = self.random_state if is_seed else check_random_state(self.random_state).randint(2**31 - 1)
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
         check_count("pilot_rows", self.pilot_rows)
-        return Evaluator(
-            self.algorithm,
-            features=Identity(self.n_features_in_),
-            discount=self.discount,
-            step_size=self.step_size,
-            batch_size=self.batch_size,
-            n_samples=n_rows,
-            pilot_rows=self.pilot_rows if n_rows is None else min(self.pilot_rows, n_rows),
-            closed_form=self.closed_form,
-            seed=seed,
-        )
+        pilot_rows = self.pilot_rows if n_rows is None else min(self.pilot_rows, n_rows)
+        options = {name: getattr(self, name) for name in _SETTINGS} | {"n_samples": n_rows, "pilot_rows": pilot_rows}
+        return Evaluator(features=Identity(self.n_features_in_), seed=seed, **options)
 
-    def _steps(
-        self,
-        X: Any,
-        y: Any,
-        next_X: Any,
-        terminated: ArrayLike | None,
-        truncated: ArrayLike | None,
-        weight: ArrayLike | None,
-        is_first: bool,
+    def _check_steps(
+        self, is_first: bool, X: Any, y: Any, next_X: Any, terminated: Column, truncated: Column, weight: Column = None
     ) -> _Steps:
-        """What was passed, checked. Everything is of the kind of the first X."""
+        """Check what was passed. Everything is of the kind of the first X."""
         kinds: Any = _KINDS if is_first else self._kind
         X, y = validate_data(self, X, y, reset=is_first, dtype=kinds, order="C", y_numeric=True)
         if is_first:
@@ -200,8 +180,11 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         if next_X is not None:  # rows that terminate may have anything there; the evaluator looks at the others
             next_X = validate_data(self, next_X, reset=False, dtype=X.dtype, order="C", ensure_all_finite=False)
         log = from_arrays(X, y, next_X, terminated, truncated, weight)
-        y, ends = np.asarray(y, np.float64), (_flags(terminated, len(X)), _flags(truncated, len(X)))
-        return _Steps(log, X, y, next_X, *ends, weight)
+        flags = [
+            np.zeros(len(X), bool) if column is None else np.asarray(column).astype(bool).reshape(-1)
+            for column in (terminated, truncated)
+        ]
+        return _Steps(log, X, np.asarray(y, np.float64), next_X, flags[0], flags[1], weight)
 
     def _determine(self, steps: _Steps) -> None:
         """Where the rows leave parameters open, add rows of very small features with nothing to earn."""
@@ -242,10 +225,6 @@ class _Steps(NamedTuple):
         if self.next_observations is not None:
             return len(self.reward)
         return int((self.terminated | ~self.ends).sum())
-
-
-def _flags(given: ArrayLike | None, n: int) -> NDArray[np.bool_]:
-    return np.zeros(n, bool) if given is None else np.asarray(given).astype(bool).reshape(-1)
 
 
 def _returns(steps: _Steps, values: Floats, after: Floats, discount: float) -> tuple[Floats, Floats]:

@@ -10,19 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vrtd.cli.evaluate_input import COLUMNS, OF_DATA, OF_ENV, Input, environment, files
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
 from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, in_ascii, tell
 from vrtd.errors import DivergenceError, InvalidInputError
 
 if TYPE_CHECKING:
-    from vrtd.estimator import Evaluation, Evaluator
+    from vrtd.estimator import Evaluation
 
-_PILOT_ROWS = 5000
-# Features up to which the closed form is summed up beside the recursion; those of states are sparse, and cost little.
-_MOST_SUMMED, _MOST_STATES = 256, 600
-_RECORDS = (".parquet", ".npz", ".csv")
+_COLUMNS = ("observations", "next_observations", "reward", "terminated", "truncated", "weight", "episode")
+# Options that only one of the two kinds of sources has, by the names that the library gives them.
+_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "format")}
+_OF_ENV = {"policy": "--policy", "n_samples": "--samples", "n_envs": "--n-envs", "record": "--record"}
+_METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilot_rows", "n_passes", "seed")
+_OUTPUT = ("out", "level", "names")
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -51,16 +52,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument_group("with --env").add_argument
     add("--policy", metavar="P", help="random, or a .npy or .npz file of (S, A) probabilities or (S,) actions")
-    add("--samples", type=int, metavar="N", help="transitions to make (default 100000)")
-    add("--n-envs", type=int, metavar="K", help="so many environments side by side (default: one)")
+    add("--samples", dest="n_samples", type=int, metavar="N", help="transitions to make (default 100000)")
+    add("--n-envs", type=int, metavar="K", help="number of environments that run side by side (default: one)")
     add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
 
     add = parser.add_argument_group(
         "with --data", "columns by name or pattern; those that are not named are found by convention"
     ).add_argument
-    for column in COLUMNS:
-        nargs = "+" if column.endswith("observations") else None
-        add(f"--{column.replace('_', '-')}", metavar="COLUMN", nargs=nargs)
+    for column in _COLUMNS:
+        add(_OF_DATA[column], metavar="COLUMN", nargs="+" if column.endswith("observations") else None)
     add("--format", help="parquet, csv, npz, hdf5 or minari, where suffixes do not tell")
 
     add = parser.add_argument_group("method").add_argument
@@ -73,14 +73,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--step-size", type=_or_auto(float), metavar="X", help="a number or auto (default)")
     add("--batch-size", type=_or_auto(int), metavar="N", help="of vrtd; a number or auto (default)")
-    add("--pilot-rows", type=int, metavar="N", help="rows that auto decides by (default 5000, a quarter of few)")
-    add("--passes", type=int, metavar="N", help="over the rows (default 1)")
+    add(
+        "--pilot-rows",
+        type=int,
+        metavar="N",
+        help="rows from which auto decides (default 5000, or a quarter of the rows)",
+    )
+    add("--passes", dest="n_passes", type=int, metavar="N", help="over the rows (default 1)")
     add("--seed", type=int, metavar="N", help="of the environment, the policy and the algorithm (default 0)")
 
     add = parser.add_argument_group("output").add_argument
     add("--out", type=folder, metavar="DIR", help="where to write (default evaluation)")
     add("--level", type=float, metavar="X", help="of the intervals (default 0.95)")
-    add("--names", metavar="A,B", help="names of the numbers of an observation, for figures and files")
+    add(
+        "--names",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="names of the numbers of an observation, for figures and files",
+    )
     add("--json", action="store_true", help="print one JSON object")
     add("--quiet", action="store_true", help="show no progress")
 
@@ -93,28 +103,23 @@ def _or_auto(kind: type[int] | type[float]) -> Callable[[str], Any]:
     return read
 
 
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
 def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
-    from vrtd.cli.recording import record
     from vrtd.estimator import EvaluationInterrupted, evaluate
-    from vrtd.estimator.evaluation import check_folder
-    from vrtd.plots import new_panels
+    from vrtd.logs import read
 
-    check_folder(arguments.out)
-    kept_in = _record_file(given)
-    new_panels(1)
-    source = environment(given) if "env" in given else files(given)
     progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
+    options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
         raise_when_safe()
-        names = _names(given, source.n_numbers)
-        evaluator = _evaluator(given, source)
-        log = source.log if kept_in is None else record(source.log, kept_in, progress)
-        found = evaluate(
-            evaluator, log, out=arguments.out, level=given.get("level", 0.95), n_passes=given.get("passes", 1),
-            progress=progress, title=source.title, names=names, shape=source.shape,
-        )  # fmt: skip
+        source = given["env"] if "env" in given else read(given["data"], **_columns(given))
+        title = None if "env" in given else ", ".join(given["data"])
+        found = evaluate(source, title=title, progress=progress, **options)
     except EvaluationInterrupted as stop:
         if progress is not None:
             progress.close()
@@ -127,64 +132,23 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     finally:
         if progress is not None:
             progress.close()
-        source.close()
     _show(found, arguments.json)
     return OK
 
 
 def _check_source(given: dict[str, Any]) -> None:
-    wrong, other = (OF_DATA, "--data") if "env" in given else (OF_ENV, "--env")
-    for option in wrong:
+    mine, other, flags = ("--env", "--data", _OF_DATA) if "env" in given else ("--data", "--env", _OF_ENV)
+    for option, flag in flags.items():
         if option in given:
-            mine = "--env" if "env" in given else "--data"
-            flag = f"--{option.replace('_', '-')}"
             raise InvalidInputError(f"{flag} belongs to {other}", mine, f"drop it, or give {other}")
 
 
-def _record_file(given: dict[str, Any]) -> Path | None:
-    """Where rows are kept, checked before they are made."""
-    path: Path | None = given.get("record")
-    if path is None:
-        return None
-    if path.suffix not in _RECORDS or path.is_dir():
-        raise InvalidInputError(f"--record must be a {', '.join(_RECORDS)} file", path, "change the name")
-    if path.resolve().is_relative_to(given["out"].resolve()) or not path.parent.is_dir():
-        raise InvalidInputError(
-            "--record must be in a folder that exists, and not in --out", path.parent, "name another"
-        )
-    if path.suffix != ".npz":
-        from vrtd.tables import library
-
-        library()
-    return path
-
-
-def _names(given: dict[str, Any], n_numbers: int) -> list[str] | None:
-    names = given["names"].split(",") if "names" in given else None
-    if names is not None and len(names) != n_numbers:
-        raise InvalidInputError(
-            f"--names must be {n_numbers}, one for each number of an observation", given["names"], "name as many"
-        )
-    return names
-
-
-def _evaluator(given: dict[str, Any], source: Input) -> Evaluator:
-    from vrtd.estimator import Evaluator
-    from vrtd.features import Tabular
-
-    n, passes = source.n_rows, given.get("passes", 1)
-    pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
-    return Evaluator(
-        given.get("algorithm", "vrtd"),
-        features=source.features,
-        discount=given["discount"],
-        step_size=given.get("step_size", "auto"),
-        batch_size=given.get("batch_size", "auto"),
-        n_samples=None if n is None else n * max(1, passes),
-        pilot_rows=given.get("pilot_rows", pilot_rows),
-        closed_form=source.n_features <= (_MOST_STATES if isinstance(source.features, Tabular) else _MOST_SUMMED),
-        seed=given["seed"],
-    )
+def _columns(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that were named: one is taken as it is, several are put together."""
+    columns = {option: given[option] for option in _OF_DATA if option in given}
+    return {
+        option: names[0] if isinstance(names, list) and len(names) == 1 else names for option, names in columns.items()
+    }
 
 
 class _RowProgress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
-from vrtd.estimator.learner import ThetaPath
-from vrtd.estimator.spread import Limit, Spread
+from vrtd.estimator.learner import Learner, ThetaPath
+from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
@@ -100,10 +100,8 @@ class Diagnostics:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        plain = asdict(self) | {"text": self.text}
-        if self.curve is not None:
-            plain["curve"] = {key: _listed(value) for key, value in plain["curve"].items()}
-        return {key: _finite(value) for key, value in plain.items()}
+        plain: dict[str, Any] = to_json(asdict(self) | {"text": self.text})
+        return plain
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot NEU along the run and its floor."""
@@ -121,30 +119,26 @@ class Diagnostics:
         return axes
 
 
-def diagnose(
-    *,
-    n_rows: int,
-    n_distinct: int,
-    n_waiting: int,
-    n_features: int | None,
-    settings: dict[str, Any],
-    remarks: Sequence[str],
-    segment: int | None,
-    unseen: Sequence[int] | None,
-    sample: Transitions | None,
-    reduced: Transitions | None,
-    observations: tuple[NDArray[Any] | None, NDArray[Any] | None],
-    spread: Spread | None,
-    path: ThetaPath | None,
-) -> Diagnostics:
-    """Judge a run by the first rows (`reduced`: the same with features of full rank), the spread of the estimate and
-    the path that led there, where they are known. `observations` are those of the sample and its successors."""
-    common: dict[str, Any] = {"n_rows": n_rows, "n_waiting": n_waiting, "settings": settings, "n_features": n_features}
-    if sample is None or reduced is None:
-        return Diagnostics("waiting", None, "rows", {}, remarks=tuple(remarks), **common)
-    if unseen is None:
-        unseen = np.flatnonzero(~(sample.phi != 0.0).any(axis=0)).tolist()
-    notes = list(remarks)
+def diagnose(summary: FitSummary) -> Diagnostics:
+    """Judge a run by its first rows, the spread of the estimate and the path that led there, where they are known."""
+    state, learner = summary.state, summary.state.learner
+    common: dict[str, Any] = {
+        "n_rows": state.n_rows,
+        "n_waiting": state.n_waiting,
+        "settings": {"name": summary.setup.settings.algorithm} if learner is None else learner.algorithm.settings,
+    }
+    notes = [*state.remarks, *_lowered_steps(learner), *state.log_remarks]
+    if not state.n_sampled:
+        return Diagnostics("waiting", None, "rows", {}, n_features=None, remarks=tuple(notes), **common)
+    sample, reduced, spread, reason = summary.sample, summary.reduced, None, summary.why_no_interval(None)
+    try:
+        spread = summary.spread(None) if reason is None else None
+    except InvalidInputError as error:  # poor data must not hide what else is known
+        reason = str(error)
+    if reason is not None:
+        notes.append(f"no interval: {reason}")
+    is_unseen = ~(sample.phi != 0.0).any(axis=0) if state.visited is None else ~state.visited
+    unseen = np.flatnonzero(is_unseen).tolist()
     converged, explained, tau = None, None, None
     errors: dict[Limit, float] = {}
     limit: Limit | None = None
@@ -152,17 +146,18 @@ def diagnose(
         tau = autocorrelation_time(reduced)
     except InvalidInputError as error:
         notes.append(f"the autocorrelation is not known: {error}")
-    if segment is not None and (tau is None or _WINDOWS * max(tau.tau, 1.0) > segment):
+    if state.segment is not None and (tau is None or _WINDOWS * max(tau.tau, 1.0) > state.segment):
         notes.append(
-            f"the noise may be correlated over more than the segments of {segment} rows in which environments take "
-            "turns: intervals are then too short; use longer segments"
+            f"the noise may be correlated over more than the segments of {state.segment} rows in which environments "
+            "take turns: intervals are then too short; use longer segments"
         )
     if spread is not None:
         from vrtd.theory.explained import value_explained
 
         some = sample.part(0, _MOST_EXPLAINED)
-        seen, seen_next = (None if values is None else values[: len(some)] for values in observations)
-        errors, is_noise = spread.errors(sample.phi, n_distinct), True
+        tables = (state.observations, state.next_observations)
+        seen, seen_next = (None if values is None else values[: len(some)] for values in tables)
+        errors, is_noise = spread.errors(sample.phi, state.n_distinct), True
         try:
             explained = value_explained(some, observations=seen, next_observations=seen_next)
         except SingularSystemError as error:
@@ -189,33 +184,44 @@ def diagnose(
         converged,
         limit,
         errors,
+        n_features=sample.n_features,
         rank=sample.rank,
         unseen=tuple(unseen),
         condition_number=sample.condition_number,
         largest_norm=float(np.sqrt(np.square(sample.phi).sum(axis=1).max())),
         decay_rate=float(-np.linalg.eigvals(reduced.A).real.max()),
         autocorrelation=None if tau is None else tau.tau,
-        effective_rows=None if tau is None else n_distinct / tau.tau,
+        effective_rows=None if tau is None else state.n_distinct / tau.tau,
         explained=None if explained is None else explained.share,
         explained_error=None if explained is None else explained.share_error,
         remarks=tuple(notes),
-        curve=None if path is None else _curve(sample.basis, reduced, spread, path),
+        curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
     )
 
 
+def _lowered_steps(learner: Learner | None) -> list[str]:
+    """Return a remark on steps that were lowered on the way."""
+    phases = () if learner is None else learner.phases
+    steps = [phase.algorithm.largest_step_size or 0.0 for phase in phases if phase.is_lowered]
+    if not steps:
+        return []
+    often = "once" if len(steps) == 1 else f"{len(steps)} times"
+    return [f"the step was lowered {often}, to {min(steps):.3g} at the least, for rows with large features"]
+
+
 @np.errstate(over="ignore", invalid="ignore")  # a run that diverged is infinitely far away
-def distance_doubt(
-    sample: Transitions, reduced: Transitions, theta: Floats, theta_0: Floats, is_auto: bool
-) -> str | None:
+def distance_doubt(summary: FitSummary, theta: Floats) -> str | None:
     """Return why values are too far from the closed form of the sample, or None.
 
     With a step that "auto" chose, little of the start may be left. A step of the user's own may leave all of it and
     make noise of its own, but must not diverge.
     """
+    sample, theta_0 = summary.sample, summary.theta_0
     n, B = len(sample), sample.basis
     if n < 2 * sample.rank:
         return None
+    reduced = summary.reduced
     try:
         closed_form = reduced.theta_star
     except SingularSystemError:
@@ -226,7 +232,7 @@ def distance_doubt(
     )
     own, _ = block_covariances(reduced.merged_influence)
     error = float(np.sqrt((own * reduced.C).sum()))
-    allowed = _MOST_LEFT * start if is_auto else max(start, size)
+    allowed = _MOST_LEFT * start if summary.setup.settings.chooses_step else max(start, size)
     if not far > allowed + _MOST_STANDARD_ERRORS * error + _ROUNDING * size:
         return None
     return (
@@ -251,14 +257,12 @@ def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath)
     )
 
 
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
+def to_json(value: Any) -> Any:
+    """Turn a value into what JSON has: lists for arrays and tuples, None for numbers that are not finite."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value

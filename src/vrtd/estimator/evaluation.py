@@ -1,36 +1,38 @@
-"""The verb: learn from a log, and write what came of it as one page with its files."""
+"""`evaluate`: learn from a log or an environment, and write the result as one page with its files."""
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vrtd import store
+from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
-from vrtd.estimator.diagnostics import Diagnostics
-from vrtd.estimator.evaluator import Evaluator
+from vrtd.estimator.diagnostics import Diagnostics, to_json
+from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
+from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
-from vrtd.estimator.observed import Observed
+from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import Answer, Facts, build_page
-from vrtd.estimator.valued import Valued, n_states_of, value_states
-from vrtd.files import check_regular, locked, write_at_once
-from vrtd.logs import Log
+from vrtd.estimator.spread import Method
+from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
 from vrtd.plots import new_panels
+from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
 from vrtd.report.svg import draw_svg
-from vrtd.tables import Table, library, write_csv
+from vrtd.tables import library, write_csv, write_parquet
 
+_PILOT_ROWS = 5000
 _FORMAT = "vrtd-evaluation-1"
 _FILES = {
     "report": "report.html",
@@ -49,6 +51,7 @@ class Evaluation:
     closed_form: Answer | None  # the closed form's, beside that of a recursion
     diagnostics: Diagnostics
     interrupted: bool
+    evaluator: Evaluator  # fitted
 
     @property
     def files(self) -> dict[str, Path]:
@@ -61,10 +64,10 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
-            **_as_json(self.answer),
-            "closed_form": None if self.closed_form is None else _as_json(self.closed_form),
+            **to_json(asdict(self.answer)),
+            "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
             "interrupted": self.interrupted,
-            "diagnostics": _plain(self.diagnostics.as_dict()),
+            "diagnostics": self.diagnostics.as_dict(),
             "files": {kind: str(path) for kind, path in self.files.items()},
         }
 
@@ -78,60 +81,133 @@ class EvaluationInterrupted(KeyboardInterrupt):
 
 
 def evaluate(
-    evaluator: Evaluator,
-    log: Log,
+    source: Any,
+    algorithm: str | Algorithm = "vrtd",
     *,
+    discount: float,
     out: str | os.PathLike[str],
+    policy: Any = None,
+    n_samples: int | None = None,
+    n_envs: int | None = None,
+    record: str | os.PathLike[str] | None = None,
+    features: Any = None,
+    step_size: float | Literal["auto"] = "auto",
+    batch_size: int | Literal["auto"] = "auto",
+    pilot_rows: int | None = None,
+    theta_0: ArrayLike | None = None,
+    closed_form: bool | Literal["auto"] = "auto",
+    seed: int = 0,
+    n_passes: int = 1,
     level: float = 0.95,
     states: Any = None,
-    n_passes: int = 1,
-    progress: Callable[[int, int | None], None] | None = None,
-    title: str = "Policy evaluation",
+    title: str | None = None,
     names: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Evaluation:
-    """Fit the evaluator, and write `report.html`, `model.npz`, `values.parquet`, `diagnostics.json` and `figures/`.
+    """Learn the values of a policy and write a report on them.
 
-    Ctrl-C keeps what was learned: the same files are written, which say so, and then it is raised again.
+    The files are `report.html`, `model.npz`, `values.parquet`, `diagnostics.json` and those in `figures/`. Ctrl-C keeps
+    what was learned: the same files are written, which say so, and then it is raised again.
 
-    Args:
-        out: a new or empty folder, or that of an earlier evaluation, whose files are replaced.
-        level: of the intervals.
-        states: observations to value. Unless given, all states where features are of numbered ones, a grid over the
-            observed range where an observation is one number or two, else observations that the log begins with.
-        n_passes: over the log.
-        progress: is called with the rows done and those in all, which are None where that is not known.
-        title: of the page.
-        names: of the numbers of an observation, for the axes and for the columns of `values.parquet`.
-        shape: rows and columns, where numbered states are the cells of a board.
+    Parameters
+    ----------
+    source : Log, str or Gymnasium environment
+        Where the transitions come from: a log (see `vrtd.logs`), the id of a Gymnasium environment, or an environment
+        or vector environment, which stays open.
+    algorithm : str or Algorithm, default "vrtd"
+        As for `Evaluator`, like `discount`, `step_size`, `batch_size` and `theta_0`.
+    discount : float
+        The discount gamma.
+    out : path
+        A new or empty folder, or that of an earlier evaluation, whose files are replaced.
+    policy : optional
+        Of an environment: "random" (the default), an array, a function or an object with `predict` as for
+        `vrtd.logs.environment.from_env`, or a .npy or .npz file with an array.
+    n_samples : int, optional
+        Transitions to make of an environment, by default 100,000; for a log, the number of its rows if the log does not
+        know it.
+    n_envs : int, optional
+        How many environments of this id run side by side. Default: one that is no vector environment.
+    record : path, optional
+        Write the rows to this .parquet, .npz or .csv file first, and learn from there.
+    features : optional
+        As for `Evaluator`; bounds and numbers of states that are not set come from the environment. By default a table
+        if states are whole numbers, else the observations of a log are the features.
+    step_size, batch_size : number or "auto"
+        Settings of the algorithm.
+    pilot_rows : int, optional
+        Rows from which "auto" decides. Default: 5000, or a quarter of the rows if that is less.
+    theta_0 : array of shape (d,), optional
+        Where learning starts.
+    closed_form : bool or "auto"
+        Whether the closed form of every row is summed up beside the algorithm; "auto": if there are few features.
+    seed : int, default 0
+        Seed of the environment, the policy and the algorithm.
+    n_passes : int, default 1
+        How often to go through the rows.
+    level : float, default 0.95
+        Confidence level of the intervals.
+    states : array, optional
+        Observations to value. By default all states of a table, a grid over the log range where an observation is
+        one number or two, else observations that the log begins with.
+    title : str, optional
+        Title of the page.
+    names : sequence of str, optional
+        Names of the numbers of an observation, for the axes and for the columns of `values.parquet`.
+    shape : (int, int), optional
+        Rows and columns, where numbered states are the cells of a board. Known for some toy environments.
+    progress : callable, optional
+        Is called with the rows done and those in all, which are None where that is not known.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    EvaluationInterrupted
+        After Ctrl-C, if something was learned; it holds the evaluation.
+    DivergenceError
+        If the parameters leave the finite numbers.
     """
-    if not isinstance(evaluator, Evaluator):
-        raise InvalidInputError("evaluator must be an Evaluator", type(evaluator).__name__, "make a vrtd.Evaluator")
-    if not isinstance(log, Log):
-        raise InvalidInputError("log must be a Log", type(log).__name__, "make one with vrtd.logs: from_arrays, read")
     check_count("n_passes", n_passes)
     check_level(level)
-    new_panels(1)  # a missing library must not cost a long run
-    library()
-    with _opened(Path(out)) as folder, warnings.catch_warnings():
+    folder = Path(out)
+    with ExitStack() as stack:
+        stack.enter_context(hold(folder, _FORMAT, "evaluation", _FILES["diagnostics"]))
+        if record is not None:
+            check_record(Path(record), folder)
+        new_panels(1)  # a missing library must not cost a long run
+        library()
+        rows = stack.enter_context(open_source(source, policy, n_samples, n_envs, features, seed))
+        check_names(names, rows.n_numbers)
+        n = rows.n_rows
+        if pilot_rows is None:
+            pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
+        evaluator = Evaluator(
+            algorithm, features=rows.features, discount=discount, step_size=step_size, batch_size=batch_size,
+            n_samples=None if n is None else n * n_passes, pilot_rows=pilot_rows, theta_0=theta_0,
+            closed_form=closed_form, seed=seed,
+        )  # fmt: skip
+        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress))
+        words = _Words(rows.title if title is None else title, names, shape or rows.shape, states, float(level))
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
-        observed = Observed(log)
-        words = _Words(str(title), names, shape, states, float(level))
         try:
-            evaluator.fit(observed, n_passes=n_passes, progress=_over_passes(progress, n_passes))
+            evaluator.fit(summary, n_passes=n_passes, progress=progress)
         except KeyboardInterrupt:
-            found = None
+            evaluation = None
             with suppress(VrtdError):  # too little was learned to say anything of it
-                found = _report(folder, evaluator, observed, words, interrupted=True)
-            if found is None:
+                evaluation = _report(folder, evaluator, summary, words, interrupted=True)
+            if evaluation is None:
                 raise
-            raise EvaluationInterrupted(found) from None
-        return _report(folder, evaluator, observed, words, interrupted=False)
+            raise EvaluationInterrupted(evaluation) from None
+        return _report(folder, evaluator, summary, words, interrupted=False)
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """What was asked for, for the page."""
 
     title: str
@@ -141,98 +217,67 @@ class _Words:
     level: float
 
 
-def _report(folder: Path, evaluator: Evaluator, observed: Observed, words: _Words, interrupted: bool) -> Evaluation:
-    """Everything is computed first, and written when nothing can go wrong but the disk."""
-    valued = value_states(evaluator, observed, words.level, words.states, words.names)
-    answer, closed_form = _answers(evaluator, words.level)
+def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, interrupted: bool) -> Evaluation:
+    """Compute everything first, and write when nothing can go wrong but the disk."""
+    valued = value_states(evaluator, log, words.level, words.states, words.names)
+    answer, closed_form = _answer(evaluator, words.level, None), None
+    if evaluator.algorithm_ is not None:
+        with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
+            closed_form = _answer(evaluator, words.level, "closed_form")
     diagnostics = evaluator.diagnostics_
-    facts = _facts(evaluator, observed, words, interrupted)
+    facts = Facts(
+        title=words.title,
+        discount=evaluator.discount,
+        features=feature_settings(evaluator.features) or {},
+        n_features=evaluator.n_features,
+        n_terminated=log.n_terminated,
+        n_truncated=log.n_truncated,
+        mean_reward=log.reward / max(log.n_seen, 1),
+        data_remarks=log.remarks,
+        has_states=n_states_of(evaluator.features) is not None,
+        interrupted=interrupted,
+    )
     shape = _board(words.shape, len(valued.table["value"])) if valued.kind == "table" else None
-    visited = observed.points if valued.kind in ("curve", "map") else None
+    visited = log.points if valued.kind in ("curve", "map") else None
     figures, tables = figures_of(valued, diagnostics, words.level, visited, shape)
     panels = [
         Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         for figure in figures
     ]
-    found = Evaluation(folder, answer, closed_form, diagnostics, interrupted)
+    found = Evaluation(folder, answer, closed_form, diagnostics, interrupted, evaluator)
     record = {
         "format": _FORMAT,
         **{key: value for key, value in found.as_dict().items() if key != "files"},
         "discount": evaluator.discount,
-        "features": _plain(facts.features),
+        "features": to_json(facts.features),
         "data": {
             "n_rows": diagnostics.n_rows,
             "n_terminated": facts.n_terminated,
             "n_truncated": facts.n_truncated,
-            "mean_reward": _plain(facts.mean_reward),
+            "mean_reward": to_json(facts.mean_reward),
             "remarks": list(facts.data_remarks),
         },
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
-    html = build_page(answer, closed_form, diagnostics, facts, panels, record).html
-    _write(folder, found, evaluator, valued, panels, tables, html, record)
+    html, files = build_page(answer, closed_form, diagnostics, facts, panels, record).html, found.files
+    mark(folder, _FORMAT, ("figures",), _FILES["diagnostics"])
+    for panel in panels:
+        write_text(panel.svg, folder / panel.file)
+        write_csv(tables[panel.figure.table], folder / panel.data)
+    write_parquet(valued.table, files["values"])
+    evaluator.save(files["model"])
+    write_text(html, files["report"])
+    store.write_json(record, files["diagnostics"])
+    for name in set(FIGURES) - {figure.name for figure in figures}:  # of an earlier evaluation
+        for suffix in ("svg", "csv"):
+            (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
     return found
 
 
-def _write(
-    folder: Path,
-    found: Evaluation,
-    evaluator: Evaluator,
-    valued: Valued,
-    panels: Sequence[Panel],
-    tables: Mapping[str, Table],
-    html: str,
-    record: Mapping[str, Any],
-) -> None:
-    files = found.files
-    if not files["diagnostics"].is_file():  # first, so that the folder is known as ours from now on
-        store.write_json({"format": _FORMAT}, files["diagnostics"])
-    (folder / "figures").mkdir(exist_ok=True)
-    for panel in panels:
-        _write_text(panel.svg, folder / panel.file)
-        write_csv(tables[panel.figure.table], folder / panel.data)
-    _write_parquet(valued.table, files["values"])
-    evaluator.save(files["model"])
-    _write_text(html, files["report"])
-    store.write_json(record, files["diagnostics"])
-    for name in set(FIGURES) - {panel.figure.name for panel in panels}:  # of an earlier evaluation
-        for suffix in ("svg", "csv"):
-            (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
-
-
-def _answers(evaluator: Evaluator, level: float) -> tuple[Answer, Answer | None]:
-    """The method's own, and the closed form's where it is another one."""
-    own = _answer(evaluator, level, None)
-    if evaluator.algorithm_ is None:  # it is the closed form
-        return own, None
-    closed_form = None
-    with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
-        closed_form = _answer(evaluator, level, "closed_form")
-    return own, closed_form
-
-
-def _answer(evaluator: Evaluator, level: float, method: Any) -> Answer:
+def _answer(evaluator: Evaluator, level: float, method: Method | None) -> Answer:
     mean, reason = evaluator.mean_value(level, method=method), evaluator.why_no_interval(method)
     how = evaluator.spread(method).method if reason is None else "none"
     return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, how, reason)
-
-
-def _facts(evaluator: Evaluator, observed: Observed, words: _Words, interrupted: bool) -> Facts:
-    features: dict[str, Any] = {}
-    with suppress(InvalidInputError):  # features of the user's own code
-        features = evaluator.features.settings
-    return Facts(
-        title=words.title,
-        discount=evaluator.discount,
-        features=features,
-        n_features=evaluator.n_features,
-        n_terminated=observed.n_terminated,
-        n_truncated=observed.n_truncated,
-        mean_reward=observed.reward / max(observed.n_seen, 1),
-        data_remarks=observed.remarks,
-        has_states=n_states_of(evaluator.features) is not None,
-        interrupted=interrupted,
-    )
 
 
 def _board(shape: tuple[int, int] | None, n_states: int) -> tuple[int, int] | None:
@@ -241,83 +286,3 @@ def _board(shape: tuple[int, int] | None, n_states: int) -> tuple[int, int] | No
             f"shape must be the rows and columns of a board of {n_states} states", repr(shape), "pass e.g. (4, 4)"
         )
     return shape
-
-
-def _over_passes(
-    progress: Callable[[int, int | None], None] | None, n_passes: int
-) -> Callable[[int, int | None], None] | None:
-    """Counts on where a new pass begins at 0."""
-    if progress is None:
-        return None
-    before = last = 0
-
-    def tell(done: int, total: int | None) -> None:
-        nonlocal before, last
-        if done <= last:  # within a pass it grows
-            before += last
-        last = done
-        progress(before + done, None if total is None else n_passes * total)
-
-    return tell
-
-
-def _write_text(text: str, path: Path) -> None:
-    with write_at_once(path) as file:
-        file.write(text.encode())
-
-
-def _write_parquet(table: Table, path: Path) -> None:
-    from pyarrow.parquet import write_table
-
-    pyarrow = library()
-    with write_at_once(path) as file:
-        write_table(pyarrow.table(dict(table)), file, write_page_checksum=True)
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that is not new, empty, or an earlier evaluation's."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder))):
-        raise InvalidInputError(
-            "the output folder must be new, empty or that of an earlier evaluation",
-            f"{folder}, which holds something else",
-            "name another",
-        )
-
-
-@contextmanager
-def _opened(folder: Path) -> Iterator[Path]:
-    """A folder into which nobody else writes; a new one does not stay when nothing was written into it."""
-    check_folder(folder)
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with locked(folder):
-            yield folder
-    finally:
-        with suppress(OSError):  # not empty
-            for each in missing:
-                each.rmdir()
-
-
-def _is_ours(folder: Path) -> bool:
-    if all(path.name.startswith(f".{_FILES['diagnostics']}.") for path in folder.iterdir()):
-        return True  # begun, and ended before it was known as ours
-    try:
-        check_regular(folder / _FILES["diagnostics"])
-        return bool(json.loads((folder / _FILES["diagnostics"]).read_bytes())["format"] == _FORMAT)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
-
-
-def _as_json(answer: Answer) -> dict[str, Any]:
-    fields = {"value": answer.value, "low": answer.low, "high": answer.high, "level": answer.level}
-    return {key: _plain(value) for key, value in fields.items()} | {"method": answer.method, "reason": answer.reason}
-
-
-def _plain(value: Any) -> Any:
-    """For JSON, which has no infinity and no tuples."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

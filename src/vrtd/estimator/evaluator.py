@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
@@ -19,12 +19,13 @@ from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, dis
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
-from vrtd.estimator.spread import Intervals, Spread, mean_interval
-from vrtd.estimator.state import FitState, Setup, start, usable_features
-from vrtd.estimator.summary import FitSummary, Method
+from vrtd.estimator.spread import FitSummary, Intervals, Method, Spread, mean_interval
+from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, as_features
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
+
+ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
 
 
 class Evaluator:
@@ -50,8 +51,9 @@ class Evaluator:
         Rows from which "auto" decides.
     theta_0 : array of shape (d,), optional
         Where learning starts. Default: zeros.
-    closed_form : bool, default False
+    closed_form : bool or "auto", default False
         Sum up the closed form of every row, too, with d^2 operations per row, for its interval beside the other.
+        "auto": if there are at most 256 features, or 600 states of a table.
     seed : int, default 0
         Seed of the algorithm's own draws.
 
@@ -84,18 +86,17 @@ class Evaluator:
         n_samples: int | None = None,
         pilot_rows: int = 5000,
         theta_0: ArrayLike | None = None,
-        closed_form: bool = False,
+        closed_form: bool | Literal["auto"] = False,
         seed: int = 0,
     ) -> None:
         settings = AutoSettings(algorithm, step_size, batch_size, n_samples, pilot_rows)
         given = as_features(features)
         check_fraction("discount", discount)
-        check_flag("closed_form", closed_form)
+        if closed_form != "auto":
+            check_flag("closed_form", closed_form)
         check_count("seed", seed, least=0)
         theta = None if theta_0 is None else real_array("theta_0", theta_0)
-        self._setup = Setup(
-            settings, given, float(discount), theta, bool(closed_form) or settings.is_closed_form, int(seed)
-        )
+        self._setup = Setup(settings, given, float(discount), theta, settings.is_closed_form or closed_form, int(seed))
         self._reset()
 
     def _reset(self) -> None:
@@ -105,14 +106,12 @@ class Evaluator:
     def __copy__(self) -> Self:
         copy = self.__class__.__new__(self.__class__)
         vars(copy).update(vars(self))
-        copy._state = self._state.trim()  # with rooms of its own for rows to come
+        copy._state = self._state.trim()  # with buffers of its own for rows to come
         return copy
 
     # Learning
 
-    def fit(
-        self, log: Log | Chunk, *, n_passes: int = 1, progress: Callable[[int, int | None], None] | None = None
-    ) -> Self:
+    def fit(self, log: Log | Chunk, *, n_passes: int = 1, progress: ProgressCallback | None = None) -> Self:
         """Learn from a log from the start, and forget what was learned before.
 
         Parameters
@@ -122,7 +121,7 @@ class Evaluator:
         n_passes : int, default 1
             How often to go through the log.
         progress : callable, optional
-            Is called with the rows done and the rows in all, which are None if that is not known.
+            Is called with the rows done and the rows in all passes, which are None if that is not known.
 
         Warns
         -----
@@ -132,7 +131,7 @@ class Evaluator:
         check_count("n_passes", n_passes)
         self._reset()
         for k in range(n_passes):
-            self._read(log, progress, is_over=k < n_passes - 1, repeats=k > 0)
+            self._read(log, progress, k, n_passes)
             self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
         if not self._state.n_rows:
             raise _no_rows()
@@ -140,40 +139,35 @@ class Evaluator:
         self._warn_if_far()
         return self
 
-    def partial_fit(self, log: Log | Chunk, *, progress: Callable[[int, int | None], None] | None = None) -> Self:
+    def partial_fit(self, log: Log | Chunk, *, progress: ProgressCallback | None = None) -> Self:
         """Learn from more rows, which continue those before unless the last of these ended an episode.
 
         If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
-        self._read(log, progress, is_over=False)
+        self._read(log, progress)
         return self
 
-    def _read(
-        self,
-        log: Log | Chunk,
-        progress: Callable[[int, int | None], None] | None,
-        is_over: bool,
-        repeats: bool = False,
-    ) -> None:
-        """Read a log once. With `is_over`, what comes next does not continue its last row."""
+    def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:
+        """Read a log for the k-th time of several, from 0. The next pass does not continue the last row of this one."""
+        is_over, repeats, before = k < n_passes - 1, k > 0, self._state.n_rows
+        chunks: Iterable[Chunk]
         if isinstance(log, Chunk):
             log.check()
-            chunk = log.mark_truncated(slice(-1, None)) if is_over else log
-            for state in receive(self._setup, self._state, chunk, repeats):
-                self._state = state
-            if progress is not None:
-                progress(log.n_rows, log.n_rows)
-            return
-        if not isinstance(log, Log):
+            chunks = (log.mark_truncated(slice(-1, None)) if is_over else log,)
+        elif isinstance(log, Log):
+            chunks = checked_chunks(log, is_over)
+        else:
             raise InvalidInputError(
                 "log must be a Log or a Chunk", type(log).__name__, "make one with vrtd.logs: from_arrays, read, ..."
             )
-        before = self._state.n_rows
-        for chunk in checked_chunks(log, is_over):
+        for chunk in chunks:
             for state in receive(self._setup, self._state, chunk, repeats):
                 self._state = state
                 if progress is not None:
-                    progress(self._state.n_rows - before, log.n_rows)
+                    n_done = state.n_rows - (0 if repeats else before)
+                    progress(n_done, None if log.n_rows is None else n_passes * log.n_rows)
+        if isinstance(log, Chunk):
+            return
         known = self._state.log_remarks
         remarks = (*known, *(remark for remark in (*log.remarks, *self._cut(log)) if remark not in known))
         self._state = self._state._replace(log_remarks=remarks, segment=log.segment or self._state.segment)
@@ -212,7 +206,7 @@ class Evaluator:
             return self._state.learner.theta.copy()
         if self._state.sums is not None:
             return self._summary.solution.theta.copy()
-        return start(self._setup, self._state)
+        return initial_theta(self._setup, self._state)
 
     @property
     def _summary(self) -> FitSummary:
@@ -228,9 +222,7 @@ class Evaluator:
     @property
     def n_waiting_(self) -> int:
         """Transitions that wait, for the pilot or the rest of their batch, and have not moved theta."""
-        if self._state.learner is not None:
-            return self._state.learner.n_waiting
-        return 0 if self._state.sums is not None else self._state.n_rows
+        return self._state.n_waiting
 
     @property
     def algorithm_(self) -> Algorithm | None:
@@ -332,8 +324,7 @@ class Evaluator:
             known = self._summary  # a sample of half of the present rows will do for frequent checks
         if not known.is_usable:
             return
-        theta_0, theta = known.theta_0, state.learner.theta
-        reason = distance_doubt(known.sample, known.reduced, theta, theta_0, settings.chooses_step)
+        reason = distance_doubt(known, state.learner.theta)
         if reason is not None:
             warnings.warn(
                 f"not converged: {reason}; bring more rows, or take the closed form: algorithm='closed_form'",
@@ -344,42 +335,7 @@ class Evaluator:
     @property
     def diagnostics_(self) -> Diagnostics:
         """Has it converged, and what limits it."""
-        state = self._state
-        summary, sample, reduced, spread = self._summary, None, None, None
-        remarks = [*state.remarks, *self._lowered(), *state.log_remarks]
-        if state.n_sampled:
-            sample, reduced, reason = summary.sample, summary.reduced, self.why_no_interval()
-            try:
-                spread = summary.spread(None) if reason is None else None
-            except InvalidInputError as error:  # poor data must not hide what else is known
-                reason = str(error)
-            if reason is not None:
-                remarks.append(f"no interval: {reason}")
-        algorithm = self.algorithm_
-        return diagnose(
-            n_rows=state.n_rows,
-            n_distinct=state.n_distinct,
-            n_waiting=self.n_waiting_,
-            n_features=None if sample is None else sample.n_features,
-            settings={"name": self._setup.settings.algorithm} if algorithm is None else algorithm.settings,
-            remarks=remarks,
-            segment=state.segment,
-            unseen=None if state.visited is None else np.flatnonzero(~state.visited).tolist(),
-            sample=sample,
-            reduced=reduced,
-            observations=(state.observations, state.next_observations),
-            spread=spread,
-            path=None if state.learner is None else state.learner.path,
-        )
-
-    def _lowered(self) -> list[str]:
-        """Return a remark on steps that were lowered on the way."""
-        phases = () if self._state.learner is None else self._state.learner.phases
-        steps = [phase.algorithm.largest_step_size or 0.0 for phase in phases if phase.is_lowered]
-        if not steps:
-            return []
-        often = "once" if len(steps) == 1 else f"{len(steps)} times"
-        return [f"the step was lowered {often}, to {min(steps):.3g} at the least, for rows with large features"]
+        return diagnose(self._summary)
 
     @property
     def discount(self) -> float:

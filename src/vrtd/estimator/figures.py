@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.estimator.diagnostics import Diagnostics
-from vrtd.estimator.valued import Valued
+from vrtd.estimator.state_values import StateValues
 from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes
 from vrtd.report.numbers import number
 from vrtd.tables import Table
@@ -31,7 +31,7 @@ Draw = Callable[["Axes", Table], None]
 
 
 def figures_of(
-    valued: Valued,
+    valued: StateValues,
     diagnostics: Diagnostics,
     level: float,
     visited: NDArray[Any] | None,
@@ -52,7 +52,7 @@ def figures_of(
 
 
 def _value_figures(
-    valued: Valued, level: str, visited: NDArray[Any] | None, shape: tuple[int, int] | None
+    valued: StateValues, level: str, visited: NDArray[Any] | None, shape: tuple[int, int] | None
 ) -> list[tuple[Figure, Table]]:
     table = valued.table
     has_intervals = not np.isnan(valued.half_width).any()
@@ -152,7 +152,7 @@ def _draw_board(shape: tuple[int, int], axes: Axes, table: Table) -> None:
 # Intervals
 
 
-def _interval_figure(valued: Valued, level: str) -> tuple[Figure, Table] | None:
+def _interval_figure(valued: StateValues, level: str) -> tuple[Figure, Table] | None:
     """Of states from the least value to the largest, so many as can be told apart."""
     table, known = valued.table, np.flatnonzero(np.isfinite(valued.half_width))
     if not known.size:

@@ -1,7 +1,7 @@
 """How a fit goes on: every function takes a state and returns the next one.
 
 Nothing is assigned before all of a piece is learned, so what raises, Ctrl-C included, leaves the state before as it
-was. Two things are shared between a state and the next: rooms, of which only the first rows belong to a state, and
+was. Two things are shared between a state and the next: buffers, of which only the first rows belong to a state, and
 arrays that are never written again.
 """
 
@@ -21,8 +21,7 @@ from vrtd.estimator.auto_settings import check_step
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite
-from vrtd.estimator.sample import check_alike, keep_rows, keep_until, sample_of
-from vrtd.estimator.state import FitState, Setup, start
+from vrtd.estimator.state import FitState, Setup, check_alike, initial_theta, keep_rows, keep_until, sample_of
 from vrtd.features import Features, Identity, Tabular
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations, is_any
@@ -86,7 +85,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
         state = _check_pilot(setup, state)
     for chunk in _pieces(chunks, size):
         first, last = state.n_rows, state.n_rows + chunk.n_rows
-        known = state.room.part(first, last) if state.room is not None and last <= n_kept else None
+        known = state.buffer.part(first, last) if state.buffer is not None and last <= n_kept else None
         state = update(setup, state, chunk, False, known)
     return state
 
@@ -115,12 +114,13 @@ def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     if setup.theta_0 is not None and setup.theta_0.shape != (d,):
         raise InvalidInputError(f"theta_0 must have the shape ({d},)", setup.theta_0.shape, "one for each feature")
     visited = np.zeros(d, bool) if isinstance(features, Tabular) else None
-    return state._replace(features=features, visited=visited)
+    sums = no_sums(d) if setup.needs_sums(features) else None
+    return state._replace(features=features, visited=visited, sums=sums)
 
 
 def _piece_rows(features: Features) -> int:
-    room = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
-    return max(_LEAST_PIECE, room // (8 * features.n_features))
+    n_bytes = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
+    return max(_LEAST_PIECE, n_bytes // (8 * features.n_features))
 
 
 def _wait(state: FitState, chunk: Chunk) -> FitState:
@@ -197,8 +197,8 @@ def update(
                 last = n if left is None else min(n, at + left)
                 learner = learn(learner, rows.part(at, last))
                 at = last
-        if setup.closed_form and not repeats:
-            sums = add(sums or no_sums(rows.n_features), rows)
+        if sums is not None and not repeats:
+            sums = add(sums, rows)
     except NotFiniteError:
         cleaned = clear_final(rows, chunk.terminated)
         if cleaned is None:
@@ -216,7 +216,7 @@ def update(
 
 def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
     """Decide on the settings of the first phase, or of the next one; the state has remarks on them."""
-    settings, theta_0 = setup.settings, start(setup, state)
+    settings, theta_0 = setup.settings, initial_theta(setup, state)
     if state.n_expected is not None:
         settings = replace(settings, n_samples=state.n_expected)
     if learner is None:
@@ -251,11 +251,11 @@ def check_ends(setup: Setup, state: FitState, terminated: NDArray[np.bool_] | No
 
 def _check_pilot(setup: Setup, state: FitState) -> FitState:
     """Warn of the step that was asked for, if the pilot rows show that it diverges."""
-    assert state.room is not None
+    assert state.buffer is not None
     step = setup.settings.given_step
     remarks: tuple[str, ...] = ()
     n = min(state.n_sampled, setup.settings.pilot_rows)
-    if step is not None and not _is_surely_stable(step, state.room.part(0, n), setup.discount):
+    if step is not None and not _is_surely_stable(step, state.buffer.part(0, n), setup.discount):
         remarks = check_step(step, sample_of(state, n))
     return _add_remarks(state, remarks)._replace(is_checked=True)
 

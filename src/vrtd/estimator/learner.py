@@ -48,7 +48,6 @@ class Phase(NamedTuple):
     algorithm: Algorithm
     n_epochs: int | None  # None: to the end
     first_epoch: int
-    first_row: int
     is_lowered: bool = False  # whether the step was lowered for rows with large features
 
 
@@ -92,7 +91,7 @@ class Learner(NamedTuple):
     lowers_step: bool
     n_epochs: int = 0
     n_rows: int = 0
-    room: Transitions | None = None  # its first `n_waiting` rows wait for the rest of their batch
+    buffer: Transitions | None = None  # its first `n_waiting` rows wait for the rest of their batch
     n_waiting: int = 0
     lowered_until: int | None = None  # an epoch
     pause: int = 1  # epochs for which the step is lowered the next time
@@ -126,7 +125,7 @@ def first_learner(
     state = np.zeros(algorithm.workspace_size(theta_0.size))
     state[: theta_0.size] = theta_0
     return Learner(
-        (Phase(algorithm, n_epochs, 0, 0),),
+        (Phase(algorithm, n_epochs, 0),),
         state,
         make_streams(seed, np.arange(1), ALGORITHM)[0],
         np.array(theta_0),
@@ -137,8 +136,8 @@ def first_learner(
 
 def next_phase(learner: Learner, algorithm: Algorithm, n_epochs: int | None) -> Learner:
     """Go on with other settings of the same algorithm; no row may wait."""
-    phase = Phase(algorithm, n_epochs, learner.n_epochs, learner.n_rows)
-    return learner._replace(phases=(*learner.phases, phase), lowered_until=None, pause=1, room=None, loop=None)
+    phase = Phase(algorithm, n_epochs, learner.n_epochs)
+    return learner._replace(phases=(*learner.phases, phase), lowered_until=None, pause=1, buffer=None, loop=None)
 
 
 def learn(learner: Learner, rows: Transitions) -> Learner:
@@ -155,10 +154,10 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
         first = rows.part(0, at)
         if learner.n_waiting + at < size and not is_finite(first):
             raise NotFiniteError
-        room = append(learner.room, learner.n_waiting, first, size)
+        buffer = append(learner.buffer, learner.n_waiting, first, size)
         if learner.n_waiting + at < size:
-            return learner._replace(room=room, n_waiting=learner.n_waiting + at)
-        learner = _run(learner._replace(room=None, n_waiting=0), room.part(0, size), 1)
+            return learner._replace(buffer=buffer, n_waiting=learner.n_waiting + at)
+        learner = _run(learner._replace(buffer=None, n_waiting=0), buffer.part(0, size), 1)
     count = (n - at) // size
     if count:
         learner = _run(learner, rows.part(at, at + count * size), count)
@@ -167,13 +166,13 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
         rest = rows.part(at, n)
         if not is_finite(rest):
             raise NotFiniteError
-        learner = learner._replace(room=append(None, 0, rest, size), n_waiting=n - at)
+        learner = learner._replace(buffer=append(None, 0, rest, size), n_waiting=n - at)
     return learner
 
 
 def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
     """Run `count` whole epochs, with a stop at every point of the path and wherever the step changes."""
-    phases, before, stream, _, path, lowers_step, n_epochs, n_rows, room, n_waiting, until, pause, loop = learner
+    phases, before, stream, _, path, lowers_step, n_epochs, n_rows, buffer, n_waiting, until, pause, loop = learner
     assert loop is not None
     state, stream, theta = np.empty(before.size), stream.copy(), np.empty(learner.theta.size)
     columns, first, size = loop_columns(rows), 0, loop.batch_rows
@@ -181,7 +180,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
         n = min(count, max(1, -(-(path.next - n_rows) // size)))
         if until is not None:
             if n_epochs == until:
-                phases, until = _with_step(phases, _planned(phases), n_epochs, n_rows, False), None
+                phases, until = _with_step(phases, _planned(phases), n_epochs, False), None
                 loop = Loop(phases[-1].algorithm, theta.size, rows.is_weighted)
             else:
                 n = min(n, until - n_epochs)
@@ -189,7 +188,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
             n, ratio = _within(columns, first, n, size, loop.largest_step_size)
             if n == 0:
                 lowered = replace(_planned(phases), step_size=MOST_GROWTH / ratio)
-                phases = _with_step(phases, lowered, n_epochs, n_rows, True)
+                phases = _with_step(phases, lowered, n_epochs, True)
                 loop = Loop(lowered, theta.size, rows.is_weighted)
                 until, pause = n_epochs + pause, 2 * pause
                 continue
@@ -201,7 +200,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
         if n_rows >= path.next:
             path = path.add(n_rows, theta)
     return Learner(
-        phases, state, stream, theta, path, lowers_step, n_epochs, n_rows, room, n_waiting, until, pause, loop
+        phases, state, stream, theta, path, lowers_step, n_epochs, n_rows, buffer, n_waiting, until, pause, loop
     )  # fmt: skip
 
 
@@ -218,10 +217,8 @@ def _planned(phases: tuple[Phase, ...]) -> Any:
     return next(phase.algorithm for phase in reversed(phases) if not phase.is_lowered)
 
 
-def _with_step(
-    phases: tuple[Phase, ...], algorithm: Algorithm, n_epochs: int, n_rows: int, is_lowered: bool
-) -> tuple[Phase, ...]:
+def _with_step(phases: tuple[Phase, ...], algorithm: Algorithm, n_epochs: int, is_lowered: bool) -> tuple[Phase, ...]:
     """Go on in the same batches with another step."""
     last = phases[-1]
     n_left = None if last.n_epochs is None else last.n_epochs - (n_epochs - last.first_epoch)
-    return (*phases, Phase(algorithm, n_left, n_epochs, n_rows, is_lowered))
+    return (*phases, Phase(algorithm, n_left, n_epochs, is_lowered))

@@ -75,7 +75,7 @@ class Sums(NamedTuple):
     block: int = _FIRST_BLOCK  # rows of a block
     blocks: tuple[Floats, ...] = ()  # (d, d + 1) the same over `block` rows each
     marks: tuple[Floats, ...] = ()  # (2, d) `squares` and `total_phi` at the end of each block
-    room: Transitions | None = None  # its first `n_waiting` rows are not summed yet
+    buffer: Transitions | None = None  # its first `n_waiting` rows are not summed yet
     n_waiting: int = 0
 
     @property
@@ -112,8 +112,12 @@ def add(sums: Sums, rows: Transitions) -> Sums:
         size = min(sums.block, _PIECE)  # changes only between blocks, when nothing waits
         if sums.n_waiting or n - at < size:
             last = min(n, at + size - sums.n_waiting)
-            room = append(sums.room if sums.n_waiting else None, sums.n_waiting, rows.part(at, last), size)
-            sums, piece, at = sums._replace(room=room, n_waiting=sums.n_waiting + last - at), room.part(0, size), last
+            buffer = append(sums.buffer if sums.n_waiting else None, sums.n_waiting, rows.part(at, last), size)
+            sums, piece, at = (
+                sums._replace(buffer=buffer, n_waiting=sums.n_waiting + last - at),
+                buffer.part(0, size),
+                last,
+            )
             if sums.n_waiting < size:
                 break
         else:
@@ -145,8 +149,8 @@ def solve(sums: Sums, theta_0: Floats) -> Solution:
     total, squares = sums.open.copy(), sums.squares.copy()
     for block in sums.blocks:
         total += block
-    if sums.room is not None and sums.n_waiting:
-        _accumulate(sums.room.part(0, sums.n_waiting), total, squares, np.zeros_like(squares))
+    if sums.buffer is not None and sums.n_waiting:
+        _accumulate(sums.buffer.part(0, sums.n_waiting), total, squares, np.zeros_like(squares))
     d = len(squares)
     seen = squares > 0.0
     theta = theta_0.copy()
@@ -180,8 +184,8 @@ def solve(sums: Sums, theta_0: Floats) -> Solution:
 def _accumulate(rows: Transitions, sums: Floats, squares: Floats, total_phi: Floats) -> None:
     """Add A_x and b_x of the rows to `sums`, and phi^2 and phi to the others."""
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
-        room = np.empty(2 * len(squares), np.int64)
-        _accumulate_sparse(*loop_columns(rows)[:5], sums, squares, total_phi, room)
+        scratch = np.empty(2 * len(squares), np.int64)
+        _accumulate_sparse(*loop_columns(rows)[:5], sums, squares, total_phi, scratch)
         return
     phi = rows.phi.astype(np.float64)
     squares += np.square(phi).sum(axis=0)
@@ -193,9 +197,9 @@ def _accumulate(rows: Transitions, sums: Floats, squares: Floats, total_phi: Flo
 
 
 @compiled
-def _accumulate_sparse(phi, reward, phi_next, discount, weight, sums, squares, total_phi, room):
+def _accumulate_sparse(phi, reward, phi_next, discount, weight, sums, squares, total_phi, scratch):
     d = squares.size
-    mine, its = room[:d], room[d:]
+    mine, its = scratch[:d], scratch[d:]
     for k in range(reward.size):
         n_mine = n_its = 0
         for i in range(d):

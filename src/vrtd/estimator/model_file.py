@@ -19,7 +19,7 @@ import numpy as np
 from vrtd.algorithms import REGISTRY, Algorithm
 from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
-from vrtd.estimator.least_squares import Sums, most_blocks
+from vrtd.estimator.least_squares import Sums, most_blocks, no_sums
 from vrtd.estimator.state import FitState, Setup
 from vrtd.features import Features, from_settings
 from vrtd.files import check_regular, read_arrays, write_arrays
@@ -27,7 +27,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd model 3"
+_FORMAT = "vrtd model 4"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
@@ -59,16 +59,16 @@ def decode(kind: Any, tree: Any) -> Any:
         return None if tree is None else decode(next(part for part in arguments if part is not NoneType), tree)
     if origin is tuple:
         return tuple(decode(arguments[0], tree[str(i)]) for i in range(len(tree)))
-    if origin is np.ndarray:
-        return _checked(np.ndarray, tree)
-    if kind in (bool, int, str):
-        return _checked(kind, tree)
+    if origin is np.ndarray or kind in (bool, int, str):
+        _require(type(tree) is (origin or kind), f"{type(tree).__name__} instead of {kind}")
+        return tree
     if kind is Algorithm:
         return _build_algorithm(tree)
     if kind is Features:
         return from_settings(tree)
     if kind is Transitions:
-        return Transitions.wrap(*(_column(name, tree[name]) for name in _COLUMNS))
+        columns: Any = [None if tree[name] is None else np.ascontiguousarray(tree[name]) for name in _COLUMNS]
+        return Transitions.wrap(*columns)
     if kind is Chunk:
         chunk = Chunk(**tree)
         chunk.check()
@@ -81,75 +81,60 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _checked(kind: Any, value: Any) -> Any:
-    if type(value) is not kind:
-        raise ValueError(f"{type(value).__name__} instead of {kind.__name__}")
-    return value
-
-
-def _column(name: str, values: Any) -> Any:
-    """Check a column of transitions from a file, because compiled loops trust it."""
-    if values is None and name == "weight":
-        return None
-    kinds = (
-        (np.float32, np.float64) if name in ("phi", "phi_next") else (np.bool_,) if name == "ends" else (np.float64,)
-    )
-    if _checked(np.ndarray, values).dtype not in kinds or values.ndim != (2 if name in ("phi", "phi_next") else 1):
-        raise ValueError(f"{name} of another type or shape")
-    return np.ascontiguousarray(values)
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(what)
 
 
 def check_parts(state: FitState) -> None:
     """Raise ValueError unless the parts of a state from a file fit each other: compiled loops trust them."""
+    learner, sums = state.learner, state.sums
     if state.features is None:
+        _require(learner is None and sums is None, "parts without features")
         return
-    d, learner, sums = state.features.n_features, state.learner, state.sums
-    if state.room is not None:
-        _check_rows(state.room, state.n_sampled, d, None)
-        for values in (state.observations, state.next_observations):
-            if values is None or len(values) != state.n_sampled:
-                raise ValueError("observations of another number of rows")
-    if state.visited is not None and (state.visited.shape != (d,) or state.visited.dtype != np.bool_):
-        raise ValueError("visited states of another shape or type")
+    d = state.features.n_features
+    pairs: list[tuple[Any, Any]] = []  # of an array and another of the shape and type that it must have
+    if state.visited is not None:
+        pairs.append((state.visited, np.zeros(d, np.bool_)))
+    if state.buffer is not None:
+        _check_rows(state.buffer, state.n_sampled, d, None)
+        seen = state.observations, state.next_observations
+        _require(all(values is not None and len(values) == state.n_sampled for values in seen), "observations")
     if learner is not None:
         fresh = first_learner(learner.algorithm, None, np.zeros(d), 0)
-        for name in ("state", "stream", "theta"):
-            mine, expected = getattr(learner, name), getattr(fresh, name)
-            if mine.shape != expected.shape or mine.dtype != expected.dtype:
-                raise ValueError(f"{name} of another shape or type")
-        if not np.isfinite(learner.state).all() or not np.isfinite(learner.theta).all():
-            raise ValueError("parameters that are not finite")
-        if any(theta.shape != (d,) for theta in learner.path.theta) or not learner.path.n_rows:
-            raise ValueError("a path of another shape")
-        if learner.n_waiting >= batch_rows(learner.algorithm):
-            raise ValueError("more rows that wait than a batch has")
-        _check_waiting(learner, d, state.room)
+        pairs += [(learner.state, fresh.state), (learner.stream, fresh.stream), (learner.theta, fresh.theta)]
+        pairs += [(theta, fresh.theta) for theta in learner.path.theta]
+        _require(len(learner.path.n_rows) == len(learner.path.theta) > 0, "a path of another length")
+        _require(bool(np.isfinite(learner.state).all() and np.isfinite(learner.theta).all()), "numbers not finite")
+        _require(learner.n_waiting < batch_rows(learner.algorithm), "more rows that wait than a batch has")
+        _check_waiting(learner, d, state.buffer)
     if sums is not None:
-        shapes = {"squares": (d,), "total_phi": (d,), "open": (d, d + 1)}
-        if any(getattr(sums, name).shape != shape for name, shape in shapes.items()):
-            raise ValueError("sums of another shape")
-        if any(block.shape != (d, d + 1) for block in sums.blocks) or any(mark.shape != (2, d) for mark in sums.marks):
-            raise ValueError("blocks of another shape")
-        if not len(sums.blocks) == len(sums.marks) < max(most_blocks(d), 1) or not 0 <= sums.n_open < sums.block:
-            raise ValueError("blocks of another number")
-        _check_waiting(sums, d, state.room)
+        empty = no_sums(d)
+        pairs += [(sums.squares, empty.squares), (sums.total_phi, empty.total_phi), (sums.open, empty.open)]
+        pairs += [(block, empty.open) for block in sums.blocks]
+        pairs += [(mark, np.zeros((2, d))) for mark in sums.marks]
+        _require(len(sums.blocks) == len(sums.marks) < max(most_blocks(d), 1), "another number of blocks")
+        _require(0 <= sums.n_open < sums.block, "a block of another size")
+        _check_waiting(sums, d, state.buffer)
+    _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of another shape or type")
 
 
 def _check_waiting(part: Learner | Sums, d: int, like: Transitions | None) -> None:
-    if part.n_waiting < 0 or (part.room is None) != (part.n_waiting == 0):
-        raise ValueError("another number of rows that wait")
-    if part.room is not None:
-        _check_rows(part.room, part.n_waiting, d, like)
+    _require(part.n_waiting >= 0 and (part.buffer is None) == (part.n_waiting == 0), "another number of rows that wait")
+    if part.buffer is not None:
+        _check_rows(part.buffer, part.n_waiting, d, like)
 
 
 def _check_rows(rows: Transitions, n: int, d: int, like: Transitions | None) -> None:
-    vectors = [rows.reward, rows.discount, rows.ends, *([rows.weight] if rows.is_weighted else [])]
-    if rows.phi.shape != (n, d) or rows.phi_next.shape != (n, d) or any(vector.shape != (n,) for vector in vectors):
-        raise ValueError("rows whose shapes do not agree")
-    if rows.phi.dtype != rows.phi_next.dtype:
-        raise ValueError("rows of two types")
-    if like is not None and (like.phi.dtype != rows.phi.dtype or like.is_weighted != rows.is_weighted):
-        raise ValueError("rows of another kind than the sample's")
+    kind, weight = rows.phi.dtype, [rows.weight] if rows.is_weighted else []
+    _require(kind in (np.float32, np.float64) and rows.phi_next.dtype == kind, "features of another type")
+    _require(rows.phi.shape == rows.phi_next.shape == (n, d), "features of another shape")
+    vectors = [rows.ends, rows.reward, rows.discount, *weight]
+    _require(all(vector.shape == (n,) for vector in vectors), "columns of another length")
+    types = [vector.dtype for vector in vectors]
+    _require(types == [np.bool_, *[np.float64] * (len(vectors) - 1)], "columns of another type")
+    if like is not None:
+        _require(like.phi.dtype == kind and like.is_weighted == rows.is_weighted, "rows unlike those of the sample")
 
 
 _SETTINGS = ("algorithm", "step_size", "batch_size", "n_samples", "pilot_rows")
@@ -165,7 +150,9 @@ def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> 
 
 def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
     """Write a tree: its arrays become members of the file, named by the way to them, and the rest is the header."""
-    write_arrays(path, {"format": _FORMAT, "tree": _without_arrays(tree)}, dict(_arrays(tree, "")))
+    arrays: dict[str, Any] = {}
+    header = {"format": _FORMAT, "tree": _split(tree, "", arrays)}
+    write_arrays(path, header, arrays)
 
 
 @contextmanager
@@ -206,7 +193,7 @@ def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) ->
 
 def decode_state(tree: Tree, setup: Setup) -> FitState:
     state: FitState = decode(FitState, tree["state"])
-    if state.room is not None and state.features is None:
+    if state.buffer is not None and state.features is None:
         state = state._replace(features=_bound_again(setup, state))
     check_parts(state)
     return state
@@ -221,10 +208,10 @@ def _bound_again(setup: Setup, state: FitState) -> Features:
             f"{state.n_sampled:,} of {n:,} pilot rows",
             "pass features=evaluator.features of the evaluator that was saved",
         )
-    if state.room is None or state.observations is None or state.next_observations is None:
+    if state.buffer is None or state.observations is None or state.next_observations is None:
         raise ValueError("a sample without observations")
-    terminated = (state.room.discount == 0.0) & (setup.discount > 0.0)
-    rows = Chunk(state.observations, state.room.reward, state.next_observations, terminated, terminated)
+    terminated = (state.buffer.discount == 0.0) & (setup.discount > 0.0)
+    rows = Chunk(state.observations, state.buffer.reward, state.next_observations, terminated, terminated)
     rows.check()
     return setup.features.bind(all_observations([rows.part(0, n)]))
 
@@ -256,17 +243,12 @@ def _build_algorithm(settings: Mapping[str, Any]) -> Algorithm:
     return REGISTRY[fields.pop("name")](**fields)
 
 
-def _arrays(tree: Tree, way: str) -> Iterator[tuple[str, Any]]:
+def _split(tree: Tree, way: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the tree without its arrays, which are put into `arrays` under the way to them."""
+    plain: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, np.ndarray):
-            yield way + name, value
-        elif isinstance(value, Mapping):
-            yield from _arrays(value, f"{way}{name}/")
-
-
-def _without_arrays(tree: Tree) -> dict[str, Any]:
-    return {
-        name: _without_arrays(value) if isinstance(value, Mapping) else value
-        for name, value in tree.items()
-        if not isinstance(value, np.ndarray)
-    }
+            arrays[way + name] = value
+        else:
+            plain[name] = _split(value, f"{way}{name}/", arrays) if isinstance(value, Mapping) else value
+    return plain

@@ -1,4 +1,4 @@
-"""Feature rows of a log on their way to an algorithm: rooms that they wait in, and numbers that are not finite."""
+"""Feature rows of a log on their way to an algorithm: buffers that they wait in, and numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def loop_columns(rows: Transitions) -> tuple[NDArray[Any], ...]:
     return columns
 
 
-def append(room: Transitions | None, n: int, rows: Transitions, size: int) -> Transitions:
-    """Copy `rows` behind the first `n` rows of the room, and return the room.
+def append(buffer: Transitions | None, n: int, rows: Transitions, size: int) -> Transitions:
+    """Copy `rows` behind the first `n` rows of the buffer, and return the buffer.
 
-    What lies behind the first n rows belongs to nobody, so a state that holds the room and n does not change, if
-    at most one state grows from each. A room that is too small is replaced by one for `size` rows. Cached properties of
-    a room must not be read, because its rows change.
+    What lies behind the first n rows belongs to nobody, so a state that holds the buffer and n does not change, if
+    at most one state grows from each. A buffer that is too small is replaced by one for `size` rows. Cached properties
+    of a buffer must not be read, because its rows change.
     """
     last = n + len(rows)
-    if room is None or len(room) < last:
-        old, d = room, rows.n_features
-        room = Transitions.wrap(
+    if buffer is None or len(buffer) < last:
+        old, d = buffer, rows.n_features
+        buffer = Transitions.wrap(
             np.empty((size, d), rows.phi.dtype),
             np.empty(size),
             np.empty((size, d), rows.phi.dtype),
@@ -49,12 +49,12 @@ def append(room: Transitions | None, n: int, rows: Transitions, size: int) -> Tr
             np.empty(size, np.bool_),
         )
         if old is not None and n:
-            append(room, 0, old.part(0, n), size)
-    room.phi[n:last], room.reward[n:last], room.phi_next[n:last] = rows.phi, rows.reward, rows.phi_next
-    room.discount[n:last], room.ends[n:last] = rows.discount, rows.ends
+            append(buffer, 0, old.part(0, n), size)
+    buffer.phi[n:last], buffer.reward[n:last], buffer.phi_next[n:last] = rows.phi, rows.reward, rows.phi_next
+    buffer.discount[n:last], buffer.ends[n:last] = rows.discount, rows.ends
     if rows.is_weighted:
-        room.weight[n:last] = rows.weight
-    return room
+        buffer.weight[n:last] = rows.weight
+    return buffer
 
 
 def is_finite(rows: Transitions) -> bool:

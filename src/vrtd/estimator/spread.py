@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.arrays import Floats
-from vrtd.errors import InvalidInputError
+from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.learner import Learner
-from vrtd.estimator.least_squares import Solution
+from vrtd.estimator.least_squares import Solution, add, no_sums, solve
+from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments
 
+Method = Literal["recursion", "closed_form"]  # what an interval is of
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
 
 # This many further epochs leave nothing of the start: what remains of the mean is bias.
@@ -57,7 +59,7 @@ class Spread:
     seen: NDArray[np.bool_]  # (d,) features that were not 0 often enough
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
-    left: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
+    start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
     doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
@@ -87,7 +89,7 @@ class Spread:
     def standard_error(self, phi: Floats) -> Floats:
         """Standard error of phi.theta for each row, what is left of the start included."""
         square = self._noise(phi)
-        return np.sqrt(square if self.left is None else square + _squares(phi, self.left))
+        return np.sqrt(square if self.start_covariance is None else square + _squares(phi, self.start_covariance))
 
     def _noise(self, phi: Floats) -> Floats:
         """Variance of phi.theta for each row."""
@@ -111,8 +113,8 @@ class Spread:
         """Whether what is left of the start is at most half the width of a 95 % interval, on the whole, and there is no
         reason to doubt it."""
         start = _rms(phi @ self.remainder)
-        if self.left is not None:
-            start += float(np.sqrt(_squares(phi, self.left).mean()))
+        if self.start_covariance is not None:
+            start += float(np.sqrt(_squares(phi, self.start_covariance).mean()))
         return self.doubt is None and bool(start <= 1.96 * np.sqrt(self._noise(phi).mean()))
 
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
@@ -127,7 +129,94 @@ class Spread:
         }
 
 
-def closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
+class FitSummary:
+    """What can be computed from a state of a fit, each once: its first rows, and the spread of its estimate."""
+
+    def __init__(self, setup: Setup, state: FitState, before: FitSummary | None = None) -> None:
+        self.setup, self.state = setup, state
+        if before is not None and before.state.n_sampled == state.n_sampled:  # it has grown to its full size
+            vars(self).update({name: value for name, value in vars(before).items() if name in ("sample", "reduced")})
+
+    @cached_property
+    def theta_0(self) -> Floats:
+        return initial_theta(self.setup, self.state)
+
+    @cached_property
+    def sample(self) -> Transitions:
+        """The first rows of the log."""
+        return sample_of(self.state)
+
+    @cached_property
+    def reduced(self) -> Transitions:
+        """The sample with features of full rank."""
+        return self.sample.reduce_rank(self.theta_0)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether anything can be computed from the sample."""
+        try:
+            return self.sample.rank > 0
+        except InvalidInputError:
+            return False
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The closed form of all rows, where they are summed up."""
+        if self.state.sums is None:
+            raise NotFittedError("the rows must be summed up", "none", "pass closed_form=True")
+        return solve(self.state.sums, self.theta_0)
+
+    @property
+    def own_method(self) -> Method:
+        return "closed_form" if self.setup.settings.is_closed_form else "recursion"
+
+    def why_no_interval(self, method: Method | None) -> str | None:
+        """Return why no interval is known for the algorithm, whatever the rows, or None if one is."""
+        learner = self.state.learner
+        if learner is None or method == "closed_form":
+            return None
+        match learner.algorithm:
+            case VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
+                return None
+            case algorithm:
+                return (
+                    f"none is known for {algorithm!r}, only for VRTD and TD with a constant step, no radius, no "
+                    "average; take the interval of the closed form: method='closed_form', or algorithm='closed_form'"
+                )
+
+    def spread(self, method: Method | None) -> Spread:
+        return self._closed_form if (method or self.own_method) == "closed_form" else self._recursion
+
+    @cached_property
+    def _closed_form(self) -> Spread:
+        trace_decay = self.setup.settings.trace_decay
+        if trace_decay > 0.0:
+            raise InvalidInputError(
+                "the closed form is that without traces, which is another point",
+                f"trace_decay {trace_decay:g}",
+                'evaluate with algorithm="closed_form" for its interval',
+            )
+        if self.state.sums is not None:
+            solution = self.solution
+        else:
+            solution = solve(add(no_sums(self.sample.n_features), self.sample), self.theta_0)
+        return _closed_form_spread(solution, self.reduced if self.is_usable else None)
+
+    @cached_property
+    def _recursion(self) -> Spread:
+        state, settings = self.state, self.setup.settings
+        if settings.is_closed_form:
+            raise InvalidInputError("the closed form has no recursion", "recursion", "drop the method")
+        if state.learner is None:
+            raise NotFittedError(
+                "settings must have been decided on",
+                f"{state.n_rows:,} of {settings.pilot_rows:,} pilot rows",
+                "bring more rows, or lower pilot_rows",
+            )
+        return _recursion_spread(self, state.learner)
+
+
+def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     """Return the spread of the least-squares solution, from batch means; the sample shows how slowly rows change."""
     zero, covariance = np.zeros_like(solution.theta), solution.covariance()
     if not np.isfinite(covariance).all():
@@ -158,16 +247,13 @@ def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float)
     return whole.of(np.ones((1, 1)), level)
 
 
-def recursion_spread(
-    learner: Learner, sample: Transitions, reduced: Transitions, theta_0: Floats, n_distinct: int
-) -> Spread:
+def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:
     """Return the spread of TD or VRTD, from the second moment of its recursion with the moments of the sample.
-
-    `reduced` is the sample with features of full rank.
 
     Rows that come again tell nothing new: then the recursion tends to the closed form of the distinct rows, and its
     covariance is added.
     """
+    sample, reduced, n_distinct = summary.sample, summary.reduced, summary.state.n_distinct
     ends = [phase.first_epoch for phase in learner.phases[1:]] + [learner.n_epochs]
     legs = [
         (*_settings(phase.algorithm), end - phase.first_epoch)
@@ -179,7 +265,7 @@ def recursion_spread(
     if n < _LEAST_ROWS:
         raise InvalidInputError(f"an interval of the recursion needs at least {_LEAST_ROWS} rows", n, "bring more rows")
     B = sample.basis
-    start = B.T @ theta_0
+    start = B.T @ summary.theta_0
     moments = recursion_moments(reduced, legs, start, output)
     if not np.isfinite(moments.covariance).all():
         raise InvalidInputError(
@@ -202,9 +288,9 @@ def recursion_spread(
     reference = optimal / n * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
-        "second moment of the recursion", sample, seen, blocks, reference, left=B @ left @ B.T,
+        "second moment of the recursion", sample, seen, blocks, reference, start_covariance=B @ left @ B.T,
     )  # fmt: skip
-    doubt = moments.remark or _slowness(reduced, n) or _doubt(found, sample, reduced, learner.theta, theta_0)
+    doubt = moments.remark or _slowness(reduced, n) or _doubt(found, summary)
     return replace(found, doubt=doubt)
 
 
@@ -218,30 +304,19 @@ def _slowness(rows: Transitions, n_rows: int) -> str | None:
     return f"the effective sample size of the {n_rows:,} rows is only about {size:.0f} in some direction"
 
 
-def _doubt(found: Spread, sample: Transitions, reduced: Transitions, theta: Floats, theta_0: Floats) -> str | None:
+def _doubt(found: Spread, summary: FitSummary) -> str | None:
     """Return why the sample does not describe the run, or None."""
-    moved, n = theta - theta_0, len(sample)
+    sample, theta_0 = summary.sample, summary.theta_0
+    moved, n = found.theta - theta_0, len(sample)
     outside = sample.outside(moved)
     if outside @ outside > 1e-6 * (moved @ moved):
         return f"later rows have features that the first {n:,} do not span"
-    phi, closed_form = sample.phi, sample.basis @ reduced.theta_star + sample.outside(theta_0)
+    phi, closed_form = sample.phi, sample.basis @ summary.reduced.theta_star + sample.outside(theta_0)
     expected = _rms(found.standard_error(phi)) + _rms(phi @ found.remainder)
     expected += float(np.sqrt(_squares(phi, found.optimal / n).mean()))
     if not _rms(phi @ (found.theta - closed_form)) <= _FAR * expected:
         return f"it is not where the first {n:,} rows say that it should be"
     return None
-
-
-def why_no_interval(algorithm: Algorithm) -> str | None:
-    """Return why no interval is known for the algorithm, or None if one is."""
-    match algorithm:
-        case VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
-            return None
-        case _:
-            return (
-                f"none is known for {algorithm!r}, only for VRTD and TD with a constant step, no radius, no average; "
-                "take the interval of the closed form: method='closed_form', or algorithm='closed_form'"
-            )
 
 
 def _settings(algorithm: Algorithm) -> tuple[float, int]:

@@ -1,21 +1,30 @@
-"""How a fit stands: the arguments of an evaluator, and one immutable state."""
+"""How a fit stands: the arguments of an evaluator, and one immutable state with the first rows of the log.
+
+Settings, intervals and diagnostics rest on these rows.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.errors import NotFittedError
+from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
-from vrtd.features import Features
+from vrtd.estimator.rows import append
+from vrtd.features import Features, Tabular
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
+
+# Features up to which "auto" sums up the closed form; those of states are sparse, and cost little.
+_MOST_FEATURES, _MOST_STATES = 256, 600
+# Intervals need more rows than settings do: rare rewards must have come often enough.
+_MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +35,19 @@ class Setup:
     features: Features  # as they were given, perhaps not bound yet
     discount: float
     theta_0: Floats | None
-    closed_form: bool  # whether to sum up the closed form of every row
+    closed_form: bool | Literal["auto"]  # whether to sum up the closed form of every row
     seed: int
 
     @property
     def waits(self) -> bool:
         """Whether nothing can be learned before the pilot rows have come."""
         return self.settings.needs_pilot or self.features.needs_data
+
+    def needs_sums(self, features: Features) -> bool:
+        """Return whether the closed form of every row is summed up; "auto": if it costs little."""
+        if self.closed_form == "auto":
+            return features.n_features <= (_MOST_STATES if isinstance(features, Tabular) else _MOST_FEATURES)
+        return self.closed_form
 
 
 class FitState(NamedTuple):
@@ -55,31 +70,40 @@ class FitState(NamedTuple):
     segment: int | None = None  # consecutive steps of one of several environments that come together
     waiting: tuple[Chunk, ...] = ()  # rows before features or settings are decided
     features: Features | None = None  # bound
-    room: Transitions | None = None  # its first `n_sampled` rows are the sample: the first rows of the log
+    buffer: Transitions | None = None  # its first `n_sampled` rows are the sample: the first rows of the log
     n_sampled: int = 0
     capacity: int = 1  # of the sample; known when the first row has come
-    observations: NDArray[Any] | None = None  # of the room's rows
+    observations: NDArray[Any] | None = None  # of the buffer's rows
     next_observations: NDArray[Any] | None = None
 
+    @property
+    def n_waiting(self) -> int:
+        """Rows that wait, for the pilot or the rest of their batch, and have not moved theta."""
+        if self.learner is not None:
+            return self.learner.n_waiting
+        return 0 if self.sums is not None else self.n_rows
+
     def trim(self) -> FitState:
-        """Return the state with its rooms cut to the rows in use."""
+        """Return the state with its buffers cut to the rows in use."""
         learner, sums, n = self.learner, self.sums, self.n_sampled
         if learner is not None:
-            room = None if learner.room is None or not learner.n_waiting else learner.room.part(0, learner.n_waiting)
-            learner = learner._replace(room=room, loop=None)
+            learner = learner._replace(buffer=_cut(learner.buffer, learner.n_waiting), loop=None)
         if sums is not None:
-            room = None if sums.room is None or not sums.n_waiting else sums.room.part(0, sums.n_waiting)
-            sums = sums._replace(room=room)
+            sums = sums._replace(buffer=_cut(sums.buffer, sums.n_waiting))
         return self._replace(
             learner=learner,
             sums=sums,
-            room=None if self.room is None else self.room.part(0, n),
+            buffer=_cut(self.buffer, n),
             observations=None if self.observations is None else self.observations[:n],
             next_observations=None if self.next_observations is None else self.next_observations[:n],
         )
 
 
-def start(setup: Setup, state: FitState) -> Floats:
+def _cut(buffer: Transitions | None, n: int) -> Transitions | None:
+    return None if buffer is None or not n else buffer.part(0, n)
+
+
+def initial_theta(setup: Setup, state: FitState) -> Floats:
     """Return the initial parameters."""
     if setup.theta_0 is not None:
         return setup.theta_0.copy()
@@ -94,3 +118,65 @@ def usable_features(setup: Setup, state: FitState) -> Features | None:
     if state.features is None and state.waiting and not setup.features.needs_data:
         return setup.features.bind(state.waiting[0].observations)
     return state.features
+
+
+def keep_until(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
+    """Keep the rows before `last` that are not kept yet; pilot rows are."""
+    if repeats or (state.n_sampled == state.capacity and state.buffer is not None):
+        return state
+    first = max(0, state.n_sampled - state.n_rows)
+    return state if first >= last else keep_rows(state, rows.part(first, last), chunk.part(first, last))
+
+
+def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
+    """Keep the first rows of the log, and their observations, as far as the buffer allows."""
+    if state.observations is not None:
+        check_alike(chunk.observations, state.observations)
+    row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
+    size = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
+    first, last = state.n_sampled, min(state.n_sampled + len(rows), size)
+    seen, seen_next = (
+        _longer(values, first, chunk.observations, size) for values in (state.observations, state.next_observations)
+    )
+    seen[first:last] = chunk.observations[: last - first]
+    seen_next[first:last] = chunk.successors[: last - first]
+    buffer = append(state.buffer, first, rows.part(0, last - first), size)
+    return state._replace(buffer=buffer, observations=seen, next_observations=seen_next, n_sampled=last, capacity=size)
+
+
+def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
+    """Raise unless the observations have the type and the shape of those before."""
+    if observations.dtype != before.dtype:
+        raise DataError(f"all parts of a log must be of one type, {before.dtype}", observations.dtype, "convert them")
+    if observations.shape[1:] != before.shape[1:]:
+        raise DataError(
+            f"observations must have one shape, {before.shape[1:]} per row",
+            observations.shape[1:],
+            "keep observations of different shapes apart",
+        )
+
+
+def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return an array for `size` observations that begins with the first n of `values`."""
+    if values is not None and len(values) == size:
+        return values
+    buffer = np.empty((size, *like.shape[1:]), like.dtype)
+    if values is not None:
+        buffer[:n] = values[:n]
+    return buffer
+
+
+def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
+    """Return the first rows of the log, as many as are kept, or `n_rows` of them, in float64."""
+    if state.buffer is None:
+        raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
+    n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
+    rows = state.buffer.part(0, n)
+    phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (rows.phi, rows.phi_next))
+    weight = rows.weight if rows.is_weighted else None
+    sample = Transitions.wrap(phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
+    if sample.rank == 0:
+        raise InvalidInputError(
+            "some feature must not be 0 on every row", f"only zeros in the first {n:,} rows", "use other features"
+        )
+    return sample

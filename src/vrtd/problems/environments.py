@@ -24,11 +24,11 @@ def gymnasium_library() -> Any:
     return import_extra("gymnasium", "gym")
 
 
-def make(name: str) -> Any:
-    """Return `gymnasium.make(name)`."""
+def make(name: str, n_envs: int | None = None) -> Any:
+    """Return `gymnasium.make(name)`, or a vector environment of `n_envs` of them."""
     gym = gymnasium_library()
     try:
-        return gym.make(name)
+        return gym.make(name) if n_envs is None else gym.make_vec(name, num_envs=n_envs, vectorization_mode="sync")
     except (gym.error.Error, ImportError) as error:
         raise InvalidInputError(
             "env must be an environment or the id of one that Gymnasium can make",

@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vrtd import store
 from vrtd.errors import InvalidInputError
 from vrtd.files import check_regular, locked, write_at_once
 
+_MANIFEST = "manifest.json"
+
 
 @contextmanager
 def opened(folder: Path, form: str, noun: str, parts: Sequence[str]) -> Iterator[Path]:
     """The folder with its `parts`, into which nobody else writes; its manifest names the format `form`."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder, form))):
+    with hold(folder, form, noun):
+        mark(folder, form, parts)
+        yield folder
+
+
+@contextmanager
+def hold(folder: Path, form: str, noun: str, manifest: str = _MANIFEST) -> Iterator[None]:
+    """Keep others from writing into the folder. A new one is removed if nothing was written into it."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder, form, manifest))):
         raise InvalidInputError(
             f"the output folder must be new, empty or that of an earlier {noun}",
             f"{folder}, which holds something else",
             "name another",
         )
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        if not (folder / "manifest.json").is_file():  # first, so that the folder is known as ours from now on
-            store.write_json({"format": form}, folder / "manifest.json")
-        for part in parts:
-            (folder / part).mkdir(exist_ok=True)
-        yield folder
+    try:
+        with locked(folder):
+            yield
+    finally:
+        with suppress(OSError):  # not empty
+            for path in missing:
+                path.rmdir()
+
+
+def mark(folder: Path, form: str, parts: Sequence[str], manifest: str = _MANIFEST) -> None:
+    """Make the folder known as one of this format, before anything else is written; make the folders in it."""
+    if not (folder / manifest).is_file():
+        store.write_json({"format": form}, folder / manifest)
+    for part in parts:
+        (folder / part).mkdir(exist_ok=True)
 
 
 def write_text(text: str, path: Path) -> None:
@@ -35,11 +55,11 @@ def write_text(text: str, path: Path) -> None:
         file.write(text.encode())
 
 
-def _is_ours(folder: Path, form: str) -> bool:
-    if all(path.name.startswith(".manifest.json.") for path in folder.iterdir()):
+def _is_ours(folder: Path, form: str, manifest: str) -> bool:
+    if all(path.name.startswith(f".{manifest}.") for path in folder.iterdir()):
         return True  # begun, and ended before it had a manifest
     try:
-        check_regular(folder / "manifest.json")
-        return bool(json.loads((folder / "manifest.json").read_bytes())["format"] == form)
+        check_regular(folder / manifest)
+        return bool(json.loads((folder / manifest).read_bytes())["format"] == form)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

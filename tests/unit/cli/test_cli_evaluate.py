@@ -55,7 +55,7 @@ def from_files(folder: Any, *more: str) -> list[str]:
 # What comes out
 
 
-def test_an_environment(tmp_path: Any, capsys: Any) -> None:
+def test_an_environment_prints_a_summary_and_writes_a_folder(tmp_path: Any, capsys: Any) -> None:
     assert main([*LAKE, "--out", str(tmp_path / "out")]) == OK
     shown, noise = capsys.readouterr()
     assert noise == ""
@@ -76,6 +76,23 @@ def test_an_environment(tmp_path: Any, capsys: Any) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert "FrozenLake-v1, policy random" in page
     assert "± " in (tmp_path / "out" / "figures" / "values.svg").read_text()  # the board
+
+
+def test_the_library_writes_the_same_files(tmp_path: Any, capsys: Any) -> None:
+    """Features, board, pilot rows and the closed form beside are decisions of the library."""
+    assert main([*LAKE, "--out", str(tmp_path / "command")]) == OK
+    by_id = vrtd.evaluate("FrozenLake-v1", discount=0.9, n_samples=3000, out=tmp_path / "id")
+    title = "FrozenLake-v1, policy random"
+    with gymnasium.make("FrozenLake-v1") as env:
+        by_object = vrtd.evaluate(env, discount=0.9, n_samples=3000, out=tmp_path / "object")
+        log = from_env(env, "random", 3000)
+        shape = {"features": "tabular:16", "shape": (4, 4), "title": title}
+        by_log = vrtd.evaluate(log, discount=0.9, out=tmp_path / "log", **shape)
+    paths = [path.relative_to(tmp_path / "command") for path in (tmp_path / "command").rglob("*.*")]
+    assert len(paths) == 12
+    for path in paths:
+        contents = {(evaluation.out / path).read_bytes() for evaluation in (by_id, by_object, by_log)}
+        assert contents == {(tmp_path / "command" / path).read_bytes()}, path
 
 
 def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
@@ -147,7 +164,9 @@ def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize(("env", "features"), [("CartPole-v1", "fourier:1"), ("Blackjack-v1", None)])
-def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None) -> None:
+def test_a_box_takes_features_and_a_tuple_is_refused(
+    tmp_path: Any, capsys: Any, env: str, features: str | None
+) -> None:
     arguments = f"evaluate --env {env} --discount 0.9 --samples 2000 --algorithm closed_form --quiet".split()
     more = [] if features is None else ["--features", features]
     code = main([*arguments, *more, "--out", str(tmp_path / "out")])
@@ -173,28 +192,28 @@ def test_other_spaces(tmp_path: Any, capsys: Any, env: str, features: str | None
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "env must be an environment or the id of one that Gymnasium"),
-        (["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"], "--env must be the id of an environment that"),
+        (["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"], "env must be an environment or the id of one"),
         ([*LAKE[1:], "--n-envs", "0"], "n_envs must be a whole number of at least 1; got 0"),
-        (["--env", "CartPole-v1", "--discount", "0.9"], "--features must be given for the observations of CartPole-v1"),
+        (["--env", "CartPole-v1", "--discount", "0.9"], "features must be given for the observations of CartPole-v1"),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "tabular"],
-            "--features must fit the observations",
+            "features must fit the observations",
         ),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "rbf:5x5"],
-            "--features must fit the observations",
+            "features must fit the observations",
         ),
-        ([*LAKE[1:], "--features", "tabular:4"], "--features must fit the observations of FrozenLake-v1, Discrete(16)"),
+        ([*LAKE[1:], "--features", "tabular:4"], "features must fit the observations of FrozenLake-v1, Discrete(16)"),
         ([*LAKE[1:], "--features", "rbg:4"], "features must be one of"),
         ([*LAKE[1:], "--discount", "2"], "discount must lie in [0, 1]; got 2.0"),
         ([*LAKE[1:], "--level", "95"], "the level of an interval must lie in (0, 1); got 95"),
         ([*LAKE[1:], "--step-size", "large"], "invalid float or auto value: 'large'"),
         ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no batch_size; got 5; drop it"),
-        ([*LAKE[1:], "--policy", "walk.py"], "--policy must be random, or a .npy or .npz file"),
-        ([*LAKE[1:], "--policy", "nowhere.npy"], "--policy nowhere.npy must be there; got no such file"),
-        ([*LAKE[1:], "--record", "rows.txt"], "--record must be a .parquet, .npz, .csv file; got rows.txt"),
-        ([*LAKE[1:], "--record", "nowhere/rows.csv"], "--record must be in a folder that exists, and not in --out"),
-        ([*LAKE[1:], "--names", "a,b"], "--names must be 1, one for each number of an observation; got a,b"),
+        ([*LAKE[1:], "--policy", "walk.py"], "policy must be random, or a .npy or .npz file"),
+        ([*LAKE[1:], "--policy", "nowhere.npy"], "policy nowhere.npy must be there; got no such file"),
+        ([*LAKE[1:], "--record", "rows.txt"], "record must be a .parquet, .npz, .csv file; got rows.txt"),
+        ([*LAKE[1:], "--record", "nowhere/rows.csv"], "record must be in a folder that exists, and not in out"),
+        ([*LAKE[1:], "--names", "a,b"], "names must be 1 different words, one for each number"),
         ([*LAKE[1:], "--passes", "0"], "n_passes must be a whole number of at least 1; got 0"),
         ([*LAKE[1:], "--samples", "0"], "n_samples must be a whole number of at least 1; got 0"),
         ([*LAKE[1:], "--out", ""], "a folder must have a name"),
@@ -221,7 +240,7 @@ def test_a_policy_of_another_shape(tmp_path: Any, capsys: Any) -> None:
 def test_a_recording_stays_out_of_the_report(tmp_path: Any, capsys: Any) -> None:
     arguments = [*LAKE, "--out", str(tmp_path), "--record", str(tmp_path / "rows.csv")]
     assert main(arguments) == BAD_USAGE
-    assert "and not in --out" in capsys.readouterr().err
+    assert "and not in out" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,8 +19,8 @@ import vrtd
 from tests.helpers.pages import HOSTILE, IMAGE, Outline
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, MissingExtraError
 from vrtd.estimator import EvaluationInterrupted, evaluate
-from vrtd.estimator.observed import Observed
 from vrtd.estimator.page import MEANING
+from vrtd.estimator.state_values import LogSummary
 from vrtd.files import locked
 from vrtd.logs import Chunk, Log, from_arrays, read
 from vrtd.report.numbers import interval
@@ -50,14 +50,14 @@ def states(n: int = N, n_states: int = 4) -> Log:
     return from_arrays(s[:-1], s[:-1] + rng.normal(size=n), s[1:])
 
 
-def evaluator(features: Any = "rbf:4", **rest: Any) -> vrtd.Evaluator:
+def vrtd_settings(features: Any = "rbf:4", **rest: Any) -> dict[str, Any]:
     """Settings that are given: nothing waits for a pilot."""
-    options = {"discount": 0.5, "step_size": 0.2, "batch_size": 100, "n_samples": N, "pilot_rows": 500}
-    return vrtd.Evaluator(features=features, closed_form=True, **options | rest)
+    options = {"discount": 0.5, "step_size": 0.2, "batch_size": 100, "pilot_rows": 500, "closed_form": True}
+    return {"features": features} | options | rest
 
 
-def least_squares(features: Any = "rbf:4", discount: float = 0.5) -> vrtd.Evaluator:
-    return vrtd.Evaluator("closed_form", features=features, discount=discount, pilot_rows=500)
+def least_squares(features: Any = "rbf:4") -> dict[str, Any]:
+    return {"algorithm": "closed_form", "features": features, "discount": 0.5, "pilot_rows": 500}
 
 
 class Interrupted(Log):
@@ -77,7 +77,7 @@ class Interrupted(Log):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: Any) -> Any:
-    return evaluate(evaluator(), walk(), out=tmp_path_factory.mktemp("done") / "deep" / "out", title="A walk")
+    return evaluate(walk(), **vrtd_settings(), out=tmp_path_factory.mktemp("done") / "deep" / "out", title="A walk")
 
 
 # What is written
@@ -110,7 +110,7 @@ def test_values_are_the_model_s(done: Any) -> None:
 
 
 def test_the_answer_and_the_diagnostics(done: Any) -> None:
-    model = evaluator().fit(walk())
+    model = vrtd.Evaluator(**vrtd_settings(), n_samples=N).fit(walk())
     mean = model.mean_value(0.95)
     assert (done.answer.value, done.answer.low, done.answer.high) == (mean.value[0], mean.low[0], mean.high[0])
     closed_form = model.mean_value(0.95, method="closed_form")
@@ -159,7 +159,7 @@ def test_the_page_stands_alone(done: Any) -> None:
 
 
 def test_the_same_rows_give_the_same_bytes(done: Any, tmp_path: Any) -> None:
-    again = evaluate(evaluator(), walk(), out=tmp_path, title="A walk")
+    again = evaluate(walk(), **vrtd_settings(), out=tmp_path, title="A walk")
     for path in sorted(done.out.rglob("*")):
         if path.is_file():
             assert (again.out / path.relative_to(done.out)).read_bytes() == path.read_bytes(), path.name
@@ -169,7 +169,7 @@ def test_the_same_rows_give_the_same_bytes(done: Any, tmp_path: Any) -> None:
 
 
 def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
-    done = evaluate(least_squares(), walk(k=2), out=tmp_path, names=["here", "there"], level=0.5)
+    done = evaluate(walk(k=2), **least_squares(), out=tmp_path, names=["here", "there"], level=0.5)
     halves, values = (read_csv(tmp_path / "figures" / f"{name}.csv") for name in ("half-widths", "values"))
     assert list(halves) == ["here", "there", "half_width"]
     assert len(values["value"]) == 61 * 61
@@ -189,7 +189,7 @@ def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
 
 
 def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path: Any) -> None:
-    done = evaluate(least_squares("tabular:6"), states(), out=tmp_path, shape=(2, 3))
+    done = evaluate(states(), **least_squares("tabular:6"), out=tmp_path, shape=(2, 3))
     table = pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()
     assert table["state"] == [0, 1, 2, 3, 4, 5]
     assert np.isfinite(table["low"][:4]).all()
@@ -203,21 +203,21 @@ def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path
 
 
 def test_states_without_a_board_are_a_row_of_points(tmp_path: Any) -> None:
-    evaluate(least_squares("tabular:6"), states(), out=tmp_path)
+    evaluate(states(), **least_squares("tabular:6"), out=tmp_path)
     svg = (tmp_path / "figures" / "values.svg").read_text()
     assert ">state<" in svg
     assert "± " not in svg
 
 
 def test_whole_numbers_are_not_split(tmp_path: Any) -> None:
-    evaluate(least_squares("polynomial:1"), states(), out=tmp_path)
+    evaluate(states(), **least_squares("polynomial:1"), out=tmp_path)
     assert pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()["observation"] == [0, 1, 2, 3]
 
 
 def test_many_numbers_are_listed_as_they_came(tmp_path: Any) -> None:
     x, r, y = rows(600, k=3)
     x[1] = x[0]
-    evaluate(least_squares(None), from_arrays(x, r, y), out=tmp_path)
+    evaluate(from_arrays(x, r, y), **least_squares(None), out=tmp_path)
     table = pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()
     assert list(table)[:3] == ["observation_0", "observation_1", "observation_2"]
     assert table["observation_2"] == [x[0, 2], *x[2:258, 2]][:256]
@@ -225,7 +225,7 @@ def test_many_numbers_are_listed_as_they_came(tmp_path: Any) -> None:
 
 
 def test_states_that_are_asked_for(tmp_path: Any) -> None:
-    evaluate(least_squares(), walk(), out=tmp_path, states=[[0.25], [0.75]])
+    evaluate(walk(), **least_squares(), out=tmp_path, states=[[0.25], [0.75]])
     assert pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()["observation"] == [0.25, 0.75]
 
 
@@ -242,7 +242,7 @@ class Pieces(Log):
 
 
 def test_points_along_the_log_are_thinned_evenly() -> None:
-    log = Observed(Pieces())
+    log = LogSummary(Pieces())
     assert sum(len(chunk.reward) for chunk in log.chunks()) == 5000
     assert log.points[:, 0].tolist() == list(range(0, 5000, 16))
     assert (log.low, log.high) == (0.0, 4999.0)
@@ -256,19 +256,21 @@ def test_points_along_the_log_are_thinned_evenly() -> None:
 
 def test_an_interruption_keeps_what_was_learned(tmp_path: Any) -> None:
     with pytest.raises(KeyboardInterrupt, match="interrupted after 3,000 rows") as stop:
-        evaluate(evaluator(), Interrupted(3000), out=tmp_path)
+        evaluate(Interrupted(3000), **vrtd_settings(), out=tmp_path)
     assert isinstance(stop.value, EvaluationInterrupted)
     assert {path.name for path in tmp_path.iterdir()} == FILES
     assert "Interrupted after 3,000 rows." in Outline((tmp_path / "report.html").read_text()).text
     assert json.loads((tmp_path / "diagnostics.json").read_text())["interrupted"] is True
     part = Chunk(*(None if v is None else v[:3000] for v in next(iter(walk().chunks()))[:6]))
-    assert np.array_equal(vrtd.Evaluator.load(tmp_path / "model.npz").theta_, evaluator().partial_fit(part).theta_)
+    assert np.array_equal(
+        vrtd.Evaluator.load(tmp_path / "model.npz").theta_, vrtd.Evaluator(**vrtd_settings()).partial_fit(part).theta_
+    )
 
 
 @pytest.mark.parametrize("after", [0, 100])
 def test_an_interruption_before_anything_was_learned_leaves_nothing(tmp_path: Any, after: int) -> None:
     with pytest.raises(KeyboardInterrupt) as stop:
-        evaluate(evaluator(step_size="auto"), Interrupted(after), out=tmp_path / "out")
+        evaluate(Interrupted(after), **vrtd_settings(step_size="auto"), out=tmp_path / "out")
     assert not isinstance(stop.value, EvaluationInterrupted)
     assert list(tmp_path.iterdir()) == []
 
@@ -285,21 +287,24 @@ def bad_log() -> Log:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"evaluator": "vrtd"}, "evaluator must be an Evaluator; got str"),
-        ({"log": [1, 2]}, "log must be a Log; got list"),
+        ({"source": [1, 2]}, "source must be a Log, a Gymnasium environment or the id of one; got list"),
+        ({"policy": "random"}, "policy is for environments; got a log; drop policy"),
+        ({"n_envs": 2}, "n_envs is for environments; got a log"),
+        ({"record": "rows.txt"}, "record must be a .parquet, .npz, .csv file; got rows.txt"),
+        ({"closed_form": 1}, "closed_form must be True or False; got 1"),
         ({"level": 95}, r"the level of an interval must lie in \(0, 1\); got 95"),
         ({"n_passes": 0}, "n_passes must be a whole number of at least 1; got 0"),
         ({"states": [[0.5, 0.5]]}, r"states must be observations like those of the log, of shape \(n, 1\)"),
         ({"states": []}, r"states must be observations like those of the log"),
         ({"names": ["a", "b"]}, "names must be 1 different words"),
         ({"names": ["value"]}, "names must be 1 different words"),
-        ({"evaluator": least_squares("tabular:4"), "log": states(), "shape": (2, 3)}, "shape must be the rows and col"),
+        ({**least_squares("tabular:4"), "source": states(), "shape": (2, 3)}, "shape must be the rows and columns"),
     ],
 )
 def test_refusals(tmp_path: Any, change: dict[str, Any], message: str) -> None:
-    options = {"evaluator": least_squares(), "log": walk()} | change
+    options = {"source": walk(), **least_squares()} | change
     with pytest.raises(InvalidInputError, match=message):
-        evaluate(options.pop("evaluator"), options.pop("log"), out=tmp_path / "a" / "b", **options)
+        evaluate(out=tmp_path / "a" / "b", **options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -307,22 +312,22 @@ def test_refusals(tmp_path: Any, change: dict[str, Any], message: str) -> None:
 def test_bad_rows_leave_a_folder_as_it_was(tmp_path: Any, kind: str) -> None:
     out = tmp_path / "out"
     if kind == "evaluation":
-        evaluate(least_squares(), walk(), out=out)
+        evaluate(walk(), **least_squares(), out=out)
         (out / "mine.txt").write_text("kept")
     elif kind == "empty":
         out.mkdir()
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     with pytest.raises(DataError, match="every number of a log must be finite"):
-        evaluate(evaluator(), bad_log(), out=out)
+        evaluate(bad_log(), **vrtd_settings(), out=out)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     assert out.exists() is (kind != "new")
 
 
 def test_an_earlier_evaluation_is_replaced_and_the_rest_stays(tmp_path: Any) -> None:
-    evaluate(least_squares(), walk(k=2), out=tmp_path)
+    evaluate(walk(k=2), **least_squares(), out=tmp_path)
     (tmp_path / "mine.txt").write_text("kept")
     (tmp_path / "figures" / "mine.svg").write_text("kept")
-    evaluate(least_squares(), walk(), out=tmp_path)
+    evaluate(walk(), **least_squares(), out=tmp_path)
     assert (tmp_path / "mine.txt").read_text() == (tmp_path / "figures" / "mine.svg").read_text() == "kept"
     assert not (tmp_path / "figures" / "half-widths.svg").exists()
 
@@ -331,19 +336,19 @@ def test_an_earlier_evaluation_is_replaced_and_the_rest_stays(tmp_path: Any) -> 
 def test_another_folder_is_refused(tmp_path: Any, content: str) -> None:
     (tmp_path / "diagnostics.json").write_text(content)
     with pytest.raises(InvalidInputError, match="the output folder must be new, empty or that of an earlier evaluatio"):
-        evaluate(least_squares(), walk(), out=tmp_path)
+        evaluate(walk(), **least_squares(), out=tmp_path)
     with pytest.raises(InvalidInputError, match="which holds something else"):
-        evaluate(least_squares(), walk(), out=tmp_path / "diagnostics.json")
+        evaluate(walk(), **least_squares(), out=tmp_path / "diagnostics.json")
     assert (tmp_path / "diagnostics.json").read_text() == content
 
 
 def test_one_process_a_folder(tmp_path: Any) -> None:
     with locked(tmp_path), pytest.raises(InvalidInputError, match="the output folder must not be in use"):
-        evaluate(least_squares(), walk(), out=tmp_path)
+        evaluate(walk(), **least_squares(), out=tmp_path)
 
 
 def test_fewer_rows_than_the_pilot_are_evaluated(tmp_path: Any) -> None:
-    evaluate(evaluator(step_size="auto", pilot_rows=2 * N), walk(), out=tmp_path / "out")
+    evaluate(walk(), **vrtd_settings(step_size="auto", pilot_rows=2 * N), out=tmp_path / "out")
     assert (tmp_path / "out" / "report.html").exists()
 
 
@@ -358,15 +363,15 @@ def test_a_missing_library_is_told_before_the_work(
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr(vrtd.Evaluator, "fit", lambda *_, **__: pytest.fail("the work began"))
     with pytest.raises(MissingExtraError, match=rf"pip install 'vrtd\[{extra}\]'"):
-        evaluate(least_squares(), walk(), out=tmp_path / "out")
+        evaluate(walk(), **least_squares(), out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_text_stays_text(tmp_path: Any, hostile: str) -> None:
     options = {"states": [[0.25], [0.75]]}
-    bad = evaluate(least_squares(), walk(600), out=tmp_path / "bad", title=hostile, names=[hostile], **options)
-    good = evaluate(least_squares(), walk(600), out=tmp_path / "good", title="x", names=["x"], **options)
+    bad = evaluate(walk(600), **least_squares(), out=tmp_path / "bad", title=hostile, names=[hostile], **options)
+    good = evaluate(walk(600), **least_squares(), out=tmp_path / "good", title="x", names=["x"], **options)
     bad_outline, good_outline = (Outline(each.report.read_text()) for each in (bad, good))
     assert bad_outline.shape() == good_outline.shape()
     assert hostile in bad_outline.text
@@ -377,7 +382,7 @@ def test_hostile_text_stays_text(tmp_path: Any, hostile: str) -> None:
 
 
 def test_not_converged_is_said_first_and_warns_nobody(tmp_path: Any, recwarn: Any) -> None:
-    done = evaluate(evaluator(step_size=1e-4), walk(), out=tmp_path)
+    done = evaluate(walk(), **vrtd_settings(step_size=1e-4), out=tmp_path)
     assert done.diagnostics.converged is False
     assert "✗ Not converged" in Outline(done.report.read_text()).text
     assert not [each for each in recwarn if issubclass(each.category, ConvergenceWarning)]
@@ -385,7 +390,7 @@ def test_not_converged_is_said_first_and_warns_nobody(tmp_path: Any, recwarn: An
 
 def test_progress_counts_over_passes(tmp_path: Any) -> None:
     told: list[tuple[int, int | None]] = []
-    evaluate(evaluator(), walk(), out=tmp_path, n_passes=3, progress=lambda *at: told.append(at))
+    evaluate(walk(), **vrtd_settings(), out=tmp_path, n_passes=3, progress=lambda *at: told.append(at))
     assert told[-1] == (3 * N, 3 * N)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 

@@ -128,13 +128,12 @@ def test_the_interval_of_the_closed_form_is_there_for_methods_without_traces() -
 def test_the_files_of_an_evaluation_without_an_interval(tmp_path: Path) -> None:
     rows = chunk(0, N)
     log = from_arrays(rows.observations, rows.reward, rows.next_observations)
-    evaluator = vrtd.Evaluator("gtd2", discount=DISCOUNT, closed_form=True)
-    done = evaluate(evaluator, log, out=tmp_path / "out")
+    done = evaluate(log, "gtd2", discount=DISCOUNT, out=tmp_path / "out")
     stored = json.loads((tmp_path / "out" / "diagnostics.json").read_text())
     for found in (stored, done.as_dict()):
         assert found["value"] == done.answer.value
         assert (found["low"], found["high"]) == (None, None)
-        assert found["reason"] == evaluator.why_no_interval()
+        assert found["reason"] == done.evaluator.why_no_interval()
         assert found["closed_form"]["reason"] is None
         assert found["closed_form"]["low"] < found["closed_form"]["value"] < found["closed_form"]["high"]
     assert "none is known for GTD2" in (tmp_path / "out" / "report.html").read_text()
@@ -146,8 +145,8 @@ def test_the_figures_of_an_evaluation_without_an_interval(features: Any, shape: 
     states = np.random.default_rng(0).integers(0, 5, 2001)  # of 6
     observations = states if features else states[:, None].astype(float)
     log = from_arrays(observations[:-1], states[:-1], observations[1:])
-    evaluator = vrtd.Evaluator("gtd2", discount=0.5, features=features)
-    done = evaluate(evaluator, log, out=tmp_path / "out", shape=shape)
+    options = {"features": features, "closed_form": False, "shape": shape}
+    done = evaluate(log, "gtd2", discount=0.5, out=tmp_path / "out", **options)
     figures = {path.stem for path in (tmp_path / "out" / "figures").glob("*.svg")}
     assert figures == {"values", "convergence"}
     curve = done.as_dict()["diagnostics"]["curve"]
@@ -155,7 +154,7 @@ def test_the_figures_of_an_evaluation_without_an_interval(features: Any, shape: 
     assert curve["neu_floor"] is None
     if features:
         with pytest.warns(AccuracyWarning, match="no interval"):
-            low = evaluator.predict(np.arange(6), return_interval=0.9).low
+            low = done.evaluator.predict(np.arange(6), return_interval=0.9).low
         assert np.isnan(low[:5]).all()
         assert low[5] == -np.inf
         caption = "The value of each state. A dash" if shape else "The values of states; states that the rows"

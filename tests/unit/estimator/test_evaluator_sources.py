@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.helpers.some_logs import DISCOUNT, chain, sample
+from tests.helpers.some_logs import DISCOUNT, chain, chunk, sample
 from vrtd.logs import Chunk, Log, from_arrays, from_env, read, write
 
 N = 9000
@@ -84,7 +85,7 @@ def live(kind: str) -> Any:
 @pytest.mark.parametrize("suffix", ["parquet", "npz", "csv"])
 @pytest.mark.parametrize("kind", ["single", "vector", "finite"])
 def test_a_live_environment_equals_the_replay_of_its_recording(kind: str, suffix: str, tmp_path: Path) -> None:
-    path, features = tmp_path / f"log.{suffix}", "tabular:16" if kind == "finite" else "rbf:81"
+    path, features = tmp_path / f"log.{suffix}", "tabular:16" if kind == "finite" else "rbf:16"
     log = live(kind)
     write(log, path)
     settings: dict[str, Any] = {"features": features, "discount": 0.9, "n_samples": 7000}
@@ -103,13 +104,13 @@ def _doubles(log: Log) -> list[Any]:
 
 def test_batches_of_a_vector_hold_whole_segments() -> None:
     log = live("vector")
-    evaluator = vrtd.Evaluator(features="rbf:81", discount=0.9, n_samples=7000).fit(log)
+    evaluator = vrtd.Evaluator(features="rbf:16", discount=0.9, n_samples=7000).fit(log)
     algorithm = evaluator.algorithm_
     assert isinstance(algorithm, vrtd.VRTD)
     assert log.segment == 64
     assert algorithm.batch_size % 64 == 0 or 64 % algorithm.batch_size == 0
     assert not [remark for remark in evaluator.diagnostics_.remarks if "cut segments" in remark]
-    cut = vrtd.Evaluator(vrtd.VRTD(0.01, 100), features="rbf:81", discount=0.9, pilot_rows=500).fit(live("vector"))
+    cut = vrtd.Evaluator(vrtd.VRTD(0.01, 100), features="rbf:16", discount=0.9, pilot_rows=500).fit(live("vector"))
     assert "batches of 100 rows cut segments of 64" in " ".join(cut.diagnostics_.remarks)
 
 
@@ -142,3 +143,41 @@ def test_remarks_of_the_log_reach_the_diagnostics() -> None:
     evaluator = vrtd.Evaluator("closed_form", discount=0.5).fit(log)
     assert "dropped" in " ".join(evaluator.diagnostics_.remarks)
     assert evaluator.n_rows_ == 395
+
+
+class Segmented(Log):
+    """Rows of several environments."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        yield chunk(0, 600)
+
+    @property
+    def n_rows(self) -> int:
+        return 600
+
+    @property
+    def segment(self) -> int:
+        return 64
+
+
+@pytest.mark.parametrize(("size", "cuts"), [(32, False), (64, False), (128, False), (96, True), (100, True)])
+def test_batches_that_fit_into_a_segment_cut_none(size: int, cuts: bool) -> None:
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.01, size), discount=DISCOUNT).fit(Segmented())
+    assert any("cut segments of 64" in remark for remark in evaluator.diagnostics_.remarks) == cuts
+
+
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking"])
+def test_the_number_of_states_is_taken_from_the_pilot_rows(name: str) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    newest = max(key for key in gymnasium.registry if key.startswith(name))
+    evaluator = vrtd.Evaluator(features="tabular", discount=0.9).fit(from_env(newest, "random", n_samples=8000))
+    assert evaluator.n_rows_ == 8000
+
+
+def test_segments_shorter_than_the_correlation_are_remarked_on() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync")
+    for segment, said in ((4, True), (512, False)):
+        log = from_env(env, "random", n_samples=6000, segment=segment)
+        text = vrtd.Evaluator("closed_form", features="rbf:16", discount=0.9).fit(log).diagnostics_.text
+        assert (f"segments of {segment} rows" in text) is said

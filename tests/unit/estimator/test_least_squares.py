@@ -148,3 +148,16 @@ def test_covariance_is_that_of_the_solution() -> None:
     # Rows taken as independent would be seen: they overstate two variances by more than these limits allow.
     independent = np.linalg.solve(problem.A, np.linalg.solve(problem.A, problem.noise_covariance).T)
     assert np.any(np.diag(independent) / np.diag(exact) > high / found.degrees)
+
+
+def test_features_of_successors_only_bootstrap_from_their_start() -> None:
+    """Feature 1 is never left: it keeps its start, and what is bootstrapped from it is that."""
+    phi, phi_next = np.tile([1.0, 0.0], (40, 1)), np.tile([0.0, 1.0], (40, 1))
+    sums = add(no_sums(2), Transitions(phi, np.ones(40), phi_next, 0.5))
+    np.testing.assert_allclose(solve(sums, np.array([0.0, 8.0])).theta, [1.0 + 0.5 * 8.0, 8.0], rtol=1e-14)
+
+
+def test_a_feature_that_only_waiting_rows_have_is_seen() -> None:
+    phi = np.vstack([np.tile([1.0, 0.0], (16, 1)), [[0.0, 1.0]]])
+    sums = add(no_sums(2), Transitions(phi, np.arange(17.0), np.zeros((17, 2)), 0.0))
+    assert solve(sums, np.zeros(2)).theta.tolist() == [7.5, 16.0]

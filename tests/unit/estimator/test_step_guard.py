@@ -14,7 +14,7 @@ from tests.helpers.some_logs import DISCOUNT, chunk, scaled, split
 from tests.helpers.streams import with_columns
 from tests.helpers.two_regimes import rows_of, two_halves, walk
 from vrtd.engine.stream import epochs_within
-from vrtd.errors import ConvergenceWarning, DivergenceError
+from vrtd.errors import ConvergenceWarning, DivergenceError, StabilityWarning
 from vrtd.estimator import learner as learners
 from vrtd.estimator.learner import first_learner, learn
 from vrtd.estimator.rows import NO_WEIGHT, NotFiniteError
@@ -72,8 +72,10 @@ def largest_values(n_logs: int) -> Any:
     return np.array(largest)
 
 
-def test_a_thousand_logs_of_two_regimes_stay_bounded() -> None:
-    assert largest_values(1000).max() < 3.0
+@pytest.mark.slow
+def test_logs_of_two_regimes_stay_bounded() -> None:
+    """Without the guard more than 3 % of the logs do not."""
+    assert largest_values(300).max() < 3.0
 
 
 def test_without_the_guard_some_logs_of_two_regimes_diverge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,8 +97,8 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
     phases = whole._state.learner.phases
     M = phases[0].algorithm.batch_size
     assert [phase.is_lowered for phase in phases][:2] == [False, True]
-    assert phases[1].first_row == 12_000 // M * M
-    used = slice(phases[1].first_row, phases[1].first_row + M)
+    assert phases[1].first_epoch == 12_000 // M
+    used = slice(12_000 // M * M, 12_000 // M * M + M)
     batch = Transitions(rows.observations[used], rows.reward[used], rows.next_observations[used], DISCOUNT)
     np.testing.assert_allclose(phases[1].algorithm.step_size, 1.25 / settings.growth_ratio(batch))
     assert any("the step was lowered" in remark for remark in whole.diagnostics_.remarks)
@@ -198,3 +200,15 @@ def test_an_automatic_step_that_diverges_names_a_remedy(monkeypatch: pytest.Monk
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) >= 6000, 1e6, 1.0))
     with pytest.raises(DivergenceError, match=r"with the step that 'auto' chose; scale .* algorithm='closed_form'"):
         vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000).fit(rows)
+
+
+def test_weights_lower_the_limit_of_a_step() -> None:
+    """One constant feature: an update multiplies the error by 1 - 0.1 step weight, here by -1.5, whatever is drawn."""
+    ones, no = np.ones((400, 1)), np.zeros(400, bool)
+    rows = Chunk(ones, np.random.default_rng(0).normal(size=400), ones, no, no)
+    evaluator = vrtd.Evaluator(vrtd.TD(0.025), discount=0.9, pilot_rows=100)
+    with pytest.warns(StabilityWarning, match="step_size must be below 0.02, as the first 100 rows show"):
+        evaluator.partial_fit(rows._replace(weight=np.full(400, 1000.0)))
+    with pytest.warns(ConvergenceWarning, match="away from the closed form"):
+        evaluator.predict(ones)
+    vrtd.Evaluator(vrtd.TD(0.025), discount=0.9, pilot_rows=100).partial_fit(rows).predict(ones)  # no warning

@@ -13,6 +13,7 @@ import vrtd
 from tests.helpers.statistics import z_limit, z_scores
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.logs.environment import from_env as live
+from vrtd.problems import environments
 from vrtd.problems.environments import RestartChain, restart_chain
 
 # Gymnasium warns of ids that have a newer version.
@@ -225,3 +226,18 @@ def test_gymnasium_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[gym\]'"):
         restart_chain("FrozenLake-v1", "random", 0.9)
+
+
+def test_an_environment_that_was_made_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, closed = gymnasium.make("FrozenLake-v1"), []
+    monkeypatch.setattr(env, "close", lambda: closed.append(True))
+    monkeypatch.setattr(environments, "make", lambda _name: env)
+    restart_chain("FrozenLake-v1", "random", 0.9)
+    assert closed == [True]
+
+
+def test_what_cannot_happen_leads_nowhere_and_starts_are_shares() -> None:
+    table = {0: {0: [(1.0, 0, 1.0, True), (0.0, 1, 5.0, False)]}, 1: GOOD[1]}
+    assert restart_chain(Table(table), [0, 0], 0.5).states.tolist() == [0]
+    both = restart_chain(Table(GOOD, (0.5, 0.5 + 5e-9)), [0, 0], 0.5)
+    assert abs(both.start.sum() - 1.0) < 1e-15

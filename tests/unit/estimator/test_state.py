@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,21 @@ import pytest
 
 import vrtd
 from tests.helpers.some_logs import DISCOUNT, chunk
-from vrtd.errors import ConvergenceWarning, DataError, DivergenceError, NotFittedError, StabilityWarning
-from vrtd.estimator import fit
-from vrtd.estimator import sample as samples
-from vrtd.logs import Chunk
+from vrtd.errors import (
+    ConvergenceWarning,
+    DataError,
+    DivergenceError,
+    InvalidInputError,
+    NotFittedError,
+    StabilityWarning,
+)
+from vrtd.estimator import fit, least_squares
+from vrtd.estimator import state as fit_state
+from vrtd.estimator.learner import learn
+from vrtd.logs import Chunk, from_arrays
 
 N = 3000
+TD = vrtd.TD(0.01)
 SETTINGS: dict[str, dict[str, Any]] = {
     "auto": {"pilot_rows": 700, "closed_form": True},
     "td": {"algorithm": vrtd.TD(0.05), "closed_form": True},
@@ -50,7 +60,7 @@ class Broken:
 
 
 def kept(state: Any) -> dict[str, Any]:
-    """Every array of a state, copied; rooms as far as they belong to it."""
+    """Every array of a state, copied; buffers as far as they belong to it."""
     arrays: dict[str, Any] = {}
 
     def walk(value: Any, way: str) -> None:
@@ -67,17 +77,27 @@ def kept(state: Any) -> dict[str, Any]:
     return arrays
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def assert_same_arrays(found: dict[str, Any], right: dict[str, Any]) -> None:
+    assert found.keys() == right.keys()
+    assert all(np.array_equal(found[name], right[name]) for name in right)
+
+
+@cache
+def uninterrupted(name: str) -> vrtd.Evaluator:
+    return vrtd.Evaluator(discount=DISCOUNT, features=squares, **SETTINGS[name]).partial_fit(chunk(0, N))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("where", ["learn", "add", "keep_until", "features", "a bad row"])
 def test_an_update_that_raises_leaves_the_state_as_it_was(
-    settings: Any, stop: int, where: str, monkeypatch: pytest.MonkeyPatch
+    name: str, stop: int, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    features = Broken(squares)
+    features, settings, expected = Broken(squares), SETTINGS[name], uninterrupted(name)
     function = Broken(getattr(fit, where, None))
     if where in ("learn", "add", "keep_until"):
         monkeypatch.setattr(fit, where, function)
-    evaluator, untouched = (vrtd.Evaluator(discount=DISCOUNT, features=f, **settings) for f in (features, squares))
+    evaluator = vrtd.Evaluator(discount=DISCOUNT, features=features, **settings)
     if stop:
         evaluator.partial_fit(chunk(0, stop))
     state, before = evaluator._state, kept(evaluator._state)
@@ -97,18 +117,17 @@ def test_an_update_that_raises_leaves_the_state_as_it_was(
         assert evaluator.n_rows_ in (stop, settings["pilot_rows"])  # the pilot is a piece of its own
     else:
         assert evaluator._state is state
-        after = kept(state)
-        assert before.keys() == after.keys()
-        assert all(np.array_equal(before[name], after[name]) for name in before)
+        assert_same_arrays(kept(state), before)
     evaluator.partial_fit(chunk(evaluator.n_rows_, N))
-    untouched.partial_fit(chunk(0, N))
-    assert evaluator.theta_.tobytes() == untouched.theta_.tobytes()
-    assert evaluator.diagnostics_.as_dict() == untouched.diagnostics_.as_dict()
+    assert evaluator.theta_.tobytes() == expected.theta_.tobytes()
+    assert_same_arrays(kept(evaluator._state), kept(expected._state))  # intervals and diagnostics follow from these
+    found, right = (each._state for each in (evaluator, expected))
+    assert (found.n_rows, found.n_distinct, found.remarks) == (right.n_rows, right.n_distinct, right.remarks)
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_state_is_not_changed_by_what_follows(settings: Any) -> None:
-    """Rooms grow behind the rows of a state; an older state can be gone on from in two ways."""
+    """Buffers grow behind the rows of a state; an older state can be gone on from in two ways."""
     evaluator = vrtd.Evaluator(discount=DISCOUNT, **settings).partial_fit(chunk(0, 1100))
     state, before = evaluator._state, kept(evaluator._state)
     evaluator.partial_fit(chunk(1100, N))
@@ -169,7 +188,7 @@ def test_features_of_a_row_are_computed_once(splits: Any, settings: Any) -> None
 
 def test_a_pilot_that_is_larger_than_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample has room for 400 of 1000 pilot rows: all of them are learned, however they are split."""
-    monkeypatch.setattr(samples, "_MOST_ROWS", 400)
+    monkeypatch.setattr(fit_state, "_MOST_ROWS", 400)
     whole, parts = (vrtd.Evaluator(discount=DISCOUNT, features=squares, pilot_rows=1000) for _ in range(2))
     whole.partial_fit(chunk(0, N))
     for first, last in ((0, 250), (250, 700), (700, N)):
@@ -248,7 +267,7 @@ def test_copies_learn_apart(settings: dict[str, Any]) -> None:
         for a, b in parts:
             expected.partial_fit(chunk(a, b))
         assert evaluator.theta_.tobytes() == expected.theta_.tobytes()
-        found, right = (samples.sample_of(e._state) for e in (evaluator, expected))
+        found, right = (fit_state.sample_of(e._state) for e in (evaluator, expected))
         np.testing.assert_array_equal(found.phi, right.phi)
 
 
@@ -265,3 +284,103 @@ def test_warnings_point_at_the_line_that_asked() -> None:
         with pytest.warns(ConvergenceWarning) as caught:
             ask()
         assert caught[0].filename == __file__
+
+
+def test_an_interrupted_decision_leaves_no_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator, times = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400), iter([True, False])
+
+    def interrupted(*arguments: Any) -> Any:
+        after = learn(*arguments)
+        if next(times, False):
+            raise KeyboardInterrupt
+        return after
+
+    monkeypatch.setattr(fit, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluator.partial_fit(chunk(0, 400))
+    evaluator.partial_fit(chunk(0, 400))
+    assert [remark[:10] for remark in evaluator.diagnostics_.remarks].count("from row 0") == 1
+
+
+def test_an_interrupted_sum_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes in the middle of a piece: the sums are those of the pieces before it."""
+    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).partial_fit(chunk(0, 1024))
+    accumulate, times = least_squares._accumulate, iter(range(100))
+
+    def interrupted(*arguments: Any) -> None:
+        if next(times) == 20:
+            raise KeyboardInterrupt
+        accumulate(*arguments)
+
+    monkeypatch.setattr(least_squares, "_accumulate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluator.partial_fit(chunk(1024, 9000))
+    monkeypatch.undo()
+    sums = evaluator._state.sums
+    assert sums is not None
+    assert sums.n_rows == evaluator.n_rows_ == 1024
+    np.testing.assert_allclose(sums.mean_phi, chunk(0, 1024).observations.mean(axis=0), rtol=1e-12)
+    whole = vrtd.Evaluator("closed_form", discount=DISCOUNT).partial_fit(chunk(0, 9000))
+    assert evaluator.partial_fit(chunk(1024, 9000)).theta_.tobytes() == whole.theta_.tobytes()
+
+
+def test_large_observations_are_kept_of_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit_state, "_MOST_BYTES", 1 << 16)
+    pictures = np.zeros((300, 16, 16), np.uint8)
+    pictures[:, 0, :4] = np.random.default_rng(0).integers(0, 256, (300, 4))
+    log = from_arrays(pictures, np.ones(300))
+    evaluator = vrtd.Evaluator(TD, features=lambda rows: rows[:, 0, :4] / 255.0, discount=0.9).fit(log)
+    assert evaluator._state.n_sampled == (1 << 16) // (2 * 256)
+
+
+def test_rows_that_wait_are_copies() -> None:
+    """The caller may write into its arrays again."""
+    rows = chunk(0, 300)
+    given = rows._replace(
+        observations=rows.observations.copy(),
+        reward=rows.reward.copy(),
+        next_observations=rows.next_observations.copy(),
+    )
+    evaluator = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400).partial_fit(given)
+    given.observations[:] = given.next_observations[:] = 7.0
+    given.reward[:] = 7.0
+    whole = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400).partial_fit(chunk(0, 1000))
+    assert evaluator.partial_fit(chunk(300, 1000)).theta_.tobytes() == whole.theta_.tobytes()
+
+
+def test_a_pilot_that_is_refused_leaves_no_trace() -> None:
+    evaluator = vrtd.Evaluator(discount=1.0, pilot_rows=400).partial_fit(chunk(0, 300))
+    with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+        evaluator.partial_fit(chunk(300, 500))
+    assert (evaluator.n_rows_, evaluator.algorithm_) == (300, None)
+    rest = chunk(300, 1000)._replace(terminated=np.arange(700) % 7 == 0)
+    fresh = vrtd.Evaluator(discount=1.0, pilot_rows=400).partial_fit(chunk(0, 300)).partial_fit(rest)
+    assert evaluator.partial_fit(rest).theta_.tobytes() == fresh.theta_.tobytes()
+    assert evaluator.diagnostics_.as_dict() == fresh.diagnostics_.as_dict()
+
+
+@pytest.mark.parametrize("row", [1600, 2500])
+def test_a_phase_does_not_end_before_a_bad_row(row: int) -> None:
+    """Settings are made for 1600 rows; the bad row is the last one, and the first or a later one that needs others."""
+    rest = chunk(1000, row + 1)
+    reward = rest.reward.copy()
+    reward[-1] = np.nan
+    found, fresh = (vrtd.Evaluator("td", discount=DISCOUNT, pilot_rows=400).partial_fit(chunk(0, 1000)) for _ in "ab")
+    with pytest.raises(DataError, match=f"row {row}"):
+        found.partial_fit(rest._replace(reward=reward))
+    for each in (found, fresh):
+        each.partial_fit(rest)
+    assert found.theta_.tobytes() == fresh.theta_.tobytes()
+    assert found.diagnostics_.remarks == fresh.diagnostics_.remarks
+    assert len([remark for remark in fresh.diagnostics_.remarks if remark.startswith("from row")]) == 2
+
+
+def test_diagnostics_and_intervals_in_between_change_nothing() -> None:
+    """What is kept of an answer is kept for as long as no row comes."""
+    asked, silent = (vrtd.Evaluator(vrtd.VRTD(0.05, 100), discount=DISCOUNT) for _ in range(2))
+    for first, last in ((0, 400), (400, 2000)):
+        asked.partial_fit(chunk(first, last))
+        silent.partial_fit(chunk(first, last))
+        before = asked.spread("closed_form"), asked.diagnostics_
+    assert before[1].as_dict() == silent.diagnostics_.as_dict()
+    np.testing.assert_array_equal(before[0].covariance, silent.spread("closed_form").covariance)

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.fits import SETTINGS, N, fed, fitted, weighted, whole_diagnostics, whole_fit
 from tests.helpers.some_logs import DISCOUNT, chain, chunk
-from tests.unit.estimator.test_evaluator import SETTINGS, N, fed, fitted
-from tests.unit.estimator.test_evaluator_details import weighted
 from vrtd.errors import InvalidInputError, ModelFileError, StabilityWarning
-from vrtd.estimator import sample as samples
+from vrtd.estimator import state as fit_state
 from vrtd.estimator.model_file import read_model, write_tree
 from vrtd.features import Tabular
 from vrtd.logs import from_arrays
@@ -23,17 +22,17 @@ from vrtd.logs import from_arrays
 TD = vrtd.TD(0.01)
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("stop", [500, 13_001])
-def test_a_stored_model_goes_on_as_if_it_had_never_stopped(settings: Any, stop: int, tmp_path: Path) -> None:
+def test_a_stored_model_goes_on_as_if_it_had_never_stopped(name: str, stop: int, tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    fed([(0, stop)], **settings).save(path)
+    fed([(0, stop)], **SETTINGS[name]).save(path)
     resumed = vrtd.Evaluator.load(path)
     assert resumed.n_rows_ == stop
     resumed.partial_fit(chunk(stop, N))
-    whole = fed([(0, stop), (stop, N)], **settings)
+    whole = whole_fit(name)
     assert resumed.theta_.tobytes() == whole.theta_.tobytes()
-    assert resumed.diagnostics_.as_dict() == whole.diagnostics_.as_dict()
+    assert resumed.diagnostics_.as_dict() == whole_diagnostics(name)
     assert resumed.predict(chain().phi[:3]).tobytes() == whole.predict(chain().phi[:3]).tobytes()
 
 
@@ -78,8 +77,8 @@ def test_damaged_models_are_refused(tmp_path: Path) -> None:
 
 HOSTILE: dict[str, Any] = {
     "a workspace of another size": ("state/learner/state", np.zeros(3)),
-    "more rows that wait than a batch": ("state/learner/room/reward", np.zeros(400)),
-    "rows of another width": ("state/learner/room/phi", np.zeros((50, 3))),
+    "more rows that wait than a batch": ("state/learner/buffer/reward", np.zeros(400)),
+    "rows of another width": ("state/learner/buffer/phi", np.zeros((50, 3))),
     "a stream of another type": ("state/learner/stream", np.zeros(2)),
     "a path of another width": ("state/learner/path/theta/0", np.zeros(9)),
     "blocks of another width": ("state/sums/blocks/0", np.zeros((3, 4))),
@@ -114,7 +113,7 @@ def test_a_transformer_that_cannot_be_fitted_again_must_be_fitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
-    monkeypatch.setattr(samples, "_MOST_BYTES", 64 * 100)
+    monkeypatch.setattr(fit_state, "_MOST_BYTES", 64 * 100)
     evaluator = vrtd.Evaluator(vrtd.TD(1e-6), features=scaler(), discount=DISCOUNT, pilot_rows=200).fit(chunk(0, 300))
     evaluator.save(tmp_path / "model.npz")
     with pytest.raises(InvalidInputError, match="100 of 200 pilot rows"):
@@ -123,7 +122,7 @@ def test_a_transformer_that_cannot_be_fitted_again_must_be_fitted(
     assert np.array_equal(again.theta_, evaluator.theta_)
 
 
-def test_a_stored_model_has_been_checked(tmp_path: Path) -> None:
+def test_a_loaded_model_does_not_check_its_step_again(tmp_path: Path) -> None:
     """It does not warn again."""
     evaluator = vrtd.Evaluator(vrtd.TD(1.5), discount=DISCOUNT, pilot_rows=100)
     with pytest.warns(StabilityWarning):
@@ -163,7 +162,7 @@ def test_a_file_whose_rows_have_weights_only_in_part_is_refused(part: str, tmp_p
     path = tmp_path / "model.npz"
     vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT).fit(weighted(0, 400)).save(path)
     with read_model(path) as tree:
-        rows = tree["state"]["learner"]["room"] if part == "learner" else tree["state"]["room"]
+        rows = tree["state"]["learner"]["buffer"] if part == "learner" else tree["state"]["buffer"]
         assert rows["weight"].size
         rows["weight"] = None
         write_tree(path, tree)
@@ -177,7 +176,26 @@ def test_rows_that_wait_must_be_in_the_file(part: str, tmp_path: Path) -> None:
     vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT, closed_form=True).fit(chunk(0, 405)).save(path)
     with read_model(path) as tree:
         assert tree["state"][part]["n_waiting"] > 0
-        tree["state"][part]["room"] = None
+        tree["state"][part]["buffer"] = None
         write_tree(path, tree)
     with pytest.raises(ModelFileError, match="must be a model"):
         vrtd.Evaluator.load(path)
+
+
+def test_a_model_with_parameters_that_are_not_finite_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    vrtd.Evaluator(vrtd.TD(0.05), discount=0.9).fit(chunk(0, 6000)).save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **(arrays | {"state/learner/theta": np.full(4, np.nan)}))
+    with pytest.raises(ModelFileError):
+        vrtd.Evaluator.load(path)
+
+
+def test_a_short_log_with_features_of_the_users_own_is_loaded(tmp_path: Path) -> None:
+    scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
+    evaluator = vrtd.Evaluator(features=scaler(), discount=DISCOUNT).fit(chunk(0, 2000))
+    evaluator.save(tmp_path / "model.npz")
+    loaded = vrtd.Evaluator.load(tmp_path / "model.npz", features=scaler())
+    observations = chunk(0, 3).observations
+    np.testing.assert_array_equal(loaded.predict(observations), evaluator.predict(observations))

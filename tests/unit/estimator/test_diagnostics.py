@@ -1,0 +1,199 @@
+"""What diagnostics say of a run: convergence, the limiting error, rank, correlation, warnings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vrtd
+from tests.helpers.fits import N, fitted
+from tests.helpers.some_logs import DISCOUNT, boyan, chain, chunk, scaled
+from vrtd.errors import (
+    AccuracyWarning,
+    ConvergenceWarning,
+    InvalidInputError,
+)
+from vrtd.estimator import spread
+from vrtd.estimator.state import sample_of
+from vrtd.features import Tabular
+from vrtd.logs import Chunk, from_arrays
+from vrtd.problems import Transitions
+
+TD = vrtd.TD(0.01)
+
+
+N_ROWS = 12_000
+
+
+def test_the_bias_of_td_on_a_trajectory_is_told_from_its_transient() -> None:
+    errors = fitted(algorithm=vrtd.TD(0.1)).diagnostics_.errors
+    assert errors["bias"] > 100 * errors["transient"]
+
+
+def test_the_limiting_error_of_a_run() -> None:
+    rows, _, _ = boyan(N)
+    noisy = vrtd.Evaluator(vrtd.VRTD(0.3, 10), discount=1.0).fit(rows).diagnostics_
+    assert (noisy.converged, noisy.limit) == (True, "variance")
+    short = vrtd.Evaluator("closed_form", discount=1.0).fit(rows).diagnostics_
+    assert (short.converged, short.limit) == (True, "budget")
+    assert short.errors["transient"] == short.errors["bias"] == 0.0
+    assert short.explained is not None
+    assert short.explained > 0.99
+    # Four features cannot represent the values of fifty states, and the rows are enough to see it.
+    closed = fitted(algorithm="closed_form").diagnostics_
+    assert closed.limit == "features"
+    problem = chain()
+    missed = problem.phi @ problem.theta_star - problem.mrp.values
+    exact = np.sqrt(problem.mrp.stationary @ missed**2)
+    assert abs(closed.errors["features"] - exact) < 0.1 * exact
+
+
+def test_diagnostics_are_plain_and_drawn() -> None:
+    evaluator = fitted(n_samples=N)
+    diagnostics = evaluator.diagnostics_
+    plain = json.loads(json.dumps(diagnostics.as_dict(), allow_nan=False))
+    assert plain["text"] == diagnostics.text
+    assert plain["n_rows"] == N
+    curve = diagnostics.curve
+    assert curve is not None
+    assert curve.n_rows[0] == 0
+    assert curve.neu[-1] < curve.neu[0] / 100
+    axes = diagnostics.plot()
+    assert axes.get_yscale() == "log"
+    with pytest.raises(InvalidInputError, match="learn with td or vrtd"):
+        fitted(algorithm="closed_form").diagnostics_.plot()
+
+
+def test_neu_and_its_floor() -> None:
+    """NEU of theta_0 = 0 is |b|^2; at theta_star the sample shows its own floor, and no more than a few times that."""
+    evaluator = fitted(algorithm=vrtd.VRTD(0.02, 5000, output="average"))
+    curve = evaluator.diagnostics_.curve
+    assert curve is not None
+    rows = chunk(0, N)
+    b = rows.observations.T @ rows.reward / N
+    np.testing.assert_allclose(curve.neu[0], b @ b, rtol=1e-10)
+    A = rows.observations.T @ (DISCOUNT * rows.next_observations - rows.observations) / N
+    update = A @ chain().theta_star + b
+    assert update @ update < 10 * curve.neu_floor
+    assert curve.neu_floor < 10 * (update @ update)
+
+
+@pytest.mark.parametrize(("distance", "rank"), [(1e-3, 4), (1e-7, 3)])
+def test_rank_is_that_of_the_features_and_not_of_their_squares(distance: float, rank: int) -> None:
+    """The last column is nearly the first."""
+    rows = chunk(0, 500)
+    mix = np.eye(4)
+    mix[0, 3], mix[3, 3] = 1.0, distance
+    near = rows._replace(observations=rows.observations @ mix, next_observations=rows.next_observations @ mix)
+    assert vrtd.Evaluator(TD, discount=DISCOUNT).fit(near).diagnostics_.rank == rank
+
+
+def test_rewards_of_zero_have_no_limiting_error() -> None:
+    still = (
+        vrtd.Evaluator("closed_form", discount=0.9).fit(chunk(0, N_ROWS)._replace(reward=np.zeros(N_ROWS))).diagnostics_
+    )
+    assert still.limit is None
+
+
+def test_a_run_that_strays_from_its_sample_is_noticed() -> None:
+    """Rows of another kind after the sample: theta is not where the sample says."""
+    rows, _, _ = boyan(70_000)
+    later = rows._replace(reward=np.where(np.arange(70_000) < 55_000, rows.reward, 50.0))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), discount=1.0)
+    with pytest.warns(ConvergenceWarning, match="away from the closed form of the first 50,000 rows"):
+        diagnostics = evaluator.fit(later).diagnostics_
+    assert diagnostics.converged is False
+    assert "not where the first 50,000 rows say" in diagnostics.text
+
+
+def sticky(n: int) -> Chunk:
+    """Two states that are left every five hundred steps, with one feature that tells neither from the other."""
+    states = np.cumsum(np.random.default_rng(3).random(n + 1) < 0.002) % 2
+    ones, no = np.ones((n, 1)), np.zeros(n, bool)
+    return Chunk(ones, states[:-1].astype(float), ones, no, no)
+
+
+def test_correlation_longer_than_blocks_or_sample_is_warned_of() -> None:
+    rows = sticky(4000)
+    closed = vrtd.Evaluator("closed_form", discount=0.9).fit(rows)
+    assert closed.diagnostics_.converged is False
+    with pytest.warns(ConvergenceWarning, match="correlated over more than the 64 rows of a block"):
+        closed.predict([[1.0]], return_interval=0.9)
+    run = vrtd.Evaluator(vrtd.VRTD(0.1, 500), discount=0.9).fit(rows)
+    assert "correlation outlasts the sample" in run.diagnostics_.text
+    with pytest.warns(ConvergenceWarning, match="correlation outlasts"):
+        run.predict([[1.0]], return_interval=0.9)
+
+
+def test_what_features_explain_does_not_depend_on_weights_of_one_policy() -> None:
+    """Tabular features represent all values, whatever the weights."""
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 5, N_ROWS + 1)
+    log = from_arrays(
+        states[:-1], states[:-1] + rng.normal(size=N_ROWS), states[1:], weight=rng.lognormal(0.0, 0.8, N_ROWS)
+    )
+    diagnostics = vrtd.Evaluator("closed_form", features=Tabular(5), discount=0.9).fit(log).diagnostics_
+    assert diagnostics.explained is not None
+    assert diagnostics.explained > 0.95
+    assert diagnostics.limit != "features"
+
+
+def test_a_column_of_small_numbers_counts_in_the_rank() -> None:
+    scale = np.array([1.0, 1.0, 1.0, 1e-6])
+    rows = chunk(0, N_ROWS)
+    small = rows._replace(observations=rows.observations * scale, next_observations=rows.next_observations * scale)
+    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(small)
+    assert evaluator.diagnostics_.rank == 4
+    plain = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows)
+    np.testing.assert_allclose(evaluator.theta_ * scale, plain.theta_, rtol=1e-6)
+
+
+def test_data_without_noise_and_an_exact_start_are_not_warned_of() -> None:
+    rows, start = chunk(0, 6000), np.arange(1.0, 5.0)
+    exact = rows._replace(reward=rows.observations @ start - DISCOUNT * (rows.next_observations @ start))
+    for algorithm in ("vrtd", "td"):
+        evaluator = vrtd.Evaluator(algorithm, discount=DISCOUNT, theta_0=start, n_samples=6000).fit(exact)
+        np.testing.assert_allclose(evaluator.theta_, start, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e65])
+def test_rows_of_zeros_and_huge_rows_are_learned_from(scale: float) -> None:
+    rows = scaled(chunk(0, 2000), np.full(2000, scale))
+    if scale:
+        assert np.isfinite(vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows).predict(rows.observations)).all()
+    else:
+        evaluator = vrtd.Evaluator(vrtd.TD(0.1), discount=DISCOUNT).fit(rows)
+        assert np.array_equal(evaluator.predict(rows.observations), np.zeros(2000))
+
+
+def test_nearly_dependent_columns_are_warned_of() -> None:
+    rows = chunk(0, 20_000)
+    phi, phi_next = rows.observations.copy(), rows.next_observations.copy()
+    for table in (phi, phi_next):
+        table[:, 3] = table[:, 2] + 1e-6 * table[:, 3]
+    log = rows._replace(observations=phi, next_observations=phi_next)
+    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(log)
+    with pytest.warns(AccuracyWarning, match="A has condition number"):
+        evaluator.predict(phi[:3])
+    data = vrtd.Transitions(phi, rows.reward, phi_next, DISCOUNT)
+    with pytest.warns(AccuracyWarning, match="A has condition number"):
+        _ = data.theta_star
+
+
+def test_predict_checks_the_sample_only_when_it_has_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample is looked at anew only when it has doubled."""
+    made: list[int] = []
+
+    def counted(state: Any) -> Transitions:
+        made.append(state.n_sampled)
+        return sample_of(state)
+
+    monkeypatch.setattr(spread, "sample_of", counted)
+    evaluator = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT)
+    for first in range(0, 6000, 100):
+        evaluator.partial_fit(chunk(first, first + 100))
+        evaluator.predict(chunk(0, 1).observations)
+    assert len(made) <= 9
