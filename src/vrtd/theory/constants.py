@@ -156,7 +156,8 @@ def check_setting(problem: LinearProblem, step_size: float, batch_size: int) -> 
     """Check the arguments of a statement; return a, M, lambda_A and (1 + gamma)^2."""
     check_positive("step_size", step_size)
     check_exact_count("batch_size", batch_size)
-    return float(step_size), int(batch_size), problem.lambda_A, growth(problem) ** 2
+    g2 = growth(problem) ** 2
+    return float(step_size), int(batch_size), problem.lambda_A, g2
 
 
 def mixing(problem: LinearProblem) -> tuple[float, float]:

@@ -197,7 +197,7 @@ def test_large_values(discount):
 @pytest.mark.parametrize("distance", [1e-12, 1e-15])
 def test_values_that_rounding_makes_unknowable_are_refused(distance):
     """The residual is at rounding level, and yet the values may be far off: 1 - discount is all that holds them."""
-    with pytest.raises(AccuracyError, match="be known to a millionth; got the residual .* and an error of up to"):
+    with pytest.raises(AccuracyError, match=r"be known to a millionth; got the residual .* and an error of up to"):
         _ = MarkovRewardProcess(TWO, [[1.0, 0.0], [0.0, 2.0]], 1.0 - distance).values
     assert MarkovRewardProcess(TWO, np.ones(2), 1.0 - 1e-6).values == pytest.approx(1e6, rel=1e-6)
 
