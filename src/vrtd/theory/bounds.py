@@ -41,7 +41,7 @@ from vrtd.theory.statements import (
     compare_norm,
     compare_step,
     compare_step_to_share,
-    condition,
+    judge,
     ratio,
 )
 
@@ -326,7 +326,7 @@ def _check_start(problem: LinearProblem, theta_0: ArrayLike) -> tuple[Floats, Fl
 def _markov_conditions(problem: LinearProblem, theta_0: Floats, R: float) -> list[Condition]:
     found = check_assumptions(problem)
     distance = 0.5 * float(np.abs(problem.state_distribution - problem.mrp.stationary).sum())
-    on_policy = condition(
+    on_policy = judge(
         "A and b are means over the stationary distribution of the chain",
         distance <= 1e-8,
         f"total variation distance {distance:.3g}",
