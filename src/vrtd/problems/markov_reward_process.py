@@ -329,7 +329,7 @@ def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int3
         if not 0.0 <= table < 1.0:
             raise InvalidInputError(f"{name} must lie in [0, 1)", table, "pass less, or discounts of transitions")
         return np.full(origin.shape, table)
-    if table.shape == short:
+    if table.shape == short and not is_sparse:
         return np.asarray(table[origin])
     square = (int(origin[-1]) + 1,) * 2 if pattern is None else pattern.shape
     if table.shape != square:

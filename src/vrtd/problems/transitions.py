@@ -261,13 +261,9 @@ class Transitions:
     # Solution and noise; the features must have full rank
 
     @cached_property
-    def _size(self) -> Floats:
-        return np.asarray(np.sqrt(np.diag(self.C)))
-
-    @cached_property
     def theta_star(self) -> Floats:
         """(d,) the rows' own solution of A theta + b = 0: least-squares temporal differences (LSTD)."""
-        size = self._size
+        size = np.sqrt(np.diag(self.C))
         condition = condition_number(self.A / np.outer(size, size)) if (size > 0.0).all() else np.inf
         got = f"condition number {condition:.3g} from {len(self)} rows"
         do = "give more rows, or remove dependent features"
@@ -322,7 +318,7 @@ class Transitions:
         if len(self) < self._n_blocks:
             raise InvalidInputError(f"the influence needs at least {self._n_blocks} rows", len(self), "use more rows")
         g = self.left * (self.reward + self.psi @ self.theta_star)[:, None]
-        return -solve_scaled(self.A, block_means(g, self._n_blocks).T, self._size).T
+        return -solve_scaled(self.A, block_means(g, self._n_blocks).T, np.sqrt(np.diag(self.C))).T
 
     @property
     def merged_influence(self) -> Floats:

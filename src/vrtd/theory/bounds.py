@@ -35,14 +35,13 @@ from vrtd.theory.statements import (
     ONE_STEP_LATE,
     Bound,
     Condition,
-    Constants,
     Form,
     compare,
     compare_batch,
     compare_norm,
     compare_step,
     compare_step_to_share,
-    condition,
+    judge,
     ratio,
 )
 
@@ -164,7 +163,8 @@ def vrtd_iid_bound(
         floor = ratio(reach * D2, (1.0 - C1) * den * M)
         batch = compare_batch(M, 1.0 / a + reach * D1, 0.5 * lam - 8.0 * a * g2)
     conditions += [compare_step_to_share(a, lam, g2, share), batch]
-    return _bound(statement, "epoch", reason, conditions, VRTDIidConstants(C1, D1, D2), C1, u0, floor)
+    constants = VRTDIidConstants(C1, D1, D2)
+    return Bound(statement, "epoch", reason, tuple(conditions), constants, *_contract(C1, u0, floor))
 
 
 def vrtd_markov_bound(
@@ -215,7 +215,7 @@ def vrtd_markov_bound(
     share = (1.0 - C1) * den * M if C1 < 1.0 else 0.0
     constants = VRTDMarkovConstants(C1, C2, ratio(3.0 * a, den), C4, G)
     variance, bias = ratio(3.0 * a * C4, share), ratio(C2 / lam, share)
-    return _bound(statement, "epoch", reason, conditions, constants, C1, u0, variance, bias)
+    return Bound(statement, "epoch", reason, tuple(conditions), constants, *_contract(C1, u0, variance), bias)
 
 
 def td_iid_bound(
@@ -247,11 +247,11 @@ def td_iid_bound(
         rate = 1.0 - a * math.sqrt(lam) * root if root > 0.0 else math.inf
         floor = ratio(a * constants.sigma2, root**2)
         step = compare_step(a, lam / constants.q, "lambda_A/q")
-        return _bound("TD, i.i.d., sharpened", "update", "", [step], constants, rate, u0, floor)
+        return Bound("TD, i.i.d., sharpened", "update", "", (step,), constants, *_contract(rate, u0, floor))
     C5, found = 2.0 * float(np.trace(problem.noise_covariance)), check_assumptions(problem)
-    conditions = [found.solvable, found.bounded_features, compare_step_to_share(a, lam, g2, 4, strict=False)]
+    conditions = (found.solvable, found.bounded_features, compare_step_to_share(a, lam, g2, 4, strict=False))
     rate, floor = 1.0 - 0.5 * a * lam, 2.0 * a * C5 / lam
-    return _bound("TD, i.i.d.", "update", "", conditions, TDIidConstants(C5), rate, u0, floor)
+    return Bound("TD, i.i.d.", "update", "", conditions, TDIidConstants(C5), *_contract(rate, u0, floor))
 
 
 def td_markov_bound(
@@ -271,10 +271,11 @@ def td_markov_bound(
     C6 = 21.0 * G**2 + ratio(12.0 * math.log(max(kappa, 1.0)) * G**2, speed)
     C7 = ratio(12.0 * G**2, speed)
     step = compare_step(a, 1.0 / lam, "1/lambda_A", strict=False)
-    conditions = [*_markov_conditions(problem, start, R), step]
+    conditions = (*_markov_conditions(problem, start, R), step)
     bias = a * (C6 - G**2 + (C7 * -math.log(a) if a < 1.0 else 0.0)) / lam
     constants = TDMarkovConstants(G, C6, C7)
-    return _bound("TD, Markovian", "update", "", conditions, constants, 1.0 - a * lam, u0, a * G**2 / lam, bias)
+    parts = _contract(1.0 - a * lam, u0, a * G**2 / lam)
+    return Bound("TD, Markovian", "update", "", conditions, constants, *parts, bias)
 
 
 def _vrtd_iid_sharp(problem: LinearProblem, a: float, M: int, u0: Floats) -> Bound[VRTDIidSharpConstants]:
@@ -292,23 +293,12 @@ def _vrtd_iid_sharp(problem: LinearProblem, a: float, M: int, u0: Floats) -> Bou
     ]
     floor = ratio(sigma2 * gain, M * root**2)
     constants = VRTDIidSharpConstants(C1, 1.0 - gap, gain, reach, lam, eta, nu, sigma2)
-    return _bound("Theorem 1 sharpened", "epoch", "", conditions, constants, C1, u0, floor)
+    return Bound("Theorem 1 sharpened", "epoch", "", tuple(conditions), constants, *_contract(C1, u0, floor))
 
 
-def _bound(
-    statement: str,
-    unit: str,
-    reason: str,
-    conditions: list[Condition],
-    constants: Constants,
-    rate: float,
-    u0: Floats,
-    variance: float,
-    bias: float = 0.0,
-) -> Bound[Constants]:
-    if not 0.0 <= rate < 1.0:
-        rate = variance = math.inf
-    return Bound(statement, unit, reason, tuple(conditions), constants, rate, float(u0 @ u0), variance, bias)
+def _contract(rate: float, u0: Floats, variance: float) -> tuple[float, float, float]:
+    """Return rate, |u_0|^2 and variance; the first and the last are inf without a contraction."""
+    return (rate, float(u0 @ u0), variance) if 0.0 <= rate < 1.0 else (math.inf, float(u0 @ u0), math.inf)
 
 
 def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tuple[float, float, float]:
@@ -336,7 +326,7 @@ def _check_start(problem: LinearProblem, theta_0: ArrayLike) -> tuple[Floats, Fl
 def _markov_conditions(problem: LinearProblem, theta_0: Floats, R: float) -> list[Condition]:
     found = check_assumptions(problem)
     distance = 0.5 * float(np.abs(problem.state_distribution - problem.mrp.stationary).sum())
-    on_policy = condition(
+    on_policy = judge(
         "A and b are means over the stationary distribution of the chain",
         distance <= 1e-8,
         f"total variation distance {distance:.3g}",

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -81,9 +82,7 @@ def vrtd_iid_complexity(
         D2: float = bound.constants.D2
         return max(D2 / (3.0 * (1.0 - bound.rate) * eps), 33.0 * g2 / lam**2)
 
-    def bound_of(M: int) -> Bound[Any]:
-        return vrtd_iid_bound(problem, a, M, theta_0, radius, form=form)
-
+    bound_of = partial(vrtd_iid_bound, problem, a, theta_0=theta_0, radius=radius, form=form)
     bound, M = _find_batch(problem, eps, bound_of, printed_batch if form == "printed" else None)
     return _count(statement, eps, a, bound, order, -math.log(bound.rate), M, samples=2)
 
@@ -121,9 +120,7 @@ def vrtd_markov_complexity(
         least = (32.0 * C.C2 + 4.0 * C.C4) / (3.0 * (1.0 - bound.rate)) + 100.0 * g2
         return least * max(1.0, 1.0 / lam**2) / eps
 
-    def bound_of(M: int) -> Bound[VRTDMarkovConstants]:
-        return vrtd_markov_bound(problem, a, M, theta_0, radius, form=form)
-
+    bound_of = partial(vrtd_markov_bound, problem, a, theta_0=theta_0, radius=radius, form=form)
     bound, M = _find_batch(problem, eps, bound_of, printed_batch if form == "printed" else None)
     return _count(statement, eps, a, bound, order, -math.log(bound.rate), M, further=further)
 

@@ -16,7 +16,7 @@ from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems import LinearProblem, MarkovRewardProcess
 from vrtd.problems.stationary import DENSE_LIMIT
 from vrtd.theory.checks import check_problem
-from vrtd.theory.statements import SLACK, Condition, condition
+from vrtd.theory.statements import SLACK, Condition, judge
 
 Definition = Literal["appendix", "section 3.2"]
 
@@ -103,13 +103,13 @@ def _assumptions(problem: LinearProblem) -> Assumptions:
     smallest = float(np.linalg.svd(problem.A, compute_uv=False)[-1])
     norm = float(np.linalg.norm(problem.phi, axis=1).max())
     return Assumptions(
-        condition(
+        judge(
             "A is non-singular (Assumption 1)",
             bool(problem.condition_number * problem.n_features * np.finfo(np.float64).eps < 1.0),
             f"condition number {problem.condition_number:.6g}, smallest singular value {smallest:.6g}",
             "change the features, the discount or the state distribution",
         ),
-        condition(
+        judge(
             "|phi(s)| <= 1 in every state (Assumption 2)",
             norm <= 1.0 + SLACK,
             f"the largest norm is {norm:.6g}",
@@ -156,7 +156,8 @@ def check_setting(problem: LinearProblem, step_size: float, batch_size: int) -> 
     """Check the arguments of a statement; return a, M, lambda_A and (1 + gamma)^2."""
     check_positive("step_size", step_size)
     check_exact_count("batch_size", batch_size)
-    return float(step_size), int(batch_size), problem.lambda_A, growth(problem) ** 2
+    g2 = growth(problem) ** 2
+    return float(step_size), int(batch_size), problem.lambda_A, g2
 
 
 def mixing(problem: LinearProblem) -> tuple[float, float]:
@@ -189,4 +190,4 @@ def _ergodic(mrp: MarkovRewardProcess) -> Condition:
     if holds and mrp.n_states <= DENSE_LIMIT:
         detail += f", kappa {mrp.mixing_constant:.6g}, rho {mrp.mixing_rate:.6g}"
     do = "leave the transient states out" if mrp.period == 1 else "make the chain lazy, e.g. 0.9 P + 0.1 I"
-    return condition(statement, holds, detail, do)
+    return judge(statement, holds, detail, do)

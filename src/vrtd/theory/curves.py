@@ -242,31 +242,31 @@ def _td(
 ) -> Floats:
     """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates."""
     d = problem.n_features
+    size = (2 * d if average else d) + 1
     run: Callable[[Any, float, NDArray[np.int64]], tuple[Floats, Any]]
     if sampling == "iid":
         check_features(d, "averaged TD" if average else "TD")
         terms = td_terms(independent_increments(problem), average)
-        state: Any = outer(np.concatenate([np.zeros(d if average else 0), theta_0 - problem.theta_star, [1.0]]))
+        state: Any = outer(np.concatenate([np.zeros(size - 1 - d), theta_0 - problem.theta_star, [1.0]]))
         run = partial(_run_iid, terms)
     else:
         recursion = MarkovTD(problem, average)
         recursion.check_updates(len(segments))
         state, run = recursion.start(theta_0, initial), recursion.run
-    path = np.empty((len(counts), triangle((2 * d if average else d) + 1)))
+    path = np.empty((len(counts), triangle(size)))
     for a, begin, end in segments:
         inside = slice(*np.searchsorted(counts, [begin, end]))
         reached, state = run(state, a, np.append(counts[inside], end) - begin)
         path[inside], path[-1] = reached[:-1], reached[-1]
-    Y = unpack(path, (2 * d if average else d) + 1)
+    Y = unpack(path, size)
     if not average:
         return Y
     # r is the sum of the errors: the mean of the first t iterates is returned, theta_0 before the first update.
-    keep = np.r_[:d, 2 * d]
-    scale = np.ones((len(counts), d + 1))
+    keep, scale = np.r_[:d, 2 * d], np.ones((len(counts), d + 1))
     scale[:, :d] /= np.maximum(counts, 1)[:, None]
     averaged = Y[:, keep[:, None], keep] * scale[:, :, None] * scale[:, None, :]
-    begin_at = np.r_[d : 2 * d + 1]
-    averaged[counts == 0] = Y[:, begin_at[:, None], begin_at][counts == 0]
+    if counts[0] == 0:
+        averaged[0] = Y[0, d:, d:]
     return np.asarray(averaged)
 
 

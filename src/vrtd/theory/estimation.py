@@ -81,20 +81,18 @@ class _LagSums(Correlation):
 
     def within(self, batch_size: float) -> Floats:
         k = np.arange(1, len(self._lags) + 1)
-        return self._sum(np.ones(len(k)) if batch_size == inf else np.maximum(0.0, 1.0 - k / batch_size))
+        weights = np.ones(len(k)) if batch_size == inf else np.maximum(0.0, 1.0 - k / batch_size)
+        return np.asarray(np.tensordot(weights, self._lags, 1))
 
     def between(self, batch_size: int, decay: Floats) -> Floats:
         k, M = np.arange(1, len(self._lags) + 1), batch_size
         total: Floats = np.zeros_like(self._lags[0])
         power = np.eye(len(decay))
         for j in range(1, len(k) // M + 2):
-            common = self._sum(np.maximum(0.0, M - np.abs(k - j * M)))
+            common = np.tensordot(np.maximum(0.0, M - np.abs(k - j * M)), self._lags, 1)
             total += (power @ common.reshape(len(decay), -1)).reshape(common.shape)
             power = power @ decay
         return total
-
-    def _sum(self, weights: Floats) -> Floats:
-        return np.asarray(np.tensordot(weights, self._lags, 1))
 
 
 def estimate_increments(sample: Transitions, sampling: ChainSampling) -> Increments:

@@ -125,23 +125,8 @@ def long_run_noise(problem: LinearProblem, sampling: ChainSampling) -> Floats:
     if sampling == "iid":
         return problem.noise_covariance
     check_on_policy(problem)
-    edges, mu = problem.mrp.edges, problem.mrp.stationary
-    _check_states(len(mu))
-    g = zeta(problem)[:, -1:] * problem.phi[edges.origin]
-    conditional, entering = np.zeros_like(problem.phi), np.zeros_like(problem.phi)
-    np.add.at(conditional, edges.origin, edges.probability[:, None] * g)
-    np.add.at(entering, edges.successor, (mu[edges.origin] * edges.probability)[:, None] * g)
-    P = problem.mrp.matrix(edges.probability).toarray()
-    # Conditional means have mean 0 under mu, so that I - P + 1 mu^T inverts I - P on them.
-    lags = entering.T @ np.linalg.solve(np.eye(len(mu)) - P + mu, conditional)
+    lags = _ChainCorrelation(problem, np.zeros(problem.n_features), slice(-1, None)).within(inf)
     return np.asarray(problem.noise_covariance + lags + lags.T)
-
-
-def _check_states(n: int) -> None:
-    if n > _MOST_STATES:
-        raise InvalidInputError(
-            f"covariances along a trajectory must be of at most {_MOST_STATES} states", n, "simulate instead"
-        )
 
 
 def zeta(problem: LinearProblem, part: slice = slice(None)) -> Floats:
@@ -160,18 +145,20 @@ class _ChainCorrelation(Correlation):
     sum_{k=1}^{M-1} (1 - k/M) P^(k-1) = N - N^2 (I - P^M) / M   and   D_j = J^T R P^(M (j-1)) R F,   R = N (I - P^M).
     """
 
-    def __init__(self, problem: LinearProblem, mean: Floats) -> None:
+    def __init__(self, problem: LinearProblem, mean: Floats, columns: slice = slice(None)) -> None:
+        """`mean` is Z, of which only these `columns` count."""
         mrp, phi = problem.mrp, problem.phi
-        n, d = phi.shape
-        _check_states(n)
-        edges = mrp.edges
-        by_edge = zeta(problem)
-        mu = mrp.stationary
+        edges, mu, n = mrp.edges, mrp.stationary, len(phi)
+        if n > _MOST_STATES:
+            raise InvalidInputError(
+                f"covariances along a trajectory must be of at most {_MOST_STATES} states", n, "simulate instead"
+            )
+        by_edge = zeta(problem)[:, columns]
         conditional = np.stack(
             [np.bincount(edges.origin, edges.probability * column, minlength=n) for column in by_edge.T], axis=1
         )
         self._F = np.einsum("si,sj->sij", phi, conditional).reshape(n, -1) - mean.ravel()
-        self._J = np.zeros((n, d * (d + 1)))
+        self._J = np.zeros_like(self._F)
         flow = (mu[edges.origin] * edges.probability)[:, None] * phi[edges.origin]
         np.add.at(self._J, edges.successor, np.einsum("ei,ej->eij", flow, by_edge).reshape(len(flow), -1))
         P = mrp.matrix(edges.probability).toarray()

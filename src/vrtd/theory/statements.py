@@ -36,7 +36,7 @@ class Condition:
     detail: str
 
 
-def condition(statement: str, holds: bool, detail: str, do: str) -> Condition:
+def judge(statement: str, holds: bool, detail: str, do: str) -> Condition:
     """Return a condition whose detail ends with what to do where it does not hold."""
     return Condition(statement, holds, detail if holds else f"{detail}; {do}")
 
@@ -119,7 +119,7 @@ class EpochInequality(Statement):
 def compare(what: str, value: float, limit: float, statement: str, do: str, strict: bool = False) -> Condition:
     """Return the condition that `value` does not exceed `limit`, or stays below it."""
     holds = value < limit if strict else value <= limit * (1.0 + SLACK)
-    return condition(statement, bool(holds), f"{what} is {value:.6g} against {limit:.6g}", do)
+    return judge(statement, bool(holds), f"{what} is {value:.6g} against {limit:.6g}", do)
 
 
 def compare_norm(what: str, theta: Floats, R: float) -> Condition:
@@ -145,7 +145,7 @@ def compare_batch(M: int, numerator: float, denominator: float) -> Condition:
     least = ratio(numerator, denominator)
     do = "lower step_size first" if math.isinf(least) else f"raise batch_size to {math.floor(least) + 1}"
     detail = f"batch_size is {M} against {least:.6g}"
-    return condition("batch_size is large enough for C1 < 1", least < M, detail, do)
+    return judge("batch_size is large enough for C1 < 1", least < M, detail, do)
 
 
 def ratio(numerator: float, denominator: float) -> float:

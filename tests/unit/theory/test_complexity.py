@@ -203,3 +203,21 @@ def test_a_periodic_chain_has_no_count_for_a_trajectory(function):
     problem = LinearProblem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
     with pytest.raises(InvalidInputError, match=r"irreducible and aperiodic \(Assumption 3\); got period 2"):
         function(problem, 0.1, [0.0])
+
+
+def test_a_slow_chain_takes_its_step_from_c7():
+    slow = LinearProblem(MarkovRewardProcess([[0.9, 0.1], [0.2, 0.8]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
+    found = td_markov_complexity(slow, 0.01, [3.0])
+    _, C6, C7 = found.bound.constants
+    assert 6 * C7 > 3 * C6
+    x = 0.01 * slow.lambda_A / (6 * C7)
+    assert found.step_size == pytest.approx(x / math.log(1 / x))
+
+
+def test_samples_of_the_printed_corollaries():
+    problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
+    for plan_of, per_update in ((vrtd_iid_complexity, 2), (vrtd_markov_complexity, 1)):
+        found = plan_of(problem, 0.1, [3.0], form="printed")
+        assert found.n_epochs > 0
+        assert found.n_samples == per_update * found.batch_size * found.n_epochs
+        assert found.n_gradients == 2 * found.batch_size * found.n_epochs

@@ -88,6 +88,7 @@ def test_the_bootstrap_repeats_itself() -> None:
     assert one == two != other
 
 
+@pytest.mark.statistical
 def test_the_autocorrelation_time_covers() -> None:
     """At 90 %, over 60 samples: so few misses are expected that fewer covered would be a false alarm of the suite."""
     mrp = PROBLEM.mrp
@@ -103,6 +104,7 @@ def test_the_autocorrelation_time_covers() -> None:
     assert "proxy" in found.proxy
 
 
+@pytest.mark.statistical
 def test_a_drawn_sample_is_of_the_chain() -> None:
     problem = vrtd.LinearProblem(QUARTERS, np.eye(2))
     for sampling in ("iid", "markov"):

@@ -298,3 +298,42 @@ def test_failing_conditions_are_reported():
 def test_bad_arguments_are_refused(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_transient_states_are_reported_by_the_lemmas_that_mix():
+    transient = LinearProblem(
+        MarkovRewardProcess([[0.5, 0.5, 0.0], [0.0, 0.6, 0.4], [0.0, 0.3, 0.7]], np.ones(3), 0.5),
+        [[1.0], [0.5], [-0.5]],
+    )
+    for found in (batch_bias_inequality(transient, 2, [0.0]), *mixing_inequalities(transient, 1)):
+        assert any("transient states" in c.detail and not c.holds for c in found.conditions)
+
+
+@pytest.mark.parametrize(
+    ("inequality", "share"),
+    [
+        (lambda a: epoch_inequality_iid(COIN, a, 10), 8.0),
+        (lambda a: epoch_inequality_iid(COIN, a, 10, form="printed"), 4.0),
+        (lambda a: epoch_inequality_markov(COIN, a, 10), 3.0),
+    ],
+)
+def test_the_epoch_inequalities_hold_up_to_their_step(inequality, share):
+    limit = COIN.lambda_A / (share * 1.5**2)
+    assert inequality(0.999 * limit).conditions[-1].holds
+    assert math.isfinite(inequality(0.999 * limit).contraction)
+    assert not inequality(1.001 * limit).conditions[-1].holds
+
+
+def test_the_left_of_lemma1_is_the_largest_value_not_the_largest_size():
+    for sign in (-1.0, 1.0):
+        problem = LinearProblem(MarkovRewardProcess([[0.9, 0.1], [0.3, 0.7]], [sign, -3.0 * sign], 0.0), [[1.0], [1.0]])
+        theta = problem.theta_star[0] + 1.0  # u = 1 and g - mean = r - mean r
+        deviations = np.array([sign, -3.0 * sign]) - problem.mrp.stationary @ [sign, -3.0 * sign]
+        assert batch_bias_inequality(problem, 1, [theta]).left == pytest.approx(deviations.max())
+
+
+def test_lemmas_of_a_trajectory_name_a_periodic_chain():
+    periodic = LinearProblem(MarkovRewardProcess([[0, 1], [1, 0]], [1.0, 0.0], 0.5), [[1.0], [0.5]])
+    for inequality in (batch_bias_inequality(periodic, 10, [0.0]), *mixing_inequalities(periodic, 3)):
+        assert inequality.right == math.inf
+        assert not all(condition.holds for condition in inequality.conditions)

@@ -118,3 +118,15 @@ def test_instance_constants_against_all_transitions(seed):
     assert found.q == pytest.approx(np.linalg.eigvalsh(square)[-1])
     assert found.nu == pytest.approx(np.linalg.eigvalsh(square - problem.A.T @ problem.A)[-1])
     assert found.sigma2 == pytest.approx(p @ (h**2).sum(axis=1))
+
+
+def test_instance_constants_weigh_states_as_told():
+    mrp = MarkovRewardProcess(TWO, [[1, 0], [0, 2]], 0.9)
+    problem = LinearProblem(mrp, [[1.0, 0.2], [0.5, -1.0]], [0.5, 0.5])
+    e, phi = mrp.edges, problem.phi
+    p = 0.5 * e.probability
+    A = np.einsum("ei,ej->eij", phi[e.origin], e.discount[:, None] * phi[e.successor] - phi[e.origin])
+    square = np.einsum("e,eji,ejk->ik", p, A, A)
+    found = instance_constants(problem)
+    assert found.q == pytest.approx(np.linalg.eigvalsh(square)[-1])
+    assert found.nu == pytest.approx(np.linalg.eigvalsh(square - problem.A.T @ problem.A)[-1])

@@ -201,7 +201,7 @@ def dense_map(problem, a):
 
 
 @pytest.mark.parametrize("a", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("problem", [*TINY.values(), RANDOM], ids=[*TINY, "random"])
+@pytest.mark.parametrize("problem", [*TINY.values(), random_mdp(n_states=12)], ids=[*TINY, "random"])
 def test_radius_is_the_dense_eigenvalue(problem, a):
     expected = np.abs(np.linalg.eigvals(dense_map(problem, a))).max()
     assert MarkovTD(problem).radius(a) == pytest.approx(expected, rel=1e-8)
