@@ -12,8 +12,8 @@ import pytest
 
 import vrtd
 from tests.contract.test_stream import learner, some_rows
+from tests.helpers.finite_environments import GOOD, Table
 from tests.helpers.some_logs import DISCOUNT, chunk
-from tests.unit.problems.test_tables_of_environments import GOOD, Table
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, StabilityWarning
 from vrtd.estimator import auto_settings, fit, least_squares
 from vrtd.estimator import sample as samples
