@@ -21,7 +21,7 @@ from vrtd.estimator.learner import learn
 from vrtd.estimator.least_squares import add, no_sums, solve
 from vrtd.features import Tabular
 from vrtd.logs import Chunk, Log, from_arrays
-from vrtd.problems import Transitions, tables
+from vrtd.problems import Transitions, environments
 from vrtd.theory.settings import settings_for
 
 TD = vrtd.TD(0.01)
@@ -295,8 +295,8 @@ def test_batches_that_fit_into_a_segment_cut_none(size: int, cuts: bool) -> None
 def test_an_environment_that_was_made_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     env, closed = pytest.importorskip("gymnasium").make("FrozenLake-v1"), []
     monkeypatch.setattr(env, "close", lambda: closed.append(True))
-    monkeypatch.setattr(tables, "make", lambda _name: env)
-    tables.restart_chain("FrozenLake-v1", "random", 0.9)
+    monkeypatch.setattr(environments, "make", lambda _name: env)
+    environments.restart_chain("FrozenLake-v1", "random", 0.9)
     assert closed == [True]
 
 
@@ -327,8 +327,8 @@ def test_a_feature_that_only_waiting_rows_have_is_seen() -> None:
 
 def test_what_cannot_happen_leads_nowhere_and_starts_are_shares() -> None:
     table = {0: {0: [(1.0, 0, 1.0, True), (0.0, 1, 5.0, False)]}, 1: GOOD[1]}
-    assert tables.restart_chain(Table(table), [0, 0], 0.5).states.tolist() == [0]
-    both = tables.restart_chain(Table(GOOD, (0.5, 0.5 + 5e-9)), [0, 0], 0.5)
+    assert environments.restart_chain(Table(table), [0, 0], 0.5).states.tolist() == [0]
+    both = environments.restart_chain(Table(GOOD, (0.5, 0.5 + 5e-9)), [0, 0], 0.5)
     assert abs(both.start.sum() - 1.0) < 1e-15
 
 
