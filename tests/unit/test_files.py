@@ -51,7 +51,7 @@ def end(process: subprocess.Popen[str]) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_writer(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "a+[1].csv"  # signs that patterns use
     process = writer_of(path)
     left = temporaries(tmp_path)
@@ -70,7 +70,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_writer(tmp_path: Path
     assert path.read_bytes() == b"second"
 
 
-def test_files_that_look_similar_stay(tmp_path: Path) -> None:
+def test_files_with_similar_names_stay(tmp_path: Path) -> None:
     own = [".a.csv.tmp", ".a.csv.1.tmp", ".a.csv.1.x.tmp", "a.csv.1.2.tmp", ".a.csv.1.2.tmp~", ".a.csv.old.1.2.tmp"]
     for name in own:
         (tmp_path / name).touch()
@@ -135,7 +135,7 @@ def test_a_newer_file_of_the_same_name_stays(tmp_path: Path, monkeypatch: Any) -
 
 
 @pytest.mark.parametrize(("hours", "is_removed"), [(1, False), (25, True)])
-def test_without_locks_what_is_a_day_old_is_removed(
+def test_without_locks_temporary_files_are_removed_after_a_day(
     tmp_path: Path, monkeypatch: Any, hours: int, is_removed: bool
 ) -> None:
     """As on Windows."""
@@ -150,7 +150,8 @@ def test_without_locks_what_is_a_day_old_is_removed(
     assert left.exists() is not is_removed
 
 
-def test_a_recording_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_killed_recording_leaves_no_rows_behind(tmp_path: Path) -> None:
     command = [
         *(
             "-m",

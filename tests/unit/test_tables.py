@@ -28,7 +28,7 @@ def test_not_a_number_and_infinity_come_back(tmp_path):
     assert np.signbit(again[3])
 
 
-def test_a_column_of_whole_floats_stays_one(tmp_path):
+def test_a_column_of_whole_floats_stays_float(tmp_path):
     write_csv({"x": np.array([1.0, 2.0])}, tmp_path / "t.csv")
     assert read_csv(tmp_path / "t.csv")["x"].dtype == np.float64
 

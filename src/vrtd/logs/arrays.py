@@ -20,6 +20,8 @@ from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_li
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
 
+OpenFile = Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]]
+
 
 def from_arrays(
     observations: ArrayLike,
@@ -82,36 +84,25 @@ class _StoredPart(Part):
 
     n_rows: int
 
-    def __init__(
-        self,
-        path: Path,
-        wanted: Columns,
-        open_file: Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]],
-        unverified: str | None,
-    ) -> None:
+    def __init__(self, path: Path, wanted: Columns, open_file: OpenFile, unverified: str | None) -> None:
         self.where, self.unverified = str(path), unverified
         self._path, self._open = path, open_file
         with translate_errors(self.where), open_file(path) as arrays:
             self.columns = find_columns(list(arrays), wanted, self.where)
             names = self.columns.all
+            self.n_rows = (arrays[names[0]].shape or (0,))[0]
             for name in names:
-                kinds = "biufUS" if name == self.columns.episode else "biuf"
-                if arrays[name].dtype.kind not in kinds or not arrays[name].shape:
-                    what = f"dtype {arrays[name].dtype}, shape {arrays[name].shape}"
+                shape, dtype = arrays[name].shape, arrays[name].dtype
+                if dtype.kind not in ("biufUS" if name == self.columns.episode else "biuf") or not shape:
                     must = f"{path}, column {name}, must hold numbers, one entry a row"
-                    raise DataError(must, what, "convert it first")
+                    raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
+                if shape[0] != self.n_rows:
+                    must = f"the columns of {path} must have one entry a row"
+                    what = f"{shape[0]} entries of {name} and {self.n_rows} of {names[0]}"
+                    raise DataError(must, what, "write arrays of one length")
             self.kinds = {name: f"{arrays[name].dtype} {arrays[name].shape[1:]}" for name in names}
-            lengths = {name: arrays[name].shape[0] for name in names}
             row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
-        self.n_rows = lengths[names[0]]
         self._step = rows_per_block(row_bytes)
-        odd = [name for name in names if lengths[name] != self.n_rows]
-        if odd:
-            raise DataError(
-                f"the columns of {path} must have one entry a row",
-                f"{lengths[odd[0]]} entries of {odd[0]} and {self.n_rows} of {names[0]}",
-                "write arrays of one length",
-            )
 
     def blocks(self) -> Generator[Block, None, None]:
         with translate_errors(self.where), self._open(self._path) as arrays:

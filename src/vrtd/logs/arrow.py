@@ -110,10 +110,9 @@ class CsvPart(Part):
         self.kinds = dict.fromkeys(self.columns.all, "column")
 
     def blocks(self) -> Generator[Block, None, None]:
-        pyarrow, types = library(), {}
-        for field, names in self.columns.by_field.items():
-            kind = pyarrow.bool_() if field in _FLAGS else pyarrow.string() if field == "episode" else pyarrow.float64()
-            types.update(dict.fromkeys(names, kind))
+        pyarrow, fields = library(), self.columns.by_field.items()
+        kinds = dict.fromkeys(_FLAGS, pyarrow.bool_()) | {"episode": pyarrow.string()}
+        types = {name: kinds.get(field, pyarrow.float64()) for field, names in fields for name in names}
         with translate_errors(self.where), self._open(types) as reader:
             yield from _make_blocks(reader, self)
 

@@ -40,8 +40,8 @@ class Columns(NamedTuple):
     """
 
     observations: Names | None = None
-    next_observations: Names | None = None
     reward: str | None = None
+    next_observations: Names | None = None
     terminated: str | None = None
     truncated: str | None = None
     weight: str | None = None

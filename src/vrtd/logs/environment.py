@@ -72,13 +72,9 @@ class _Layout(NamedTuple):
 
     def allocate(self, n_rows: int) -> Chunk:
         """Allocate a chunk of `n_rows` rows that are written later."""
-        return Chunk(
-            observations=np.empty((n_rows, *self.shape), dtype=self.dtype),
-            reward=np.empty(n_rows),
-            next_observations=np.empty((n_rows, *self.shape), dtype=self.dtype),
-            terminated=np.empty(n_rows, dtype=np.bool_),
-            truncated=np.empty(n_rows, dtype=np.bool_),
-        )
+        observations, successors = (np.empty((n_rows, *self.shape), dtype=self.dtype) for _ in range(2))
+        terminated, truncated = np.empty((2, n_rows), dtype=np.bool_)
+        return Chunk(observations, np.empty(n_rows), successors, terminated, truncated)
 
     def check(self, observation: Any, step: int, n_envs: int | None = None) -> NDArray[Any]:
         """Return an observation as an array, or those of `n_envs` environments."""
@@ -243,22 +239,24 @@ class EnvironmentLog(Log):
             place = (rings + n_kept % capacity)[where]
             # Before the step: some environments return one array again and again.
             flat.observations[place] = check(observation, step, n)[where]
-            observation, *columns, info = env.step(act(observation, step))
+            observation, reward, terminated, truncated, info = env.step(act(observation, step))
             successors = check(observation, step, n)
-            reward, terminated, truncated = columns = [np.asarray(column) for column in columns]
-            if any(column.shape != (n,) for column in columns) or reward.dtype.kind not in "biuf":
+            reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
+            if not reward.shape == terminated.shape == truncated.shape == (n,) or reward.dtype.kind not in "biuf":
+                shapes = f"the shapes {reward.shape}, {terminated.shape}, {truncated.shape}"
                 raise DataError(
                     f"a vector environment must return {n} rewards, terminations and truncations",
-                    f"the shapes {', '.join(str(column.shape) for column in columns)} "
-                    f"and rewards of type {reward.dtype} at step {step}",
+                    f"{shapes} and rewards of type {reward.dtype} at step {step}",
                     "repair the environment",
                 )
             done = np.logical_or(terminated, truncated)
             is_end = bool(done.any())
             if is_end:
                 observation, successors = self._end_episodes(env, observation, successors, done, info, step)
-            for target, values in zip(flat[1:5], (reward, successors, terminated, truncated), strict=True):
-                target[place] = values[where]
+            flat.reward[place] = reward[where]
+            flat.next_observations[place] = successors[where]
+            flat.terminated[place] = terminated[where]
+            flat.truncated[place] = truncated[where]
             steps[place] = step
             n_kept[where] += 1
             least, most = least + 1, min(most + 1, capacity)

@@ -185,8 +185,7 @@ class Log(ABC):
 
 def check_log(log: Any) -> None:
     if not isinstance(log, Log):
-        must, got = "log must be a Log", type(log).__name__
-        raise InvalidInputError(must, got, "make one with vrtd.logs: from_arrays, read, from_env")
+        raise InvalidInputError("log must be a Log", type(log).__name__, "make one with vrtd.logs: from_arrays, read")
 
 
 class WrappedLog(Log):

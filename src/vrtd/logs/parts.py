@@ -12,7 +12,7 @@ as a transition, a cut costs one row, which is reported.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -214,19 +214,21 @@ def _transitions(block: Block, n: int, end: str | None, dropped: Counter[str]) -
 
 
 def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """Yield the same items; the next one is made in a thread while the consumer is busy.
+    """Yield the same items; the next ones, two at most, are made in a thread while the consumer is busy.
 
     An error of the producer is raised where its item would have come. When this iterator is closed, or forgotten, the
     thread ends after the item it is at, and `items` is closed there.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="vrtd-read-ahead") as thread:
+        coming = deque(thread.submit(next, items, None) for _ in range(2))
         try:
-            coming = thread.submit(next, items, None)
-            while (item := coming.result()) is not None:
-                coming = thread.submit(next, items, None)
+            while (item := coming.popleft().result()) is not None:
+                coming.append(thread.submit(next, items, None))
                 yield item
                 del item  # before the next one has come
         finally:
+            for future in coming:
+                future.cancel()
             thread.submit(items.close)
 
 

@@ -66,7 +66,7 @@ def read(
     """
     if format is not None:
         check_choice("format", format, _PARTS)
-    wanted = Columns(observations, next_observations, reward, terminated, truncated, weight, episode)
+    wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode)
     if isinstance(data, ArrowStream):
         return PartsLog([TablePart(data, wanted)], in_thread=False)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.files import write_at_once
 from vrtd.logs.log import Chunk, Log, check_log
 from vrtd.tables import library
-
-_FLAT = ("reward", "terminated", "truncated", "weight")
 
 
 def write(log: Log, path: str | os.PathLike[str]) -> None:
@@ -53,9 +51,9 @@ def _write_csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
     if first.observations.ndim > 2:
         what = f"shape {first.observations.shape[1:]}"
         raise InvalidInputError("observations in a CSV file must be numbers or vectors", what, "write Parquet or npz")
-    with CSVWriter(file, _batch(_doubles(first)).schema) as writer:
+    with CSVWriter(file, _batch(first, np.float64).schema) as writer:
         for chunk in chunks:
-            writer.write_batch(_batch(_doubles(chunk)))
+            writer.write_batch(_batch(chunk, np.float64))
 
 
 def _write_npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
@@ -64,28 +62,21 @@ def _write_npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
     np.savez(file, allow_pickle=False, **arrays)
 
 
-def _doubles(chunk: Chunk) -> Chunk:
-    return chunk._replace(
-        observations=chunk.observations.astype(np.float64, copy=False),
-        next_observations=chunk.next_observations.astype(np.float64, copy=False),
-    )
+def _batch(chunk: Chunk, dtype: DTypeLike | None = None) -> Any:
+    """Make a record batch: numbers as one column, vectors as numbered ones, anything larger as nested lists.
 
-
-def _batch(chunk: Chunk) -> Any:
-    """A record batch: numbers as one column, vectors as numbered ones, anything larger as nested lists."""
+    Observations get the type `dtype`, or keep theirs.
+    """
     pyarrow = library()
     columns: dict[str, Any] = {}
     for name, values in (("obs", chunk.observations), ("next_obs", chunk.next_observations)):
+        values = values.astype(dtype or values.dtype, copy=False)
         if values.ndim == 2:
             columns |= {f"{name}_{j}": np.ascontiguousarray(values[:, j]) for j in range(values.shape[1])}
-        else:
-            columns[name] = _nested(values, pyarrow)
-    columns |= {name: values for name, values in chunk.columns.items() if name in _FLAT}
+            continue
+        array = pyarrow.array(values.reshape(-1))
+        for size in reversed(values.shape[1:]):
+            array = pyarrow.FixedSizeListArray.from_arrays(array, size)
+        columns[name] = array
+    columns |= {name: values for name, values in chunk.columns.items() if not name.endswith("observations")}
     return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(values) for name, values in columns.items()})
-
-
-def _nested(values: NDArray[Any], pyarrow: Any) -> Any:
-    array = pyarrow.array(values.reshape(-1))
-    for size in reversed(values.shape[1:]):
-        array = pyarrow.FixedSizeListArray.from_arrays(array, size)
-    return array

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.finite_environments import GOOD, Table
 from tests.helpers.statistics import z_limit, z_scores
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.logs.environment import from_env as live
@@ -139,6 +140,7 @@ def visits(chain: RestartChain, observations: Any, terminated: Any) -> Any:
     return counts
 
 
+@pytest.mark.statistical
 def test_live_episodes_visit_states_as_the_stationary_distribution_says() -> None:
     """Over independent episodes, visits to s less stationary(s) times the length have mean 0 (renewal-reward)."""
     env: Any = gymnasium.make("FrozenLake-v1").unwrapped
@@ -166,18 +168,7 @@ def test_live_episodes_visit_states_as_the_stationary_distribution_says() -> Non
 # Bad input
 
 
-class Table(gymnasium.Env[Any, Any]):
-    """Two states, one action: 0 -> 1 -> end."""
-
-    def __init__(self, P: Any, start: Any = (1.0, 0.0)) -> None:
-        self.observation_space, self.action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(1)
-        self.P, self.initial_state_distrib = P, start
-
-
-GOOD = {0: {0: [(1.0, 1, 1.0, False)]}, 1: {0: [(1.0, 0, 2.0, True)]}}
-
-
-def test_a_table_of_ones_own() -> None:
+def test_chains_of_hand_written_tables() -> None:
     chain = restart_chain(Table(GOOD), [0, 0], 0.5)
     np.testing.assert_array_equal(chain.mrp.values, [2.0, 2.0])
     unequal = restart_chain(Table(GOOD, (0.25, 0.75)), [0, 0], 0.5)
@@ -222,7 +213,7 @@ def test_bad_input_is_refused(env: Any, policy: Any, discount: Any, changes: dic
         restart_chain(env, policy, discount, **changes)
 
 
-def test_gymnasium_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gymnasium_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[gym\]'"):
         restart_chain("FrozenLake-v1", "random", 0.9)

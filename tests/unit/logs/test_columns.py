@@ -24,25 +24,25 @@ def test_every_alias_is_found_alone():
     [
         (  # D4RL
             ["observations", "actions", "rewards", "terminals", "timeouts"],
-            Columns("observations", None, "rewards", "terminals", "timeouts"),
+            Columns("observations", "rewards", None, "terminals", "timeouts"),
         ),
         (  # RLlib
             ["obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "eps_id", "t"],
-            Columns("obs", "new_obs", "rewards", "terminateds", "truncateds", episode="eps_id"),
+            Columns("obs", "rewards", "new_obs", "terminateds", "truncateds", episode="eps_id"),
         ),
         (  # Stable-Baselines
             ["observations", "next_observations", "rewards", "dones", "timeouts"],
-            Columns("observations", "next_observations", "rewards", truncated="timeouts", done="dones"),
+            Columns("observations", "rewards", "next_observations", truncated="timeouts", done="dones"),
         ),
         (["obs_1", "obs_0", "obs_10", "reward"], None),
-        (["obs.2", "obs.1", "reward"], Columns(("obs.1", "obs.2"), None, "reward")),
+        (["obs.2", "obs.1", "reward"], Columns(("obs.1", "obs.2"), "reward")),
         (
             ["x_0", "x_1", "next_x_1", "next_x_0", "r", "done", "terminated"],
-            Columns(("x_0", "x_1"), ("next_x_0", "next_x_1"), "r", "terminated"),
+            Columns(("x_0", "x_1"), "r", ("next_x_0", "next_x_1"), "terminated"),
         ),
     ],
 )
-def test_conventions(there, expected):
+def test_columns_of_well_known_formats_are_found(there, expected):
     if expected is None:
         with pytest.raises(
             DataError, match=r"obs_0 to obs_10 of a.csv must be numbered without a gap; got columns 'obs_0'"
@@ -61,11 +61,11 @@ def test_numbers_are_ordered_as_numbers():
     assert find_columns(there, Columns("x_3"), "a").observations == "x_3"
 
 
-def test_successors_are_called_after_what_is_named():
+def test_next_observations_are_found_by_the_prefix_next():
     there = ["p", "q", "next_p", "next_q", "next_obs", "r"]
     assert find_columns(there, Columns(["q", "p"]), "a").next_observations == ("next_q", "next_p")
     assert find_columns(there, Columns("p"), "a").next_observations == "next_p"
-    assert find_columns(there, Columns("p", "q"), "a").next_observations == "q"
+    assert find_columns(there, Columns("p", next_observations="q"), "a").next_observations == "q"
     assert find_columns(["p", "next_obs", "r"], Columns("p"), "a").next_observations == "next_obs"
     with pytest.raises(
         DataError, match="as many columns of next observations as of observations; got columns 'next_obs'"
@@ -73,10 +73,10 @@ def test_successors_are_called_after_what_is_named():
         find_columns(["p", "q", "next_obs", "r"], Columns(["p", "q"]), "a")
 
 
-def test_what_is_named_wins():
+def test_named_columns_take_precedence():
     there = ["obs", "r", "my_reward", "done", "over", "cut", "ratio", "run"]
-    named = Columns(None, None, "my_reward", "over", "cut", "ratio", "run")
-    expected = Columns("obs", None, "my_reward", "over", "cut", "ratio", "run")
+    named = Columns(None, "my_reward", None, "over", "cut", "ratio", "run")
+    expected = Columns("obs", "my_reward", None, "over", "cut", "ratio", "run")
     assert find_columns(there, named, "a") == expected
     assert expected.all == ["obs", "my_reward", "over", "cut", "ratio", "run"]
     assert find_columns(["x[0]", "r"], Columns("x[0]"), "a").observations == "x[0]"
@@ -103,7 +103,7 @@ def test_what_is_named_wins():
         (["obs", "obs", "r"], Columns(), "a.csv must have each column once; got 'obs' 2 times; rename one"),
     ],
 )
-def test_what_is_missing_is_named(there, wanted, message):
+def test_a_missing_column_is_refused_with_a_suggestion(there, wanted, message):
     with pytest.raises(DataError, match=message):
         find_columns(there, wanted, "a.csv")
 

@@ -132,7 +132,7 @@ def test_observations_keep_the_type_of_their_space(space: Any, dtype: Any) -> No
 
 @pytest.mark.parametrize("mode", [*MODES, None])
 @pytest.mark.parametrize(("segment", "n"), [(4, 64), (4, 61), (1, 10), (16, 23)])
-def test_no_mode_lets_a_reset_row_through(mode: str | None, segment: int, n: int) -> None:
+def test_no_autoreset_mode_records_a_reset(mode: str | None, segment: int, n: int) -> None:
     log = from_env(Ladders(LENGTHS, mode), lambda batch: np.ones(4, dtype=int), n, segment=segment, chunk=7)
     for _ in range(2):
         assert rows_of(list(log.chunks())) == in_rounds(LENGTHS, segment, n, action=1)
@@ -163,7 +163,7 @@ def test_gymnasiums_own_vectors(kind: str, mode: str | None, segment: int) -> No
     assert without_rewards == [(row[0], *row[2:]) for row in in_rounds(LENGTHS, segment, 100)]
 
 
-def test_the_mode_of_a_vector_is_its_own() -> None:
+def test_each_vector_environment_has_its_own_mode() -> None:
     """The metadata of Gymnasium's vectors are those of the class of their environments, before version 1.4."""
     env: Any = Ladders(LENGTHS, "SameStep")
     env.autoreset_mode = "SameStep"
@@ -172,7 +172,7 @@ def test_the_mode_of_a_vector_is_its_own() -> None:
     assert rows_of(list(log.chunks())) == in_rounds(LENGTHS, 4, 60)
 
 
-def test_who_is_too_far_ahead_waits_between_segments() -> None:
+def test_environments_far_ahead_skip_steps_between_segments_only() -> None:
     """Every other step of ladder 0 is a reset; ladder 1 never resets and must not fill the memory."""
     log = from_env(Ladders([[1], [10**4]], "NextStep"), "random", 8 * 50, segment=4)
     rows = np.array([row[:3] for row in rows_of(list(log.chunks()))])
@@ -200,7 +200,7 @@ def test_one_environment_in_a_vector_is_one_trajectory() -> None:
 # Where a row comes from
 
 
-def test_a_row_knows_its_step_and_its_environment() -> None:
+def test_rows_are_located_by_step_and_environment() -> None:
     class Broken(Ladder):
         def step(self, action: Any) -> Any:
             rung, reward, *rest = super().step(action)
@@ -248,7 +248,7 @@ def test_a_row_knows_its_step_and_its_environment() -> None:
         ("Blackjack-v1", "random", {}, r"Box, Discrete, MultiDiscrete or MultiBinary; got Tuple\(.*wrappers.Flatten"),
     ],
 )
-def test_bad_arguments_are_refused_at_the_door(env: Any, policy: Any, changes: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_refused(env: Any, policy: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         from_env(env, policy, **({"n_samples": 10} | changes))
 
@@ -278,7 +278,7 @@ def test_vectors_need_flat_observations_and_a_known_mode() -> None:
         ((np.zeros(1), "much"), "a reward must be one number; got 'much' at step 0"),
     ],
 )
-def test_an_environment_that_breaks_its_word_is_named(result: Any, message: str) -> None:
+def test_observations_and_rewards_that_do_not_fit_are_refused(result: Any, message: str) -> None:
     class Broken(Ladder):
         def step(self, action: Any) -> Any:
             return *result, False, False, {}
@@ -287,7 +287,7 @@ def test_an_environment_that_breaks_its_word_is_named(result: Any, message: str)
         list(from_env(Broken([4]), "random", 10).chunks())
 
 
-def test_fractions_are_not_cut_off() -> None:
+def test_fractions_in_a_discrete_space_are_refused() -> None:
     class Broken(Ladder):
         observation_space = gymnasium.spaces.Discrete(1000)  # type: ignore[assignment]
 
@@ -295,7 +295,7 @@ def test_fractions_are_not_cut_off() -> None:
         list(from_env(Broken([4]), "random", 10).chunks())
 
 
-def test_vectors_that_break_their_word_are_named() -> None:
+def test_vector_environments_that_break_their_mode_are_refused() -> None:
     class Silent(Ladders):
         def step(self, actions: Any) -> Any:
             return *super().step(actions)[:4], {}
@@ -333,7 +333,7 @@ def test_two_readings_of_one_environment_cannot_be_mixed() -> None:
         assert_same_bits([left], [right])
 
 
-def test_what_was_opened_is_closed_and_what_was_given_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_environments_made_from_an_id_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Ladder] = []
 
     class Fails(Ladder):

@@ -15,6 +15,7 @@ from vrtd.logs.environment import from_env
 from vrtd.logs.policies import as_policy
 
 
+@pytest.mark.statistical
 def test_probabilities_are_followed() -> None:
     pi = np.array([[0.0, 0.5, 0.3, 0.2, 0.0], [0.25, 0.0, 0.0, 0.0, 0.75], [0.0, 0.0, 1.0, 0.0, 0.0]])
     states, actions = gymnasium.spaces.Discrete(3, start=2), gymnasium.spaces.Discrete(5, start=-1)
@@ -32,7 +33,7 @@ def test_probabilities_are_followed() -> None:
         assert (sample[:, 2] == 2).all()
 
 
-def test_the_largest_draw_still_has_an_action(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_uniform_draw_has_an_action_of_positive_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times 0.1 add up to the largest float below 1, which can be drawn."""
 
     class Largest:
@@ -47,6 +48,7 @@ def test_the_largest_draw_still_has_an_action(monkeypatch: pytest.MonkeyPatch) -
     assert as_policy(row, one, many, 2)(0)(np.zeros(2, int), 0).tolist() == [9, 9]
 
 
+@pytest.mark.statistical
 def test_random_is_uniform() -> None:
     space = gymnasium.spaces.Discrete(4, start=3)
     one, batch = (as_policy("random", None, space, n_envs)(seed=1) for n_envs in (None, 5))
@@ -77,7 +79,7 @@ def test_actions_by_state_and_models_that_predict() -> None:
         assert log.observations.tobytes() == logs[0].observations.tobytes()
 
 
-def test_what_a_policy_returns_gets_the_type_of_the_space() -> None:
+def test_actions_get_the_type_of_the_space() -> None:
     box = gymnasium.spaces.Box(-0.7, 0.7, (2,), np.float32)
     actor = as_policy(lambda o: [0.7, -0.5], None, box)(0)  # 0.7 in float64 is above 0.7 in float32
     assert actor(None, 0).dtype == np.float32
@@ -132,7 +134,7 @@ def test_arrays_need_discrete_spaces() -> None:
         as_policy([0, 1], BOX, gymnasium.spaces.Discrete(2))
 
 
-def test_states_beyond_the_space_have_no_action() -> None:
+def test_states_outside_the_space_are_refused() -> None:
     two = gymnasium.spaces.Discrete(2)
     with pytest.raises(DataError, match=r"observations must lie in Discrete\(2\); got -1 at step 1"):
         as_policy([0, 1], two, two)(0)(-1, 1)

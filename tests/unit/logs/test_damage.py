@@ -49,7 +49,7 @@ def rows_or_message(path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "npz", "csv", "hdf5", "minari"])
-def test_random_damage(tmp_path, kind):
+def test_random_damage_is_refused_or_harmless(tmp_path, kind):
     """20 rows: most of a file is then what describes the rows, where checksums of pages do not reach."""
     path, opened = a_file(tmp_path, kind)
     content, expected = path.read_bytes(), rows(read(opened))
@@ -91,7 +91,7 @@ def test_without_checksums_damage_goes_unnoticed(tmp_path):
     assert "has no page checksums: integrity cannot be verified" in log.remarks[0]
 
 
-def test_a_name_that_is_damaged_is_no_missing_column(tmp_path):
+def test_a_damaged_column_name_is_refused(tmp_path):
     path, _ = a_file(tmp_path, "parquet")
     content = path.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
@@ -105,7 +105,7 @@ def test_a_name_that_is_damaged_is_no_missing_column(tmp_path):
         read(path)
 
 
-def test_members_that_a_damaged_list_hides(tmp_path):
+def test_hidden_members_of_an_npz_file_are_noticed(tmp_path):
     path, _ = a_file(tmp_path, "npz")
     with zipfile.ZipFile(path) as archive:
         first = archive.infolist()[-2]
@@ -116,6 +116,14 @@ def test_members_that_a_damaged_list_hides(tmp_path):
     path.write_bytes(content)
     with pytest.raises(DataError, match="must list all of its members; got 5 for 6"):
         read(path)
+
+
+def test_an_npz_file_may_have_a_comment(tmp_path):
+    path, _ = a_file(tmp_path, "npz")
+    expected = rows(read(path))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"recorded on a Monday"
+    same_bits(rows(read(path)), expected)
 
 
 def test_a_member_that_is_longer_or_shorter_than_its_rows(tmp_path):

@@ -46,7 +46,7 @@ from vrtd.logs import from_arrays, read, write
         ),
     ],
 )
-def test_arrays(arguments, message):
+def test_arrays_that_are_refused(arguments, message):
     with pytest.raises(DataError, match=message):
         list(from_arrays(*arguments).chunks())
 
@@ -92,7 +92,7 @@ def test_places_in_files(tmp_path, suffix):
     assert places == {name: f"{path}, column {columns[name]}, row {at[name]}{inside[name]}" for name in columns}
 
 
-def test_the_wrong_kind_of_table():
+def test_tables_that_are_refused():
     with pytest.raises(
         InvalidInputError, match=r"or a table with the Arrow C stream .*; got ndarray array.*pass a table of polars"
     ):
@@ -106,7 +106,7 @@ def test_the_wrong_kind_of_table():
         list(read(pa.table({"obs_0": [[1.0], [2.0]], "obs_1": [[1.0], [2.0]], "r": [1.0, 2.0]})).chunks())
 
 
-def test_nulls_are_found_at_once(tmp_path):
+def test_nulls_are_refused_with_their_row(tmp_path):
     obs, r = np.arange(100_000.0), pa.array([None if i == 70_123 else 1.0 for i in range(100_000)])
     pq.write_table(pa.table({"obs": obs, "r": r}), tmp_path / "a.parquet")
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_nulls_are_found_at_once(tmp_path):
         list(read(tmp_path / "a.csv").chunks())
 
 
-def test_lists_of_different_lengths():
+def test_lists_of_different_lengths_are_refused():
     table = pa.table({"obs": [[1.0, 2.0], [3.0, 4.0], [5.0]], "r": [1.0, 2.0, 3.0]})
     with pytest.raises(
         DataError, match="the lists of the table, column obs, must have one length; got 1 entries in row 2"
@@ -136,7 +136,7 @@ def test_lists_of_different_lengths():
         list(read(table).chunks())
 
 
-def test_mixed_parts(tmp_path):
+def test_files_with_different_columns_are_refused(tmp_path):
     pq.write_table(pa.table({"obs": [1.0, 2.0], "r": [1.0, 2.0]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"obs": pa.array([1.0], pa.float32()), "r": [1.0]}), tmp_path / "b.parquet")
     with pytest.raises(
@@ -176,7 +176,7 @@ def test_mixed_parts(tmp_path):
         ("1,2\n3,4\n", "must have a column for observations"),
     ],
 )
-def test_csv(tmp_path, text, message):
+def test_csv_files_that_are_refused(tmp_path, text, message):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         list(read(tmp_path / "a.csv").chunks())
@@ -190,7 +190,7 @@ def test_flags_in_csv_are_words_or_numbers(tmp_path):
     assert [chunk.terminated.tolist() for chunk in log.chunks()] == [[True, False, True]]
 
 
-def test_arrays_in_files(tmp_path):
+def test_arrays_in_files_that_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", obs=np.zeros(3), r=np.zeros(2))
     with pytest.raises(
         DataError, match=r"a.npz must have one entry a row; got 2 entries of r and 3 of obs; write arrays"

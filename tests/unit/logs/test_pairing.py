@@ -147,7 +147,7 @@ def test_recorded_rows_are_handed_on_without_a_copy():
             assert getattr(chunk, name).dtype == case[name].dtype
 
 
-def test_what_a_terminated_row_points_at_is_zero_and_the_next_episode_is_never_seen():
+def test_successors_of_terminated_rows_are_zero():
     observations = np.array([[1.0], [2.0], [np.nan], [4.0]])
     log = from_arrays(observations, [0, 0, 0, 0], terminated=[False, True, False, True], truncated=[0, 0, 0, 0])
     whole = rows(log)

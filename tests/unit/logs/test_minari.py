@@ -81,6 +81,17 @@ def test_dictionaries_and_tuples_lie_side_by_side(tmp_path):
     assert chunk.locate("observations", 3).endswith("episode_0, column observations/b[1], row 3")
 
 
+def test_several_data_sets_are_one_log(tmp_path):
+    folders = [a_data_set(tmp_path / name, [(walk(4, seed=k), True)]) for k, name in enumerate("ab")]
+    log = read(folders)
+    assert log.n_rows == 6
+    whole = rows(log)
+    assert np.array_equal(whole["observations"], np.concatenate([walk(4, seed=k)[:-1] for k in range(2)]))
+    np.savez(tmp_path / "c.npz", obs=np.zeros((3, 2)), r=np.zeros(3))
+    with pytest.raises(DataError, match="the parts of a log must be of one format; got 1 minari, 1 npz"):
+        read([folders[0], tmp_path / "c.npz"])
+
+
 SPACES = {
     "box": (gym.spaces.Box(-1, 1, (3,), np.float32), lambda o: o),
     "matrix": (gym.spaces.Box(-1, 1, (2, 2), np.float64), lambda o: o),
@@ -107,7 +118,7 @@ def stacked(samples):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("data_format", ["hdf5", "arrow", "parquet"])
 @pytest.mark.parametrize("name", SPACES)
-def test_against_minari_itself(tmp_path, monkeypatch, name, data_format):
+def test_rows_equal_those_that_minari_reads(tmp_path, monkeypatch, name, data_format):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     space, flat = SPACES[name]
@@ -147,7 +158,7 @@ def test_against_minari_itself(tmp_path, monkeypatch, name, data_format):
     assert log.n_rows == 18
 
 
-def test_metadata_are_never_acted_upon(tmp_path, monkeypatch):
+def test_nothing_in_the_metadata_is_imported_or_built(tmp_path, monkeypatch):
     trap = tmp_path / "trap.py"
     trap.write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -173,7 +184,7 @@ def test_images_are_refused(tmp_path, nested):
     assert rows(from_minari(tmp_path / "e"))["observations"].shape == (2, 64, 64, 3)
 
 
-def test_what_is_no_data_set_or_an_incomplete_one(tmp_path):
+def test_incomplete_data_sets_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"must be the folder of a Minari data set; got no data/metadata.json"):
         from_minari(tmp_path)
     folder = a_data_set(tmp_path / "d", [(walk(4), True), (walk(4, 3), True)])

@@ -1,4 +1,4 @@
-"""The thread that reads ahead: same items, one ahead, errors carried over, and it ends when nobody listens."""
+"""The thread that reads ahead: same items, at most two ahead, errors passed on, and its end with its consumer."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def failing_consumer(items):
         raise ValueError("the consumer")
 
 
-def test_the_same_items_one_ahead():
+def test_items_are_the_same_and_at_most_two_ahead():
     for n in (0, 1, 2, 50):
         made = []
         for i, item in enumerate(read_ahead(counting(n, made))):
             assert item == i
-            assert len(made) <= i + 2
+            assert len(made) <= i + 3
         assert made == list(range(n))
     assert reading_threads() == []
 
 
-def test_the_next_item_is_made_while_this_one_is_used():
+def test_the_next_items_are_made_while_this_one_is_used():
     made = []
     items = read_ahead(counting(10, made))
     assert next(items) == 0
     for _ in range(1000):
-        if len(made) == 2:
+        if len(made) == 3:
             break
         time.sleep(0.001)
-    assert made == [0, 1]
+    assert made == [0, 1, 2]
     items.close()
 
 
-def test_errors_come_where_their_item_would():
+def test_errors_are_raised_in_the_place_of_their_item():
     def failing():
         yield 1
         raise KeyError("broken")
@@ -68,7 +68,7 @@ def test_errors_come_where_their_item_would():
 
 
 @pytest.mark.parametrize("how", ["close", "forget", "raise"])
-def test_the_thread_ends_when_nobody_listens(how):
+def test_the_thread_ends_with_its_consumer(how):
     made, closed = [], []
     items = read_ahead(counting(1000, made, closed))
     next(items)
@@ -87,7 +87,7 @@ def test_the_thread_ends_when_nobody_listens(how):
     assert closed == ["vrtd-read-ahead_0"]
 
 
-def test_a_reading_that_is_given_up_lets_go_of_its_file(tmp_path):
+def test_closing_a_reading_ends_its_thread(tmp_path):
     write(from_arrays(**episodic(200_000)), tmp_path / "a.parquet")
     chunks = read(tmp_path / "a.parquet").chunks()
     assert next(chunks).reward.size < 200_000
@@ -96,7 +96,7 @@ def test_a_reading_that_is_given_up_lets_go_of_its_file(tmp_path):
     assert reading_threads() == []
 
 
-def test_readings_at_the_same_time_do_not_meet(tmp_path):
+def test_two_readings_at_the_same_time_are_independent(tmp_path):
     write(from_arrays(**episodic(150_000)), tmp_path / "a.parquet")
     log = read(tmp_path / "a.parquet")
     for one, other in zip(log.chunks(), log.chunks(), strict=True):

@@ -37,7 +37,7 @@ class Pieces(Log):
         return self._segment
 
 
-def test_the_rows_of_a_log_in_pieces() -> None:
+def test_rows_are_those_of_the_log_in_order() -> None:
     log = Pieces(chunk(0, 300), chunk(300, 1000))
     data, s = data_set(log, None, 0.95, seed=None), sample(20_000)
     for ours, theirs in ((data.phi, s.phi), (data.phi_next, s.phi_next), (data.reward, s.reward)):
@@ -47,7 +47,7 @@ def test_the_rows_of_a_log_in_pieces() -> None:
     assert not data.is_weighted
 
 
-def test_it_has_the_closed_form_of_the_estimator() -> None:
+def test_theta_star_is_the_closed_form_of_the_estimator() -> None:
     rows, _, _ = boyan(2000)
     log = Pieces(rows)
     data = data_set(log, None, 1.0)
@@ -123,7 +123,7 @@ def test_features_take_their_range_from_all_rows_but_terminal_states() -> None:
         ({"weight": [1.0, 1.0, -0.5]}, r"weights must not be negative; got -0.5: array weight, row 2; repair or drop"),
     ],
 )
-def test_what_is_not_finite_is_located(changes: dict[str, Any], message: str) -> None:
+def test_numbers_that_are_not_finite_are_refused_with_their_place(changes: dict[str, Any], message: str) -> None:
     arrays = {"observations": np.ones((3, 1)), "reward": np.ones(3), "next_observations": np.ones((3, 1))}
     with pytest.raises(DataError, match=message):
         data_set(from_arrays(**(arrays | changes)), None, 0.9)
@@ -136,7 +136,7 @@ def test_rows_are_counted_over_the_pieces_where_nothing_else_is_known() -> None:
         data_set(Pieces(chunk(0, 20), bad), None, 0.9)
 
 
-def test_what_follows_a_termination_may_be_anything() -> None:
+def test_successors_of_terminated_rows_are_ignored() -> None:
     log = from_arrays(np.ones((2, 1)), np.ones(2), [[0.5], [np.nan]], terminated=[False, True])
     assert np.isfinite(data_set(log, None, 0.9).phi_next).all()
 
@@ -149,6 +149,6 @@ def test_what_follows_a_termination_may_be_anything() -> None:
         (Pieces(chunk(0, 5)), 0.9, -1, "seed must be a whole number of at least 0; got -1"),
     ],
 )
-def test_what_makes_no_data_set_is_refused(log: Log, discount: float, seed: int, message: str) -> None:
+def test_bad_arguments_are_refused(log: Log, discount: float, seed: int, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         data_set(log, None, discount, seed=seed)

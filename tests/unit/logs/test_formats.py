@@ -27,7 +27,7 @@ def as_columns(case: dict) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
 @pytest.mark.parametrize("suffix", [".parquet", ".npz", ".csv"])
-def test_what_is_written_comes_back_bit_for_bit(tmp_path, suffix, dtype):
+def test_written_logs_are_read_back_bit_for_bit(tmp_path, suffix, dtype):
     case = episodic(3000, dtype=dtype)
     log = from_arrays(**case)
     path = tmp_path / f"log{suffix}"
@@ -120,7 +120,7 @@ def test_tables_of_all_libraries(tmp_path):
     assert read(tables[0]).n_rows == 1000
 
 
-def test_a_reader_is_read_once():
+def test_a_record_batch_reader_is_read_once():
     case = episodic(100)
     log = read(pa.table(as_columns(case)).to_reader(max_chunksize=13))
     same_bits(rows(log), rows(from_arrays(**case)))
@@ -234,7 +234,7 @@ def test_parts_are_read_in_the_order_of_their_names(tmp_path):
             read(paths)
 
 
-def test_files_do_not_run_into_each_other_unless_the_episode_does(tmp_path):
+def test_files_continue_each_other_only_within_an_episode(tmp_path):
     x = np.arange(6.0)
     for name, part in (("a", slice(0, 3)), ("b", slice(3, 6))):
         np.savez(tmp_path / f"{name}.npz", obs=x[part], reward=x[part])
@@ -249,7 +249,7 @@ def test_files_do_not_run_into_each_other_unless_the_episode_does(tmp_path):
     assert log.remarks == ("1 row dropped: the last of the log",)
 
 
-def test_done_is_told_apart_where_truncation_is_known():
+def test_done_means_terminated_where_not_truncated():
     columns = {"obs": np.arange(5.0), "r": np.ones(5), "done": [0, 1, 0, 1, 0], "next_obs": np.arange(5.0) + 1}
     log = read(pa.table(columns))
     assert rows(log)["terminated"].tolist() == [False, True, False, True, False]
@@ -260,7 +260,7 @@ def test_done_is_told_apart_where_truncation_is_known():
     assert log.remarks == ()
 
 
-def test_reading_needs_only_what_it_reads(tmp_path):
+def test_reading_npz_imports_no_optional_library(tmp_path):
     write(from_arrays(**episodic(20)), tmp_path / "a.npz")
     code = (
         "import sys, vrtd.logs as L; log = L.read(sys.argv[1]); print(sum(c.reward.size for c in log.chunks()),"
@@ -287,7 +287,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch, library, extra):
         assert not (tmp_path / "b.parquet").exists()
 
 
-def test_what_cannot_be_written(tmp_path):
+def test_logs_that_cannot_be_written_are_refused(tmp_path):
     log = from_arrays(np.zeros((3, 2, 2)), np.zeros(3), np.zeros((3, 2, 2)))
     with pytest.raises(InvalidInputError, match=r"in a CSV file must be numbers or vectors; got shape \(2, 2\)"):
         write(log, tmp_path / "a.csv")
@@ -298,7 +298,7 @@ def test_what_cannot_be_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_that_breaks_off_leaves_no_file(tmp_path):
+def test_an_error_while_writing_leaves_no_file(tmp_path):
     (tmp_path / "bad.csv").write_text("obs,r\n" + "1,2\n" * 100 + "1,x\n")
     for name in ("a.parquet", "a.npz", "a.csv"):
         with pytest.raises(DataError, match="line 102"):
