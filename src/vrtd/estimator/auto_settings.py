@@ -12,6 +12,7 @@ from vrtd.checks import check_choice, check_count, check_exact_count, check_posi
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
+from vrtd.theory.predictions import Prediction
 from vrtd.theory.settings import limit_step, settings_for
 
 #: The name of the closed form of all rows, which is no algorithm of the registry.
@@ -119,7 +120,7 @@ class AutoSettings:
             step_size=None if self.step_size == "auto" else float(self.step_size),
             batch_size=None if self.batch_size == "auto" else int(self.batch_size),
         )  # fmt: skip
-        if found.method.startswith("fallback"):  # look again soon
+        if found.prediction is Prediction.NONE:  # look again soon
             end = min(end, 2 * so_far)
         M = found.batch_size
         if self.batch_size == "auto":

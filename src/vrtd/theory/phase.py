@@ -15,15 +15,15 @@ from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats, check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import InvalidInputError
-from vrtd.files import write_at_once
 from vrtd.plots import draw_map, new_panels
 from vrtd.problems import LinearProblem
+from vrtd.tables import write_csv
 from vrtd.theory.bounds import vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
 from vrtd.theory.on_policy import check_problem
-from vrtd.theory.predictions import exact_predictions
-from vrtd.theory.search import least_error_td
+from vrtd.theory.predictions import Prediction, exact_predictor
+from vrtd.theory.search import Goal, Search
 from vrtd.theory.size import check_search
 from vrtd.theory.statements import Bound
 
@@ -46,7 +46,7 @@ class PhaseDiagram:
 
     budget: int
     sampling: ChainSampling
-    method: str  # of batch sizes above 1
+    prediction: Prediction  # of batch sizes above 1
     step_sizes: Floats  # (A,)
     batch_sizes: NDArray[np.int64]  # (B,)
     error: Floats  # (A, B); inf where it overflows
@@ -70,7 +70,7 @@ class PhaseDiagram:
         return {
             "budget": self.budget,
             "sampling": self.sampling,
-            "method": self.method,
+            "method": self.prediction.describe(),
             "initial_error": self.initial_error,
             "best": {"step_size": step, "batch_size": batch, "error": error},
             "step_sizes": self.step_sizes.tolist(),
@@ -116,16 +116,15 @@ class PhaseDiagram:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write every cell: the data behind the figure."""
-        names = list(self.admissible)
-        lines = [",".join(["step_size", "batch_size", "squared_error", "stable", *(f'"{name}"' for name in names)])]
-        for i, step in enumerate(self.step_sizes.tolist()):
-            for j, batch in enumerate(self.batch_sizes.tolist()):
-                flags = [step < self.stability[j], *(self.admissible[name][i, j] for name in names)]
-                error = repr(float(self.error[i, j])) if np.isfinite(self.error[i, j]) else ""
-                cells = [repr(step), repr(batch), error, *(str(int(flag)) for flag in flags)]
-                lines.append(",".join(cells))
-        with write_at_once(path) as file:
-            file.write("\n".join([*lines, ""]).encode())
+        steps, batches = np.meshgrid(self.step_sizes, self.batch_sizes, indexing="ij")
+        columns = {
+            "step_size": steps,
+            "batch_size": batches,
+            "squared_error": np.where(np.isfinite(self.error), self.error.astype(object), ""),
+            "stable": (steps < self.stability).astype(int),
+            **{name: mask.astype(int) for name, mask in self.admissible.items()},
+        }
+        write_csv({name: column.ravel() for name, column in columns.items()}, path)
 
 
 def phase_diagram(
@@ -159,16 +158,14 @@ def phase_diagram(
     doubled = 2 ** np.arange(int(budget).bit_length(), dtype=np.int64)
     sizes = np.union1d(doubled, 3 * doubled)
     sizes = sizes[sizes <= budget // 2]
-    predictions = exact_predictions(problem, sampling, theta, output)
-    largest = predictions.largest_step
+    predictor = exact_predictor(problem, sampling, theta, output)
+    largest = predictor.largest_step
     # Down to where TD, which wants the smallest steps, has passed its best.
-    slow = least_error_td(predictions.td, predictions.td, largest, int(budget)).step_size / 3.0
+    best = Search(predictor).td(Goal(budget=int(budget)), polish=False)
+    slow = largest if best is None else best.step_size / 3.0
     steps = np.geomspace(min(1.5 * largest / 10**_DECADES, slow), 1.5 * largest, n_steps)
-    error = np.empty((len(steps), len(sizes)))
-    for i, step in enumerate(steps.tolist()):
-        orbits = predictions.vrtd(step, sizes[1:].tolist())
-        error[i, 0] = predictions.td_polish(step).error(int(budget))
-        error[i, 1:] = [orbits[M].error(int(budget) // (2 * M)) for M in sizes[1:].tolist()]
+    cells = [(M, int(budget) // (1 if M == 1 else 2 * M)) for M in sizes.tolist()]
+    error = np.ascontiguousarray(predictor.grid(steps, cells).T)
     covered = {M: M > 1 and output != "last" for M in sizes.tolist()}  # TD and the last iterate are not the theorems'
     admissible = {
         name: np.array(
@@ -181,7 +178,7 @@ def phase_diagram(
     return PhaseDiagram(
         budget=int(budget),
         sampling=sampling,
-        method=predictions.vrtd_method,
+        prediction=predictor.prediction(largest, 2),
         step_sizes=frozen(steps),
         batch_sizes=frozen(sizes),
         error=frozen(error),

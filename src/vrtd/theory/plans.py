@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.arrays import Floats
-from vrtd.files import write_at_once
 from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
+from vrtd.tables import table, write_csv
+from vrtd.theory.predictions import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ class Choice:
     n_gradients: int
     n_samples: int
     error: float  # E|theta - theta_star|^2 at the end: simulated where there is a check, else predicted or bounded
-    method: str  # "exact", "approximation: ...", "bound: ..." or "estimate"
+    prediction: Prediction  # how the error was predicted
     interval: tuple[float, float] | None  # of the error, when it is estimated
     check: Check | None  # of the error, when it is an approximation
     curve_epochs: NDArray[np.int64] = field(repr=False)  # (K,)
@@ -63,6 +64,18 @@ class Choice:
             return f"step {self.algorithm.step_size:.4g}"
         a, M, n = self.algorithm.step_size, self.algorithm.batch_size, self.n_epochs
         return f"step {a:.4g}, batch {M:,}, {n:,} epoch{'s' * (n != 1)}"
+
+    @property
+    def basis(self) -> str:
+        """What the error is, in a word."""
+        return self.prediction.basis if self.interval is None else "estimate"
+
+    @property
+    def method(self) -> str:
+        """How the error was predicted, in words."""
+        ignores_radius = self.algorithm.radius is not None and self.prediction.basis != "bound"
+        text = self.prediction.describe("if the radius is never reached" if ignores_radius else "")
+        return text if self.interval is None else f"estimate: {text}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -129,7 +142,7 @@ class Plan:
         for choice in (self.td, self.vrtd):
             if choice is not None:
                 x, error = self._curve(choice)
-                label = f"{choice.text} ({choice.method.partition(':')[0]})"
+                label = f"{choice.text} ({choice.basis})"
                 # An epoch shows nothing until it closes; where not every one is a point, a step would be of many.
                 style = "steps-post" if len(x) > choice.n_epochs else "default"
                 (line,) = axes.plot(x, error, drawstyle=style, label=label)
@@ -151,13 +164,13 @@ class Plan:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the predicted curves: the data behind the figure."""
-        lines = [f"algorithm,n_{self.objective},squared_error"]
-        for name, choice in self._choices.items():
-            if choice is not None:
-                x, error = self._curve(choice)
-                lines += [f"{name},{count},{value!r}" for count, value in zip(x.tolist(), error.tolist(), strict=True)]
-        with write_at_once(path) as file:
-            file.write("\n".join([*lines, ""]).encode())
+        rows = (
+            {"algorithm": name, f"n_{self.objective}": count, "squared_error": error}
+            for name, choice in self._choices.items()
+            if choice is not None
+            for count, error in zip(*self._curve(choice), strict=True)
+        )
+        write_csv(table(rows), path)
 
     @property
     def _choices(self) -> dict[str, Choice | None]:
