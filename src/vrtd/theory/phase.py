@@ -66,18 +66,14 @@ class PhaseDiagram:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; None where the error overflows."""
-        step, batch, error = self.best
+        names = ("budget", "sampling", "initial_error", "trusted")
+        arrays = ("step_sizes", "batch_sizes", "stability")
         return {
-            "budget": self.budget,
-            "sampling": self.sampling,
+            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name).tolist() for name in arrays},
             "method": self.prediction.describe(),
-            "initial_error": self.initial_error,
-            "best": {"step_size": step, "batch_size": batch, "error": error},
-            "step_sizes": self.step_sizes.tolist(),
-            "batch_sizes": self.batch_sizes.tolist(),
-            "error": [[value if np.isfinite(value) else None for value in row] for row in self.error.tolist()],
-            "stability": self.stability.tolist(),
-            "trusted": self.trusted,
+            "best": dict(zip(("step_size", "batch_size", "error"), self.best, strict=True)),
+            "error": [[x if np.isfinite(x) else None for x in row] for row in self.error.tolist()],
             "admissible": {name: mask.tolist() for name, mask in self.admissible.items()},
         }
 
@@ -85,16 +81,10 @@ class PhaseDiagram:
         """The map with the stability limit, the theorems' admissible region and the optimum."""
         axes = new_panels(1)[0] if ax is None else ax
         keys = draw_map(
-            axes,
-            self.batch_sizes,
-            self.step_sizes,
-            self.error,
-            ceiling=self.initial_error,
-            x_label="batch size (1 is TD)",
-            y_label="step size",
+            axes, self.batch_sizes, self.step_sizes, self.error, ceiling=self.initial_error, regions=self.admissible,
+            x_label="batch size (1 is TD)", y_label="step size",
             colour_label=f"squared error after\n{self.budget:,} pseudo-gradients",
-            regions=self.admissible,
-        )
+        )  # fmt: skip
         # TD is a column of its own, not the end of a line over VRTD's batch sizes.
         column = [axes.get_xlim()[0], np.sqrt(self.batch_sizes[1]), np.nan]
         x, y = np.append(column, self.batch_sizes[1:]), np.append([self.stability[0]] * 3, self.stability[1:])
@@ -166,13 +156,12 @@ def phase_diagram(
     steps = np.geomspace(min(1.5 * largest / 10**_DECADES, slow), 1.5 * largest, n_steps)
     cells = [(M, int(budget) // (1 if M == 1 else 2 * M)) for M in sizes.tolist()]
     error = np.ascontiguousarray(predictor.grid(steps, cells).T)
-    covered = {M: M > 1 and output != "last" for M in sizes.tolist()}  # TD and the last iterate are not the theorems'
-    admissible = {
-        name: np.array(
-            [[covered[M] and _applies(theorem, problem, step, M, theta) for M in covered] for step in steps.tolist()]
-        )
-        for name, theorem in _THEOREMS[sampling].items()
-    }
+    # TD and the last iterate are not the theorems'.
+    covered = [(i, j) for i in range(n_steps) for j in range(1, len(sizes)) if output != "last"]
+    admissible = {name: np.zeros(error.shape, bool) for name in _THEOREMS[sampling]}
+    for name, theorem in _THEOREMS[sampling].items():
+        for i, j in covered:
+            admissible[name][i, j] = _applies(theorem, problem, float(steps[i]), int(sizes[j]), theta)
     known = [largest, *(stability_limit(problem, sampling, M, output) for M in sizes[1::4].tolist())]
     limits = np.exp(np.interp(np.log(sizes), np.log([1, *sizes[1::4]]), np.log(known)))
     return PhaseDiagram(

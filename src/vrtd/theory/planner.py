@@ -18,13 +18,7 @@ from vrtd.theory.estimation import bootstrap_increments, check_confidence, estim
 from vrtd.theory.moments import Output
 from vrtd.theory.on_policy import check_problem
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
-from vrtd.theory.predictions import (
-    BoundPredictor,
-    EpochPredictor,
-    MomentPredictor,
-    exact_predictor,
-    sample_predictor,
-)
+from vrtd.theory.predictions import BoundPredictor, EpochPredictor, MomentPredictor, exact_predictor, sample_predictor
 from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.search import LEAST_BATCH, MOST_COST, Found, Goal, Search
 from vrtd.theory.size import check_search

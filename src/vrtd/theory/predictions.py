@@ -152,9 +152,10 @@ class _TrajectoryPredictor(MomentPredictor):
         self.cheap_td, self._td = first_order, follow
 
     def prediction(self, step: float, batch_size: int) -> Prediction:
-        errors = self._td(step)
-        if batch_size == 1 and not (isinstance(errors, Followed) and errors.later is not None):
-            return Prediction.EXACT
+        if batch_size == 1:
+            errors = self._td(step)
+            if not isinstance(errors, Followed) or errors.later is None:
+                return Prediction.EXACT
         return super().prediction(step, batch_size)
 
 
