@@ -25,7 +25,7 @@ from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
 from vrtd.theory.moments import Output
-from vrtd.theory.predictions import Predictor
+from vrtd.theory.predictions import ErrorPredictor
 from vrtd.theory.sample_noise import MeanSquare, drift, why_unstable
 
 Complex = NDArray[np.complex128]
@@ -196,7 +196,7 @@ class SampleModes:
         return weight
 
 
-class ModalPredictor(Predictor):
+class ModalPredictor(ErrorPredictor):
     """E|theta - theta_star|^2 from a sample, for many steps at once; `initial` is the error of theta_0, as far as it is
     not noise."""
 

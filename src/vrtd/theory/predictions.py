@@ -1,4 +1,4 @@
-"""Predictors: what foresees the error of settings. Proven bounds, exact moments, and moments estimated from a sample.
+"""Predictors of the error that settings end with: proven bounds, exact moments, and moments estimated from a sample.
 
 The fourth kind, the modes of a sample's A, is in `vrtd.theory.modal`.
 """
@@ -69,7 +69,7 @@ class Prediction(Enum):
         return f"{self.basis}: {'; '.join(known)}" if known else self.basis
 
 
-class Predictor(ABC):
+class ErrorPredictor(ABC):
     """Errors of TD and VRTD for any settings. A batch of 1 is TD, whose updates count as epochs."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class Predictor(ABC):
         """Return (cells, steps) errors, a cell being (batch size, epochs)."""
 
 
-class EpochPredictor(Predictor):
+class EpochPredictor(ErrorPredictor):
     """A predictor that knows the errors after every epoch, and so when a target is reached."""
 
     largest_step: float  # of TD

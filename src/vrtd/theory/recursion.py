@@ -110,9 +110,12 @@ class _Recursion:
     @np.errstate(over="ignore", invalid="ignore")
     def run(self, Y: Complex, y: Complex, pairs: Pairs, M: int, n: int) -> tuple[Complex, Complex]:
         inner = self._system.N / self._system.lam / M
-        for (L, T, S, Q), (_, means, sums, _) in zip(stretches(pairs.T, n), stretches(pairs.means, n), strict=True):
+        sums = [np.ones_like(y)]  # of powers of what an epoch makes of the mean, for lengths 1, 2, 4, ...
+        for L, T, S, Q in stretches(pairs.T, n):
+            if 1 << len(sums) == L:
+                sums.append(sums[-1] * (1.0 + pairs.means ** (L // 2)))
             # The noise is that at the mean of theta, with every lag; around it, that of independent rows.
-            middle = pairs.seen_mean * y * sums / L
+            middle = pairs.seen_mean * y * sums[L.bit_length() - 1] / L
             noise = pairs.K * self._noise_at(middle) / M
             fed: Complex = np.zeros_like(Y)
             for _ in range(3):  # what is fed into a stretch is seen by itself
@@ -121,7 +124,7 @@ class _Recursion:
                 fed = self._remembered / M * pairs.K * self._square(around)
                 if M > 1:
                     fed = fed + pairs.R * self._square(pairs.B * (mean + inner))
-            Y, y = T * Y + (noise + fed) * S, means * y
+            Y, y = T * Y + (noise + fed) * S, pairs.means**L * y
         return Y, y
 
     def _noise_at(self, y: Complex) -> Complex:

@@ -21,7 +21,7 @@ import numpy as np
 
 from vrtd.arrays import Floats
 from vrtd.theory.orbits import Errors
-from vrtd.theory.predictions import EpochPredictor, Predictor, StepPredictor
+from vrtd.theory.predictions import EpochPredictor, ErrorPredictor, StepPredictor
 
 #: Plans beyond this cost are not looked for: months at the speed of any machine.
 MOST_COST = 10**15
@@ -112,14 +112,13 @@ class Search:
             return {}
         return self._predictor.errors(step, allowed)
 
-    def _error(self, M: int, n: int) -> Callable[[float], float]:
-        """Return the error after n epochs with batches of M, as a function of the step."""
+    def _error(self, M: int, n: int, step: float) -> float:
+        orbits = self._orbits(step, [M])
+        return orbits[M].error(n) if orbits else inf
 
-        def error(step: float) -> float:
-            orbits = self._orbits(step, [M])
-            return orbits[M].error(n) if orbits else inf
-
-        return error
+    def _error_along(self, n: int, product: float, M: int) -> float:
+        """Return the error for a batch size, the step times the batch size being given."""
+        return self._error(M, n, product / M)
 
     def _found(self, step: float, M: int, n: int, error: float) -> Found:
         return Found(step, M, n, float(self._sample_cost * M * n), error)
@@ -177,7 +176,7 @@ class Search:
             for n in _neighbours(cell.n_epochs):
                 M = budget // (cost * n)
                 if M >= LEAST_BATCH:
-                    step, error = _refine(self._error(M, n), cell.step_size * cell.batch_size / M, inf, 1.6, 9)
+                    step, error = _refine(partial(self._error, M, n), cell.step_size * cell.batch_size / M, inf, 1.6, 9)
                     best = min(best, self._found(step, M, n, error), key=lambda found: found.error)
         return best
 
@@ -190,7 +189,7 @@ class Search:
             return _crossing(orbits[M], target, cell.n_epochs) if orbits else inf
 
         step, n = _refine(epochs, cell.step_size, epochs(cell.step_size), width=1.5, evaluations=8)
-        return self._found(step, M, ceil(n), self._error(M, ceil(n))(step))
+        return self._found(step, M, ceil(n), self._error(M, ceil(n), step))
 
     def _smallest_batch(self, cell: Found, n: int, target: float, cost: float) -> Found | None:
         """Find the smallest batch with which n epochs reach the target at less than `cost`, the step being free.
@@ -202,16 +201,16 @@ class Search:
             return None
         product = cell.step_size * cell.batch_size
         for width, evaluations in ((1.8, 8), (1.4, 7), (1.15, 6)):
-            step, error = _refine(self._error(high, n), product / high, inf, width, evaluations)
+            step, error = _refine(partial(self._error, high, n), product / high, inf, width, evaluations)
             if error > target:
                 break
             product = step * high
-            high = _bisect(lambda M, x=product: self._error(M, n)(x / M) <= target, 1, high, 500)  # type: ignore[misc]
-        error = self._error(high, n)(product / high)
+            high = _bisect(partial(self._error_along, n, product), target, 1, high, 500)
+        error = self._error_along(n, product, high)
         return None if error > target else self._found(product / high, high, n, error)
 
 
-def refine_grid(predictor: Predictor, steps: Floats, cells: Sequence[tuple[int, int]], errors: Floats) -> Found:
+def refine_grid(predictor: ErrorPredictor, steps: Floats, cells: Sequence[tuple[int, int]], errors: Floats) -> Found:
     """Find the least of the errors on a grid, and refine its step; steps fall by STEP_RATIO, a single one is kept."""
     i, j = np.unravel_index(errors.argmin(), errors.shape)
     M, n = cells[int(i)]
@@ -282,7 +281,7 @@ class TargetSearch:
             low, high = high, 2 * high
             if high > 16.0 * start + 16.0:
                 return None
-        high = _bisect(lambda M: error(M) <= target, max(low, high // 2), high, 1000)
+        high = _bisect(error, target, max(low, high // 2), high, 1000)
         return Found(step, high, n, 2 * high * n, error(high))
 
 
@@ -341,11 +340,11 @@ def _crossing(errors: Errors, target: float, most: int) -> float:
     return n - 1 + min(max(fraction, 1e-9), 1.0)
 
 
-def _bisect(suffices: Callable[[int], bool], low: int, high: int, accuracy: int) -> int:
-    """Return the smallest number that suffices, to a part in `accuracy`, if `high` does and `low` does not."""
+def _bisect(error: Callable[[int], float], target: float, low: int, high: int, accuracy: int) -> int:
+    """Return the smallest number with an error at the target, to a part in `accuracy`; `high` is, `low` is not."""
     while high - low > max(1, high // accuracy):
         middle = max(low + 1, (low + high) // 2) if low > high // 4 else max(low + 1, high * 3 // 4)
-        low, high = (low, middle) if suffices(middle) else (middle, high)
+        low, high = (low, middle) if error(middle) <= target else (middle, high)
     return high
 
 

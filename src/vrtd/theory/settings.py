@@ -75,7 +75,8 @@ def settings_for(
     >>> found.method, found.n_epochs * found.batch_size <= 100_000, found.step_size < found.largest_step
     ('modes of A', True, True)
     """
-    for name, count in (("budget", budget), ("largest_batch", largest_batch), ("batch_size", batch_size)):
+    check_count("budget", budget)
+    for name, count in (("largest_batch", largest_batch), ("batch_size", batch_size)):
         if count is not None:
             check_count(name, count)
     check_choice("algorithm", algorithm, ("vrtd", "td"))
@@ -83,7 +84,8 @@ def settings_for(
     if step_size is not None:
         check_positive("step_size", step_size)
     budget = int(budget)
-    most = budget if largest_batch is None else min(budget, int(largest_batch))
+    most = min(budget, int(largest_batch or budget))
+    given = 1 if algorithm == "td" else int(batch_size or 0)
     check_rows(sample)
     d = sample.n_features
     start = check_theta("theta_0", theta_0, d)
@@ -95,9 +97,8 @@ def settings_for(
     reason = modes if isinstance(modes, str) else _why_blind(rows)
     if isinstance(modes, str) or reason is not None:
         step, limit = _blind_step(rows)
-        M = 1 if algorithm == "td" else max(1, min(most, budget // _BLIND_EPOCHS))
-        M = M if batch_size is None else int(batch_size)
-        step = step if step_size is None else float(step_size)
+        M = given or max(1, min(most, budget // _BLIND_EPOCHS))
+        step = float(step_size or step)
         return Settings(step, M, max(1, budget // M), np.nan, limit, Prediction.NONE, str(reason), remarks)
     system = SampleModes(rows, modes, sample.basis.T @ start)
     predictor, limit = ModalPredictor(system, output), system.largest_step
@@ -106,12 +107,7 @@ def settings_for(
     # The rows of a batch may be less varied than the sample: a step for which they are unstable would be lowered there.
     largest = min(_MOST_SHARE * limit, MOST_GROWTH / max(growth_ratio(rows), 1e-300))
     steps = np.asarray(largest / STEP_RATIO ** np.arange(count) if step_size is None else [step_size], np.float64)
-    if algorithm == "td":
-        cells = [(1, budget)]
-    elif batch_size is not None:
-        cells = [(int(batch_size), max(1, budget // int(batch_size)))]
-    else:
-        cells = _batches(budget, most)
+    cells = [(given, max(1, budget // given))] if given else _batches(budget, most)
     errors, prediction, judge = predictor.grid(steps, cells), Prediction.MODES, predictor
     # Where the budget cannot halve the error of theta, some directions are beyond reach: values can still be learned.
     if not errors.min() <= _LEARNED * predictor.initial:
