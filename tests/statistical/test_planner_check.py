@@ -243,6 +243,8 @@ def simulated_anew(problem, found):
 
 
 @pytest.mark.parametrize("case", STICKY)
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_a_plan_on_a_sticky_chain_meets_its_target(case):
     """Simulated anew: at most 3 % above the target, and in agreement with the check that is reported."""
     problem, target = sticky(*case)
@@ -255,6 +257,8 @@ def test_a_plan_on_a_sticky_chain_meets_its_target(case):
     assert abs(summary.mean[-1] - found.error) <= limit * noise
 
 
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_without_the_check_a_plan_would_miss_its_target(monkeypatch):
     """The bug that the test above would find: 15 % above the target."""
     problem, target = sticky(*STICKY[1])

@@ -241,6 +241,7 @@ def test_map(capsys, tmp_path, walk):
     assert float(rows[0]["squared_error"]) == diagram.error[0, 0]
 
 
+@pytest.mark.slow
 def test_map_on_a_trajectory_as_json(capsys, walk, monkeypatch):
     small = phase_diagram(walk, budget=500, output="last", n_steps=4)
     seen = []

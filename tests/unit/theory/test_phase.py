@@ -124,6 +124,7 @@ def test_bad_arguments_are_refused(options: Any, message: str) -> None:
         phase_diagram(PROBLEM, **options)
 
 
+@pytest.mark.statistical
 def test_the_approximation_is_trusted_where_it_is_good() -> None:
     """At the limit, batches of 4 and 64 are approximated to a few percent, on a fast and on a slow chain."""
     mrp = PROBLEM.mrp

@@ -68,6 +68,7 @@ def test_fewer_epochs_do_not_reach_the_target() -> None:
         assert curve.values("squared_error")[0, -1] > 0.5
 
 
+@pytest.mark.slow
 def test_no_plan_beats_the_instance_optimal_error() -> None:
     for sampling in ("iid", "markov"):
         found = plan(PROBLEM, target_error=0.01, sampling=sampling)  # type: ignore[arg-type]
@@ -93,6 +94,7 @@ def test_a_budget_is_kept(sampling: Any, objective: Any) -> None:
     assert found.vrtd.n_samples == samples_per_gradient * found.vrtd.n_gradients
 
 
+@pytest.mark.slow
 def test_an_approximate_plan_is_checked_by_simulation() -> None:
     found = plan_problem(target_error=1.0, seed=3)
     assert found.td is not None
@@ -111,6 +113,7 @@ def test_an_approximate_plan_is_checked_by_simulation() -> None:
     assert other.check != check
 
 
+@pytest.mark.slow
 def test_the_check_moves_a_plan_to_settings_that_meet_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many features as states: the approximation fails for large steps with small batches."""
     rng = np.random.default_rng(8)
@@ -247,6 +250,7 @@ def test_a_radius_that_just_misses_theta_star_is_refused() -> None:
     assert found.td.algorithm.radius == found.vrtd.algorithm.radius == 1.001 * norm
 
 
+@pytest.mark.slow
 def test_which_to_use_depends_on_what_costs() -> None:
     """On a trajectory VRTD evaluates two pseudo-gradients a sample, TD one: the same plan, half the price."""
     by_gradients, by_samples = (plan(SMALL, target_error=0.05, objective=o) for o in ("gradients", "samples"))

@@ -48,6 +48,8 @@ def test_epochs_are_near_the_map_of_the_chain(step: float, M: int, n: int, outpu
         (0.05, 200, 40, "random"),
     ],
 )
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_standard_deviations_are_those_of_runs(name: str, step: float, M: int, n: int, output: Any) -> None:
     """To 12 %: 4 % of noise in the plug-in and in 1500 runs, the rest for what the recursion leaves out."""
     problem = vrtd.problems.LIBRARY[name]()
@@ -75,6 +77,8 @@ def test_legs_follow_each_other() -> None:
     assert np.trace(changed.covariance) < 0.5 * np.trace(recursion_moments(long_sample(), [(0.1, 50, 40)]).covariance)
 
 
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_many_features_take_the_short_cut() -> None:
     """60 features: the noise that grows with the error has the right trace and the shape of C; runs agree to 20 %."""
     problem = vrtd.problems.random_mdp(seed=2, n_states=100, n_features=60, normalize=True)
@@ -104,6 +108,7 @@ def intervals(problem: vrtd.LinearProblem, n_replicates: int, shrink: float) -> 
     return covered
 
 
+@pytest.mark.statistical
 def test_intervals_cover() -> None:
     covered = intervals(PROBLEM, 60, shrink=1.0)
     assert stats.binom.cdf(covered, 60, 0.93) > FAMILY_RATE  # 95 %, less what a pilot of 3000 rows may cost

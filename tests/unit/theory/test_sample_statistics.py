@@ -14,6 +14,7 @@ from vrtd.theory.increments import correlated_increments
 TWO = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [[1, 0], [0, 2]], 0.9)
 
 
+@pytest.mark.statistical
 def test_a_trajectory_begins_in_a_stationary_state():
     mrp = MarkovRewardProcess([[0.25, 0.75], [1.0, 0.0]], [[1.0, -2.0], [3.0, 0.0]], 0.9)
     problem = LinearProblem(mrp, [[1.0], [0.5]])

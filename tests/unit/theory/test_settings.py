@@ -82,6 +82,7 @@ def test_the_limit_of_stability_is_that_of_the_chain(name: str) -> None:
     assert abs(largest_stable_step(rows, modes) / exact - 1.0) < 0.1
 
 
+@pytest.mark.statistical
 def test_the_long_run_covariance_counts_every_lag() -> None:
     rng = np.random.default_rng(0)
     steps = rng.normal(size=(200_000, 2))
@@ -97,6 +98,7 @@ def test_the_long_run_covariance_counts_every_lag() -> None:
 
 @pytest.mark.parametrize("algorithm", ["vrtd", "td"])
 @pytest.mark.parametrize("name", ["random_mdp", "boyan_chain"])
+@pytest.mark.statistical
 def test_what_is_predicted_comes_true(name: str, algorithm: Any) -> None:
     """From 50,000 rows, so that the estimate is the chain's to a few percent."""
     problem = vrtd.problems.LIBRARY[name]()
@@ -110,6 +112,7 @@ def test_what_is_predicted_comes_true(name: str, algorithm: Any) -> None:
     assert abs(summary.mean[-1] - found.error) < 0.15 * found.error + z_limit(4) * summary.standard_error[-1]
 
 
+@pytest.mark.statistical
 def test_no_neighbour_is_much_better() -> None:
     found = settings_for(sample(), 10_000)
     runs = {}
