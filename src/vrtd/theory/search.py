@@ -144,7 +144,8 @@ class Search:
 
         _descend(try_step, self._largest_step, ratio=1.4, patience=30)
         ranked = sorted(cells.values(), key=lambda found: found.cost)
-        few = [cell for n in (1, 2, 3) for cell in [c for c in ranked if c.n_epochs == n][:1]]  # sizes are coarse there
+        cheapest = {cell.n_epochs: cell for cell in reversed(ranked)}
+        few = [cheapest[n] for n in (1, 2, 3) if n in cheapest]  # sizes are coarse for them
         best = ranked[0] if ranked else None
         for cell in dict.fromkeys([*ranked[:4], *few]):
             cell = self._fewest_epochs(cell, target)

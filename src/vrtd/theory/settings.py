@@ -85,7 +85,7 @@ def settings_for(
         check_positive("step_size", step_size)
     budget = int(budget)
     most = min(budget, int(largest_batch or budget))
-    given = 1 if algorithm == "td" else int(batch_size or 0)
+    given = 1 if algorithm == "td" else int(batch_size or 0)  # 0: to be chosen
     check_rows(sample)
     d = sample.n_features
     start = check_theta("theta_0", theta_0, d)
