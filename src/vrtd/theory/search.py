@@ -320,8 +320,7 @@ def _interpolate(x: Floats, errors: Floats, target: float) -> float:
 
 
 def _lowest(x: Floats, y: Floats) -> tuple[float, float]:
-    """Return where y is least and how low: on the parabola through the lowest point and its neighbours; x is evenly
-    spaced."""
+    """Return where y is least and how low, by the parabola about the lowest point; x is evenly spaced."""
     i = int(y.argmin())
     if not (0 < i < len(x) - 1 and np.isfinite(y[i - 1 : i + 2]).all()):
         return float(x[i]), float(y[i])
@@ -331,8 +330,7 @@ def _lowest(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _crossing(errors: Errors, target: float, most: int) -> float:
-    """Return where between two numbers of epochs the error passes the target: a search must see more than whole
-    numbers."""
+    """Return where between two numbers of epochs the error passes the target: whole numbers are too coarse."""
     n = errors.first_below(target, most)
     if n is None or n == 0:
         return inf if n is None else 0
@@ -369,9 +367,9 @@ def _descend(
     return best_step, best
 
 
-def _follow(score: Callable[[float], float], step: float, width: float = 2.0) -> tuple[float, float]:
+def _follow(score: Callable[[float], float], step: float) -> tuple[float, float]:
     """Refine around the step, and go on from there as long as the best lies at the edge."""
-    best = inf
+    width, best = 2.0, inf
     for _ in range(6):
         before = step
         step, best = _refine(score, step, best, width, evaluations=8)
