@@ -29,6 +29,10 @@ class ReducibleChainError(InvalidInputError):
     """The chain has several closed classes, so it has no single stationary distribution."""
 
 
+class FeatureScaleError(InvalidInputError):
+    """Features are longer than a theorem assumes: scaling them mends it."""
+
+
 class SingularSystemError(InvalidInputError):
     """A linear system that must have one solution has none or many."""
 

@@ -14,7 +14,6 @@ from vrtd import TD, VRTD
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.paper.table_1 import EXPERIMENT
-from vrtd.paper.table_1.costs import Tuning
 from vrtd.paper.table_1.floors import (
     LONG_EPOCHS,
     THEOREM,
@@ -30,8 +29,8 @@ from vrtd.plots import new_panels
 from vrtd.problems import random_mdp
 from vrtd.tables import read_csv, rows, rows_where, table, write_csv
 from vrtd.theory import exact_curve, instance_constants, stationary_second_moment, vrtd_iid_bound, vrtd_markov_bound
-from vrtd.theory.predictions import exact_predictions
-from vrtd.theory.search import least_cost_td, least_cost_vrtd
+from vrtd.theory.predictions import exact_predictor
+from vrtd.theory.search import Goal, Search, TargetSearch
 
 N_CLAIMS = 30
 CLAIMS = EXPERIMENT.claims
@@ -342,14 +341,13 @@ def test_the_lean_search_finds_what_the_planner_finds(member, share):
     spec = settings(2, 0)["costs"][member]
     problem = build(spec["problem"])
     theta_0 = np.full(problem.n_features, spec["theta_0"])
-    predictions = exact_predictions(problem, spec["sampling"], theta_0, "random")
+    predictor = exact_predictor(problem, spec["sampling"], theta_0, "random")
     target = share * float(np.sum((theta_0 - problem.theta_star) ** 2))
-    tuning = Tuning(predictions, [target])
-    td, vrtd = tuning.td(target), tuning.vrtd(target)
-    least = least_cost_td(predictions.td, predictions.td_polish, predictions.largest_step, target)
+    search = TargetSearch(predictor, [target])
+    td, vrtd = search.td(target), search.vrtd(target)
+    least = Search(predictor).td(Goal(target))
     assert 0.99 * least.cost < td.cost < 1.02 * least.cost
-    most = predictions.largest_batch(target)
-    least = least_cost_vrtd(predictions.vrtd, predictions.largest_vrtd_step, target, 2, most)
+    least = Search(predictor).vrtd(Goal(target))
     assert 0.95 * least.cost < vrtd.cost < 1.03 * least.cost
     for method, cost in ((TD(td.step_size), td.cost), (VRTD(vrtd.step_size, vrtd.batch_size), vrtd.cost)):
         options = {"sampling": spec["sampling"], "theta_0": theta_0, "checkpoints": 1, "method": "auto"}

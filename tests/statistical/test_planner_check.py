@@ -1,6 +1,7 @@
 """How the planner checks an approximation by simulation, with a simulation that says what the test wants; and how it
 makes an interval of bootstrap replicates, with replicates that the test chooses."""
 
+from functools import cache
 from math import inf, log
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from scipy.stats import norm
 import vrtd
 from tests.helpers.statistics import z_limit
 from vrtd.theory import exact_curve, plan, planner
+from vrtd.theory.predictions import Prediction
 
 PROBLEM = vrtd.problems.random_mdp()
 SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2)
@@ -140,7 +142,7 @@ def test_a_plan_too_long_to_simulate_is_not_checked(monkeypatch):
     monkeypatch.setattr(planner, "_UNCHECKED_GRADIENTS", 10.0)
     found = plan(PROBLEM, target_error=1.0).vrtd
     assert found.check is None
-    assert found.method.startswith("approximation: ")
+    assert found.prediction is Prediction.ALGORITHM_2
 
 
 # Intervals
@@ -158,21 +160,21 @@ def with_replicates(monkeypatch, errors, seen=None):
     """Bootstrap replicates that predict these errors, whatever the plan."""
     left = iter(errors)
 
-    def predictions(increments, theta_0, output, largest_step):
+    def predictor(increments, theta_0, output, largest_step):
         error = next(left)
         if seen is not None:
             seen.append((np.array(theta_0), output))
-        return SimpleNamespace(
-            td_polish=lambda _: Constant(error), vrtd=lambda _, sizes: {M: Constant(error) for M in sizes}
-        )
+        return SimpleNamespace(by_step=lambda _: lambda _: Constant(error))
 
     monkeypatch.setattr(planner, "bootstrap_increments", lambda *_: iter(errors))
-    monkeypatch.setattr(planner, "moment_predictions", predictions)
+    monkeypatch.setattr(planner, "MomentPredictor", predictor)
 
 
-SAMPLES = {
-    sampling: vrtd.record(PROBLEM, 20_000, sampling=sampling, seed=1, shuffle=False) for sampling in ("iid", "markov")
-}
+@cache
+def sample(sampling):
+    return vrtd.record(PROBLEM, 20_000, sampling=sampling, seed=1, shuffle=False)
+
+
 Z = norm.ppf((np.arange(200) + 0.5) / 200)
 
 
@@ -182,7 +184,7 @@ def test_an_interval_holds_the_percentiles_and_the_log_normal_interval(monkeypat
     seen = []
     with_replicates(monkeypatch, np.exp(np.log(0.3) + shift + 0.2 * Z), seen)
     named = {"sampling": "iid", "confidence": confidence, "output": "last", "theta_0": THETA_0}
-    found = plan(SAMPLES["iid"], target_error=0.3, **named)
+    found = plan(sample("iid"), target_error=0.3, **named)
     half = norm.isf((1.0 - confidence) / 2.0) * 0.2
     for choice in (found.td, found.vrtd):
         low, high = (log(end / 0.3) for end in choice.interval)
@@ -198,7 +200,7 @@ def test_an_interval_on_a_trajectory_allows_for_terms_of_second_order(monkeypatc
     shares = []
     for target in (0.2, 0.5):
         with_replicates(monkeypatch, [target] * 200)
-        found = plan(SAMPLES["markov"], target_error=target).td
+        found = plan(sample("markov"), target_error=target).td
         low, high = found.interval
         assert log(high / target) == pytest.approx(-log(low / target), abs=1e-2)
         shares.append(log(high / target) / found.algorithm.step_size)
@@ -210,7 +212,7 @@ def test_an_interval_on_a_trajectory_allows_for_terms_of_second_order(monkeypatc
 def test_a_plan_that_one_replicate_leaves_unstable_is_refused(monkeypatch):
     with_replicates(monkeypatch, [inf] + [0.3] * 199)
     with pytest.raises(vrtd.errors.InvalidInputError, match="must leave the plan stable when it is drawn again"):
-        plan(SAMPLES["iid"], target_error=0.3, sampling="iid")
+        plan(sample("iid"), target_error=0.3, sampling="iid")
 
 
 def test_a_confidence_is_only_of_intervals():
@@ -241,6 +243,8 @@ def simulated_anew(problem, found):
 
 
 @pytest.mark.parametrize("case", STICKY)
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_a_plan_on_a_sticky_chain_meets_its_target(case):
     """Simulated anew: at most 3 % above the target, and in agreement with the check that is reported."""
     problem, target = sticky(*case)
@@ -253,6 +257,8 @@ def test_a_plan_on_a_sticky_chain_meets_its_target(case):
     assert abs(summary.mean[-1] - found.error) <= limit * noise
 
 
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_without_the_check_a_plan_would_miss_its_target(monkeypatch):
     """The bug that the test above would find: 15 % above the target."""
     problem, target = sticky(*STICKY[1])

@@ -16,7 +16,7 @@ from vrtd.cli.options import add_choice, build_problem, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
 from vrtd.cli.plan_formats import PlanAnswer, as_json, as_text, draw
 from vrtd.cli.terminal import EXIT_CODES, OK
-from vrtd.errors import InvalidInputError
+from vrtd.errors import FeatureScaleError, InvalidInputError
 
 if TYPE_CHECKING:
     from vrtd.problems import LinearProblem
@@ -107,8 +107,9 @@ def _plan(arguments: argparse.Namespace) -> int:
         else:
             try:
                 found = plan(problem, mode=arguments.mode, **options)
-            except InvalidInputError as error:
-                raise _in_options(error, problem) from None
+            except FeatureScaleError as error:
+                do = "give --normalise, which does it, or plan with --mode exact"
+                raise InvalidInputError(error.must, error.got, do) from None
             limit = instance_optimal(problem, arguments.sampling)
         if arguments.map:
             output = {"output": arguments.output} if "output" in given else {}
@@ -150,15 +151,6 @@ def _normalised(problem: LinearProblem) -> tuple[LinearProblem, float]:
 
     largest = float(norm(problem.phi, axis=1).max())
     return LinearProblem(problem.mrp, problem.phi / largest), largest
-
-
-def _in_options(error: InvalidInputError, problem: LinearProblem) -> InvalidInputError:
-    """The error, with the option that mends it where there is one."""
-    from vrtd.theory import check_assumptions
-
-    if error.must != check_assumptions(problem).bounded_features.statement:
-        return error
-    return InvalidInputError(error.must, error.got, "give --normalise, which does it, or plan with --mode exact")
 
 
 @contextmanager

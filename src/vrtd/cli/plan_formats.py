@@ -64,7 +64,8 @@ def draw(panel: Any, answer: PlanAnswer) -> Any:
         settings = _asked(plan)
     else:
         diagram.plot(panel)
-        method = "exact" if diagram.method == "exact" else f"VRTD by {diagram.method}"
+        prediction = diagram.prediction
+        method = "exact" if prediction.basis == "exact" else f"VRTD by {prediction.describe()}"
         settings = f"{plan.sampling} sampling{_others(plan)}, {method}"
     panel.figure.suptitle(f"{_problem(answer)}\n{settings}", fontsize="small", wrap=True)
     return panel.figure
@@ -116,7 +117,7 @@ def _method(plan: Plan, choice: Choice | None) -> str:
     if choice.check is not None:
         error, standard_error, n_runs = choice.check
         return f"{choice.method}; {n_runs:,} simulated runs gave {error:.4g} +- {standard_error:.2g}"
-    return f"{choice.method}{'; not simulated' if choice.method.startswith('approximation') else ''}"
+    return f"{choice.method}{'; not simulated' if choice.prediction.basis == 'approximation' else ''}"
 
 
 def _limit(plan: Plan, optimal: float) -> str:

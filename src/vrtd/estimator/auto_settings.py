@@ -12,6 +12,7 @@ from vrtd.checks import check_choice, check_count, check_exact_count, check_posi
 from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
+from vrtd.theory.predictions import Prediction
 from vrtd.theory.settings import limit_step, settings_for
 
 #: The name of the closed form of all rows, which is no algorithm of the registry.
@@ -52,21 +53,24 @@ class AutoSettings:
             check_exact_count("n_samples", self.n_samples)
         _check_auto("step_size", self.step_size, check_positive)
         _check_auto("batch_size", self.batch_size, check_count)
-        given = [name for name in ("step_size", "batch_size") if getattr(self, name) != "auto"]
         if isinstance(self.algorithm, Algorithm):
-            if given:
-                raise InvalidInputError(
-                    "an algorithm with settings of its own must not be given others", given[0], "drop one of the two"
-                )
-            _check_log(self.algorithm)
-            return
-        check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
-        known = set() if self.is_closed_form else {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}
-        for name in given:
-            if name not in known:
-                raise InvalidInputError(f"{self.algorithm} has no {name}", getattr(self, name), "drop it")
+            if self._given:
+                must = "an algorithm with settings of its own must not be given others"
+                raise InvalidInputError(must, next(iter(self._given)), "drop one of the two")
+        else:
+            check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
+            known = set() if self.is_closed_form else {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}
+            for name, value in self._given.items():
+                if name not in known:
+                    raise InvalidInputError(f"{self.algorithm} has no {name}", value, "drop it")
         if self.algorithm not in (*_TUNED, CLOSED_FORM):
-            _check_log(self._with_defaults())
+            _check_log(self._build(self._given))
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """What is not left to "auto"."""
+        kinds = {"step_size": float, "batch_size": int}
+        return {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) != "auto"}
 
     @property
     def is_closed_form(self) -> bool:
@@ -89,14 +93,14 @@ class AutoSettings:
         """The largest step that was asked for; None where "auto" decides, or there is none."""
         if self.is_closed_form or self.chooses_step:
             return None
-        return float(self.step_size) if self.needs_pilot else self._fixed().largest_step_size
+        return self._given["step_size"] if self.needs_pilot else self._build(self._given).largest_step_size
 
     @property
     def trace_decay(self) -> float:
         """lambda of the algorithm: with traces it has another fixed point than the closed form."""
         if self.is_closed_form or self.needs_pilot:
             return 0.0
-        return float(self._fixed().settings.get("trace_decay", 0.0))
+        return float(self._build(self._given).settings.get("trace_decay", 0.0))
 
     def decide(self, sample: Transitions | None, theta_0: Floats, n_rows: int) -> Decision:
         """Decide on the phase that begins after `n_rows` rows; `sample` is what the first rows show.
@@ -105,7 +109,7 @@ class AutoSettings:
         than theta_0.
         """
         if not self.needs_pilot:
-            algorithm = self._fixed()
+            algorithm = self._build(self._given)
             defaults = isinstance(self.algorithm, str) and self.algorithm not in _TUNED
             remark = f"{self.algorithm} has no automatic settings: it runs with {algorithm!r}"
             return Decision(algorithm, None, (remark,) if defaults else ())
@@ -113,40 +117,29 @@ class AutoSettings:
         n, so_far = self.n_samples or 0, max(n_rows, len(sample))
         horizon = end = n if n_rows < n else _HORIZON * so_far
         largest = min(_MOST_BATCH_BYTES // (16 * theta_0.size), horizon // (_KNOWN_SHARE if n_rows < n else _SHARE))
+        is_td, given = self.algorithm == TD.name, self._given
         found = settings_for(
             sample, max(2, horizon - horizon // _SLACK), theta_0,
-            algorithm="td" if self.algorithm == "td" else "vrtd", output=_OUTPUT, largest_batch=max(2, largest),
-            step_size=None if self.step_size == "auto" else float(self.step_size),
-            batch_size=None if self.batch_size == "auto" else int(self.batch_size),
+            algorithm="td" if is_td else "vrtd", output=_OUTPUT, largest_batch=max(2, largest),
+            step_size=given.get("step_size"), batch_size=given.get("batch_size"),
         )  # fmt: skip
-        if found.method.startswith("fallback"):  # look again soon
+        if found.prediction is Prediction.NONE:  # look again soon
             end = min(end, 2 * so_far)
         M = found.batch_size
-        if self.batch_size == "auto":
+        if not is_td and "batch_size" not in given:
             M = _whole_segments(max(1, min(M, (end - n_rows) // 2)))
-        text = f"from row {n_rows:,}: step {found.step_size:.3g}"
-        text += "" if self.algorithm == "td" else f", batch {M:,}"
+        text = f"from row {n_rows:,}: step {found.step_size:.3g}{'' if is_td else f', batch {M:,}'}"
         remarks = (f"{text}, for {horizon:,} rows ({found.method})", *found.remarks)
-        n_epochs = max(1, -((n_rows - end) // (1 if self.algorithm == "td" else M)))
-        return Decision(self._build(found.step_size, M), n_epochs, remarks)
+        chosen = {"step_size": found.step_size} | ({} if is_td else {"batch_size": M})
+        return Decision(self._build(chosen), max(1, -((n_rows - end) // M)), remarks)
 
-    def _fixed(self) -> Algorithm:
-        """Return the algorithm, where nothing is decided from data."""
+    def _build(self, settings: dict[str, Any]) -> Algorithm:
+        """Return the algorithm with these settings, and the defaults of its class for others."""
         if isinstance(self.algorithm, Algorithm):
             return self.algorithm
-        if self.algorithm in _TUNED:
-            return self._build(self.step_size, self.batch_size)
-        return self._with_defaults()
-
-    def _build(self, step_size: Any, batch_size: Any) -> Algorithm:
-        if self.algorithm == "td":
-            return TD(float(step_size))
-        return VRTD(float(step_size), int(batch_size), output=_OUTPUT)
-
-    def _with_defaults(self) -> Algorithm:
-        """Return the registry's algorithm of this name, with what was given and the defaults of its class."""
-        given = {name: getattr(self, name) for name in ("step_size", "batch_size") if getattr(self, name) != "auto"}
-        return REGISTRY[cast("str", self.algorithm)](**given)
+        if self.algorithm == VRTD.name:
+            settings = settings | {"output": _OUTPUT}
+        return REGISTRY[self.algorithm](**settings)
 
 
 def check_step(step: float, sample: Transitions) -> tuple[str, ...]:

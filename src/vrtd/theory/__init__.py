@@ -27,6 +27,7 @@ from vrtd.theory.moments import Moments
 from vrtd.theory.phase import PhaseDiagram, phase_diagram
 from vrtd.theory.planner import plan
 from vrtd.theory.plans import Choice, Plan
+from vrtd.theory.predictions import Prediction
 from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.saddle import SaddleSteps, saddle_steps
 from vrtd.theory.settings import limit_step, settings_for
@@ -44,6 +45,7 @@ __all__ = [
     "Moments",
     "PhaseDiagram",
     "Plan",
+    "Prediction",
     "SaddleSteps",
     "approximation_limit",
     "autocorrelation_time",

@@ -1,7 +1,21 @@
-"""The error of TD or VRTD from the modes of a sample's A, for many steps at once."""
+"""Errors and moments by the modes of a sample's A, which turn an epoch into numbers, one for a pair of modes.
+
+With A = V diag(lambda) V^-1 and u = V y, an epoch of VRTD multiplies the mean of y_i by e_i = mean over t of q_i^t,
+q = 1 + a lambda (for the output "average"), and Y = E[y y^H] entry by entry:
+
+    Y' = T o Y + K o N / M + (K m(T o Y) / M + R m(W)) o C
+
+N is the long-run covariance of the noise at theta_star and C that of the features, both seen from V. The last term is
+the noise that grows with the error: E[A_x S A_x^T] is taken as m(S) C, with m(S) = tr(Psi S) so chosen that its trace
+is exact. K m(T o Y)/M is what the batch's own A makes of it (the inner loop uses the same A as the batch's mean, so
+an error that the epoch removes leaves no noise behind), R m(W) what the drawing of rows in the inner loop adds, W being
+the second moment of theta - theta_anchor inside.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,112 +24,234 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
-from vrtd.theory.modes import Modes, Pairs, epoch_pairs, td_pairs
 from vrtd.theory.moments import Output
-from vrtd.theory.sample_noise import drift
+from vrtd.theory.predictions import ErrorPredictor
+from vrtd.theory.sample_noise import MeanSquare, drift, why_unstable
 
 Complex = NDArray[np.complex128]
 
+# Eigenvectors up to this condition number cost no more than half of the digits of a second moment.
+_MOST_CONDITION = 1e4
+_PERTURBATIONS = (0.0, 1e-7, 1e-5, 1e-4, 1e-3, 1e-2)
+# Power iteration: how often, how exactly, and on how many rows.
+_ITERATIONS, _FEW_ITERATIONS, _TOLERANCE, _MOST_ROWS = 60, 6, 1e-3, 2000
+_SMALL = 64  # features; beyond, the shorter way is taken
+# Below this, a mode has moved so little that differences of its powers are rounding.
+_STILL = 1e-5
 # Modes whose eigenvalues are close are counted as one: at most about this many are kept apart.
 _MOST_MODES = 24
 _MOST_REMEMBERED = 20.0
+_MOST_SHARE = 0.95  # of the largest step: beyond, the noise of inner draws is taken as there
 
 
-class _Sources(NamedTuple):
-    """What feeds the second moment, weighed by how it shows: in the error, or in m."""
+class Modes(NamedTuple):
+    values: Complex  # (r,)
+    vectors: Complex  # (r, r)
+    inverse: Complex
 
-    start: Complex
-    noise: Complex
-    features: Complex
+    def seen(self, X: Floats) -> Complex:
+        """V^-1 X V^-H: a covariance in the coordinates of the modes."""
+        inside: Complex = self.inverse @ X @ self.inverse.conj().T
+        return inside
+
+    def back(self, Y: Complex) -> Floats:
+        """V Y V^H, which is real."""
+        outside: Floats = (self.vectors @ Y @ self.vectors.conj().T).real
+        return outside
 
 
-class ModalErrors:
-    """E|theta - theta_star|^2 after k epochs, and E(phi.(theta - theta_star))^2 below it: (2, steps).
+def find_modes(rows: Transitions) -> Modes | str:
+    """Return the modes of the sample's A, or why it has none.
 
-    `largest_step` is the limit of stability, `initial` the first error at the start, as far as it is not noise.
+    Where its eigenvectors are nearly dependent, they are of a neighbour within the sample's own error.
     """
+    reason = why_unstable(rows)
+    if reason is not None:
+        return reason
+    A = rows.A
+    values, vectors = np.linalg.eigh(rows.left_square)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    rough = np.random.default_rng(0).standard_normal(A.shape) / np.sqrt(len(A))
+    for size in _PERTURBATIONS if len(A) <= _SMALL else _PERTURBATIONS[::2]:
+        near = A + size * root @ rough @ root if size else A
+        lam, V = np.linalg.eig(near)
+        if lam.real.max() < 0.0 and np.linalg.cond(V) <= _MOST_CONDITION:
+            return Modes(lam.astype(complex), V.astype(complex), np.linalg.inv(V).astype(complex))
+    return "the modes of A are degenerate on the sample"
 
-    def __init__(self, rows: Transitions, theta_0: Floats, modes: Modes, largest_step: float) -> None:
-        self.largest_step = largest_step
-        u = theta_0 - rows.theta_star
-        y, N = modes.inverse @ u, modes.seen(rows.long_run_covariance)
-        lam = modes.values[:, None] * modes.values.conj()[None, :]
+
+def largest_stable_step(rows: Transitions, modes: Modes, square: MeanSquare | None = None) -> float:
+    """The step at which the second moment of TD's error stops to fall, with independent draws of the rows.
+
+    S -> a (A S + S A^T) + a^2 E[A_x S A_x^T] has the eigenvalue 0 at a = 1 / radius of L^-1 E[A_x . A_x^T], L(S) =
+    -A S - S A^T: a positive map, so power iteration finds its radius from the identity. `square` is the map
+    E[A_x . A_x^T] of the rows, if it is known.
+    """
+    small = rows.n_features <= _SMALL
+    if square is None or not small:
+        square = MeanSquare(rows, 1 if small else max(1, len(rows) // _MOST_ROWS))
+    divisor = -(modes.values[:, None] + modes.values.conj()[None, :])
+    S, radius = modes.back(modes.seen(rows.left_square) / divisor), 0.0
+    S /= np.trace(S)
+    for _ in range(_ITERATIONS if small else _FEW_ITERATIONS):
+        S = modes.back(modes.seen(square(S)) / divisor)
+        before, radius = radius, float(np.trace(S))
+        if not radius > 0.0 or not np.isfinite(radius):
+            return np.inf
+        S /= radius
+        if abs(radius - before) <= _TOLERANCE * radius:
+            break
+    return 1.0 / radius
+
+
+class Pairs(NamedTuple):
+    """Factors of pairs of modes for one batch size, (..., r, r), for steps (...,); a batch of 1 is an update of TD."""
+
+    T: Complex  # Y -> Y
+    K: Complex  # noise of the batch's mean
+    R: Complex  # noise of one inner draw, summed as the output does
+    B: Complex  # mean of (1 - q^t)(1 - conj q^t): Y -> W
+    means: Complex  # (..., r) what an epoch makes of E y
+    # TD's own noise grows with the error before the update, an epoch's with what it leaves of it.
+    seen: Complex | float
+    seen_mean: Complex | float
+
+
+def find_pairs(
+    values: Complex, steps: NDArray[Any], batch_size: int, output: Output, largest_step: float = np.inf
+) -> Pairs:
+    """Return the factors for modes with these eigenvalues; the noise of inner draws grows near the largest step."""
+    M, a = int(batch_size), np.asarray(steps, dtype=np.float64)
+    move = a[..., None] * values  # q - 1
+    if M == 1:
+        q = 1.0 + move
+        T = q[..., :, None] * q.conj()[..., None, :]
+        square = np.broadcast_to((a * a).astype(complex)[..., None, None], T.shape)
+        return Pairs(T, square, np.zeros_like(T), np.zeros_like(T), q, 1.0, 1.0)
+    z = M * move
+    still = np.abs(z) < _STILL
+    done: Complex = -np.expm1(M * _log1p(move))  # 1 - q^M
+    e: Complex = np.where(still, 1.0 + z * (M + 1) / (2 * M), (1.0 + move) * done / -z)
+    half = np.where(still, a[..., None] * (M + 1) / 2.0, (e - 1.0) / values)
+
+    def both(x: Complex) -> Complex:
+        product: Complex = x[..., :, None] * x.conj()[..., None, :]
+        return product
+
+    lam, aa = both(values), (a * a)[..., None, None]
+    fall = -(move[..., :, None] + move.conj()[..., None, :] + both(move))  # 1 - p, p = q conj(q)
+    fallen: Complex = -np.expm1(M * _log1p(-fall))  # 1 - p^M
+    mean: Complex = (1.0 - fall) * fallen / (M * fall)
+    B = mean - e[..., :, None] - e.conj()[..., None, :] + 1.0
+    pair_still = np.maximum(np.abs(z)[..., :, None], np.abs(z)[..., None, :]) < 10.0 * _STILL
+    summed: Complex = np.where(pair_still, aa * (M + 1) * (2 * M + 1) / 6.0, B / lam)
+    B = summed * lam
+    if output == "average":
+        T, K, R, means = both(e), both(half), summed / M, e
+    elif output == "last":
+        T, K, R, means = 1.0 - fallen, both(-done / values), aa * fallen / fall, 1.0 - done
+    else:
+        T, K, means = mean, summed, e
+        R = np.where(pair_still, aa * (M + 1) / 2.0, aa * (1.0 - mean) / fall)
+    R = R / (1.0 - np.minimum(a / largest_step, _MOST_SHARE))[..., None, None]
+    return Pairs(T, K, R, B, means, T, means)
+
+
+def _log1p(z: Complex) -> Complex:
+    """log(1 + z) to the last digit for small z, which NumPy's is not for complex ones."""
+    with np.errstate(divide="ignore"):
+        size = 0.5 * np.log1p(2.0 * z.real + np.abs(z) ** 2)
+    return np.asarray(size + 1j * np.arctan2(z.imag, 1.0 + z.real))
+
+
+def stretches(T: Complex, n: int) -> Iterator[tuple[int, Complex, Complex, Complex]]:
+    """Yield n epochs in stretches of lengths L = 1, 1, 2, 4, ..., the last ones falling again.
+
+    With each come T^L, the sum of T^l and the sum of these sums, l < L: noise that is constant within a stretch is
+    summed in closed form.
+    """
+    top = n.bit_length() - 1
+    powers = [(T, np.ones_like(T), np.zeros_like(T))]
+    for bit in (0, *range(top), *(bit for bit in reversed(range(top)) if n >> bit & 1)):
+        if bit == len(powers):
+            T, S, Q = powers[-1]
+            powers.append((T * T, S * (1.0 + T), Q * (1.0 + T) + (1 << bit - 1) * S))
+        yield 1 << bit, *powers[bit]
+
+
+class SampleModes:
+    """A sample in the coordinates of the modes of its A: all that the recursion of second moments needs."""
+
+    def __init__(self, rows: Transitions, modes: Modes, theta_0: Floats, square: MeanSquare | None = None) -> None:
+        self.rows, self.modes, self.u = rows, modes, theta_0 - rows.theta_star
+        self.y = modes.inverse @ self.u
+        self.lam = modes.values[:, None] * modes.values.conj()[None, :]
+        self.N, self.C = modes.seen(rows.long_run_covariance), modes.seen(rows.left_square)
+        self.settled = -(modes.inverse @ drift(rows)) / modes.values  # where the mean of TD settles, over the step
+        self.largest_step = largest_stable_step(rows, modes, square)
+
+    def weigh(self, form: Floats) -> Complex:
+        """Return V^H form V."""
+        weight: Complex = self.modes.vectors.conj().T @ form @ self.modes.vectors
+        return weight
+
+
+class ModalPredictor(ErrorPredictor):
+    """E|theta - theta_star|^2 from a sample, for many steps at once; `initial` is the error of theta_0, as far as it is
+    not noise."""
+
+    def __init__(self, sample: SampleModes, output: Output) -> None:
+        rows, modes, y = sample.rows, sample.modes, sample.y
         # The sample's theta_star is itself noisy: what its noise adds to the square of a mode is taken away.
-        power, spread = np.abs(y) ** 2, np.diag(N / lam).real / len(rows)
-        kept = np.sqrt(np.maximum(0.0, 1.0 - spread / np.maximum(power, 1e-300)))
-        y = y * kept
-        sources = np.outer(y, y.conj()), N, modes.seen(rows.left_square)
+        power, spread = np.abs(y) ** 2, np.diag(sample.N / sample.lam).real / len(rows)
+        y = y * np.sqrt(np.maximum(0.0, 1.0 - spread / np.maximum(power, 1e-300)))
         group = _groups(modes.values)
-        self._lam = np.array([_centre(modes.values[group == g]) for g in range(group.max() + 1)])
         gather = (group[:, None] == np.arange(group.max() + 1)).astype(float)
+        self._values = np.array([-np.exp(np.log(-modes.values[group == g]).mean()) for g in range(group.max() + 1)])
 
-        def weighed(form: Floats) -> _Sources:
-            weight = modes.vectors.conj().T @ form @ modes.vectors
-            return _Sources(*(gather.T @ (weight.T * source) @ gather for source in sources))
+        def weigh(form: Floats) -> list[Complex]:
+            """What feeds the second moment (start, noise, features), weighed by how it shows in the form."""
+            weight = sample.weigh(form).T
+            return [gather.T @ (weight * source) @ gather for source in (np.outer(y, y.conj()), sample.N, sample.C)]
 
-        self._errors, self._m = (weighed(np.eye(len(u))), weighed(rows.C)), weighed(rows.update_form)
-        self.initial = float(np.linalg.norm((modes.vectors @ y).real) ** 2)
-        self._C = rows.C
-        self._modes, self._settled = modes, -(modes.inverse @ drift(rows)) / modes.values
-        self._remembered = remembered(rows, (modes.vectors @ y).real)
+        self._m = weigh(rows.update_form)
+        self._form, self._weights, self._value_weights = np.eye(len(y)), weigh(np.eye(len(y))), weigh(rows.C)
+        start = (modes.vectors @ y).real
+        self.initial = float(np.linalg.norm(start) ** 2)
+        self._sample, self._output, self._remembered = sample, output, remembered(rows, start)
+
+    def of_values(self) -> ModalPredictor:
+        """Return the predictor of E(phi.(theta - theta_star))^2."""
+        predictor = copy(self)
+        predictor._form, predictor._weights = self._sample.rows.C, self._value_weights
+        return predictor
+
+    def grid(self, steps: Floats, cells: Sequence[tuple[int, int]]) -> Floats:
+        return np.array([self._errors(steps, M, n) for M, n in cells])
 
     @np.errstate(over="ignore", invalid="ignore")  # a step that diverges has an infinite error
-    def td(self, steps: NDArray[Any], n: int) -> Floats:
-        """After n updates."""
-        a = np.asarray(steps)
-        biased = a[..., None] * self._settled * (1.0 - (1.0 + a[..., None] * self._modes.values) ** n)
-        moved = (biased @ self._modes.vectors.T).real
-        bias = np.array([(moved**2).sum(axis=-1), ((moved @ self._C) * moved).sum(axis=-1)])
-        total: Floats = self._after(td_pairs(self._lam, a), a, 1, n) + bias
-        return total
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def vrtd(self, steps: NDArray[Any], batch_size: int, n_epochs: int, output: Output) -> Floats:
-        steps = np.asarray(steps)
-        return self._after(epoch_pairs(self._lam, steps, batch_size, output), steps, batch_size, n_epochs)
-
-    def _after(self, pairs: Pairs, steps: Floats, M: int, n: int) -> Floats:
-        """Epochs are taken in stretches, in each of which m is constant: 1, 1, 2, 4, ... and what is left."""
-        lam = self._lam[:, None] * self._lam.conj()[None, :]
-        share = np.minimum(steps / self.largest_step, 0.95)
+    def _errors(self, steps: Floats, M: int, n: int) -> Floats:
+        sample = self._sample
+        pairs = find_pairs(self._values, steps, M, self._output, sample.largest_step)
         by_batch = (self._remembered / M) * pairs.K
-        by_draw = pairs.R / (1.0 - share)[..., None, None]
-        inner = pairs.B / lam / M
+        inner = pairs.B / (self._values[:, None] * self._values.conj()[None, :]) / M
         start, noise, features = np.ones_like(pairs.T), np.zeros_like(pairs.T), np.zeros_like(pairs.T)
-        bits = stretches(n)
-        squares = [(pairs.T, np.ones_like(pairs.T), np.zeros_like(pairs.T))]  # T^L, sum of T^l, sum of those, l < L
-        for bit in range(max(bits)):
-            T, S, Q = squares[-1]
-            squares.append((T * T, S * (1.0 + T), Q * (1.0 + T) + (1 << bit) * S))
         m = self._m
-        for which in bits:
-            T, S, Q = squares[which]
-            L = 1 << which
-            state = (
-                start * S / L,
-                (noise * S + pairs.K * Q / M) / L,
-                features * S / L,
-            )
-            # TD's own noise grows with the error before the update, an epoch's with what it leaves of it.
-            seen = pairs.T if M > 1 else 1.0
+        for L, T, S, Q in stretches(pairs.T, n):
+            state = start * S / L, (noise * S + pairs.K * Q / M) / L, features * S / L
             whole = sum((w * x for w, x in zip(m, state, strict=True)), np.zeros_like(T))
-            m_batch, m_inner = _sum(seen * whole), _sum(pairs.B * whole + m.noise * inner)
-            fed = by_batch * m_batch[..., None, None] + by_draw * m_inner[..., None, None]
-            again = _sum(m.features * (seen * by_batch) * Q) / L + _sum(m.features * pairs.B * by_draw * Q) / L
+            m_batch, m_inner = _sum(pairs.seen * whole), _sum(pairs.B * whole + m[1] * inner)
+            fed = by_batch * m_batch[..., None, None] + pairs.R * m_inner[..., None, None]
+            again = _sum(m[2] * (pairs.seen * by_batch) * Q) / L + _sum(m[2] * pairs.B * pairs.R * Q) / L
             fed = fed / np.maximum(1.0 - again, 0.02)[..., None, None]
             start, noise, features = T * start, T * noise + pairs.K * S / M, T * features + fed * S
-        states = start, noise, features
-        total = np.array([sum(_sum(w * x) for w, x in zip(form, states, strict=True)) for form in self._errors])
-        return np.where(np.isfinite(total), np.maximum(total, 0.0), np.inf)
-
-
-def stretches(n: int) -> list[int]:
-    """Logarithms of lengths 1, 1, 2, 4, ... that sum to n, the last ones falling again."""
-    bits = [0]
-    while 2 << bits[-1] <= n and (1 << len(bits)) <= n:
-        bits.append(len(bits) - 1)
-    rest = n - (1 << len(bits) - 1)
-    return bits + [bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+        total = sum(_sum(w * x) for w, x in zip(self._weights, (start, noise, features), strict=True))
+        errors: Floats = np.where(np.isfinite(total), np.maximum(total, 0.0), np.inf)
+        if M == 1:
+            settled = steps[..., None] * sample.settled * (1.0 - (1.0 + steps[..., None] * sample.modes.values) ** n)
+            bias = (settled @ sample.modes.vectors.T).real
+            errors += ((bias @ self._form) * bias).sum(axis=-1)
+        return errors
 
 
 def _sum(x: Complex) -> Floats:
@@ -134,10 +270,6 @@ def _groups(values: Complex) -> NDArray[np.int64]:
         if found.max() < _MOST_MODES:
             return np.asarray(found, dtype=np.int64)
     return np.zeros(len(values), dtype=np.int64)
-
-
-def _centre(values: Complex) -> complex:
-    return complex(-np.exp(np.log(-values).mean()))
 
 
 def remembered(rows: Transitions, u: Floats) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,36 +20,26 @@ _MOST_EARLY = 20_000
 _MOST_MOMENTS = 600
 
 
-class Orbit:
-    """The errors of the first epochs one by one, then those of T^k x."""
+class Errors(ABC):
+    """Predicted errors after any number of epochs, the updates of TD being epochs."""
 
-    def __init__(self, early: Floats, x: Floats, T: Floats, trace: Floats, mass: Floats | None = None) -> None:
-        """`early` ends with the error at x; `trace` . pack(Y) = E|u|^2; `mass` . x = 1 but for rounding, if given."""
-        self._early, self._x, self._trace, self._mass = early, x, trace, mass
-        self._squares = [T]
+    early: Floats  # errors of the first epochs, that of theta_0 among them
 
+    @abstractmethod
     def error(self, k: int) -> float:
-        """After k epochs; inf once it has overflowed."""
-        if k < len(self._early):
-            return float(self._early[k])
-        x = self._x
-        with np.errstate(over="ignore", invalid="ignore"):
-            rest = k - len(self._early) + 1
-            for bit in range(rest.bit_length()):
-                if rest >> bit & 1:
-                    x = self._square(bit) @ x
-            error = float(self._trace @ x) / (1.0 if self._mass is None else float(self._mass @ x))
-        return error if np.isfinite(error) else np.inf
+        """Return the error after k epochs; inf once it has overflowed, or where nothing is predicted."""
 
     def first_below(self, target: float, most: int) -> int | None:
-        """The least number of epochs, up to `most`, after which the error is at most `target`.
+        """Return the least number of epochs, up to `most`, after which the error is at most `target`.
 
-        Found by doubling and bisection, which takes the error to fall once it has begun to.
+        Beyond the first epochs it is found by doubling and bisection, which takes the error to fall once it has begun
+        to.
         """
-        hits = np.flatnonzero(self._early[: most + 1] <= target)
+        early = self.early
+        hits = np.flatnonzero(early[: most + 1] <= target)
         if hits.size:
             return int(hits[0])
-        low, high = min(len(self._early) - 1, most), len(self._early)
+        low, high = min(len(early) - 1, most), len(early)
         while high < most and self.error(high) > target:
             low, high = high, 2 * high
         high = min(high, most)
@@ -59,10 +50,28 @@ class Orbit:
             low, high = (middle, high) if self.error(middle) > target else (low, middle)
         return high
 
-    def _square(self, bit: int) -> Floats:
-        while bit >= len(self._squares):
-            self._squares.append(self._squares[-1] @ self._squares[-1])
-        return self._squares[bit]
+
+class Orbit(Errors):
+    """The errors of the first epochs one by one, then those of T^k x."""
+
+    def __init__(self, early: Floats, x: Floats, T: Floats, trace: Floats, mass: Floats | None = None) -> None:
+        """`early` ends with the error at x; `trace` . pack(Y) = E|u|^2; `mass` . x = 1 but for rounding, if given."""
+        self.early, self._x, self._trace, self._mass = early, x, trace, mass
+        self._squares = [T]
+
+    def error(self, k: int) -> float:
+        if k < len(self.early):
+            return float(self.early[k])
+        x = self._x
+        with np.errstate(over="ignore", invalid="ignore"):
+            rest = k - len(self.early) + 1
+            for bit in range(rest.bit_length()):
+                if bit == len(self._squares):
+                    self._squares.append(self._squares[-1] @ self._squares[-1])
+                if rest >> bit & 1:
+                    x = self._squares[bit] @ x
+            error = float(self._trace @ x) / (1.0 if self._mass is None else float(self._mass @ x))
+        return error if np.isfinite(error) else np.inf
 
 
 def epoch_orbit(increments: Increments, epoch: EpochMap, theta_0: Floats) -> Orbit:
@@ -97,8 +106,8 @@ class TDOrbits:
         return Orbit(np.array([self._trace @ self._x]), self._x, T, self._trace)
 
 
-def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Orbit | Followed:
-    """Of TD along a trajectory, exact; `Followed` up to a number of updates only."""
+def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Errors:
+    """Return the errors of TD along a trajectory: exact, where it is `Followed` up to a number of updates only."""
     trace, start = _trace(recursion.n_features), recursion.start(theta_0, initial)
     found = recursion.until_slow(start, step_size, _MOST_EARLY)
     if found is not None:
@@ -111,36 +120,36 @@ def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, init
     return Orbit(np.array([traces @ x]), x, recursion.dense(step_size), traces, mass)
 
 
-class Followed:
+class Followed(Errors):
     """TD on a large chain without slow modes that could be found (a large step, or slow mixing): update by update.
 
-    Nothing is known beyond `reach` updates.
+    Beyond `reach` updates the errors are those of `later`, or unknown.
     """
 
     reach: ClassVar[int] = 4000
+    later: Errors | None = None
 
     def __init__(self, recursion: MarkovTD, step_size: float, start: Floats, trace: Floats) -> None:
         self._recursion, self._step, self._Y, self._trace = recursion, step_size, start, trace
         self._errors = [float(trace @ pack(start.sum(axis=0)))]
+        self.early = np.array(self._errors)
 
     def error(self, k: int) -> float:
-        """After k updates; inf once it has overflowed."""
         if k > self.reach:
-            return np.inf
+            return np.inf if self.later is None else self.later.error(k)
         with np.errstate(over="ignore", invalid="ignore"):
-            while len(self._errors) <= k:
+            while len(self._errors) <= k and self._errors[-1] < np.inf:
                 self._Y = self._recursion.update(self._Y, self._step)
                 error = float(self._trace @ pack(self._Y.sum(axis=0)))
                 self._errors.append(error if np.isfinite(error) else np.inf)
-        return self._errors[k]
+        return self._errors[min(k, len(self._errors) - 1)]
 
     def first_below(self, target: float, most: int) -> int | None:
-        for k in range(min(most, self.reach) + 1):
-            if self.error(k) <= target:
-                return k
-            if self._errors[k] == np.inf:
-                return None
-        return None
+        n = super().first_below(target, min(most, self.reach))
+        if n is not None or most <= self.reach or self.later is None:
+            return n
+        n = self.later.first_below(target, most)
+        return None if n is None else max(n, self.reach + 1)
 
 
 def _trace(d: int) -> Floats:

@@ -15,15 +15,15 @@ from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats, check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import InvalidInputError
-from vrtd.files import write_at_once
 from vrtd.plots import draw_map, new_panels
 from vrtd.problems import LinearProblem
+from vrtd.tables import write_csv
 from vrtd.theory.bounds import vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.checks import check_problem, check_search
 from vrtd.theory.limits import approximation_limit, stability_limit
 from vrtd.theory.moments import Output
-from vrtd.theory.predictions import exact_predictions
-from vrtd.theory.search import least_error_td
+from vrtd.theory.predictions import Prediction, exact_predictor
+from vrtd.theory.search import Goal, Search
 from vrtd.theory.statements import Bound
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class PhaseDiagram:
 
     budget: int
     sampling: ChainSampling
-    method: str  # of batch sizes above 1
+    prediction: Prediction  # of batch sizes above 1
     step_sizes: Floats  # (A,)
     batch_sizes: NDArray[np.int64]  # (B,)
     error: Floats  # (A, B); inf where it overflows
@@ -65,18 +65,14 @@ class PhaseDiagram:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; None where the error overflows."""
-        step, batch, error = self.best
+        names = ("budget", "sampling", "initial_error", "trusted")
+        arrays = ("step_sizes", "batch_sizes", "stability")
         return {
-            "budget": self.budget,
-            "sampling": self.sampling,
-            "method": self.method,
-            "initial_error": self.initial_error,
-            "best": {"step_size": step, "batch_size": batch, "error": error},
-            "step_sizes": self.step_sizes.tolist(),
-            "batch_sizes": self.batch_sizes.tolist(),
-            "error": [[value if np.isfinite(value) else None for value in row] for row in self.error.tolist()],
-            "stability": self.stability.tolist(),
-            "trusted": self.trusted,
+            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name).tolist() for name in arrays},
+            "method": self.prediction.describe(),
+            "best": dict(zip(("step_size", "batch_size", "error"), self.best, strict=True)),
+            "error": [[x if np.isfinite(x) else None for x in row] for row in self.error.tolist()],
             "admissible": {name: mask.tolist() for name, mask in self.admissible.items()},
         }
 
@@ -84,16 +80,10 @@ class PhaseDiagram:
         """The map with the stability limit, the theorems' admissible region and the optimum."""
         axes = new_panels(1)[0] if ax is None else ax
         keys = draw_map(
-            axes,
-            self.batch_sizes,
-            self.step_sizes,
-            self.error,
-            ceiling=self.initial_error,
-            x_label="batch size (1 is TD)",
-            y_label="step size",
+            axes, self.batch_sizes, self.step_sizes, self.error, ceiling=self.initial_error, regions=self.admissible,
+            x_label="batch size (1 is TD)", y_label="step size",
             colour_label=f"squared error after\n{self.budget:,} pseudo-gradients",
-            regions=self.admissible,
-        )
+        )  # fmt: skip
         # TD is a column of its own, not the end of a line over VRTD's batch sizes.
         column = [axes.get_xlim()[0], np.sqrt(self.batch_sizes[1]), np.nan]
         x, y = np.append(column, self.batch_sizes[1:]), np.append([self.stability[0]] * 3, self.stability[1:])
@@ -115,16 +105,15 @@ class PhaseDiagram:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write every cell: the data behind the figure."""
-        names = list(self.admissible)
-        lines = [",".join(["step_size", "batch_size", "squared_error", "stable", *(f'"{name}"' for name in names)])]
-        for i, step in enumerate(self.step_sizes.tolist()):
-            for j, batch in enumerate(self.batch_sizes.tolist()):
-                flags = [step < self.stability[j], *(self.admissible[name][i, j] for name in names)]
-                error = repr(float(self.error[i, j])) if np.isfinite(self.error[i, j]) else ""
-                cells = [repr(step), repr(batch), error, *(str(int(flag)) for flag in flags)]
-                lines.append(",".join(cells))
-        with write_at_once(path) as file:
-            file.write("\n".join([*lines, ""]).encode())
+        steps, batches = np.meshgrid(self.step_sizes, self.batch_sizes, indexing="ij")
+        columns = {
+            "step_size": steps,
+            "batch_size": batches,
+            "squared_error": np.where(np.isfinite(self.error), self.error.astype(object), ""),
+            "stable": (steps < self.stability).astype(int),
+            **{name: mask.astype(int) for name, mask in self.admissible.items()},
+        }
+        write_csv({name: column.ravel() for name, column in columns.items()}, path)
 
 
 def phase_diagram(
@@ -158,29 +147,26 @@ def phase_diagram(
     doubled = 2 ** np.arange(int(budget).bit_length(), dtype=np.int64)
     sizes = np.union1d(doubled, 3 * doubled)
     sizes = sizes[sizes <= budget // 2]
-    predictions = exact_predictions(problem, sampling, theta, output)
-    largest = predictions.largest_step
+    predictor = exact_predictor(problem, sampling, theta, output)
+    largest = predictor.largest_step
     # Down to where TD, which wants the smallest steps, has passed its best.
-    slow = least_error_td(predictions.td, predictions.td, largest, int(budget)).step_size / 3.0
+    best = Search(predictor).td(Goal(budget=int(budget)), polish=False)
+    slow = largest if best is None else best.step_size / 3.0
     steps = np.geomspace(min(1.5 * largest / 10**_DECADES, slow), 1.5 * largest, n_steps)
-    error = np.empty((len(steps), len(sizes)))
-    for i, step in enumerate(steps.tolist()):
-        orbits = predictions.vrtd(step, sizes[1:].tolist())
-        error[i, 0] = predictions.td_polish(step).error(int(budget))
-        error[i, 1:] = [orbits[M].error(int(budget) // (2 * M)) for M in sizes[1:].tolist()]
-    covered = {M: M > 1 and output != "last" for M in sizes.tolist()}  # TD and the last iterate are not the theorems'
-    admissible = {
-        name: np.array(
-            [[covered[M] and _applies(theorem, problem, step, M, theta) for M in covered] for step in steps.tolist()]
-        )
-        for name, theorem in _THEOREMS[sampling].items()
-    }
+    cells = [(M, int(budget) // (1 if M == 1 else 2 * M)) for M in sizes.tolist()]
+    error = np.ascontiguousarray(predictor.grid(steps, cells).T)
+    # TD and the last iterate are not the theorems'.
+    covered = [(i, j) for i in range(n_steps) for j in range(1, len(sizes)) if output != "last"]
+    admissible = {name: np.zeros(error.shape, bool) for name in _THEOREMS[sampling]}
+    for name, theorem in _THEOREMS[sampling].items():
+        for i, j in covered:
+            admissible[name][i, j] = _applies(theorem, problem, float(steps[i]), int(sizes[j]), theta)
     known = [largest, *(stability_limit(problem, sampling, M, output) for M in sizes[1::4].tolist())]
     limits = np.exp(np.interp(np.log(sizes), np.log([1, *sizes[1::4]]), np.log(known)))
     return PhaseDiagram(
         budget=int(budget),
         sampling=sampling,
-        method=predictions.vrtd_method,
+        prediction=predictor.prediction(largest, 2),
         step_sizes=frozen(steps),
         batch_sizes=frozen(sizes),
         error=frozen(error),

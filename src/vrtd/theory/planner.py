@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.arrays import Floats, check_theta, frozen
-from vrtd.checks import check_choice, check_count, check_radius
+from vrtd.checks import check_choice, check_count, check_positive, check_radius
 from vrtd.engine import simulate
 from vrtd.errors import InvalidInputError
-from vrtd.problems import LinearProblem, Transitions
-from vrtd.theory.checks import check_search
+from vrtd.problems import LinearProblem, Simulator, Transitions
+from vrtd.theory.checks import check_problem, check_search
 from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
 from vrtd.theory.moments import Output
-from vrtd.theory.plan_arguments import check_goal, check_mode
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
-from vrtd.theory.predictions import (
-    Predictions,
-    capped,
-    estimated_predictions,
-    exact_predictions,
-    guaranteed_predictions,
-    moment_predictions,
-)
+from vrtd.theory.predictions import BoundPredictor, EpochPredictor, MomentPredictor, exact_predictor, sample_predictor
 from vrtd.theory.sample_noise import check_full_rank
-from vrtd.theory.search import (
-    MOST_COST,
-    Errors,
-    Found,
-    least_cost_td,
-    least_cost_vrtd,
-    least_error_td,
-    least_error_vrtd,
-)
+from vrtd.theory.search import LEAST_BATCH, MOST_COST, Found, Goal, Search
 
 _POINTS = 120  # of a predicted curve
 _REPLICATES = 200  # of the bootstrap
-_LEAST_BATCH = 2  # of VRTD: a batch of one is TD
 # The check of an approximation by simulation: about a second of work, four times the runs while it is undecided.
 _CHECK_GRADIENTS, _CHECK_RUNS, _MORE_RUNS, _MOST_CHECK_GRADIENTS = 1e8, (200, 4000), 4, 5e8
 _UNCHECKED_GRADIENTS = 4e9  # beyond this the least number of runs would take too long
@@ -84,7 +67,7 @@ def plan(
     >>> found.best.algorithm.name, found.td.n_gradients < found.vrtd.n_gradients
     ('td', True)
     """
-    mode = check_mode(problem, mode)
+    mode = _check_mode(problem, mode)
     check_choice("sampling", sampling, get_args(ChainSampling))
     check_choice("objective", objective, get_args(Objective))
     check_choice("output", output, get_args(Output))
@@ -92,276 +75,285 @@ def plan(
     check_confidence(confidence)
     check_count("seed", seed, least=0)
     sample_cost = 1 if objective == "samples" and sampling == "markov" else 2
-    check_goal(target_error, budget, _LEAST_BATCH * sample_cost)
-
-    view = _look(problem, mode, sampling, theta_0, radius, output)
-    if target_error is not None and target_error >= view.initial_error:
+    goal = _check_goal(target_error, budget, LEAST_BATCH * sample_cost)
+    theta = check_theta("theta_0", theta_0, problem.n_features)
+    predictor = _find_predictor(problem, mode, sampling, theta, radius, output)
+    radius = _check_radius_holds(problem, mode, sampling, theta, radius)
+    task = _Task(problem, sampling, output, theta, radius, predictor, goal, sample_cost, seed)
+    initial_error = float(((theta - problem.theta_star) ** 2).sum())
+    if goal.target is not None and goal.target >= initial_error:
         raise InvalidInputError(
-            f"target_error must be below the error of theta_0, {view.initial_error:.6g}",
+            f"target_error must be below the error of theta_0, {initial_error:.6g}",
             target_error,
             "nothing is to be done: theta_0 is good enough; or lower the target",
         )
-    goal = _Goal(target_error, budget, sample_cost)
-    if target_error is not None and target_error * MOST_COST < view.predictions.optimal:
-        raise _unreachable(view.predictions, goal, view.predictions.optimal / MOST_COST)
-    td = _td(view.predictions, goal)
+    optimal = predictor.optimal or 0.0
+    if goal.target is not None and goal.target * MOST_COST < optimal:
+        raise task.explain_failure(optimal / MOST_COST)
+    td, check = task.search().td(goal), None
     if mode == "exact" and sampling == "markov":
-        vrtd, check = _confirmed(problem, view, goal, output, seed)
+        vrtd, check = task.confirm_vrtd()
     else:
-        vrtd, check = _vrtd(view.predictions, goal), None
+        vrtd = task.search().vrtd(goal)
     if mode == "guaranteed":  # a bound above where theta_0 is says nothing
-        td, vrtd = (found if found and found.error < view.initial_error else None for found in (td, vrtd))
+        td, vrtd = (found if found and found.error < initial_error else None for found in (td, vrtd))
     if td is None and vrtd is None:
-        raise _unreachable(view.predictions, goal)
-    interval = None
+        raise task.explain_failure()
+    replicates = None
     if isinstance(problem, Transitions):
-        interval = _bootstrap(problem, view, sampling, output, confidence, seed)
+        replicates = [
+            MomentPredictor(increments, theta, output, predictor.largest_step)
+            for increments in bootstrap_increments(problem, sampling, _REPLICATES, seed)
+        ]
+    choices = [
+        None if found is None else task.choose(found, simulated, replicates, confidence)
+        for found, simulated in ((td, None), (vrtd, check))
+    ]
     return Plan(
         mode=mode,
         sampling=sampling,
         objective=objective,
-        target_error=None if target_error is None else float(target_error),
-        budget=None if budget is None else int(budget),
-        initial_error=view.initial_error,
-        confidence=confidence if interval is not None else None,
-        td=_choice(td, view, sampling, output, interval, None),
-        vrtd=_choice(vrtd, view, sampling, output, interval, check),
+        target_error=goal.target,
+        budget=goal.budget,
+        initial_error=initial_error,
+        confidence=None if replicates is None else confidence,
+        td=choices[0],
+        vrtd=choices[1],
     )
 
 
-class _View(NamedTuple):
-    """A problem as a mode sees it."""
+def _check_mode(problem: Any, mode: Mode | None) -> Mode:
+    if isinstance(problem, Transitions):
+        if mode not in (None, "estimated"):
+            raise InvalidInputError(
+                'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
+                repr(mode),
+                "drop the mode, or pass a LinearProblem",
+            )
+        check_full_rank(problem)
+        return "estimated"
+    if not isinstance(problem, LinearProblem | Simulator):
+        raise InvalidInputError(
+            "problem must be a LinearProblem or Transitions", type(problem).__name__, "build LinearProblem(mrp, phi)"
+        )
+    check_problem(problem)
+    check_choice("mode", mode, (None, *get_args(Mode)))
+    if mode == "estimated":
+        raise InvalidInputError(
+            'mode="estimated" needs a sample in place of the chain',
+            "a LinearProblem",
+            "pass vrtd.record(problem, n_rows, shuffle=False), or vrtd.Transitions(...)",
+        )
+    return mode or "exact"
 
-    predictions: Predictions
-    theta_0: Floats
-    theta_star: Floats
-    radius: float | None
 
-    @property
-    def initial_error(self) -> float:
-        return float(((self.theta_0 - self.theta_star) ** 2).sum())
+def _check_goal(target_error: Any, budget: Any, least_budget: int) -> Goal:
+    if (target_error is None) == (budget is None):
+        raise InvalidInputError(
+            "either target_error or budget must be given", f"{target_error} and {budget}", "pass one of them"
+        )
+    if target_error is not None:
+        check_positive("target_error", target_error)
+        return Goal(target=float(target_error))
+    check_count("budget", budget)
+    if budget < least_budget or budget > MOST_COST:
+        raise InvalidInputError(
+            f"budget must be at least one epoch of VRTD with a batch of two, {least_budget}, and at most 1e15",
+            budget,
+            "change the budget",
+        )
+    return Goal(budget=int(budget))
 
 
-def _look(
+def _find_predictor(
     problem: LinearProblem | Transitions,
     mode: Mode,
     sampling: ChainSampling,
-    theta_0: ArrayLike | None,
+    theta_0: Floats,
     radius: float | None,
     output: Output,
-) -> _View:
+) -> EpochPredictor:
+    d = problem.n_features
     if isinstance(problem, Transitions):
-        check_full_rank(problem)
-        theta = check_theta("theta_0", theta_0, problem.n_features)
-        check_search(problem.n_features)
-        increments = estimate_increments(problem, sampling)
+        check_search(d)
         largest_norm = float((problem.phi**2).sum(axis=1).max())
-        predictions = estimated_predictions(increments, theta, output, largest_norm)
-        theta_star = increments.theta_star
-    else:
-        theta, theta_star = check_theta("theta_0", theta_0, problem.n_features), problem.theta_star
-        if mode == "exact":
-            check_search(problem.n_features, problem.mrp.edges.origin.size if sampling == "markov" else None)
-            predictions = exact_predictions(problem, sampling, theta, output)
-        else:
-            if output == "last":
-                raise InvalidInputError(
-                    'the bounds are for the outputs "random" and "average"', repr(output), "choose one of them"
-                )
-            least_radius = float(max(np.linalg.norm(theta_star), np.linalg.norm(theta)))
-            if radius is not None and sampling == "iid":
-                raise InvalidInputError(
-                    "the bounds for independent samples are of methods without projection",
-                    f"radius {radius}",
-                    "drop the radius",
-                )
-            if radius is not None and radius < least_radius:
-                raise InvalidInputError(
-                    f"the bounds need a radius that holds theta_star and theta_0, {least_radius:.6g}",
-                    radius,
-                    "raise it",
-                )
-            predictions = guaranteed_predictions(problem, sampling, theta, radius)
-            if sampling == "markov" and radius is None:
-                radius = least_radius
-    norm = float(np.linalg.norm(theta_star))
+        return sample_predictor(estimate_increments(problem, sampling), theta_0, output, largest_norm)
+    if mode == "exact":
+        check_search(d, problem.mrp.edges.origin.size if sampling == "markov" else None)
+        return exact_predictor(problem, sampling, theta_0, output)
+    if output == "last":
+        raise InvalidInputError(
+            'the bounds are for the outputs "random" and "average"', repr(output), "choose one of them"
+        )
+    return BoundPredictor(problem, sampling, theta_0, radius)
+
+
+def _check_radius_holds(
+    problem: LinearProblem | Transitions, mode: Mode, sampling: ChainSampling, theta_0: Floats, radius: float | None
+) -> float | None:
+    """Refuse a radius that misses theta_star; return the one to project with, which the bounds on a trajectory need."""
+    norm = float(np.linalg.norm(problem.theta_star))
+    if mode == "guaranteed":
+        least = max(norm, float(np.linalg.norm(theta_0)))
+        if radius is None:
+            return least if sampling == "markov" else None
+        if sampling == "iid":
+            raise InvalidInputError(
+                "the bounds for independent samples are of methods without projection",
+                f"radius {radius}",
+                "drop the radius",
+            )
+        if radius < least:
+            raise InvalidInputError(
+                f"the bounds need a radius that holds theta_star and theta_0, {least:.6g}", radius, "raise it"
+            )
     if radius is not None and radius < norm:
         raise InvalidInputError(
             f"radius must be at least |theta_star| = {norm:.6g}, else no target is reachable",
             f"{radius}, which keeps the squared error above {(norm - radius) ** 2:.4g}",
             "raise or drop the radius",
         )
-    return _View(predictions, theta, theta_star, radius)
+    return radius
 
 
-class _Goal(NamedTuple):
-    target: float | None
-    budget: int | None
+@dataclass(frozen=True)
+class _Task:
+    """What is to be planned, and how errors are predicted."""
+
+    problem: LinearProblem | Transitions
+    sampling: ChainSampling
+    output: Output
+    theta_0: Floats
+    radius: float | None
+    predictor: EpochPredictor
+    goal: Goal
     sample_cost: int  # of VRTD, for each sample of a batch
+    seed: int
 
+    def search(self, largest_step: float | None = None, least_batch: int = LEAST_BATCH) -> Search:
+        return Search(self.predictor, self.sample_cost, largest_step, least_batch)
 
-def _td(p: Predictions, goal: _Goal) -> Found | None:
-    if goal.target is not None:
-        return least_cost_td(p.td, p.td_polish, p.largest_step, goal.target)
-    assert goal.budget is not None
-    found = least_error_td(p.td, p.td_polish, p.largest_step, goal.budget)
-    return found if np.isfinite(found.error) else None
+    def algorithm(self, found: Found) -> TD | VRTD:
+        if found.batch_size == 1:
+            return TD(found.step_size, self.radius)
+        return VRTD(found.step_size, found.batch_size, self.radius, self.output)
 
+    def confirm_vrtd(self) -> tuple[Found | None, Check | None]:
+        """Find the best plan for VRTD on a trajectory that a simulation confirms: its prediction is an approximation.
 
-def _vrtd(p: Predictions, goal: _Goal, largest_step: float | None = None, least_batch: int = 2) -> Found | None:
-    p = capped(p, largest_step or p.largest_vrtd_step, least_batch)
-    if goal.target is not None:
-        largest_batch = p.largest_batch(goal.target)
-        return least_cost_vrtd(p.vrtd, p.largest_vrtd_step, goal.target, goal.sample_cost, largest_batch)
-    assert goal.budget is not None
-    if goal.budget < least_batch * goal.sample_cost:
-        return None
-    found = least_error_vrtd(p.vrtd, p.largest_vrtd_step, goal.budget, goal.sample_cost)
-    return found if np.isfinite(found.error) else None
+        For a target the simulated error and two standard errors must be within 3 % of the target. Within a budget,
+        where the reported error is the simulated one, the prediction must not be refuted: it only chose the settings.
+        The approximation is worst for large steps with small batches. So a plan that misses by a little is sought again
+        with a lower aim; after a larger miss the search goes on among smaller steps and among larger batches, the most
+        promising first.
+        """
+        target = self.goal.target
+        open_regions: list[tuple[float, Found, float, int]] = []
 
+        def search(largest_step: float, least_batch: int, aim: float | None) -> None:
+            found = self.search(largest_step, least_batch).vrtd(self.goal._replace(target=aim))
+            if found is not None:
+                score = found.error if aim is None else found.cost
+                open_regions.append((score, found, largest_step, least_batch))
 
-def _confirmed(problem: Any, view: _View, goal: _Goal, output: Output, seed: int) -> tuple[Found | None, Check | None]:
-    """The best plan for VRTD on a trajectory, whose prediction is an approximation, that a simulation confirms.
+        search(self.predictor.largest_vrtd_step, LEAST_BATCH, target)
+        for _ in range(_MOST_CHECKS):
+            if not open_regions:
+                break
+            region = min(open_regions, key=lambda region: region[0])
+            open_regions.remove(region)
+            _, found, largest_step, least_batch = region
+            limit = (1.0 + _CHECK_TOLERANCE) * (target or found.error)
+            check = self._simulate(found, limit)
+            if check is None:
+                return found, None
+            margin = _CHECK_Z * check.standard_error
+            if check.error + (margin if target else -margin) <= limit:
+                return found._replace(error=check.error), check
+            miss = (check.error + margin) / limit
+            if target is not None and miss <= _NEAR_MISS:
+                search(largest_step, least_batch, found.error / (miss * (1.0 + _CHECK_TOLERANCE)))
+            else:
+                search(found.step_size / 2.0, least_batch, target)
+                search(largest_step, 2 * found.batch_size, target)
+        return None, None
 
-    For a target the simulated error and two standard errors must be within 3 % of the target. Within a budget, where
-    the reported error is the simulated one, the prediction must not be refuted: it only chose the settings. The
-    approximation is worst for large steps with small batches. So a plan that misses by a little is sought again with a
-    lower aim; after a larger miss the search goes on among smaller steps and among larger batches, the most promising
-    first.
-    """
-    p = view.predictions
-    open_regions: list[tuple[float, Found, float, int]] = []
-
-    def search(largest_step: float, least_batch: int, aim: float | None) -> None:
-        found = _vrtd(p, goal._replace(target=aim), largest_step, least_batch)
-        if found is not None:
-            score = found.error if aim is None else found.cost
-            open_regions.append((score, found, largest_step, least_batch))
-
-    search(p.largest_vrtd_step, _LEAST_BATCH, goal.target)
-    for _ in range(_MOST_CHECKS):
-        if not open_regions:
-            break
-        region = min(open_regions, key=lambda region: region[0])
-        open_regions.remove(region)
-        _, found, largest_step, least_batch = region
-        algorithm = VRTD(found.step_size, found.batch_size, view.radius, output)
+    def _simulate(self, found: Found, limit: float) -> Check | None:
+        """Simulate with more runs until the error is clearly on one side of the limit or that takes too long."""
+        algorithm = self.algorithm(found)
         n_gradients = found.n_epochs * algorithm.epoch("markov").n_gradients
         if n_gradients * _CHECK_RUNS[0] > _UNCHECKED_GRADIENTS:
-            return found, None
-        limit = (1.0 + _CHECK_TOLERANCE) * (goal.target or found.error)
-        check = _simulated(problem, algorithm, n_gradients, view.theta_0, limit, seed)
-        margin = _CHECK_Z * check.standard_error
-        if check.error + (margin if goal.target else -margin) <= limit:
-            return found._replace(error=check.error), check
-        miss = (check.error + margin) / limit
-        if goal.target is not None and miss <= _NEAR_MISS:
-            search(largest_step, least_batch, found.error / (miss * (1.0 + _CHECK_TOLERANCE)))
-        else:
-            search(found.step_size / 2.0, least_batch, goal.target)
-            search(largest_step, 2 * found.batch_size, goal.target)
-    return None, None
+            return None
+        n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
+        while True:
+            summary = simulate(
+                self.problem, algorithm,
+                n_runs=n_runs, n_gradients=n_gradients, theta_0=self.theta_0, checkpoints=1, seed=self.seed,
+            ).summary()  # fmt: skip
+            check = Check(float(summary.mean[-1]), float(summary.standard_error[-1]), n_runs)
+            decided = abs(check.error - limit) >= _CHECK_Z * check.standard_error
+            if decided or _MORE_RUNS * n_runs * n_gradients > _MOST_CHECK_GRADIENTS:
+                return check
+            n_runs *= _MORE_RUNS
 
-
-def _simulated(problem: Any, algorithm: VRTD, n_gradients: int, theta_0: Floats, limit: float, seed: int) -> Check:
-    """The error by simulation, with more runs until it is clearly on one side of the limit or that takes too long."""
-    n_runs = int(np.clip(_CHECK_GRADIENTS / n_gradients, *_CHECK_RUNS))
-    while True:
-        summary = simulate(
-            problem, algorithm,
-            n_runs=n_runs, n_gradients=n_gradients, theta_0=theta_0, checkpoints=1, seed=seed,
-        ).summary()  # fmt: skip
-        check = Check(float(summary.mean[-1]), float(summary.standard_error[-1]), n_runs)
-        decided = abs(check.error - limit) >= _CHECK_Z * check.standard_error
-        if decided or _MORE_RUNS * n_runs * n_gradients > _MOST_CHECK_GRADIENTS:
-            return check
-        n_runs *= _MORE_RUNS
-
-
-def _unreachable(p: Predictions, goal: _Goal, least: float | None = None) -> InvalidInputError:
-    if goal.budget is not None:
+    def explain_failure(self, least: float | None = None) -> InvalidInputError:
+        """Return the error that says why nothing was found; `least` is the least error at any cost, if it is known."""
+        if self.goal.budget is not None:
+            return InvalidInputError(
+                "budget must be large enough for a bound to say something",
+                self.goal.budget,
+                'raise it, or plan with mode="exact"',
+            )
+        if least is None:
+            most = Goal(budget=MOST_COST)
+            found = self.search().td(most), self.search().vrtd(most)
+            least = min((each.error for each in found if each is not None), default=np.inf)
         return InvalidInputError(
-            "budget must be large enough for a bound to say something",
-            goal.budget,
-            'raise it, or plan with mode="exact"',
+            f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
+            self.goal.target,
+            f"raise it: {self.predictor.limit}",
         )
-    if least is None:
-        most = goal._replace(target=None, budget=MOST_COST)
-        least = min((found.error for found in (_td(p, most), _vrtd(p, most)) if found is not None), default=np.inf)
-    return InvalidInputError(
-        f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
-        goal.target,
-        f"raise it: {p.limit}",
-    )
 
+    def choose(
+        self, found: Found, check: Check | None, replicates: list[MomentPredictor] | None, confidence: float
+    ) -> Choice:
+        algorithm, n = self.algorithm(found), found.n_epochs
+        epoch = algorithm.epoch(self.sampling)
+        spread = np.concatenate([np.linspace(0, n, _POINTS), np.geomspace(1, n, _POINTS)])
+        curve_epochs = np.unique(spread.round().astype(np.int64))
+        predicted = self.predictor.by_step(found.batch_size)(found.step_size)
+        return Choice(
+            algorithm=algorithm,
+            n_epochs=n,
+            n_gradients=n * epoch.n_gradients,
+            n_samples=int(epoch.samples_at(np.array(n * epoch.n_gradients))),
+            error=found.error,
+            prediction=self.predictor.prediction(found.step_size, found.batch_size),
+            interval=None if replicates is None else self._interval(found, replicates, confidence),
+            check=check,
+            curve_epochs=frozen(curve_epochs),
+            curve_error=frozen(np.array([predicted.error(k) for k in curve_epochs.tolist()])),
+        )
 
-def _errors(predictions: Predictions, found: Found) -> Errors:
-    """The predicted errors of what was found."""
-    a, M = found.step_size, found.batch_size
-    return predictions.td_polish(a) if M == 1 else predictions.vrtd(a, [M])[M]
+    def _interval(self, found: Found, replicates: list[MomentPredictor], confidence: float) -> tuple[float, float]:
+        """Return the interval of a plan's error, by what it would be if the sample had come out differently.
 
+        It is the wider of the percentiles and the log-normal interval, with an allowance for approximations.
+        """
+        from scipy.stats import norm
 
-def _bootstrap(
-    sample: Transitions, view: _View, sampling: ChainSampling, output: Output, confidence: float, seed: int
-) -> Callable[[Found], tuple[float, float]]:
-    """The interval of a plan's error: what it would be if the sample had come out differently."""
-    from scipy.stats import norm
-
-    replicates = [
-        moment_predictions(increments, view.theta_0, output, view.predictions.largest_step)
-        for increments in bootstrap_increments(sample, sampling, _REPLICATES, seed)
-    ]
-    tail = (1.0 - confidence) / 2.0
-    half_width = float(norm.isf(tail))
-
-    def interval(found: Found) -> tuple[float, float]:
-        """The wider of the percentiles and the log-normal interval, and an allowance for approximations."""
-        errors = np.array([_errors(predictions, found).error(found.n_epochs) for predictions in replicates])
+        assert isinstance(self.problem, Transitions)
+        a, M, n = found[:3]
+        errors = np.array([replicate.by_step(M)(a).error(n) for replicate in replicates])
         if np.isinf(errors).any():
             raise InvalidInputError(
                 "a sample must leave the plan stable when it is drawn again",
-                f"{len(sample)} transitions, of which {np.isinf(errors).mean():.0%} of the draws do not",
+                f"{self.problem.n_rows} transitions, of which {np.isinf(errors).mean():.0%} of the draws do not",
                 "bring more of them",
             )
-        logs = np.log(np.maximum(errors, np.finfo(np.float64).tiny))
+        tiny, tail = np.finfo(np.float64).tiny, (1.0 - confidence) / 2.0
+        logs, centre = np.log(np.maximum(errors, tiny)), np.log(max(found.error, tiny))
         low, high = np.quantile(logs, [tail, 1.0 - tail])
-        spread, allowance = half_width * logs.std(), view.predictions.allowance(found.step_size)
-        centre = np.log(max(found.error, np.finfo(np.float64).tiny))
+        spread, allowance = float(norm.isf(tail)) * logs.std(), self.predictor.relative_error * a
         ends = min(low, centre - spread) - allowance, max(high, centre + spread) + allowance
         return float(np.exp(ends[0])), float(np.exp(ends[1]))
-
-    return interval
-
-
-def _choice(
-    found: Found | None,
-    view: _View,
-    sampling: ChainSampling,
-    output: Output,
-    interval: Callable[[Found], tuple[float, float]] | None,
-    check: Check | None,
-) -> Choice | None:
-    if found is None:
-        return None
-    a, M, n = found.step_size, found.batch_size, found.n_epochs
-    algorithm = TD(a, view.radius) if M == 1 else VRTD(a, M, view.radius, output)
-    method = view.predictions.td_method(a) if M == 1 else view.predictions.vrtd_method
-    if view.radius is not None and not method.startswith("bound"):
-        method += f"{';' if ':' in method else ':'} if the radius is never reached"
-    epoch = algorithm.epoch(sampling)
-    n_gradients = n * epoch.n_gradients
-    spread = np.concatenate([np.linspace(0, n, _POINTS), np.geomspace(1, n, _POINTS)])
-    curve_epochs = np.unique(spread.round().astype(np.int64))
-    predicted = _errors(view.predictions, found)
-    return Choice(
-        algorithm=algorithm,
-        n_epochs=n,
-        n_gradients=n_gradients,
-        n_samples=int(epoch.samples_at(np.array(n_gradients))),
-        error=found.error,
-        method=method if interval is None else f"estimate: {method}",
-        interval=None if interval is None else interval(found),
-        check=check,
-        curve_epochs=frozen(curve_epochs),
-        curve_error=frozen(np.array([predicted.error(k) for k in curve_epochs.tolist()])),
-    )

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.arrays import Floats
-from vrtd.files import write_at_once
 from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
+from vrtd.tables import table, write_csv
+from vrtd.theory.predictions import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ class Choice:
     n_gradients: int
     n_samples: int
     error: float  # E|theta - theta_star|^2 at the end: simulated where there is a check, else predicted or bounded
-    method: str  # "exact", "approximation: ...", "bound: ..." or "estimate"
+    prediction: Prediction  # how the error was predicted
     interval: tuple[float, float] | None  # of the error, when it is estimated
     check: Check | None  # of the error, when it is an approximation
     curve_epochs: NDArray[np.int64] = field(repr=False)  # (K,)
@@ -64,18 +65,24 @@ class Choice:
         a, M, n = self.algorithm.step_size, self.algorithm.batch_size, self.n_epochs
         return f"step {a:.4g}, batch {M:,}, {n:,} epoch{'s' * (n != 1)}"
 
+    @property
+    def basis(self) -> str:
+        """What the error is, in a word."""
+        return self.prediction.basis if self.interval is None else "estimate"
+
+    @property
+    def method(self) -> str:
+        """How the error was predicted, in words."""
+        ignores_radius = self.algorithm.radius is not None and self.prediction.basis != "bound"
+        text = self.prediction.describe("if the radius is never reached" if ignores_radius else "")
+        return text if self.interval is None else f"estimate: {text}"
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "algorithm": self.algorithm.settings,
-            "n_epochs": self.n_epochs,
-            "n_gradients": self.n_gradients,
-            "n_samples": self.n_samples,
-            "error": self.error,
-            "method": self.method,
-            "interval": None if self.interval is None else list(self.interval),
-            "check": None if self.check is None else self.check._asdict(),
-        }
+        plain = {key: getattr(self, key) for key in ("n_epochs", "n_gradients", "n_samples", "error", "method")}
+        interval = None if self.interval is None else list(self.interval)
+        check = None if self.check is None else self.check._asdict()
+        return {"algorithm": self.algorithm.settings, **plain, "interval": interval, "check": check}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +105,7 @@ class Plan:
     @property
     def best(self) -> Choice:
         """The cheaper of the two, or the one with the smaller error; TD when they tie."""
-        choices = [choice for choice in (self.td, self.vrtd) if choice is not None]
+        choices = self._choices.values()
         return min(choices, key=lambda choice: choice.error if self.budget else choice.cost(self.objective))
 
     @property
@@ -107,35 +114,32 @@ class Plan:
         best, unit = self.best, _UNITS[self.objective]
         other, name = (self.vrtd, "VRTD") if best is self.td else (self.td, "TD")
         if self.budget is not None:
-            text = f"Use {best.text}: its squared error {_IS[self.mode]} {best.error:.4g} after {self.budget:,} {unit}"
-            rest = "" if other is None else f"{name}'s {_IS[self.mode]} {other.error:.4g} at best ({other.settings})."
+            text = f"its squared error {_IS[self.mode]} {best.error:.4g} after {self.budget:,} {unit}"
+            rest = "" if other is None else f"'s {_IS[self.mode]} {other.error:.4g} at best ({other.settings})"
         else:
-            cost = best.cost(self.objective)
-            text = f"Use {best.text}: it {_NEEDS[self.mode]} {cost:,} {unit}"
-            dearer = 0 if other is None else other.cost(self.objective)
-            rest = "" if other is None else f"{name} {_NEEDS[self.mode]} {dearer:,} ({other.settings})"
-            rest += f", {dearer / max(1, cost):.3g} times as many."
-        return f"{text}; {name} cannot do it." if other is None else f"{text}; {rest}"
+            cost, dearer = best.cost(self.objective), 0 if other is None else other.cost(self.objective)
+            text = f"it {_NEEDS[self.mode]} {cost:,} {unit}"
+            times = f"{dearer / max(1, cost):.3g} times as many"
+            rest = "" if other is None else f" {_NEEDS[self.mode]} {dearer:,} ({other.settings}), {times}"
+        return f"Use {best.text}: {text}; {name}{rest or ' cannot do it'}."
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         keys = ("mode", "sampling", "objective", "target_error", "budget", "initial_error", "confidence", "advice")
-        chosen = {name: None if choice is None else choice.as_dict() for name, choice in self._choices.items()}
+        chosen = {"td": None, "vrtd": None} | {name: choice.as_dict() for name, choice in self._choices.items()}
         return {key: getattr(self, key) for key in keys} | {"use": self.best.algorithm.name} | chosen
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The predicted curves with the target or the budget; `ax.figure.savefig` writes it to a file."""
         axes = new_panels(1)[0] if ax is None else ax
-        for choice in (self.td, self.vrtd):
-            if choice is not None:
-                x, error = self._curve(choice)
-                label = f"{choice.text} ({choice.method.partition(':')[0]})"
-                # An epoch shows nothing until it closes; where not every one is a point, a step would be of many.
-                style = "steps-post" if len(x) > choice.n_epochs else "default"
-                (line,) = axes.plot(x, error, drawstyle=style, label=label)
-                if choice.interval is not None:
-                    axes.plot([x[-1]] * 2, choice.interval, color=line.get_color(), marker="_", linewidth=1.0)
-                axes.plot(x[-1], error[-1], "o", color=line.get_color(), markersize=4)
+        for choice in self._choices.values():
+            x, error = self._curve(choice)
+            # An epoch shows nothing until it closes; where not every one is a point, a step would be of many.
+            style = "steps-post" if len(x) > choice.n_epochs else "default"
+            (line,) = axes.plot(x, error, drawstyle=style, label=f"{choice.text} ({choice.basis})")
+            if choice.interval is not None:
+                axes.plot([x[-1]] * 2, choice.interval, color=line.get_color(), marker="_", linewidth=1.0)
+            axes.plot(x[-1], error[-1], "o", color=line.get_color(), markersize=4)
         if self.target_error is not None:
             axes.axhline(self.target_error, color="0.4", linestyle="--", linewidth=1, zorder=1, label="target")
         if self.budget is not None:
@@ -151,17 +155,16 @@ class Plan:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the predicted curves: the data behind the figure."""
-        lines = [f"algorithm,n_{self.objective},squared_error"]
-        for name, choice in self._choices.items():
-            if choice is not None:
-                x, error = self._curve(choice)
-                lines += [f"{name},{count},{value!r}" for count, value in zip(x.tolist(), error.tolist(), strict=True)]
-        with write_at_once(path) as file:
-            file.write("\n".join([*lines, ""]).encode())
+        rows = (
+            {"algorithm": name, f"n_{self.objective}": count, "squared_error": error}
+            for name, choice in self._choices.items()
+            for count, error in zip(*self._curve(choice), strict=True)
+        )
+        write_csv(table(rows), path)
 
     @property
-    def _choices(self) -> dict[str, Choice | None]:
-        return {"td": self.td, "vrtd": self.vrtd}
+    def _choices(self) -> dict[str, Choice]:
+        return {choice.algorithm.name: choice for choice in (self.td, self.vrtd) if choice is not None}
 
     def _curve(self, choice: Choice) -> tuple[NDArray[np.int64], Floats]:
         per_epoch = choice.cost(self.objective) // choice.n_epochs

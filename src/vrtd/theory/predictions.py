@@ -1,18 +1,22 @@
-"""The three ways to foresee the error of a plan: proven bounds, exact moments, moments estimated from a sample."""
+"""Predictors of the error that settings end with: proven bounds, exact moments, and moments estimated from a sample.
+
+The fourth kind, the modes of a sample's A, is in `vrtd.theory.modal`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from math import ceil, log
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats
-from vrtd.errors import InvalidInputError
+from vrtd.errors import FeatureScaleError, InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.constants import check_assumptions
@@ -20,14 +24,11 @@ from vrtd.theory.increments import Increments
 from vrtd.theory.limits import increments_of, optimal_error, stability_limit, stable_below
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import Output, epoch_maps
-from vrtd.theory.orbits import Followed, TDOrbits, epoch_orbit, markov_td_orbit
-from vrtd.theory.search import Errors, TDPredictor, VRTDPredictor
+from vrtd.theory.orbits import Errors, Followed, TDOrbits, epoch_orbit, markov_td_orbit
 from vrtd.theory.statements import Bound
 
-T = TypeVar("T")
+StepPredictor = Callable[[float], Errors]
 
-FIRST_ORDER = "approximation: to first order in the step"
-ALGORITHM_2 = "approximation: inner samples as if independent of the batches"
 # On a trajectory that is only sampled, what is first-order in the step was found to be off by about this many times the
 # step, as a share of TD's stability limit over the noise's correlation; steps are kept where that is a few percent.
 _SECOND_ORDER, _FIRST_ORDER_SHARE = 2.5, 0.06
@@ -38,74 +39,138 @@ _FOLLOW_SHARE = 0.1  # of TD's stability limit: larger steps are never predicted
 _LEAST_TAU = 0.01  # a smaller correlation time is not told from 0
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """Errors of TD and VRTD for any step and batch size, and the ranges worth searching."""
+class Prediction(Enum):
+    """How an error was predicted: what the number is, and what to know of it."""
 
-    td: TDPredictor
-    td_polish: TDPredictor  # better than `td` and dearer
-    vrtd: VRTDPredictor
-    td_method: Callable[[float], str]  # what a prediction for this step is: exact, an approximation, a bound
-    vrtd_method: str
+    EXACT = "exact", ""
+    FIRST_ORDER = "approximation", "to first order in the step"
+    ALGORITHM_2 = "approximation", "inner samples as if independent of the batches"
+    TD_IID_BOUND = "bound", "td_iid_bound, sharp"
+    VRTD_IID_BOUND = "bound", "vrtd_iid_bound, sharp"
+    TD_MARKOV_BOUND = "bound", "td_markov_bound"
+    VRTD_MARKOV_BOUND = "bound", "vrtd_markov_bound, corrected"
+    MODES = "modes of A", ""
+    MODES_OF_VALUES = (
+        "modes of A, for the least error of phi.theta",
+        "some directions of theta take more rows than these",
+    )
+    NONE = "fallback", ""
+
+    def __init__(self, basis: str, detail: str) -> None:
+        self.basis, self.detail = basis, detail
+
+    def describe(self, *notes: str) -> str:
+        """Return the text that is shown, with what else is to be known.
+
+        >>> Prediction.EXACT.describe(), Prediction.FIRST_ORDER.describe("a guess")
+        ('exact', 'approximation: to first order in the step; a guess')
+        """
+        known = [note for note in (self.detail, *notes) if note]
+        return f"{self.basis}: {'; '.join(known)}" if known else self.basis
+
+
+class ErrorPredictor(ABC):
+    """Errors of TD and VRTD for any settings. A batch of 1 is TD, whose updates count as epochs."""
+
+    @abstractmethod
+    def grid(self, steps: Floats, cells: Sequence[tuple[int, int]]) -> Floats:
+        """Return (cells, steps) errors, a cell being (batch size, epochs)."""
+
+
+class EpochPredictor(ErrorPredictor):
+    """A predictor that knows the errors after every epoch, and so when a target is reached."""
+
     largest_step: float  # of TD
     largest_vrtd_step: float
-    largest_batch: Callable[[float], int]  # for a target
     limit: str  # what keeps the error from falling further
-    optimal: float = 0.0  # no error is below this over the number of samples, in the long run
-    allowance: Callable[[float], float] = lambda _: 0.0  # relative error of an approximation at this step
-
-
-def moment_predictions(increments: Increments, theta_0: Floats, output: Output, largest_step: float) -> Predictions:
-    """From moments, exact or estimated; on a trajectory for steps that are small, to which they are first-order."""
-    td = TDOrbits(increments, theta_0)
-
-    def vrtd(step: float, sizes: Iterable[int]) -> dict[int, Errors]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            maps = epoch_maps(increments, step, sizes, output)
-            return {M: epoch_orbit(increments, epoch, theta_0) for M, epoch in maps.items()}
-
-    optimal = optimal_error(increments)
-    independent = increments.correlation is None
-    return Predictions(
-        td, td, vrtd,
-        td_method=_always("exact" if independent else FIRST_ORDER),
-        vrtd_method="exact" if independent else ALGORITHM_2,
-        largest_step=largest_step,
-        largest_vrtd_step=2.0 * largest_step if independent else largest_step,
-        # One batch of optimal/target samples would do if every sample were used as well as can be.
-        largest_batch=lambda target: 64 + int(8.0 * optimal / target),
-        limit=f"no such method is below {optimal:.4g} / samples in the long run, the instance-optimal error",
-        optimal=optimal,
-    )  # fmt: skip
-
-
-def exact_predictions(problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, output: Output) -> Predictions:
-    """From the chain; TD on a trajectory is followed exactly where the chain is small or mixes fast enough."""
-    found = moment_predictions(increments_of(problem, sampling), theta_0, output, stability_limit(problem, sampling))
-    if sampling == "iid":
-        return found
-    recursion, initial = MarkovTD(problem), problem.mrp.stationary
-
-    @lru_cache(maxsize=64)
-    def followed(step: float) -> Errors:
-        exact = markov_td_orbit(recursion, step, theta_0, initial)
-        if isinstance(exact, Followed) and step <= _FOLLOW_SHARE * found.largest_step:
-            return _Then(exact, exact.reach, found.td(step))
-        return exact  # beyond its reach a step this large is no candidate
-
-    return replace(
-        found,
-        td_polish=followed,
-        td_method=lambda step: FIRST_ORDER if isinstance(followed(step), _Then) else "exact",
-        largest_vrtd_step=stability_limit(problem) / 2.0,
+    optimal: float | None = (
+        None  # no error is below this over the number of samples, in the long run; unknown to bounds
     )
+    cheap_td: StepPredictor | None = None  # for a first search, where `errors` is dear for TD
+    relative_error: float = 0.0  # of an approximation, for each unit of the step
+
+    @abstractmethod
+    def errors(self, step: float, sizes: Collection[int]) -> dict[int, Errors]:
+        """Return the errors for each of the batch sizes."""
+
+    @abstractmethod
+    def prediction(self, step: float, batch_size: int) -> Prediction:
+        """Return what a prediction for these settings is."""
+
+    def by_step(self, batch_size: int) -> StepPredictor:
+        """Return the errors of one batch size as a function of the step."""
+        return lambda step: self.errors(step, [batch_size])[batch_size]
+
+    def grid(self, steps: Floats, cells: Sequence[tuple[int, int]]) -> Floats:
+        sizes = list(dict.fromkeys(M for M, _ in cells))
+        by_step = [self.errors(step, sizes) for step in steps.tolist()]
+        return np.array([[errors[M].error(n) for errors in by_step] for M, n in cells])
 
 
-def estimated_predictions(increments: Increments, theta_0: Floats, output: Output, largest_norm: float) -> Predictions:
-    """From a sample, whose largest |phi|^2 is given."""
+class MomentPredictor(EpochPredictor):
+    """From moments, exact or estimated; on a trajectory for steps that are small, to which they are first-order."""
+
+    def __init__(self, increments: Increments, theta_0: Floats, output: Output, largest_step: float) -> None:
+        self._increments, self._theta_0, self._output = increments, theta_0, output
+        self._td: StepPredictor = TDOrbits(increments, theta_0)
+        self._independent = increments.correlation is None
+        self.largest_step = largest_step
+        self.largest_vrtd_step = 2.0 * largest_step if self._independent else largest_step
+        self.optimal = optimal_error(increments)
+        self.limit = f"no such method is below {self.optimal:.4g} / samples in the long run, the instance-optimal error"
+
+    def errors(self, step: float, sizes: Collection[int]) -> dict[int, Errors]:
+        errors: dict[int, Errors] = {1: self._td(step)} if 1 in sizes else {}
+        batches = [M for M in sizes if M > 1]
+        if batches:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for M, epoch in epoch_maps(self._increments, step, batches, self._output).items():
+                    errors[M] = epoch_orbit(self._increments, epoch, self._theta_0)
+        return errors
+
+    def prediction(self, step: float, batch_size: int) -> Prediction:  # noqa: ARG002
+        if self._independent:
+            return Prediction.EXACT
+        return Prediction.FIRST_ORDER if batch_size == 1 else Prediction.ALGORITHM_2
+
+
+class _TrajectoryPredictor(MomentPredictor):
+    """From the chain: TD on a trajectory is followed exactly where the chain is small or mixes fast enough."""
+
+    def __init__(self, problem: LinearProblem, theta_0: Floats, output: Output) -> None:
+        super().__init__(increments_of(problem, "markov"), theta_0, output, stability_limit(problem, "markov"))
+        self.largest_vrtd_step = stability_limit(problem) / 2.0
+        recursion, initial, first_order = MarkovTD(problem), problem.mrp.stationary, self._td
+
+        @lru_cache(maxsize=64)
+        def follow(step: float) -> Errors:
+            errors = markov_td_orbit(recursion, step, theta_0, initial)
+            if isinstance(errors, Followed) and step <= _FOLLOW_SHARE * self.largest_step:
+                errors.later = first_order(step)  # beyond its reach a larger step is no candidate
+            return errors
+
+        self.cheap_td, self._td = first_order, follow
+
+    def prediction(self, step: float, batch_size: int) -> Prediction:
+        if batch_size == 1:
+            errors = self._td(step)
+            if not isinstance(errors, Followed) or errors.later is None:
+                return Prediction.EXACT
+        return super().prediction(step, batch_size)
+
+
+def exact_predictor(problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, output: Output) -> EpochPredictor:
+    """Return the predictor by the moments of the chain."""
+    if sampling == "markov":
+        return _TrajectoryPredictor(problem, theta_0, output)
+    return MomentPredictor(increments_of(problem, sampling), theta_0, output, stability_limit(problem, sampling))
+
+
+def sample_predictor(increments: Increments, theta_0: Floats, output: Output, largest_norm: float) -> EpochPredictor:
+    """Return the predictor by the moments of a sample, whose largest |phi|^2 is given."""
     largest = stable_below(increments, largest_norm)
     if increments.correlation is None:
-        return moment_predictions(increments, theta_0, output, largest)
+        return MomentPredictor(increments, theta_0, output, largest)
     plain = optimal_error(replace(increments, correlation=None))
     tau = optimal_error(increments) / plain if plain > 0.0 else 1.0
     scale = largest / max(tau, 1.0 / max(tau, _LEAST_TAU))
@@ -115,98 +180,52 @@ def estimated_predictions(increments: Increments, theta_0: Floats, output: Outpu
     C = np.einsum("mpjm->jp", lags[:, :d, :, :d])
     shift = float(np.abs(np.linalg.eigvals(np.linalg.solve(increments.A, C))).max())
     most = min(_FIRST_ORDER_SHARE * scale, _MOST_SHIFT / max(shift, 1e-300))
-    found = moment_predictions(increments, theta_0, output, most)
-    return replace(found, allowance=lambda step: max(_SECOND_ORDER * step / scale, _SHIFT_EFFECT * shift * step))
+    predictor = MomentPredictor(increments, theta_0, output, most)
+    predictor.relative_error = max(_SECOND_ORDER / scale, _SHIFT_EFFECT * shift)
+    return predictor
 
 
-def guaranteed_predictions(
-    problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, radius: float | None
-) -> Predictions:
+class BoundPredictor(EpochPredictor):
     """From bounds that are proven, with the chain's own constants."""
-    td: Callable[[float], Bound[Any]]
-    epochs: Callable[[float, int], Bound[Any]]
-    if sampling == "iid":
-        statements = "td_iid_bound, sharp", "vrtd_iid_bound, sharp"
-        td = partial(td_iid_bound, problem, theta_0=theta_0, form="sharp")
-        epochs = partial(vrtd_iid_bound, problem, theta_0=theta_0, form="sharp")
-    else:
-        for condition in vars(check_assumptions(problem)).values():
-            if not condition.holds:
-                raise InvalidInputError(condition.statement, condition.detail, 'or plan with mode="exact"')
-        statements = "td_markov_bound", "vrtd_markov_bound, corrected"
-        td = partial(td_markov_bound, problem, theta_0=theta_0, radius=radius)
-        epochs = partial(vrtd_markov_bound, problem, theta_0=theta_0, radius=radius, form="corrected")
 
-    def bounded(step: float) -> Errors:
-        return _Bounded(td(step))
+    limit = "the bounds need larger batches and smaller steps than that"
 
-    return Predictions(
-        bounded,
-        bounded,
-        lambda step, sizes: {M: _Bounded(epochs(step, M)) for M in sizes},
-        td_method=_always(f"bound: {statements[0]}"),
-        vrtd_method=f"bound: {statements[1]}",
-        largest_step=1.0 / problem.lambda_A,
-        largest_vrtd_step=1.0 / problem.lambda_A,
-        largest_batch=_always(1 << 48),
-        limit="the bounds need larger batches and smaller steps than that",
-    )
+    def __init__(self, problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, radius: float | None) -> None:
+        self._problem, self._theta_0, self._radius, self._is_iid = problem, theta_0, radius, sampling == "iid"
+        self.largest_step = self.largest_vrtd_step = 1.0 / problem.lambda_A
+        if not self._is_iid:
+            assumptions = check_assumptions(problem)
+            for condition in vars(assumptions).values():
+                if not condition.holds:
+                    error = FeatureScaleError if condition is assumptions.bounded_features else InvalidInputError
+                    raise error(condition.statement, condition.detail, 'or plan with mode="exact"')
 
+    def errors(self, step: float, sizes: Collection[int]) -> dict[int, Errors]:
+        return {M: BoundErrors(self._bound(step, M)) for M in sizes}
 
-def _always(value: T) -> Callable[[float], T]:
-    return lambda _: value
+    def prediction(self, step: float, batch_size: int) -> Prediction:  # noqa: ARG002
+        if self._is_iid:
+            return Prediction.TD_IID_BOUND if batch_size == 1 else Prediction.VRTD_IID_BOUND
+        return Prediction.TD_MARKOV_BOUND if batch_size == 1 else Prediction.VRTD_MARKOV_BOUND
+
+    def _bound(self, step: float, M: int) -> Bound[Any]:
+        problem, theta_0, radius = self._problem, self._theta_0, self._radius
+        if self._is_iid:
+            if M == 1:
+                return td_iid_bound(problem, step, theta_0, form="sharp")
+            return vrtd_iid_bound(problem, step, M, theta_0, form="sharp")
+        if M == 1:
+            return td_markov_bound(problem, step, theta_0, radius)
+        return vrtd_markov_bound(problem, step, M, theta_0, radius, form="corrected")
 
 
-def capped(predictions: Predictions, largest_step: float, least_batch: int = 2) -> Predictions:
-    """The same, but nothing is predicted for VRTD with larger steps or smaller batches."""
-
-    def vrtd(step: float, sizes: Iterable[int]) -> Mapping[int, Errors]:
-        allowed = [M for M in sizes if least_batch <= M] if step <= largest_step * (1.0 + 1e-12) else []
-        known = predictions.vrtd(step, allowed) if allowed else {}
-        return {M: known.get(M, _Nothing()) for M in sizes}
-
-    return replace(predictions, vrtd=vrtd, largest_vrtd_step=largest_step)
-
-
-class _Then:
-    """Exact up to `reach` updates, then to first order in the step."""
-
-    def __init__(self, exact: Errors, reach: int, later: Errors) -> None:
-        self._exact, self._reach, self._later = exact, reach, later
-
-    def error(self, k: int) -> float:
-        return (self._exact if k <= self._reach else self._later).error(k)
-
-    def first_below(self, target: float, most: int) -> int | None:
-        n = self._exact.first_below(target, min(most, self._reach))
-        if n is not None or most <= self._reach:
-            return n
-        n = self._later.first_below(target, most)
-        return None if n is None else max(n, self._reach + 1)
-
-
-class _Nothing:
-    def error(self, k: int) -> float:  # noqa: ARG002
-        return np.inf
-
-    def first_below(self, target: float, most: int) -> int | None:  # noqa: ARG002
-        return None
-
-
-class _Bounded:
+class BoundErrors(Errors):
     """A bound as a prediction; one that is not valid predicts nothing."""
 
     def __init__(self, bound: Bound[Any]) -> None:
-        self._bound = bound
+        self._bound, self._predicts = bound, bound.valid and bound.rate < 1.0
+        self.early = np.array([self.error(0)])
 
     def error(self, k: int) -> float:
         b = self._bound
-        return b.initial * b.rate**k + b.floor if b.valid and b.rate < 1.0 else np.inf
-
-    def first_below(self, target: float, most: int) -> int | None:
-        b = self._bound
-        if not b.valid or b.rate >= 1.0 or b.floor >= target:
-            return None
-        n = max(0, ceil(log((target - b.floor) / b.initial) / log(b.rate)))
-        n += self.error(n) > target  # rounding
-        return n if n <= most else None
+        return b.initial * b.rate**k + b.floor if self._predicts else np.inf

@@ -13,10 +13,9 @@ from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.series import clip_negative, lag_covariance
-from vrtd.theory.modal import remembered, stretches
-from vrtd.theory.modes import Modes, Pairs, eigen_modes, epoch_pairs, largest_stable_step, td_pairs
+from vrtd.theory.modal import Pairs, SampleModes, find_modes, find_pairs, remembered, stretches
 from vrtd.theory.moments import Output
-from vrtd.theory.sample_noise import MeanSquare, check_rows, drift, why_unstable
+from vrtd.theory.sample_noise import MeanSquare, check_rows
 
 Complex = NDArray[np.complex128]
 
@@ -46,7 +45,7 @@ def recursion_moments(
     """Moments after `legs`, each (step_size, batch_size, n_epochs), run one after the other along a trajectory.
 
     A batch of 1 is an update of TD. The sample's A, long-run covariance and E[A_x S A_x^T] are plugged in; how an epoch
-    turns them into moments is said in `vrtd.theory.modes`. Directions that the sample does not reach stay where they
+    turns them into moments is said in `vrtd.theory.modal`. Directions that the sample does not reach stay where they
     are: they have no variance, and nothing is known of their mean.
 
     >>> import vrtd
@@ -66,28 +65,24 @@ def recursion_moments(
     d = sample.n_features
     start = check_theta("theta_0", theta_0, d)
     rows, B = sample.reduce_rank(start), sample.basis
-    reason = why_unstable(rows)
-    modes = eigen_modes(rows) if reason is None else None
-    if modes is None:
+    modes = find_modes(rows)
+    if isinstance(modes, str):
         unknown, square = np.full(d, np.nan), np.full((d, d), np.nan)
-        return RecursionMoments(
-            unknown, square, unknown, square, square, reason or "the modes of A are degenerate on the sample"
-        )
+        return RecursionMoments(unknown, square, unknown, square, square, modes)
     remark = None
     if rows.lag_window is None:
         remark = f"correlation outlasts the sample of {len(rows)} rows: the covariance is too small"
-    u = B.T @ start - rows.theta_star
-    y = modes.inverse @ u
-    settled = -(modes.inverse @ drift(rows)) / modes.values  # where the mean of TD settles, over the step
-    recursion = _Recursion(rows, modes, u)
+    exact = MeanSquare(rows) if rows.n_features <= _MOST_EXACT else None
+    system = SampleModes(rows, modes, B.T @ start, exact)
+    recursion = _Recursion(system, exact)
+    y = system.y
     Y, biased, kept = np.outer(y, y.conj()), np.zeros_like(y), np.ones_like(y)
     for step, M, n in legs:
         if n:
-            pairs = td_pairs(modes.values, np.asarray(float(step))) if M == 1 else None
-            pairs = pairs or epoch_pairs(modes.values, np.asarray(float(step)), M, output)
-            Y, y = recursion.run(Y, y, pairs, float(step), int(M), int(n))
+            pairs = find_pairs(modes.values, np.asarray(float(step)), M, output, system.largest_step)
+            Y, y = recursion.run(Y, y, pairs, int(M), int(n))
             kept = kept * pairs.means**n
-            biased = biased * pairs.means**n + (step * settled * (1.0 - pairs.means**n) if M == 1 else 0.0)
+            biased = biased * pairs.means**n + (step * system.settled * (1.0 - pairs.means**n) if M == 1 else 0.0)
     mean = (modes.vectors @ y).real
     covariance = modes.back(Y) - np.outer(mean, mean)
     mean = mean + (modes.vectors @ biased).real
@@ -104,61 +99,51 @@ def recursion_moments(
 
 
 class _Recursion:
-    """Y' = T o Y + K o N / M + noise that grows with the error (`vrtd.theory.modes`), in stretches of epochs."""
+    """Y' = T o Y + K o N / M + noise that grows with the error (`vrtd.theory.modal`), in stretches of epochs."""
 
-    def __init__(self, rows: Transitions, modes: Modes, u: Floats) -> None:
-        self._rows, self._modes = rows, modes
-        self._N, self._C = modes.seen(rows.long_run_covariance), modes.seen(rows.left_square)
-        self._form = modes.vectors.conj().T @ rows.update_form @ modes.vectors
-        self._lam = modes.values[:, None] * modes.values.conj()[None, :]
+    def __init__(self, system: SampleModes, exact: MeanSquare | None) -> None:
+        rows = system.rows
+        self._system, self._exact, self._form = system, exact, system.weigh(rows.update_form)
         self._td_error = float((rows.reward + rows.psi @ rows.theta_star).std())
-        self._exact = MeanSquare(rows) if rows.n_features <= _MOST_EXACT else None
-        self._limit = largest_stable_step(rows, modes, self._exact)
-        self._remembered = remembered(rows, u)
+        self._remembered = remembered(rows, system.u)
 
-    def run(self, Y: Complex, y: Complex, pairs: Pairs, step: float, M: int, n: int) -> tuple[Complex, Complex]:
-        T, S, Q = pairs.T, np.ones_like(pairs.T), np.zeros_like(pairs.T)  # T^L, sum of T^l, sum of those, l < L
-        squares = [(T, S, Q)]
-        sums = [np.ones_like(pairs.means)]  # of the powers of what an epoch makes of the mean
-        inner = self._N / self._lam / M
-        by_draw = pairs.R / (1.0 - min(step / self._limit, 0.95))
-        seen, left_over = (1.0, 1.0) if M == 1 else (pairs.T, pairs.means)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for bit in stretches(n):
-                while bit >= len(squares):
-                    (T, S, Q), L = squares[-1], 1 << len(squares) - 1
-                    squares.append((T * T, S * (1.0 + T), Q * (1.0 + T) + L * S))
-                    sums.append(sums[-1] * (1.0 + pairs.means**L))
-                (T, S, Q), L = squares[bit], 1 << bit
-                # The noise is that at the mean of theta, with every lag; around it, that of independent rows.
-                middle = left_over * y * sums[bit] / L
-                noise = pairs.K * self._noise_at(middle) / M
-                fed: Complex = np.zeros_like(Y)
-                for _ in range(3):  # what is fed into a stretch is seen by itself
-                    mean = (Y * S + (noise + fed) * Q) / L
-                    around = seen * mean - np.outer(middle, middle.conj())
-                    fed = self._remembered / M * pairs.K * self._square(around)
-                    if M > 1:
-                        fed = fed + by_draw * self._square(pairs.B * (mean + inner))
-                Y, y = T * Y + (noise + fed) * S, pairs.means**L * y
+    @np.errstate(over="ignore", invalid="ignore")
+    def run(self, Y: Complex, y: Complex, pairs: Pairs, M: int, n: int) -> tuple[Complex, Complex]:
+        inner = self._system.N / self._system.lam / M
+        sums = [np.ones_like(y)]  # of powers of what an epoch makes of the mean, for lengths 1, 2, 4, ...
+        for L, T, S, Q in stretches(pairs.T, n):
+            if 1 << len(sums) == L:
+                sums.append(sums[-1] * (1.0 + pairs.means ** (L // 2)))
+            # The noise is that at the mean of theta, with every lag; around it, that of independent rows.
+            middle = pairs.seen_mean * y * sums[L.bit_length() - 1] / L
+            noise = pairs.K * self._noise_at(middle) / M
+            fed: Complex = np.zeros_like(Y)
+            for _ in range(3):  # what is fed into a stretch is seen by itself
+                mean = (Y * S + (noise + fed) * Q) / L
+                around = pairs.seen * mean - np.outer(middle, middle.conj())
+                fed = self._remembered / M * pairs.K * self._square(around)
+                if M > 1:
+                    fed = fed + pairs.R * self._square(pairs.B * (mean + inner))
+            Y, y = T * Y + (noise + fed) * S, pairs.means**L * y
         return Y, y
 
     def _noise_at(self, y: Complex) -> Complex:
         """Long-run covariance of g_x at theta_star + V y, in the coordinates of the modes."""
-        rows, u = self._rows, (self._modes.vectors @ y).real
-        moved = rows.psi @ u
+        rows, modes = self._system.rows, self._system.modes
+        moved = rows.psi @ (modes.vectors @ y).real
         if np.sqrt((moved**2).mean()) < _NEGLIGIBLE * self._td_error:
-            return self._N
+            return self._system.N
         series = rows.left * moved[:, None]
         series = series - series.mean(axis=0) + rows.noise
         covariance = lag_covariance(series, rows.summed_lags)
-        return self._modes.seen(covariance if self._exact is None else clip_negative(covariance))
+        return modes.seen(covariance if self._exact is None else clip_negative(covariance))
 
     def _square(self, Y: Complex) -> Complex:
         """E[A_x S A_x^T] - A S A^T in the coordinates of the modes."""
+        system = self._system
         if self._exact is not None:
-            return self._modes.seen(self._exact(self._modes.back(Y))) - self._lam * Y
-        grown: Complex = float((self._form.T * Y).sum().real) * self._C - self._lam * Y
+            return system.modes.seen(self._exact(system.modes.back(Y))) - system.lam * Y
+        grown: Complex = float((self._form.T * Y).sum().real) * system.C - system.lam * Y
         return grown
 
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.problems import Transitions
-from vrtd.theory.modal import ModalErrors
-from vrtd.theory.modes import eigen_modes, largest_stable_step
+from vrtd.theory.modal import ModalPredictor, SampleModes, find_modes, largest_stable_step
 from vrtd.theory.moments import Output
-from vrtd.theory.sample_noise import check_rows, why_unstable
+from vrtd.theory.predictions import Prediction
+from vrtd.theory.sample_noise import check_rows
+from vrtd.theory.search import LEAST_BATCH, STEP_RATIO, refine_grid
 
 # Steps above this share of the limit of stability are not chosen: the limit is itself an estimate.
 _MOST_SHARE = 0.85
 # Steps times `growth_ratio` stay below this: epochs of VRTD were seen to diverge from 1.5 on.
 MOST_GROWTH = 1.25
-# Candidates: steps a factor apart, numbers of epochs a factor apart.
-_STEP_RATIO, _EPOCH_RATIO = 1.7, 1.5
-_LEAST_BATCH = 2
+_EPOCH_RATIO = 1.5  # of the candidates
 _LEARNED = 0.5  # of the error at the start
 # Where the sample cannot tell: a share of 1 / max |phi|^2, and of the budget.
 _BLIND_SHARE, _BLIND_EPOCHS = 0.25, 8
@@ -35,8 +34,14 @@ class Settings(NamedTuple):
     n_epochs: int
     error: float  # E|theta - theta_star|^2 at the end, as predicted; nan where it is not
     largest_step: float  # beyond it the second moment of the error grows, as far as the sample shows
-    method: str  # how the error was predicted, or why it was not
+    prediction: Prediction  # how the error was predicted; NONE if the data are too poor
+    reason: str = ""  # why it was not
     remarks: tuple[str, ...] = ()
+
+    @property
+    def method(self) -> str:
+        """How the error was predicted, or why it was not, in words."""
+        return self.prediction.describe(self.reason)
 
 
 class LimitedStep(NamedTuple):
@@ -62,7 +67,7 @@ def settings_for(
     """The step and batch size with the least predicted error after `budget` transitions of a trajectory like `sample`.
 
     A `step_size` or `batch_size` that is given is kept, and only the other is chosen. VRTD uses M transitions an epoch,
-    in whole epochs. Data that are merely poor raise no error: `method` then begins with "fallback" and says why.
+    in whole epochs. Data that are merely poor raise no error: `prediction` is then NONE and `reason` says why.
 
     >>> import vrtd
     >>> sample = vrtd.record(vrtd.problems.random_mdp(), 5000, shuffle=False)
@@ -71,56 +76,46 @@ def settings_for(
     ('modes of A', True, True)
     """
     check_count("budget", budget)
+    for name, count in (("largest_batch", largest_batch), ("batch_size", batch_size)):
+        if count is not None:
+            check_count(name, count)
     check_choice("algorithm", algorithm, ("vrtd", "td"))
     check_choice("output", output, get_args(Output))
-    if largest_batch is not None:
-        check_count("largest_batch", largest_batch)
     if step_size is not None:
         check_positive("step_size", step_size)
-    if batch_size is not None:
-        check_count("batch_size", batch_size)
     budget = int(budget)
-    most = budget if largest_batch is None else min(budget, int(largest_batch))
+    most = min(budget, int(largest_batch or budget))
+    given = 1 if algorithm == "td" else int(batch_size or 0)  # 0: to be chosen
     check_rows(sample)
     d = sample.n_features
     start = check_theta("theta_0", theta_0, d)
     rows = sample.reduce_rank(start)
-    remarks = _remarks(rows.n_features, d)
-    reason = _reason(rows)
-    modes = eigen_modes(rows) if reason is None else None
-    if modes is None:
-        found = _blind(rows, budget, most, algorithm, reason or "the modes of A are degenerate", remarks)
-        M = found.batch_size if batch_size is None else int(batch_size)
-        step = found.step_size if step_size is None else float(step_size)
-        return found._replace(step_size=step, batch_size=M, n_epochs=max(1, budget // M))
-    limit = largest_stable_step(rows, modes)
-    errors = ModalErrors(rows, sample.basis.T @ start, modes, limit)
+    remarks: tuple[str, ...] = ()
+    if rows.n_features < d:
+        remarks = (f"the features of the sample span {rows.n_features} of {d} dimensions: the rest keeps its start",)
+    modes = find_modes(rows)
+    reason = modes if isinstance(modes, str) else _why_blind(rows)
+    if isinstance(modes, str) or reason is not None:
+        step, limit = _blind_step(rows)
+        M = given or max(1, min(most, budget // _BLIND_EPOCHS))
+        step = float(step_size or step)
+        return Settings(step, M, max(1, budget // M), np.nan, limit, Prediction.NONE, str(reason), remarks)
+    system = SampleModes(rows, modes, sample.basis.T @ start)
+    predictor, limit = ModalPredictor(system, output), system.largest_step
     # A step of less than limit / budget would not have moved the fastest mode at the end.
-    count = 1 + int(np.log(max(budget, 100)) / np.log(_STEP_RATIO))
+    count = 1 + int(np.log(max(budget, 100)) / np.log(STEP_RATIO))
     # The rows of a batch may be less varied than the sample: a step for which they are unstable would be lowered there.
     largest = min(_MOST_SHARE * limit, MOST_GROWTH / max(growth_ratio(rows), 1e-300))
-    steps: NDArray[Any] = largest / _STEP_RATIO ** np.arange(count)
-    if step_size is not None:
-        steps = np.array([float(step_size)])
-    if algorithm == "td":
-        cells = [(1, budget, errors.td(steps, budget))]
-    else:
-        given = None if batch_size is None else [(int(batch_size), max(1, budget // int(batch_size)))]
-        cells = [(M, n, errors.vrtd(steps, M, n, output)) for M, n in given or _batches(budget, most)]
+    steps = np.asarray(largest / STEP_RATIO ** np.arange(count) if step_size is None else [step_size], np.float64)
+    cells = [(given, max(1, budget // given))] if given else _batches(budget, most)
+    errors, prediction, judge = predictor.grid(steps, cells), Prediction.MODES, predictor
     # Where the budget cannot halve the error of theta, some directions are beyond reach: values can still be learned.
-    least = min(float(cell[2][0].min()) for cell in cells)
-    values = not least <= _LEARNED * errors.initial
-    M, n, by_step = min(cells, key=lambda cell: float(cell[2][int(values)].min()))
-    fine = steps
-    if step_size is None:
-        step = steps[int(by_step[int(values)].argmin())]
-        fine = np.minimum(step * np.geomspace(1 / _STEP_RATIO, _STEP_RATIO, 9), steps[0])
-    near = errors.td(fine, n) if algorithm == "td" else errors.vrtd(fine, M, n, output)
-    j = int(near[int(values)].argmin())
-    method = "modes of A"
-    if values:
-        method += ", for the least error of phi.theta: some directions of theta take more rows than these"
-    return Settings(float(fine[j]), M, n, float(near[0, j]), limit, method, remarks)
+    if not errors.min() <= _LEARNED * predictor.initial:
+        prediction, judge = Prediction.MODES_OF_VALUES, predictor.of_values()
+        errors = judge.grid(steps, cells)
+    found = refine_grid(judge, steps, cells, errors)
+    error = found.error if judge is predictor else predictor.grid(np.array(found[:1]), [found[1:3]]).item()
+    return Settings(*found[:3], error, limit, prediction, "", remarks)
 
 
 def limit_step(sample: Transitions, step_size: float) -> LimitedStep:
@@ -134,8 +129,8 @@ def limit_step(sample: Transitions, step_size: float) -> LimitedStep:
     check_positive("step_size", step_size)
     check_rows(sample)
     rows = sample.reduce_rank()
-    modes = eigen_modes(rows) if why_unstable(rows) is None else None
-    limit = _norm_limit(rows) if modes is None else largest_stable_step(rows, modes)
+    modes = find_modes(rows)
+    limit = _norm_limit(rows) if isinstance(modes, str) else largest_stable_step(rows, modes)
     step = float(step_size)
     if step < limit:
         return LimitedStep(step, limit, False, None)
@@ -146,7 +141,7 @@ def limit_step(sample: Transitions, step_size: float) -> LimitedStep:
 
 def _batches(budget: int, most: int) -> list[tuple[int, int]]:
     """(batch size, epochs) that use the budget up."""
-    least = min(_LEAST_BATCH, most)
+    least = min(LEAST_BATCH, most)
     fewest, largest = -(-budget // most), budget // least
     n, epochs = float(fewest), {fewest, largest, *range(fewest, min(fewest + 6, largest + 1))}
     while n < largest:
@@ -156,10 +151,7 @@ def _batches(budget: int, most: int) -> list[tuple[int, int]]:
     return [(M, budget // M) for M in sorted(sizes) if least <= M <= most]
 
 
-def _reason(rows: Transitions) -> str | None:
-    reason = why_unstable(rows)
-    if reason is not None:
-        return reason
+def _why_blind(rows: Transitions) -> str | None:
     scale = float(np.abs(rows.reward).max())
     if not np.abs(rows.noise).max() > 1e-12 * max(scale, 1e-300) * float(np.abs(rows.left).max()):
         return "there is no noise on the sample"
@@ -188,19 +180,7 @@ def _norm_limit(rows: Transitions) -> float:
     return 2.0 / largest if largest > 0.0 else np.inf
 
 
-def _blind(
-    rows: Transitions, budget: int, most: int, algorithm: str, reason: str, remarks: tuple[str, ...]
-) -> Settings:
-    """Nothing is predicted: a step that is safe for any data of this size, and a few epochs."""
+def _blind_step(rows: Transitions) -> tuple[float, float]:
+    """Return a step that is safe for any data of this size, and the largest that is."""
     norm = float(max((rows.left**2).sum(axis=1).max(), (rows.psi**2).sum(axis=1).max()))
-    step = _BLIND_SHARE / norm if norm > 0.0 else 1.0
-    M = 1 if algorithm == "td" else max(1, min(most, budget // _BLIND_EPOCHS))
-    return Settings(
-        step, M, budget // M, float("nan"), 1.0 / norm if norm > 0.0 else np.inf, f"fallback: {reason}", remarks
-    )
-
-
-def _remarks(rank: int, d: int) -> tuple[str, ...]:
-    if rank < d:
-        return (f"the features of the sample span {rank} of {d} dimensions: the rest keeps its start",)
-    return ()
+    return (_BLIND_SHARE / norm, 1.0 / norm) if norm > 0.0 else (1.0, np.inf)

@@ -18,6 +18,7 @@ from tests.helpers.plan_command import SMALL, WALK, run
 from vrtd.cli import main, plan_formats
 from vrtd.problems import LIBRARY
 from vrtd.theory import instance_optimal, phase_diagram
+from vrtd.theory.predictions import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +132,12 @@ def test_estimated_text_says_that_nothing_but_the_sample_is_known(capsys, walk):
 
 def test_what_cannot_be_done_or_was_not_checked_is_said(walk):
     plan = vrtd.plan(walk, budget=2000, sampling="iid")
-    unchecked = replace(plan.td, method="approximation: some")
+    unchecked = replace(plan.td, prediction=Prediction.FIRST_ORDER)
     answer = plan_formats.PlanAnswer({"name": "a chain"}, replace(plan, td=unchecked, vrtd=None), None, None, None, 0)
     shown = plan_formats.as_text(answer)
     assert table(shown)[1] == ["VRTD", *"------"]
     assert "VRTD   cannot do it" in shown.splitlines()
-    assert "TD     approximation: some; not simulated" in shown.splitlines()
+    assert "TD     approximation: to first order in the step; not simulated" in shown.splitlines()
 
 
 # JSON, and what reaches the library
@@ -240,6 +241,7 @@ def test_map(capsys, tmp_path, walk):
     assert float(rows[0]["squared_error"]) == diagram.error[0, 0]
 
 
+@pytest.mark.slow
 def test_map_on_a_trajectory_as_json(capsys, walk, monkeypatch):
     small = phase_diagram(walk, budget=500, output="last", n_steps=4)
     seen = []

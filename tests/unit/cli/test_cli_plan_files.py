@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shlex
 import sys
 from dataclasses import replace
@@ -12,9 +13,11 @@ import pytest
 import vrtd
 import vrtd.theory
 from tests.helpers.plan_command import SMALL, run
-from vrtd.cli import main, plan_formats
+from vrtd.cli import main, outputs, plan_formats
+from vrtd.errors import InvalidInputError
 from vrtd.plots import new_panels
 from vrtd.theory import phase_diagram
+from vrtd.theory.predictions import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,10 @@ def test_titles(walk):
     for shown, expected in (
         (None, "the least squared error with 2,000 pseudo-gradients; iid sampling, exact mode"),
         (diagram, "iid sampling, exact"),
-        (replace(diagram, method="approximation: some"), "iid sampling, VRTD by approximation: some"),
+        (
+            replace(diagram, prediction=Prediction.FIRST_ORDER),
+            f"iid sampling, VRTD by {Prediction.FIRST_ORDER.describe()}",
+        ),
     ):
         figure = plan_formats.draw(new_panels(1)[0], plan_formats.PlanAnswer(problem, plan, shown, None, None, 0))
         assert figure.get_suptitle() == f"random_walk, seed 0, features divided by 2\n{expected}"
@@ -184,3 +190,22 @@ def test_a_note_on_a_terminal_that_is_not_quiet(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Screen())
     assert main([*SMALL, "--quiet"]) == 0
     assert sys.stderr.getvalue() == ""
+
+
+def test_planning_leaves_linear_algebra_to_one_thread(monkeypatch, capsys):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    main(["plan", "--help"])
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+    capsys.readouterr()
+
+
+def test_a_folder_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(outputs.os, "access", lambda _, mode: not mode & os.W_OK)
+    with pytest.raises(InvalidInputError, match="a folder that exists and can be written"):
+        outputs.check_files({"data": tmp_path / "a.csv"}, "")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(InvalidInputError, match=r"--data must be a \.csv file"):
+        outputs.check_files({"data": tmp_path / "a.csv"}, "")

@@ -8,7 +8,7 @@ import pytest
 import vrtd
 from vrtd.theory.markov import MarkovTD
 from vrtd.theory.orbits import Orbit, markov_td_orbit
-from vrtd.theory.predictions import _Bounded
+from vrtd.theory.predictions import BoundErrors
 from vrtd.theory.statements import Bound, Condition
 
 T, TRACE = np.array([[0.5, 1.0], [0.0, 1.0]]), np.array([1.0, 0.0])  # e -> e/2 + 1
@@ -50,11 +50,11 @@ def bound(rate, floor, initial, holds=True):
 @pytest.mark.parametrize("target", [200.0, 50.0, 30.0, 7.0, 2.1, 1.0])
 @pytest.mark.parametrize("most", [0, 1, 5, 100])
 def test_a_bound_predicts_itself_where_it_is_valid(target, most):
-    found = _Bounded(bound(0.5, 2.0, 64.0))
+    found = BoundErrors(bound(0.5, 2.0, 64.0))
     errors = [64.0 * 0.5**k + 2.0 for k in range(most + 1)]
     assert [found.error(k) for k in range(most + 1)] == errors
     assert found.first_below(target, most) == next((k for k, error in enumerate(errors) if error <= target), None)
-    for nothing in (_Bounded(bound(0.5, 2.0, 64.0, holds=False)), _Bounded(bound(inf, inf, 64.0))):
+    for nothing in (BoundErrors(bound(0.5, 2.0, 64.0, holds=False)), BoundErrors(bound(inf, inf, 64.0))):
         assert nothing.error(3) == inf
         assert nothing.first_below(target, most) is None
 

@@ -1,6 +1,7 @@
 """The phase diagram: its cells, its limits, its files."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,13 @@ from vrtd.theory import (
 )
 
 PROBLEM = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
+RANDOM = vrtd.problems.random_mdp()
 BUDGET = 3000
+RNG = np.random.default_rng(0)
+CYCLE = vrtd.LinearProblem(
+    vrtd.MarkovRewardProcess(np.roll(np.eye(6), 1, axis=1), RNG.random((6, 6)), 0.9), RNG.random((6, 2)) / 2.0
+)
+STILL = vrtd.LinearProblem(vrtd.MarkovRewardProcess([[0.5, 0.5], [0.3, 0.7]], [1.0, 1.0], 0.5), [[1.0], [1.0]])
 
 
 @pytest.fixture(scope="module", params=["iid", "markov"])
@@ -117,6 +124,7 @@ def test_bad_arguments_are_refused(options: Any, message: str) -> None:
         phase_diagram(PROBLEM, **options)
 
 
+@pytest.mark.statistical
 def test_the_approximation_is_trusted_where_it_is_good() -> None:
     """At the limit, batches of 4 and 64 are approximated to a few percent, on a fast and on a slow chain."""
     mrp = PROBLEM.mrp
@@ -134,3 +142,70 @@ def test_the_approximation_is_trusted_where_it_is_good() -> None:
         ]
         for exact, summary in zip(curves, simulated, strict=True):
             assert abs(summary.mean[-1] - exact) <= 0.06 * exact + 7.0 * summary.standard_error[-1]
+
+
+@pytest.fixture(scope="module")
+def markov_map() -> Any:
+    return phase_diagram(PROBLEM, budget=3000, n_steps=9)
+
+
+def test_trust_limits_the_best_cell_of_vrtd_and_not_that_of_td(markov_map: Any) -> None:
+    beyond = int(np.flatnonzero(markov_map.step_sizes > markov_map.trusted)[0])
+    for column, expected in ((0, (beyond, 0)), (3, (0, 3))):
+        error = np.ones_like(markov_map.error)
+        error[beyond, column], error[0, 3] = 0.1, 0.5
+        i, j = expected
+        assert replace(markov_map, error=error).best == (
+            markov_map.step_sizes[i], markov_map.batch_sizes[j], error[i, j]
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("output", ["last", "average"])
+def test_a_map_is_of_its_output(output: Any) -> None:
+    found = phase_diagram(PROBLEM, budget=300, sampling="iid", output=output, n_steps=3)
+    assert found.stability[1] == pytest.approx(stability_limit(PROBLEM, "iid", 2, output), rel=1e-6)
+    algorithm = vrtd.VRTD(float(found.step_sizes[1]), 4, output=output)
+    curve = exact_curve(PROBLEM, algorithm, sampling="iid", n_gradients=300, checkpoints=1)
+    assert found.error[1, 3] == pytest.approx(curve.values("squared_error")[0, -1], rel=1e-7)
+
+
+def test_the_csv_says_which_cells_are_stable(markov_map: Any, tmp_path: Any) -> None:
+    markov_map.to_csv(tmp_path / "map.csv")
+    rows = [line.split(",") for line in (tmp_path / "map.csv").read_text().splitlines()[1:]]
+    stable = np.array([int(row[3]) for row in rows]).reshape(markov_map.error.shape)
+    assert (stable == (markov_map.step_sizes[:, None] < markov_map.stability)).all()
+    assert markov_map.as_dict()["stability"] == markov_map.stability.tolist()
+
+
+def test_the_limit_of_td_is_drawn_over_its_own_column(markov_map: Any) -> None:
+    lines = {line.get_label(): line for line in markov_map.plot().get_lines()}
+    x, y = lines["stability limit"].get_data()
+    assert (y[:3] == markov_map.stability[0]).all()
+    assert x[3:].tolist() == markov_map.batch_sizes[1:].tolist()
+    assert y[3:].tolist() == markov_map.stability[1:].tolist()
+
+
+@pytest.mark.parametrize("sampling", ["iid", "markov"])
+def test_features_that_are_too_large_leave_the_paper_s_theorems_no_region(sampling: Any) -> None:
+    phi = 1.1 * RANDOM.phi / np.linalg.norm(RANDOM.phi, axis=1).max()
+    found = phase_diagram(vrtd.LinearProblem(RANDOM.mrp, phi), budget=10**9, sampling=sampling, n_steps=4)
+    for name, mask in found.admissible.items():
+        assert mask.any() == (name == "Theorem 1, sharpened")
+
+
+def test_no_theorem_covers_the_last_iterate() -> None:
+    found = phase_diagram(PROBLEM, budget=3000, sampling="iid", output="last", n_steps=9)
+    assert not any(mask.any() for mask in found.admissible.values())
+
+
+def test_a_periodic_chain_has_a_map() -> None:
+    found = phase_diagram(CYCLE, budget=100, n_steps=3)
+    assert not found.admissible["Theorem 2, corrected"].any()
+
+
+@pytest.mark.parametrize("theta_0", ["theta_star", None])
+def test_a_map_without_error_is_drawn(theta_0: Any) -> None:
+    """From theta_star itself, or of a chain without noise: the colours need a positive range."""
+    problem = PROBLEM if theta_0 else STILL
+    start = PROBLEM.theta_star if theta_0 else None
+    phase_diagram(problem, budget=10_000, sampling="iid", theta_0=start, n_steps=6).plot().figure.canvas.draw()

@@ -1,6 +1,8 @@
 """The planner's answers and its refusals; that plans are good is in test_planner_quality.py."""
 
 import json
+from dataclasses import replace
+from functools import cache
 from math import inf
 from typing import Any
 
@@ -10,17 +12,26 @@ import pytest
 import vrtd
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
-from vrtd.theory import exact_curve, instance_optimal, plan
+from vrtd.theory import exact_curve, instance_optimal, plan, stability_limit
 from vrtd.theory.estimation import estimate_increments
+from vrtd.theory.predictions import Prediction
 from vrtd.theory.search import MOST_COST
 
 PROBLEM = vrtd.problems.random_mdp()
 NORMALISED = vrtd.LinearProblem(PROBLEM.mrp, PROBLEM.phi / np.linalg.norm(PROBLEM.phi, axis=1).max())
 WALK = vrtd.problems.random_walk()
+SMALL = vrtd.problems.random_mdp(n_states=10, n_features=2, normalize=True)
 
 
+@cache
 def sample(n: int = 5000, sampling: Any = "iid", seed: int = 1) -> Transitions:
     return vrtd.record(PROBLEM, n, sampling=sampling, seed=seed, shuffle=False)
+
+
+@cache
+def plan_problem(**options: Any) -> Any:
+    """The plan for PROBLEM, shared by the tests that only look at it."""
+    return plan(PROBLEM, **options)
 
 
 def with_a_rare_feature(n: int) -> Transitions:
@@ -32,7 +43,7 @@ def with_a_rare_feature(n: int) -> Transitions:
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_the_predicted_curve_is_the_exact_one(sampling: Any) -> None:
-    found = plan(PROBLEM, target_error=0.5, sampling=sampling)
+    found = plan_problem(target_error=0.5, sampling=sampling)
     for choice in (found.td, found.vrtd):
         assert choice is not None
         per_epoch = choice.n_gradients // choice.n_epochs
@@ -49,7 +60,7 @@ def test_the_predicted_curve_is_the_exact_one(sampling: Any) -> None:
 
 
 def test_fewer_epochs_do_not_reach_the_target() -> None:
-    found = plan(PROBLEM, target_error=0.5, sampling="iid")
+    found = plan_problem(target_error=0.5, sampling="iid")
     for choice in (found.td, found.vrtd):
         assert choice is not None
         short = (choice.n_epochs - 1) * (choice.n_gradients // choice.n_epochs)
@@ -57,6 +68,7 @@ def test_fewer_epochs_do_not_reach_the_target() -> None:
         assert curve.values("squared_error")[0, -1] > 0.5
 
 
+@pytest.mark.slow
 def test_no_plan_beats_the_instance_optimal_error() -> None:
     for sampling in ("iid", "markov"):
         found = plan(PROBLEM, target_error=0.01, sampling=sampling)  # type: ignore[arg-type]
@@ -66,7 +78,7 @@ def test_no_plan_beats_the_instance_optimal_error() -> None:
 def test_a_larger_budget_or_target_costs_more_or_less() -> None:
     errors = [plan(PROBLEM, budget=n, sampling="iid").best.error for n in (100, 1000, 10_000)]
     assert errors[0] > errors[1] > errors[2]
-    costs = [plan(PROBLEM, target_error=t, sampling="iid").best.n_gradients for t in (1.0, 0.3, 0.1)]
+    costs = [plan_problem(target_error=t, sampling="iid").best.n_gradients for t in (1.0, 0.3, 0.1)]
     assert costs[0] < costs[1] < costs[2]
 
 
@@ -82,13 +94,14 @@ def test_a_budget_is_kept(sampling: Any, objective: Any) -> None:
     assert found.vrtd.n_samples == samples_per_gradient * found.vrtd.n_gradients
 
 
+@pytest.mark.slow
 def test_an_approximate_plan_is_checked_by_simulation() -> None:
-    found = plan(PROBLEM, target_error=1.0, seed=3)
+    found = plan_problem(target_error=1.0, seed=3)
     assert found.td is not None
-    assert found.td.method == "exact"
+    assert found.td.prediction is Prediction.EXACT
     assert found.td.check is None
     assert found.vrtd is not None
-    assert found.vrtd.method.startswith("approximation")
+    assert found.vrtd.prediction is Prediction.ALGORITHM_2
     check = found.vrtd.check
     assert check is not None
     assert found.vrtd.error == check.error <= 1.03 - 2.0 * check.standard_error
@@ -100,6 +113,7 @@ def test_an_approximate_plan_is_checked_by_simulation() -> None:
     assert other.check != check
 
 
+@pytest.mark.slow
 def test_the_check_moves_a_plan_to_settings_that_meet_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many features as states: the approximation fails for large steps with small batches."""
     rng = np.random.default_rng(8)
@@ -122,7 +136,7 @@ def test_the_check_moves_a_plan_to_settings_that_meet_the_target(monkeypatch: py
 def test_an_outputs_plan_is_for_that_output() -> None:
     costs = {}
     for output in ("random", "last", "average"):
-        choice = plan(PROBLEM, target_error=0.3, sampling="iid", output=output).vrtd  # type: ignore[arg-type]
+        choice = plan_problem(target_error=0.3, sampling="iid", output=output).vrtd
         assert choice is not None
         assert choice.algorithm.settings["output"] == output
         costs[output] = choice.n_gradients
@@ -131,7 +145,7 @@ def test_an_outputs_plan_is_for_that_output() -> None:
 
 def test_theta_0_matters() -> None:
     near = plan(PROBLEM, target_error=0.1, sampling="iid", theta_0=PROBLEM.theta_star + 0.5)
-    far = plan(PROBLEM, target_error=0.1, sampling="iid")
+    far = plan_problem(target_error=0.1, sampling="iid")
     assert near.best.n_gradients < far.best.n_gradients
     assert near.initial_error == pytest.approx(1.0)
 
@@ -142,6 +156,7 @@ def test_guaranteed_on_a_trajectory_projects() -> None:
     for choice in (found.td, found.vrtd):
         assert choice is not None
         assert choice.algorithm.radius == pytest.approx(norm)
+        assert choice.prediction.basis == "bound"
         assert choice.method.startswith("bound: ")
     assert plan(NORMALISED, target_error=1.0, mode="guaranteed", radius=20.0).best.algorithm.radius == 20.0
 
@@ -155,7 +170,7 @@ def test_a_bound_that_says_nothing_is_no_choice() -> None:
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
 def test_an_estimated_plan_comes_close_and_says_how_sure_it_is(sampling: Any) -> None:
-    exact = plan(PROBLEM, target_error=0.3, sampling=sampling)
+    exact = plan_problem(target_error=0.3, sampling=sampling)
     found = plan(sample(50_000, sampling), target_error=0.3, sampling=sampling, confidence=0.8)
     assert found.mode == "estimated"
     assert found.confidence == 0.8
@@ -163,7 +178,7 @@ def test_an_estimated_plan_comes_close_and_says_how_sure_it_is(sampling: Any) ->
         assert choice is not None
         assert truth is not None
         assert 0.7 < choice.n_gradients / truth.n_gradients < 2.5  # steps are kept small on a trajectory
-        assert choice.method.startswith("estimate")
+        assert choice.basis == "estimate"
         assert choice.interval is not None
         assert choice.interval[0] < choice.error < choice.interval[1]
     wider = plan(sample(50_000, sampling), target_error=0.3, sampling=sampling, confidence=0.99)
@@ -178,7 +193,7 @@ def test_an_estimated_plan_comes_close_and_says_how_sure_it_is(sampling: Any) ->
 
 
 def test_advice_names_the_better_one() -> None:
-    found = plan(PROBLEM, target_error=0.1, sampling="iid")
+    found = plan_problem(target_error=0.1, sampling="iid")
     assert found.best is found.td
     assert found.advice.startswith("Use TD with step 0.005")
     assert "times as many" in found.advice
@@ -191,7 +206,7 @@ def test_advice_names_the_better_one() -> None:
 def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
     for found in (
         plan(WALK, target_error=0.01),
-        plan(PROBLEM, budget=500, sampling="iid"),
+        plan_problem(budget=500, sampling="iid"),
         plan(sample(), budget=500, sampling="iid"),
     ):
         read = json.loads(json.dumps(found.as_dict(), allow_nan=False))
@@ -206,6 +221,95 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
         lines = (tmp_path / "plan.csv").read_text().splitlines()
         assert lines[0] == "algorithm,n_gradients,squared_error"
         assert {line.split(",")[0] for line in lines[1:]} == {"td", "vrtd"}
+
+
+@pytest.mark.parametrize("sampling", ["iid", "markov"])
+def test_estimates_say_what_they_are(sampling: Any) -> None:
+    sample = vrtd.record(PROBLEM, 20_000, sampling=sampling, seed=1, shuffle=False)
+    found = plan(sample, target_error=0.3, sampling=sampling)
+    td, own = (
+        ("approximation: to first order in the step", "approximation: inner samples")
+        if sampling == "markov"
+        else ("exact", "exact")
+    )
+    assert found.td.method == f"estimate: {td}"
+    assert found.vrtd.method.startswith(f"estimate: {own}")
+
+
+def test_one_epoch_is_one() -> None:
+    found = plan(PROBLEM, budget=4, sampling="iid").vrtd
+    assert (found.n_epochs, found.algorithm.batch_size) == (1, 2)
+    assert found.settings.endswith("batch 2, 1 epoch")
+
+
+def test_a_radius_that_just_misses_theta_star_is_refused() -> None:
+    norm = float(np.linalg.norm(PROBLEM.theta_star))
+    with pytest.raises(InvalidInputError, match=r"radius must be at least \|theta_star\|"):
+        plan(PROBLEM, budget=100, sampling="iid", radius=0.999 * norm)
+    found = plan(PROBLEM, budget=100, sampling="iid", radius=1.001 * norm)
+    assert found.td.algorithm.radius == found.vrtd.algorithm.radius == 1.001 * norm
+
+
+@pytest.mark.slow
+def test_which_to_use_depends_on_what_costs() -> None:
+    """On a trajectory VRTD evaluates two pseudo-gradients a sample, TD one: the same plan, half the price."""
+    by_gradients, by_samples = (plan(SMALL, target_error=0.05, objective=o) for o in ("gradients", "samples"))
+    assert by_gradients.vrtd.n_gradients == by_gradients.vrtd.cost("gradients") == 2 * by_gradients.vrtd.cost("samples")
+    assert by_samples.td.cost("samples") == by_samples.td.cost("gradients")
+    ratio = [p.vrtd.cost(p.objective) / p.td.cost(p.objective) for p in (by_gradients, by_samples)]
+    assert ratio[1] == pytest.approx(ratio[0] / 2.0, rel=0.1)
+    found = plan(SMALL, budget=500, objective="samples")
+    assert found._curve(found.vrtd)[0][-1] == found.vrtd.n_samples
+
+
+def test_td_is_used_when_they_tie() -> None:
+    found = plan_problem(target_error=0.5, sampling="iid")
+    tied = replace(found, vrtd=replace(found.vrtd, n_gradients=found.td.n_gradients))
+    assert tied.best is tied.td
+    found = plan_problem(budget=500, sampling="iid")
+    assert replace(found, vrtd=replace(found.vrtd, error=found.td.error)).best is found.td
+    dearer = replace(found, vrtd=replace(found.vrtd, error=0.5 * found.td.error))
+    assert dearer.best is dearer.vrtd
+    assert dearer.advice.startswith("Use VRTD with")
+    assert f"TD's is {found.td.error:.4g} at best" in dearer.advice
+
+
+def test_td_that_cannot_be_followed_is_an_approximation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrtd.theory.markov.MarkovTD.until_slow", lambda *_: None)
+    monkeypatch.setattr("vrtd.theory.orbits.Followed.reach", 5)
+    assert plan(PROBLEM, budget=2000).td.prediction is Prediction.FIRST_ORDER
+
+
+def test_curves_are_drawn_in_steps_where_every_epoch_is_a_point() -> None:
+    few, many = (plan(PROBLEM, budget=n, sampling="iid").plot().get_lines()[0] for n in (50, 50_000))
+    assert (few.get_drawstyle(), many.get_drawstyle()) == ("steps-post", "default")
+
+
+def test_a_prediction_that_leaves_the_projection_out_says_so() -> None:
+    norm = float(np.linalg.norm(PROBLEM.theta_star))
+    near = plan(PROBLEM, budget=50, sampling="iid", radius=1.0001 * norm)
+    assert near.td.method == near.vrtd.method == "exact: if the radius is never reached"
+    checked = plan(PROBLEM, target_error=1.0, radius=20.0)
+    assert checked.td.method == "exact: if the radius is never reached"
+    assert checked.vrtd.method.endswith("; if the radius is never reached")
+    assert checked.vrtd.algorithm.radius == 20.0
+    assert checked.vrtd.check is not None
+
+
+def test_a_given_radius_is_that_of_both_bounds() -> None:
+    near, far = (plan(NORMALISED, target_error=1.0, mode="guaranteed", radius=radius) for radius in (9.0, 20.0))
+    for name in ("td", "vrtd"):
+        assert getattr(far, name).n_gradients > 2 * getattr(near, name).n_gradients
+
+
+@pytest.mark.parametrize("goal", [{"target_error": 7.5}, {"budget": 4}])
+def test_large_steps_on_a_trajectory_are_followed_update_by_update(goal: Any) -> None:
+    """Near the stability limit there is no slow subspace, and a first-order prediction would be far off."""
+    found = plan(PROBLEM, **goal).td
+    curve = exact_curve(PROBLEM, found.algorithm, n_gradients=found.n_gradients, checkpoints=1)
+    assert found.error == pytest.approx(curve.values("squared_error")[0, -1], rel=1e-8)
+    assert found.prediction is Prediction.EXACT
+    assert found.algorithm.step_size < stability_limit(PROBLEM, "markov")
 
 
 @pytest.mark.parametrize(

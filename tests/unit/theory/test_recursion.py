@@ -1,5 +1,6 @@
 """Plug-in moments of the recursions: against exact ones, against runs, and as intervals."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,11 @@ from vrtd.theory.recursion import recursion_moments
 from vrtd.theory.symmetric import unpack
 
 PROBLEM = vrtd.problems.random_mdp()
-LONG = vrtd.record(PROBLEM, 40_000, seed=1, shuffle=False)
+
+
+@cache
+def long_sample(name: str = "random_mdp") -> Transitions:
+    return vrtd.record(vrtd.problems.LIBRARY[name](), 40_000, seed=1, shuffle=False)
 
 
 @pytest.mark.parametrize("output", ["average", "random", "last"])
@@ -26,7 +31,7 @@ def test_epochs_are_near_the_map_of_the_chain(step: float, M: int, n: int, outpu
     path = epoch_maps(increments, step, [M], output)[M].orbit(increments.start(np.zeros(4)), np.array([n]))
     Y = unpack(path[0], 5)
     covariance = Y[:4, :4] - np.outer(Y[:4, 4], Y[:4, 4])
-    found = recursion_moments(LONG, [(step, M, n)], None, output)
+    found = recursion_moments(long_sample(), [(step, M, n)], None, output)
     assert np.abs(np.sqrt(np.diag(found.covariance) / np.diag(covariance)) - 1.0).max() < 0.08
     assert np.linalg.norm(found.mean - Y[:4, 4]) < 0.1 * np.sqrt(np.trace(covariance)) + 0.05 * np.linalg.norm(Y[:4, 4])
 
@@ -43,10 +48,12 @@ def test_epochs_are_near_the_map_of_the_chain(step: float, M: int, n: int, outpu
         (0.05, 200, 40, "random"),
     ],
 )
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_standard_deviations_are_those_of_runs(name: str, step: float, M: int, n: int, output: Any) -> None:
     """To 12 %: 4 % of noise in the plug-in and in 1500 runs, the rest for what the recursion leaves out."""
     problem = vrtd.problems.LIBRARY[name]()
-    found = recursion_moments(vrtd.record(problem, 40_000, seed=1, shuffle=False), [(step, M, n)], None, output)
+    found = recursion_moments(long_sample(name), [(step, M, n)], None, output)
     method = vrtd.TD(step) if M == 1 else vrtd.VRTD(step, M, None, output)
     n_gradients = n * method.epoch("markov").n_gradients
     runs = vrtd.simulate(problem, method, n_runs=1500, n_gradients=n_gradients, checkpoints=1, seed=5).theta
@@ -57,17 +64,21 @@ def test_standard_deviations_are_those_of_runs(name: str, step: float, M: int, n
 
 
 def test_legs_follow_each_other() -> None:
-    whole = recursion_moments(LONG, [(0.02, 500, 8)])
-    parts = recursion_moments(LONG, [(0.02, 500, 1), (0.02, 500, 0), (0.02, 500, 1), (0.02, 500, 2), (0.02, 500, 4)])
+    whole = recursion_moments(long_sample(), [(0.02, 500, 8)])
+    parts = recursion_moments(
+        long_sample(), [(0.02, 500, 1), (0.02, 500, 0), (0.02, 500, 1), (0.02, 500, 2), (0.02, 500, 4)]
+    )
     assert np.allclose(whole.mean, parts.mean)
     assert np.allclose(whole.covariance, parts.covariance, rtol=0.02, atol=1e-4)
-    none = recursion_moments(LONG, [])
+    none = recursion_moments(long_sample(), [])
     assert np.allclose(none.mean, -none.theta_star)
     assert np.abs(none.covariance).max() < 1e-9
-    changed = recursion_moments(LONG, [(0.1, 50, 40), (0.01, 2000, 4)])
-    assert np.trace(changed.covariance) < 0.5 * np.trace(recursion_moments(LONG, [(0.1, 50, 40)]).covariance)
+    changed = recursion_moments(long_sample(), [(0.1, 50, 40), (0.01, 2000, 4)])
+    assert np.trace(changed.covariance) < 0.5 * np.trace(recursion_moments(long_sample(), [(0.1, 50, 40)]).covariance)
 
 
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_many_features_take_the_short_cut() -> None:
     """60 features: the noise that grows with the error has the right trace and the shape of C; runs agree to 20 %."""
     problem = vrtd.problems.random_mdp(seed=2, n_states=100, n_features=60, normalize=True)
@@ -80,7 +91,7 @@ def test_many_features_take_the_short_cut() -> None:
 def test_optimal_is_the_covariance_of_the_closed_form() -> None:
     from vrtd.theory import instance_optimal
 
-    assert abs(np.trace(recursion_moments(LONG, []).optimal) / instance_optimal(PROBLEM) - 1.0) < 0.1
+    assert abs(np.trace(recursion_moments(long_sample(), []).optimal) / instance_optimal(PROBLEM) - 1.0) < 0.1
 
 
 def intervals(problem: vrtd.LinearProblem, n_replicates: int, shrink: float) -> int:
@@ -97,6 +108,7 @@ def intervals(problem: vrtd.LinearProblem, n_replicates: int, shrink: float) -> 
     return covered
 
 
+@pytest.mark.statistical
 def test_intervals_cover() -> None:
     covered = intervals(PROBLEM, 60, shrink=1.0)
     assert stats.binom.cdf(covered, 60, 0.93) > FAMILY_RATE  # 95 %, less what a pilot of 3000 rows may cost
@@ -104,11 +116,12 @@ def test_intervals_cover() -> None:
 
 
 def test_directions_that_are_not_reached_have_no_variance() -> None:
-    wide, wide_next = (np.column_stack([x, np.zeros(len(LONG))]) for x in (LONG.phi, LONG.phi_next))
+    rows = long_sample()
+    wide, wide_next = (np.column_stack([x, np.zeros(len(rows))]) for x in (rows.phi, rows.phi_next))
     found = recursion_moments(
-        Transitions(wide, LONG.reward, wide_next, 0.95), [(0.02, 500, 8)], [0.0, 0.0, 0.0, 0.0, 3.0]
+        Transitions(wide, rows.reward, wide_next, 0.95), [(0.02, 500, 8)], [0.0, 0.0, 0.0, 0.0, 3.0]
     )
-    plain = recursion_moments(LONG, [(0.02, 500, 8)])
+    plain = recursion_moments(long_sample(), [(0.02, 500, 8)])
     assert np.allclose(found.covariance[:4, :4], plain.covariance, rtol=1e-6, atol=1e-9)
     assert np.abs(found.covariance[4]).max() < 1e-12
     assert found.theta_star[4] == 3.0
@@ -139,4 +152,4 @@ def test_a_sample_that_cannot_tell_says_so() -> None:
 )
 def test_callers_errors(legs: Any, output: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        recursion_moments(LONG, legs, None, output)
+        recursion_moments(long_sample(), legs, None, output)
