@@ -26,12 +26,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 import numpy as np
 
 import vrtd
+from vrtd.arrays import aligned_copy
 from vrtd.engine import simulation
 from vrtd.engine.simulation import run_blocks
 from vrtd.engine.stream import compile_stream
 from vrtd.estimator.rows import loop_columns
 from vrtd.kernels.jit import short_vectors
-from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
 from vrtd.logs import Chunk
 

@@ -15,6 +15,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 #: A row of probabilities may miss 1 by this much; a private copy is then normalised.
 ROW_SUM_TOLERANCE = 1e-8
+CACHE_LINE = 64  # bytes
 
 
 def frozen(array: Array) -> Array:
@@ -42,9 +43,8 @@ def real_array(name: str, value: ArrayLike, finite: bool = True) -> Floats:
         raise InvalidInputError(f"{name} must be an array of real numbers", what, "pass numbers") from None
     if finite and not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InvalidInputError(
-            f"{name} must be finite", f"{array[place]} at index {place}", "remove or repair that entry"
-        )
+        got = f"{array[place]} at index {place}"
+        raise InvalidInputError(f"{name} must be finite", got, "remove or repair that entry")
     return array
 
 
@@ -58,9 +58,8 @@ def check_theta(name: str, theta: ArrayLike | None, n_features: int) -> Floats:
         return np.zeros(n_features)
     array = real_array(name, theta)
     if array.shape != (n_features,):
-        raise InvalidInputError(
-            f"{name} must have the shape ({n_features},)", array.shape, "pass one number per feature"
-        )
+        must = f"{name} must have the shape ({n_features},)"
+        raise InvalidInputError(must, array.shape, "pass one number per feature")
     return array
 
 
@@ -69,8 +68,15 @@ def check_row_sums(name: str, sums: Floats, axes: Sequence[str]) -> None:
     bad = np.argwhere(~(np.abs(sums - 1.0) <= ROW_SUM_TOLERANCE))
     if bad.size:
         place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, bad[0], strict=True))
-        raise InvalidInputError(
-            f"each row of {name} must sum to 1 within {ROW_SUM_TOLERANCE:g}",
-            f"the sum {float(sums[tuple(bad[0])])!r} at {place}",
-            "compute it in float64 and divide it by its sum",
-        )
+        must = f"each row of {name} must sum to 1 within {ROW_SUM_TOLERANCE:g}"
+        got = f"the sum {float(sums[tuple(bad[0])])!r} at {place}"
+        raise InvalidInputError(must, got, "compute it in float64 and divide it by its sum")
+
+
+def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a writeable C-contiguous copy that starts at a cache line: a load that crosses two lines costs twice."""
+    room = np.empty(array.nbytes + CACHE_LINE, np.uint8)
+    first = -room.ctypes.data % CACHE_LINE
+    copy = room[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

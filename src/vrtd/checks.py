@@ -12,26 +12,43 @@ from typing import Any
 from vrtd.errors import InvalidInputError, MissingExtraError
 
 
-def check_positive(name: str, value: Any) -> None:
+def require(holds: Any, must: str, got: Any, do: str, error: type[InvalidInputError] = InvalidInputError) -> None:
+    """Raise `error(must, got, do)` unless `holds`. For what is cheap to print: `got` is computed in any case.
+
+    >>> require(2 <= 3, "branching must be at most n_states", "2 for 3 states", "lower branching")
+    """
+    if not holds:
+        raise error(must, got, do)
+
+
+def as_number(value: Any) -> float:
+    """Return a real number as a float, infinite if it is beyond any float; NaN for what is not a number."""
     try:
-        number = float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
-    except OverflowError:  # an integer beyond any float
-        number = inf
-    if not 0 < number < inf:
-        raise InvalidInputError(f"{name} must be a positive, finite number", repr(value), "pass a number above 0")
+        return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
+    except OverflowError:  # an integer
+        return inf if value > 0 else -inf
 
 
-def check_level(value: Any) -> float:
-    """Of an interval."""
-    number = float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
-    if not 0.0 < number < 1.0:
-        raise InvalidInputError("the level of an interval must lie in (0, 1)", repr(value), "pass e.g. 0.95")
+def check_positive(name: str, value: Any) -> float:
+    """Return a positive, finite number as a float."""
+    number = as_number(value)
+    require(0.0 < number < inf, f"{name} must be a positive, finite number", repr(value), "pass a number above 0")
     return number
 
 
-def check_fraction(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value <= 1.0:  # type: ignore[operator]
-        raise InvalidInputError(f"{name} must lie in [0, 1]", repr(value), "pass e.g. 0.8")
+def check_level(value: Any) -> float:
+    """Return the level of an interval as a float."""
+    number = as_number(value)
+    require(0.0 < number < 1.0, "the level of an interval must lie in (0, 1)", repr(value), "pass e.g. 0.95")
+    return number
+
+
+def check_fraction(name: str, value: Any, below_one: bool = False) -> float:
+    """Return a number in [0, 1], or in [0, 1) if `below_one`, as a float."""
+    number = as_number(value)
+    holds, interval = (0.0 <= number < 1.0, "[0, 1)") if below_one else (0.0 <= number <= 1.0, "[0, 1]")
+    require(holds, f"{name} must lie in {interval}", repr(value), "pass e.g. 0.8")
+    return number
 
 
 def check_radius(value: Any) -> None:
@@ -39,18 +56,18 @@ def check_radius(value: Any) -> None:
         check_positive("radius", value)
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InvalidInputError(
-            f"{name} must be a whole number of at least {least}", repr(value), f"pass an integer >= {least}"
-        )
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Return a whole number of at least `least` as an int."""
+    holds = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
+    require(holds, f"{name} must be a whole number of at least {least}", repr(value), f"pass an integer >= {least}")
+    return int(value)
 
 
-def check_exact_count(name: str, value: Any, least: int = 1) -> None:
-    """A count that arithmetic with floats must not round."""
-    check_count(name, value, least)
-    if value > 2**53:
-        raise InvalidInputError(f"{name} must be at most 2**53", value, "lower it")
+def check_exact_count(name: str, value: Any, least: int = 1) -> int:
+    """Return a count that arithmetic with floats must not round."""
+    count = check_count(name, value, least)
+    require(count <= 2**53, f"{name} must be at most 2**53", value, "lower it")
+    return count
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
@@ -65,8 +82,7 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{name} must be True or False", repr(value), "pass one of them")
+    require(isinstance(value, bool), f"{name} must be True or False", repr(value), "pass one of them")
 
 
 def import_extra(library: str, extra: str) -> Any:
@@ -75,3 +91,7 @@ def import_extra(library: str, extra: str) -> Any:
         return import_module(library)
     except ImportError:
         raise MissingExtraError(library, extra) from None
+
+
+def check_identifier(name: str, value: Any) -> None:
+    require(isinstance(value, str) and value.isidentifier(), f"{name} must be an identifier", repr(value), "rename it")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
-from vrtd.arrays import frozen, real_array
+from vrtd.arrays import Floats, frozen, real_array
+from vrtd.checks import check_identifier, require
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems import LinearProblem, Transitions
 
@@ -23,25 +23,20 @@ class QuadraticForm:
     """
 
     name: str
-    matrix: NDArray[np.float64]
-    centre: NDArray[np.float64]
+    matrix: Floats
+    centre: Floats
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise InvalidInputError("the name of a metric must be an identifier", repr(self.name), "rename it")
+        check_identifier("the name of a metric", self.name)
         for field in ("matrix", "centre"):
             object.__setattr__(self, field, frozen(real_array(field, getattr(self, field))))
         object.__setattr__(self, "offset", float(real_array("offset", self.offset)))
         d = self.centre.shape
-        if len(d) != 1 or self.matrix.shape != d * 2:
-            raise InvalidInputError(
-                "the matrix of a metric must be (d, d) and its centre (d,)",
-                f"{self.matrix.shape} and {d}",
-                "give both the number of features",
-            )
+        must, got = "the matrix of a metric must be (d, d) and its centre (d,)", f"{self.matrix.shape} and {d}"
+        require(len(d) == 1 and self.matrix.shape == d * 2, must, got, "give both the number of features")
 
-    def __call__(self, theta: NDArray[np.float64]) -> float:
+    def __call__(self, theta: Floats) -> float:
         u = theta - self.centre
         return float(self.offset + u @ self.matrix @ u)
 
@@ -59,9 +54,8 @@ def value_error(problem: LinearProblem | Transitions) -> QuadraticForm:
     `value_error(LinearProblem(mrp, phi, state_distribution))` as the metric.
     """
     if isinstance(problem, Transitions):
-        raise InvalidInputError(
-            "the value error needs the values of a known chain", repr(problem), "pass that chain's QuadraticForm"
-        )
+        must = "the value error needs the values of a known chain"
+        raise InvalidInputError(must, repr(problem), "pass that chain's QuadraticForm")
     weights, values = problem.state_distribution, problem.mrp.values
     root = np.sqrt(weights)
     centre = np.asarray(np.linalg.lstsq(root[:, None] * problem.phi, root * values)[0], float)
@@ -85,7 +79,7 @@ def mspbe(problem: LinearProblem | Transitions) -> QuadraticForm:
     return _size_of_update("mspbe", problem, vectors[:, kept].T / np.sqrt(values[kept])[:, None])
 
 
-def _size_of_update(name: str, problem: LinearProblem | Transitions, root: NDArray[np.float64]) -> QuadraticForm:
+def _size_of_update(name: str, problem: LinearProblem | Transitions, root: Floats) -> QuadraticForm:
     """|root (A theta + b)|^2, about theta_star or else a point where it is least."""
     A, b = root @ problem.A, root @ problem.b
     try:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_choice
-from vrtd.errors import InvalidInputError, ResultFileError
+from vrtd.arrays import Floats
+from vrtd.checks import check_choice, require
+from vrtd.errors import ResultFileError
 from vrtd.files import check_regular, read_arrays, write_arrays, write_at_once
 from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 
@@ -30,7 +31,7 @@ _ARRAYS = ("n_gradients", "n_samples", "curves", "theta", "diverged_at")
 class EngineState(NamedTuple):
     """Where every run stands after its last closed epoch: all that is needed to go on."""
 
-    workspaces: NDArray[np.float64]
+    workspaces: Floats
     cursors: NDArray[Any]
     environment: NDArray[np.uint64]
     algorithm: NDArray[np.uint64]
@@ -43,9 +44,9 @@ class EngineState(NamedTuple):
 class Summary(NamedTuple):
     """Statistics over the runs that have not diverged, at each checkpoint."""
 
-    mean: NDArray[np.float64]  # (C,)
-    standard_error: NDArray[np.float64]  # (C,)
-    quantiles: NDArray[np.float64]  # (5, C) for QUANTILES
+    mean: Floats  # (C,)
+    standard_error: Floats  # (C,)
+    quantiles: Floats  # (5, C) for QUANTILES
     n_diverged: NDArray[np.int64]  # (C,) runs left out because they have diverged
     n_runs: int
 
@@ -60,8 +61,8 @@ class Result:
     n_gradients: NDArray[np.int64]  # (C,) pseudo-gradients as the paper counts them
     n_samples: NDArray[np.int64]  # (C,) transitions drawn
     metrics: tuple[str, ...]
-    curves: NDArray[np.float64]  # (n_runs, C, n_metrics); NaN from the checkpoint on at which a run is seen to diverge
-    theta: NDArray[np.float64]  # (n_runs, d) what the algorithm returns at the end; NaN for a diverged run
+    curves: Floats  # (n_runs, C, n_metrics); NaN from the checkpoint on at which a run is seen to diverge
+    theta: Floats  # (n_runs, d) what the algorithm returns at the end; NaN for a diverged run
     diverged_at: NDArray[np.int64]  # (n_runs,) pseudo-gradients at which the run was first seen to have diverged, or -1
     provenance: Mapping[str, Any]
     state: EngineState = field(repr=False)
@@ -79,7 +80,7 @@ class Result:
         """(n_runs,) "ok" or "diverged"; a diverged run calls for a smaller step size or a projection."""
         return np.where(self.diverged_at < 0, "ok", "diverged")
 
-    def values(self, metric: str) -> NDArray[np.float64]:
+    def values(self, metric: str) -> Floats:
         """(n_runs, C)"""
         check_choice("metric", metric, self.metrics)
         return self.curves[:, :, self.metrics.index(metric)]
@@ -113,20 +114,13 @@ class Result:
         metric = metric if metric is not None else self._first_metric()
         summary = self.summary(metric)
         axes = new_panels(1)[0] if ax is None else ax
-        label = label if label is not None else self.provenance["algorithm"]["name"]
+        name = label if label is not None else self.provenance["algorithm"]["name"]
         diverged = int(summary.n_diverged[-1])
         note = f", {diverged} diverged and left out" if diverged else ""
         how = self.provenance.get("method", f"{self.n_runs} runs{note}").partition(":")[0]
-        draw_curve(
-            axes,
-            getattr(self, x),
-            summary.mean,
-            summary.mean - 2 * summary.standard_error,
-            summary.mean + 2 * summary.standard_error,
-            label=f"{label} ({how})",
-            x_label=AXIS_LABELS[x],
-            metric=metric,
-        )
+        mean, band = summary.mean, 2 * summary.standard_error
+        xs, x_label, curve_label = getattr(self, x), AXIS_LABELS[x], f"{name} ({how})"
+        draw_curve(axes, xs, mean, mean - band, mean + band, label=curve_label, x_label=x_label, metric=metric)
         return axes
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -154,10 +148,8 @@ class Result:
             file.write("\n".join([*lines, ""]).encode())
 
     def _first_metric(self) -> str:
-        if not self.metrics:
-            raise InvalidInputError(
-                "a metric must have been recorded", "none", "simulate with metrics=(...), or look at theta"
-            )
+        do = "simulate with metrics=(...), or look at theta"
+        require(self.metrics, "a metric must have been recorded", "none", do)
         return self.metrics[0]
 
 
@@ -171,11 +163,9 @@ def load(path: str | os.PathLike[str]) -> Result:
         n_gradients, n_samples, curves, theta, diverged_at = (arrays[name] for name in _ARRAYS)
         metrics, provenance = tuple(header["metrics"]), dict(header["provenance"])
         n_runs, n_checkpoints = len(theta), len(n_gradients)
-        if (
-            curves.shape != (n_runs, n_checkpoints, len(metrics))
-            or n_samples.shape != (n_checkpoints,)
-            or {len(array) for array in (diverged_at, *state)} != {n_runs}
-        ):
+        lengths = {len(array) for array in (diverged_at, *state)}
+        expected = (n_runs, n_checkpoints, len(metrics)), (n_checkpoints,), {n_runs}
+        if (curves.shape, n_samples.shape, lengths) != expected:
             raise ValueError("arrays whose shapes do not agree")
     except Exception as error:
         raise ResultFileError(

@@ -220,8 +220,8 @@ def test_counts_are_what_was_drawn(row: Row) -> None:
     result = run(row)
     used = words_used(result)
     epoch = epoch_of(row)
-    sizes = [*epoch.ramp, *[epoch.n_absorb] * row.n_epochs][: row.n_epochs]
-    n_steps = sum(epoch.n_steps * size // epoch.n_absorb if epoch.follows else epoch.n_steps for size in sizes)
+    sizes = [*epoch.warmup_batches, *[epoch.n_absorb] * row.n_epochs][: row.n_epochs]
+    n_steps = sum(epoch.n_steps * size // epoch.n_absorb if epoch.scales_steps else epoch.n_steps for size in sizes)
     fresh_samples = n_steps * epoch.samples_per_step
     assert result.n_samples[-1] == sum(sizes) + fresh_samples
     words = {"markov": 1, "iid": 2, "dataset": 0}[row.sampling] * sum(sizes)
@@ -262,7 +262,7 @@ def test_converges_to_theta_star_when_there_is_no_noise(row: Row) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [r for r in ROWS if r.sampling == "iid" and r.mean_stays and r.algorithm.epoch("iid").inner == "fresh"],
+    [r for r in ROWS if r.sampling == "iid" and r.mean_stays and r.algorithm.epoch("iid").inner_samples == "fresh"],
     ids=lambda row: row.id,
 )
 def test_theta_star_is_a_fixed_point_of_the_mean_update(row: Row) -> None:
@@ -327,14 +327,14 @@ def test_dense_chains_with_their_own_discounts(row: Row) -> None:
 def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:
     class Stepper(vrtd.TD):
         def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
-            return Epoch(n_absorb=0, n_steps=5, inner="fresh")
+            return Epoch(n_absorb=0, n_steps=5, inner_samples="fresh")
 
     with pytest.raises(InvalidInputError, match="an epoch that absorbs nothing must be one step on a fresh sample"):
         vrtd.simulate(PROBLEM, Stepper(0.1), n_runs=2, n_gradients=50)
 
 
 def test_an_epoch_counts_what_it_declares() -> None:
-    epoch = Epoch(n_absorb=3, n_steps=2, inner="fresh", gradients_per_absorb=2, gradients_per_step=3)
+    epoch = Epoch(n_absorb=3, n_steps=2, inner_samples="fresh", gradients_per_absorb=2, gradients_per_step=3)
     assert epoch.n_gradients == 12
     assert epoch.samples_at(np.arange(13)).tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 4, 4, 5]
 

@@ -19,8 +19,8 @@ from vrtd.algorithms import Kernels
 from vrtd.algorithms._base.schedules import step_size_at
 from vrtd.algorithms.td_lambda import td_lambda_views
 from vrtd.errors import InvalidInputError, StabilityWarning
-from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.transition import td_error
 from vrtd.sources import chain_source
 
 GAMMA = 0.7

@@ -61,7 +61,7 @@ def test_algorithms_for_data_sets_refuse_a_stream(algorithm: Any) -> None:
 def test_epochs_of_other_lengths_are_refused() -> None:
     class Ramped(vrtd.VRTD):
         def epoch(self, sampling: Any, n_rows: int = 0) -> Epoch:
-            return super().epoch(sampling)._replace(ramp=(2,))
+            return super().epoch(sampling)._replace(warmup_batches=(2,))
 
     assert vrtd.VRTD(0.1, 7).learns_from_log
     assert not Ramped(0.1, 7).learns_from_log

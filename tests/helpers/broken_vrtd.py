@@ -6,8 +6,8 @@ from typing import ClassVar
 from vrtd import VRTD
 from vrtd.algorithms import Kernels
 from vrtd.algorithms.vrtd import vrtd_absorb, vrtd_begin, vrtd_close, vrtd_output, vrtd_views
-from vrtd.kernels.bellman import bootstrap_difference
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.transition import bootstrap_difference
 
 
 @kernel

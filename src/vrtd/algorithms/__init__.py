@@ -30,26 +30,12 @@ from vrtd.algorithms.svrg import GrowingSCSG as GrowingSCSG
 from vrtd.algorithms.target_td import TargetTD as TargetTD
 from vrtd.algorithms.td import TD as TD
 from vrtd.algorithms.td_lambda import TDLambda as TDLambda
-from vrtd.algorithms.true_online_td import TrueOnlineTD as TrueOnlineTD
+from vrtd.algorithms.td_lambda import TrueOnlineTD as TrueOnlineTD
 from vrtd.algorithms.vrtd import VRTD as VRTD
 
-_ALGORITHMS: tuple[type[Algorithm], ...] = (
-    TD,
-    TDLambda,
-    TrueOnlineTD,
-    TargetTD,
-    GTD,
-    GTD2,
-    TDC,
-    VRTD,
-    LSTD,
-    RecursiveLSTD,
-    PrimalDual,
-    SVRG,
-    BatchingSVRG,
-    SCSG,
-    GrowingSCSG,
-    SAGA,
-)
+_OF_ANY_SAMPLES = (TD, TDLambda, TrueOnlineTD, TargetTD, GTD, GTD2, TDC, VRTD, LSTD, RecursiveLSTD)
+_OF_A_DATA_SET = (PrimalDual, SVRG, BatchingSVRG, SCSG, GrowingSCSG, SAGA)
 
-REGISTRY: Mapping[str, type[Algorithm]] = MappingProxyType({algorithm.name: algorithm for algorithm in _ALGORITHMS})
+REGISTRY: Mapping[str, type[Algorithm]] = MappingProxyType(
+    {algorithm.name: algorithm for algorithm in (*_OF_ANY_SAMPLES, *_OF_A_DATA_SET)}
+)

@@ -16,12 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
-from vrtd.checks import check_positive
+from vrtd.arrays import Floats
 from vrtd.kernels.jit import kernel
 
 
@@ -38,8 +35,8 @@ class GradientTDOptions(NamedTuple):
 
 
 class GradientTDState(NamedTuple):
-    theta: NDArray[np.float64]
-    w: NDArray[np.float64]
+    theta: Floats
+    w: Floats
 
 
 @kernel
@@ -75,24 +72,19 @@ class GradientTD(Algorithm):
     kernels = Kernels(gradient_td_views, gradient_td_step)
     n_vectors = 2
     step_size_fields = ("step_size", "step_size_w")
-    tuned = {
-        "step_size": STEP_SIZES,
-        "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2),
-    }
+    tuned = {"step_size": STEP_SIZES, "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2)}
     averages = False  # whether w is a moving average of rho delta phi, instead of its regression
     corrects = False  # whether theta takes TD's step with a correction, instead of a gradient step
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
-        if not isinstance(self.step_size_w, Schedule):
-            check_positive("step_size_w", self.step_size_w)
-        as_schedule(self.step_size_w)
+        as_schedule(self.step_size_w, "step_size_w")
 
     def params(self) -> GradientTDParams:
-        return GradientTDParams(*(schedule_params(as_schedule(step)) for step in (self.step_size, self.step_size_w)))
+        return GradientTDParams(schedule_params(self.step_size), schedule_params(self.step_size_w))
 
     def options(self) -> GradientTDOptions:
-        kinds = (schedule_kind(as_schedule(step)) for step in (self.step_size, self.step_size_w))
+        kinds = schedule_kind(self.step_size), schedule_kind(self.step_size_w)
         return GradientTDOptions(int(self.averages), int(self.corrects), *kinds)
 
 
@@ -105,10 +97,7 @@ class GTD(GradientTD):
     """
 
     name = "gtd"
-    tuned = {
-        "step_size": STEP_SIZES._replace(power=-4),
-        "step_size_w": Tuned((0.25, 1.0, 4.0)),
-    }
+    tuned = {"step_size": STEP_SIZES._replace(power=-4), "step_size_w": Tuned((0.25, 1.0, 4.0))}
     averages = True
 
 

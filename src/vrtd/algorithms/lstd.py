@@ -16,30 +16,22 @@ of each sample, and their solution is tested.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from vrtd.algorithms._base.algorithm import Algorithm, Kernels, Tuned
-from vrtd.checks import check_fraction, check_positive
+from vrtd.algorithms._base.algorithm import Kernels
+from vrtd.algorithms._base.least_squares import LeastSquaresMethod, solve_in_place, update_trace
+from vrtd.arrays import Floats
 from vrtd.kernels.jit import kernel
-from vrtd.kernels.least_squares import eliminate, follow
-
-
-class LSTDParams(NamedTuple):
-    trace_decay: float
-    ridge: float
 
 
 class LSTDState(NamedTuple):
-    theta_0: NDArray[np.float64]
-    b: NDArray[np.float64]
-    z: NDArray[np.float64]
-    psi: NDArray[np.float64]  # phi - gamma phi'
-    A: NDArray[np.float64]  # (d d,) row by row
-    room: NDArray[np.float64]  # (d d,) to solve in
-    memory: NDArray[np.float64]  # two numbers: c of the sample before, and s
+    theta_0: Floats
+    b: Floats
+    z: Floats
+    psi: Floats  # phi - gamma phi'
+    A: Floats  # (d d,) row by row
+    room: Floats  # (d d,) to solve in
+    memory: Floats  # two numbers: c of the sample before, and s
 
 
 @kernel
@@ -53,7 +45,7 @@ def lstd_views(workspace, d):
 def lstd_step(params, options, state, x, t, epoch):
     z, psi = state.z, state.psi
     d = z.size
-    follow(z, psi, state.memory, params.trace_decay, x)
+    update_trace(z, psi, state.memory, params.trace_decay, x)
     for i in range(d):
         z_i = z[i]
         state.b[i] += z_i * x.reward
@@ -72,37 +64,20 @@ def lstd_output(params, options, state, epoch, out):
             out[i] -= state.A[i * d + j] * state.theta_0[j]
             state.room[i * d + j] = state.A[i * d + j]
         state.room[i * d + i] += ridge
-    eliminate(state.room, out)
+    solve_in_place(state.room, out)
     for i in range(d):
         out[i] += state.theta_0[i]
 
 
 @dataclass(frozen=True)
-class LSTD(Algorithm):
+class LSTD(LeastSquaresMethod):
     """Least-squares temporal difference learning, without a step size.
 
     >>> LSTD(trace_decay=0.5).epoch("markov").n_gradients
     1
     """
 
-    trace_decay: Annotated[float, "lambda"] = 0.0
-    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1e-3
-
     name = "lstd"
     kernels = Kernels(lstd_views, lstd_step, lstd_output)
     n_vectors = 4
     n_matrices = 2
-    n_scalars = 2
-    cost = "quadratic"
-    tuned = {"ridge": Tuned((1e-4, 1e3)), "trace_decay": Tuned((0.0, 0.5, 0.9))}
-
-    def __post_init__(self) -> None:
-        check_fraction("trace_decay", self.trace_decay)
-        check_positive("ridge", self.ridge)
-
-    @property
-    def needs_trajectory(self) -> bool:
-        return self.trace_decay > 0
-
-    def params(self) -> LSTDParams:
-        return LSTDParams(float(self.trace_decay), float(self.ridge))

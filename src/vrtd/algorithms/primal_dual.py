@@ -12,20 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling
 from vrtd.algorithms._base.saddle import SaddleMethod, saddle_absorb
+from vrtd.arrays import Floats
 from vrtd.kernels.jit import kernel
 
 
 class PrimalDualState(NamedTuple):
-    theta: NDArray[np.float64]
-    w: NDArray[np.float64]
-    g_theta: NDArray[np.float64]  # sums over the rows that are absorbed
-    g_w: NDArray[np.float64]
-    counts: NDArray[np.float64]  # one number: the rows that are absorbed
+    theta: Floats
+    w: Floats
+    g_theta: Floats  # sums over the rows that are absorbed
+    g_w: Floats
+    counts: Floats  # one number: the rows that are absorbed
 
 
 @kernel
@@ -64,4 +62,4 @@ class PrimalDual(SaddleMethod):
     n_scalars = 1
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=n_rows, n_steps=0, inner="fresh")
+        return Epoch(n_absorb=n_rows, n_steps=0, inner_samples="fresh")

@@ -17,29 +17,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from vrtd.algorithms._base.algorithm import Algorithm, Kernels, Tuned
-from vrtd.checks import check_fraction, check_positive
+from vrtd.algorithms._base.algorithm import Kernels
+from vrtd.algorithms._base.least_squares import LeastSquaresMethod, update_trace
+from vrtd.arrays import Floats
 from vrtd.kernels.jit import kernel
-from vrtd.kernels.least_squares import follow
-
-
-class RecursiveLSTDParams(NamedTuple):
-    trace_decay: float
-    ridge: float
 
 
 class RecursiveLSTDState(NamedTuple):
-    theta: NDArray[np.float64]
-    z: NDArray[np.float64]
-    psi: NDArray[np.float64]
-    gain: NDArray[np.float64]  # k of the sample before, whose change of P is still due
-    row: NDArray[np.float64]  # P^T psi of the sample before
-    new_row: NDArray[np.float64]
-    P: NDArray[np.float64]  # (d d,) row by row
-    memory: NDArray[np.float64]  # two numbers: c of the sample before, and s
+    theta: Floats
+    z: Floats
+    psi: Floats
+    gain: Floats  # k of the sample before, whose change of P is still due
+    row: Floats  # P^T psi of the sample before
+    new_row: Floats
+    P: Floats  # (d d,) row by row
+    memory: Floats  # two numbers: c of the sample before, and s
 
 
 @kernel
@@ -54,7 +46,7 @@ def recursive_lstd_views(workspace, d):
 def recursive_lstd_step(params, options, state, x, t, epoch):
     theta, z, psi, gain, P = state.theta, state.z, state.psi, state.gain, state.P
     row, new_row, d = state.row, state.new_row, state.theta.size
-    if follow(z, psi, state.memory, params.trace_decay, x):  # P was zero, and so were all features
+    if update_trace(z, psi, state.memory, params.trace_decay, x):  # P was zero, and so were all features
         for i in range(d):
             P[i * d + i] = 1.0 / (params.ridge * state.memory[1])
     # One sweep over P, which is what it costs: the change that is due, P z and P^T psi.
@@ -79,31 +71,16 @@ def recursive_lstd_step(params, options, state, x, t, epoch):
 
 
 @dataclass(frozen=True)
-class RecursiveLSTD(Algorithm):
+class RecursiveLSTD(LeastSquaresMethod):
     """Least-squares temporal difference learning, theta after every sample.
 
     >>> RecursiveLSTD(trace_decay=0.5).epoch("markov").n_gradients
     1
     """
 
-    trace_decay: Annotated[float, "lambda"] = 0.0
     ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1.0
 
     name = "recursive_lstd"
     kernels = Kernels(recursive_lstd_views, recursive_lstd_step)
     n_vectors = 6
     n_matrices = 1
-    n_scalars = 2
-    cost = "quadratic"
-    tuned = {"ridge": Tuned((1e-4, 1e3)), "trace_decay": Tuned((0.0, 0.5, 0.9))}
-
-    def __post_init__(self) -> None:
-        check_fraction("trace_decay", self.trace_decay)
-        check_positive("ridge", self.ridge)
-
-    @property
-    def needs_trajectory(self) -> bool:
-        return self.trace_decay > 0
-
-    def params(self) -> RecursiveLSTDParams:
-        return RecursiveLSTDParams(float(self.trace_decay), float(self.ridge))

@@ -22,20 +22,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling
 from vrtd.algorithms._base.saddle import SaddleMethod, move_along_row, value_of
-from vrtd.kernels.bellman import td_error
+from vrtd.arrays import Floats
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.transition import td_error
 
 
 class SAGAState(NamedTuple):
-    theta: NDArray[np.float64]
-    w: NDArray[np.float64]
-    g_theta: NDArray[np.float64]
-    g_w: NDArray[np.float64]
-    memory: NDArray[np.float64]  # s_0, e_0, s_1, e_1, ...
+    theta: Floats
+    w: Floats
+    g_theta: Floats
+    g_w: Floats
+    memory: Floats  # s_0, e_0, s_1, e_1, ...
 
 
 @kernel
@@ -90,4 +90,4 @@ class SAGA(SaddleMethod):
     n_per_row = 2
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh", ramp=(n_rows,))
+        return Epoch(n_absorb=0, n_steps=1, inner_samples="fresh", warmup_batches=(n_rows,))

@@ -20,12 +20,11 @@ gradient, AISTATS, use the law of N - 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from vrtd.algorithms._base.algorithm import Epoch, Kernels, Sampling, Tuned
-from vrtd.algorithms._base.anchor import AnchoredMethod, svrg_begin, svrg_close, svrg_step, svrg_views
-from vrtd.algorithms._base.saddle import saddle_absorb
+from vrtd.algorithms._base.algorithm import Epoch, Sampling, Tuned
+from vrtd.algorithms._base.anchor import AnchoredMethod
 from vrtd.checks import check_exact_count
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import geometric
@@ -56,9 +55,7 @@ class SCSG(AnchoredMethod):
     batch_size: Annotated[int, "rows of each batch; all rows if there are fewer"] = 100
 
     name = "scsg"
-    kernels = Kernels(
-        svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close, length=scsg_length
-    )
+    kernels = replace(AnchoredMethod.kernels, length=scsg_length)
     tuned = {**AnchoredMethod.tuned, "batch_size": Tuned((16, 64, 256))}
 
     def __post_init__(self) -> None:
@@ -67,4 +64,4 @@ class SCSG(AnchoredMethod):
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         size = min(int(self.batch_size), n_rows)
-        return Epoch(n_absorb=size, n_steps=size + 1, inner="fresh", subset=True, random_length=True)
+        return Epoch(n_absorb=size, n_steps=size + 1, inner_samples="fresh", subset=True, random_length=True)

@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from vrtd.algorithms._base.algorithm import Epoch, Sampling, Tuned
-from vrtd.algorithms._base.anchor import AnchoredMethod, SVRGParams
-from vrtd.checks import check_exact_count, check_positive
-from vrtd.errors import InvalidInputError
+from vrtd.algorithms._base.anchor import AnchoredMethod
+from vrtd.algorithms._base.saddle import SaddleParams
+from vrtd.checks import check_exact_count, check_positive, require
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class SVRG(AnchoredMethod):
         check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner="fresh")
+        return Epoch(n_absorb=n_rows, n_steps=int(self.n_steps or n_rows), inner_samples="fresh")
 
 
 @dataclass(frozen=True)
 class BatchingSVRG(AnchoredMethod):
     """The gradient of a random subset that grows to all rows.
 
-    >>> BatchingSVRG(batch_size=100, growth=3.0).epoch("dataset", n_rows=1000).ramp
+    >>> BatchingSVRG(batch_size=100, growth=3.0).epoch("dataset", n_rows=1000).warmup_batches
     (100, 300, 900)
     """
 
@@ -75,9 +75,8 @@ class BatchingSVRG(AnchoredMethod):
         check_batches(self.batch_size, self.growth)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        ramp = growing(self.batch_size, self.growth, n_rows)
-        n_steps = int(self.n_steps or n_rows)
-        return Epoch(n_absorb=n_rows, n_steps=n_steps, inner="fresh", ramp=ramp, subset=True)
+        batches = grow_batches(self.batch_size, self.growth, n_rows)
+        return Epoch(n_rows, int(self.n_steps or n_rows), "fresh", warmup_batches=batches, subset=True)
 
 
 @dataclass(frozen=True)
@@ -102,21 +101,20 @@ class GrowingSCSG(AnchoredMethod):
         check_exact_count("steps_per_row", self.steps_per_row)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        ramp, n_steps = growing(self.batch_size, self.growth, n_rows), n_rows * int(self.steps_per_row)
-        return Epoch(n_absorb=n_rows, n_steps=n_steps, inner="resample", ramp=ramp, follows=True)
+        batches, n_steps = grow_batches(self.batch_size, self.growth, n_rows), n_rows * int(self.steps_per_row)
+        return Epoch(n_rows, n_steps, "resample", warmup_batches=batches, scales_steps=True)
 
-    def params(self) -> SVRGParams:
+    def params(self) -> SaddleParams:
         return super().params()._replace(steps_per_row=int(self.steps_per_row))
 
 
 def check_batches(batch_size: int, growth: float) -> None:
     check_exact_count("batch_size", batch_size)
     check_positive("growth", growth)
-    if growth <= 1.0:
-        raise InvalidInputError("growth must be above 1, or batches never reach all rows", growth, "pass e.g. 2")
+    require(growth > 1.0, "growth must be above 1, or batches never reach all rows", growth, "pass e.g. 2")
 
 
-def growing(size: int, growth: float, n_rows: int) -> tuple[int, ...]:
+def grow_batches(size: int, growth: float, n_rows: int) -> tuple[int, ...]:
     """The sizes of the batches that are smaller than the data set."""
     sizes = []
     while size < n_rows:

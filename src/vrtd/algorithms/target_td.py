@@ -14,13 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
-from vrtd.checks import check_choice, check_count, check_positive
-from vrtd.errors import InvalidInputError
+from vrtd.arrays import Floats
+from vrtd.checks import check_choice, check_count, check_positive, require
 from vrtd.kernels.jit import kernel
 
 _AVERAGE, _PERIODIC = range(2)
@@ -40,8 +37,8 @@ class TargetTDOptions(NamedTuple):
 
 
 class TargetTDState(NamedTuple):
-    theta: NDArray[np.float64]
-    target: NDArray[np.float64]  # set to theta before the first update
+    theta: Floats
+    target: Floats  # set to theta before the first update
 
 
 @kernel
@@ -93,20 +90,15 @@ class TargetTD(Algorithm):
         as_schedule(self.step_size)
         check_choice("update", self.update, tuple(_UPDATES))
         own, other = ("mix", "period") if self.update == "average" else ("period", "mix")
-        if getattr(self, other) is not None:
-            must = f"{other} must be left out with update={self.update!r}"
-            raise InvalidInputError(must, getattr(self, other), "drop it, or change update")
+        must = f"{other} must be left out with update={self.update!r}"
+        require(getattr(self, other) is None, must, getattr(self, other), "drop it, or change update")
         if getattr(self, own) is None:
             object.__setattr__(self, own, _DEFAULTS[own])
-        if own == "mix":
-            check_positive("mix", self.mix)
-        else:
-            check_count("period", self.period)
+        check_positive("mix", 1.0 if self.mix is None else self.mix)
+        check_count("period", 1 if self.period is None else self.period)
 
     def params(self) -> TargetTDParams:
-        return TargetTDParams(
-            schedule_params(as_schedule(self.step_size)), float(self.mix or 0.0), int(self.period or 1)
-        )
+        return TargetTDParams(schedule_params(self.step_size), float(self.mix or 0.0), int(self.period or 1))
 
     def options(self) -> TargetTDOptions:
-        return TargetTDOptions(schedule_kind(as_schedule(self.step_size)), _UPDATES[self.update])
+        return TargetTDOptions(schedule_kind(self.step_size), _UPDATES[self.update])

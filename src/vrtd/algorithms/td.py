@@ -13,15 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.arrays import Floats
 from vrtd.checks import check_flag, check_radius
-from vrtd.kernels.bellman import add_pseudo_gradient
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm
+from vrtd.kernels.transition import add_pseudo_gradient
 
 
 class TDParams(NamedTuple):
@@ -36,8 +34,8 @@ class TDOptions(NamedTuple):
 
 
 class TDState(NamedTuple):
-    theta: NDArray[np.float64]
-    total: NDArray[np.float64]  # theta_1 + ... + theta_t
+    theta: Floats
+    total: Floats  # theta_1 + ... + theta_t
 
 
 @kernel
@@ -90,10 +88,10 @@ class TD(Algorithm):
         check_flag("average", self.average)
 
     def params(self) -> TDParams:
-        return TDParams(schedule_params(as_schedule(self.step_size)), float(self.radius or 0.0))
+        return TDParams(schedule_params(self.step_size), float(self.radius or 0.0))
 
     def options(self) -> TDOptions:
-        return TDOptions(schedule_kind(as_schedule(self.step_size)), int(self.radius is not None), int(self.average))
+        return TDOptions(schedule_kind(self.step_size), int(self.radius is not None), int(self.average))
 
     @property
     def largest_step_size(self) -> float:

@@ -1,34 +1,60 @@
-"""TD(lambda) with accumulating traces. With delta the TD error, rho the importance ratio of this sample and c the
-discount of the one before, 0 where that ended an episode:
+"""TD(lambda), a family of two algorithms that step along a trace. With delta the TD error, rho the importance ratio of
+this sample and c the discount of the one before, 0 where that ended an episode:
 
-    z     <- rho (c lambda z + phi)
-    theta <- theta + alpha delta z
+    TD(lambda), accumulating traces:
+        z     <- rho (c lambda z + phi)
+        theta <- theta + alpha delta z
+    true online TD(lambda), with v = theta.phi as it was valued on arrival, before the last update:
+        e     <- rho (c lambda e + alpha (1 - rho c lambda e.phi) phi)
+        theta <- theta + (r + gamma theta.phi' - v) e - alpha rho (theta.phi - v) phi
 
 R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3; with importance
-ratios D. Precup, R. S. Sutton, S. Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. Its limit is
+ratios D. Precup, R. S. Sutton, S. Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. The limit is
 not TD's but that of the system with traces: A = E[z (gamma phi' - phi)^T], b = E[r z]. The update is derived here from
 the forward view, with ratios and discounts of each sample; its fixed point is tested.
+
+H. van Seijen, A. R. Mahmood, P. M. Pilarski, M. C. Machado, R. S. Sutton (2016), True online temporal-difference
+learning, JMLR 17: after each sample theta is what one would have, had every update so far been made with the
+lambda-return up to this sample. Step sizes that change and importance ratios are derived here, from the forward view
+
+    theta_{k+1} = theta_k + alpha_k rho_k (G_k - theta_k.phi_k) phi_k,
+    G_k = r_k + gamma_k (v_{k+1} + lambda rho_{k+1} (G_{k+1} - v_{k+1})),   G = r + gamma v at the horizon,
+
+to which the updates are equal off-policy, too. The limit of small steps is TD(lambda)'s.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from vrtd.algorithms._base.algorithm import Kernels
-from vrtd.algorithms._base.schedules import step_size_at
-from vrtd.algorithms._base.traces import TraceMethod
-from vrtd.kernels.bellman import td_error
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
+from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
+from vrtd.arrays import Floats
+from vrtd.checks import check_fraction
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.transition import td_error
+
+
+class TraceParams(NamedTuple):
+    schedule: Any
+    trace_decay: float
+
+
+class TraceOptions(NamedTuple):
+    schedule: int
 
 
 class TDLambdaState(NamedTuple):
-    theta: NDArray[np.float64]
-    z: NDArray[np.float64]
-    carry: NDArray[np.float64]  # one number, c
+    theta: Floats
+    z: Floats
+    carry: Floats  # one number, c
+
+
+class TrueOnlineTDState(NamedTuple):
+    theta: Floats
+    e: Floats
+    before: Floats  # of the sample before: c, and v, which cancels where the trace was cut
 
 
 @kernel
@@ -49,6 +75,51 @@ def td_lambda_step(params, options, state, x, t, epoch):
     state.carry[0] = x.carry
 
 
+@kernel
+def true_online_td_views(workspace, d):
+    return TrueOnlineTDState(workspace[:d], workspace[d : 2 * d], workspace[2 * d :])
+
+
+@kernel
+def true_online_td_step(params, options, state, x, t, epoch):
+    theta, e, v = state.theta, state.e, state.before[1]
+    decay = params.trace_decay * state.before[0]
+    value = value_next = overlap = 0.0
+    for i in range(theta.size):
+        value += theta[i] * x.phi[x.row, i]
+        value_next += theta[i] * x.phi_next[x.row_next, i]
+        overlap += e[i] * x.phi[x.row, i]
+    step = step_size_at(params.schedule, options.schedule, epoch)
+    error = x.reward + x.discount * value_next - v
+    own, correction = step * (1.0 - x.weight * decay * overlap), step * x.weight * (value - v)
+    for i in range(theta.size):
+        e[i] = x.weight * (decay * e[i] + own * x.phi[x.row, i])
+        theta[i] += error * e[i] - correction * x.phi[x.row, i]
+    state.before[0], state.before[1] = x.carry, value_next
+
+
+@dataclass(frozen=True)
+class TraceMethod(Algorithm):
+    """Base of the two, which have the same hyperparameters."""
+
+    step_size: Annotated[float | Schedule, "alpha"] = 0.1
+    trace_decay: Annotated[float, "lambda: 0 is TD, 1 counts on rewards alone"] = 0.8
+
+    needs_trajectory = True
+    step_size_fields = ("step_size",)
+    tuned = {"step_size": STEP_SIZES, "trace_decay": Tuned((0.0, 0.5, 0.9))}
+
+    def __post_init__(self) -> None:
+        as_schedule(self.step_size)
+        check_fraction("trace_decay", self.trace_decay)
+
+    def params(self) -> TraceParams:
+        return TraceParams(schedule_params(self.step_size), float(self.trace_decay))
+
+    def options(self) -> TraceOptions:
+        return TraceOptions(schedule_kind(self.step_size))
+
+
 @dataclass(frozen=True)
 class TDLambda(TraceMethod):
     """Temporal difference learning with traces; needs a trajectory.
@@ -61,3 +132,17 @@ class TDLambda(TraceMethod):
     kernels = Kernels(td_lambda_views, td_lambda_step)
     n_vectors = 2
     n_scalars = 1
+
+
+@dataclass(frozen=True)
+class TrueOnlineTD(TraceMethod):
+    """TD(lambda) that equals its online forward view; needs a trajectory.
+
+    >>> TrueOnlineTD(step_size=0.05, trace_decay=0.9).epoch("markov").n_gradients
+    1
+    """
+
+    name = "true_online_td"
+    kernels = Kernels(true_online_td_views, true_online_td_step)
+    n_vectors = 2
+    n_scalars = 2

@@ -15,15 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Epoch, Inner, Kernels, Sampling, Tuned
+from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_positive, check_radius
-from vrtd.kernels.bellman import add_pseudo_gradient, bootstrap_difference
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm_of_sum
 from vrtd.kernels.random import uniform_index
+from vrtd.kernels.transition import add_pseudo_gradient, bootstrap_difference
 
 _RANDOM, _LAST, _AVERAGE = range(3)
 _OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE}
@@ -41,11 +39,11 @@ class VRTDOptions(NamedTuple):
 
 
 class VRTDState(NamedTuple):
-    theta_anchor: NDArray[np.float64]
-    w: NDArray[np.float64]  # theta - theta_anchor: g_x(theta) - g_x(theta_anchor) = phi (gamma phi' - phi).w
-    g_anchor: NDArray[np.float64]  # while absorbing the sum of g_x(theta_anchor), then alpha g_m
-    chosen: NDArray[np.float64]  # the w that the epoch returns, or their sum
-    chosen_step: NDArray[np.float64]  # one number: the random t, counted from 0
+    theta_anchor: Floats
+    w: Floats  # theta - theta_anchor: g_x(theta) - g_x(theta_anchor) = phi (gamma phi' - phi).w
+    g_anchor: Floats  # while absorbing the sum of g_x(theta_anchor), then alpha g_m
+    chosen: Floats  # the w that the epoch returns, or their sum
+    chosen_step: Floats  # one number: the random t, counted from 0
 
 
 @kernel
@@ -132,7 +130,7 @@ class VRTD(Algorithm):
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         if self.batch_size == 1:
-            return Epoch(n_absorb=1, n_steps=1, inner="resample", gradients_per_step=0)
+            return Epoch(n_absorb=1, n_steps=1, inner_samples="resample", gradients_per_step=0)
         default: Inner = "fresh" if sampling == "iid" else "resample"
         return Epoch(int(self.batch_size), int(self.batch_size), self.inner or default)
 

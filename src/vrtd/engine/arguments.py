@@ -1,4 +1,4 @@
-"""The doors of `simulate`: each argument is checked once, and turned into what the engine works with."""
+"""The arguments of `simulate`: each is checked once, and turned into what the engine works with."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Sampling
-from vrtd.arrays import check_row_sums, real_array
-from vrtd.checks import check_choice, check_count, check_exact_count
+from vrtd.arrays import Floats, check_row_sums, real_array
+from vrtd.checks import check_choice, check_count, check_exact_count, require
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import LinearProblem, MarkovRewardProcess, Simulator, Transitions
 from vrtd.problems.cone_radius import RADIUS_TOLERANCE
 from vrtd.result import EngineState, Result
 from vrtd.sources import Source, chain_source, data_set_source, simulator_source
-
-__all__ = [
-    "as_form", "bind_problem", "check_arguments", "check_memory", "check_start", "check_state", "checkpoint_axis",
-    "choose_sampling", "start_distribution", "warn_if_unstable",
-]  # fmt: skip
 
 # Arnoldi's iteration takes hundreds of products of O(d^3): beyond this many features it would be felt.
 _MOST_FEATURES_FOR_RADIUS = 64
@@ -32,10 +27,8 @@ _MOST_FEATURES_FOR_RADIUS = 64
 def check_arguments(
     algorithm: Any, sampling: Any, n_runs: Any, n_gradients: Any, seed: Any, threads: Any, metrics: Any, start: Any
 ) -> None:
-    if not isinstance(algorithm, Algorithm):
-        raise InvalidInputError(
-            "algorithm must be an Algorithm", repr(algorithm), "pass vrtd.TD(...) or vrtd.VRTD(...)"
-        )
+    is_algorithm, do = isinstance(algorithm, Algorithm), "pass vrtd.TD(...) or vrtd.VRTD(...)"
+    require(is_algorithm, "algorithm must be an Algorithm", repr(algorithm), do)
     if sampling is not None:
         check_choice("sampling", sampling, ("iid", "markov", "dataset"))
     check_count("n_runs", n_runs)
@@ -43,31 +36,24 @@ def check_arguments(
     check_count("seed", seed, least=0)
     if threads is not None:
         check_count("threads", threads)
-    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
-        raise InvalidInputError("metrics must be a tuple of names or forms", repr(metrics), "pass e.g. ('neu',)")
+    is_list = isinstance(metrics, Sequence) and not isinstance(metrics, str)
+    require(is_list, "metrics must be a tuple of names or forms", repr(metrics), "pass e.g. ('neu',)")
     names = [metric.name if isinstance(metric, QuadraticForm) else str(metric) for metric in metrics]
-    if len(set(names)) < len(names):
-        raise InvalidInputError("metrics must have different names", names, "drop or rename one")
-    if start is not None and not isinstance(start, Result):
+    require(len(set(names)) == len(names), "metrics must have different names", names, "drop or rename one")
+    if not isinstance(start, Result | None):
         raise InvalidInputError("start must be a Result", repr(start), "pass vrtd.load(path) for a file")
 
 
 def choose_sampling(problem: Any, sampling: Sampling | None) -> Sampling:
     """Return `sampling`, or the default of the problem for None; check that the problem offers it."""
-    if not isinstance(problem, LinearProblem | Simulator | Transitions):
-        raise InvalidInputError(
-            "problem must be a LinearProblem, a Simulator or Transitions",
-            repr(problem),
-            "build LinearProblem(mrp, phi)" if isinstance(problem, MarkovRewardProcess) else "build one",
-        )
+    must = "problem must be a LinearProblem, a Simulator or Transitions"
+    do = "build LinearProblem(mrp, phi)" if isinstance(problem, MarkovRewardProcess) else "build one"
+    require(isinstance(problem, LinearProblem | Simulator | Transitions), must, repr(problem), do)
     if sampling is None:
-        return problem.samplings[0]
-    if sampling not in problem.samplings:
-        raise InvalidInputError(
-            f"sampling of a {type(problem).__name__} must be {' or '.join(map(repr, problem.samplings))}",
-            repr(sampling),
-            "draw rows first: vrtd.record(problem, n_rows)" if sampling == "dataset" else "drop it, or pass that",
-        )
+        return problem.samplings[0]  # type: ignore[no-any-return]
+    must = f"sampling of a {type(problem).__name__} must be {' or '.join(map(repr, problem.samplings))}"
+    do = "draw rows first: vrtd.record(problem, n_rows)" if sampling == "dataset" else "drop it, or pass that"
+    require(sampling in problem.samplings, must, repr(sampling), do)
     return sampling
 
 
@@ -78,8 +64,8 @@ def bind_problem(
     if isinstance(problem, LinearProblem):
         start = start_distribution(problem, sampling, initial)
         return chain_source(problem.mrp, np.array(problem.phi), sampling, start, specialise)
-    if not _is_default(initial):
-        raise InvalidInputError(f"a {type(problem).__name__} has its own start", f"initial {initial!r}", "drop initial")
+    must = f"a {type(problem).__name__} has its own start"
+    require(_is_default(initial), must, f"initial {initial!r}", "drop initial")
     return simulator_source(problem) if isinstance(problem, Simulator) else data_set_source(problem)
 
 
@@ -87,38 +73,25 @@ def _is_default(initial: Any) -> bool:
     return isinstance(initial, str) and initial == "stationary"
 
 
-def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any) -> NDArray[np.float64]:
+def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any) -> Floats:
     """Return the distribution of every state (i.i.d.) or of the first one (Markov)."""
-    mrp = problem.mrp
-    if sampling == "markov" and not problem.is_stationary:
-        raise InvalidInputError(
-            "a trajectory visits states as its chain does, so state_distribution must be stationary",
-            "a problem with another state_distribution",
-            'build LinearProblem(mrp, phi), or use sampling="iid"',
-        )
+    n = problem.mrp.n_states
+    must = "a trajectory visits states as its chain does, so state_distribution must be stationary"
+    got, do = "a problem with another state_distribution", 'build LinearProblem(mrp, phi), or use sampling="iid"'
+    require(sampling != "markov" or problem.is_stationary, must, got, do)
     if isinstance(initial, str):
         check_choice("initial", initial, ("stationary",))
-        return problem.state_distribution if sampling == "iid" else mrp.stationary
-    if sampling == "iid":
-        raise InvalidInputError(
-            'initial must be "stationary" when samples are independent', initial, 'drop it, or use sampling="markov"'
-        )
+        return problem.state_distribution if sampling == "iid" else problem.mrp.stationary
+    must, do = 'initial must be "stationary" when samples are independent', 'drop it, or use sampling="markov"'
+    require(sampling == "markov", must, initial, do)
     if np.ndim(initial) == 0:
-        check_count("initial", initial, least=0)
-        if initial >= mrp.n_states:
-            raise InvalidInputError(
-                f"initial must be a state in 0 .. {mrp.n_states - 1}", initial, "states are counted from 0"
-            )
-        return np.eye(1, mrp.n_states, int(initial)).ravel()
+        state = check_count("initial", initial, least=0)
+        require(state < n, f"initial must be a state in 0 .. {n - 1}", initial, "states are counted from 0")
+        return np.eye(1, n, state).ravel()
     distribution = real_array("initial", initial)
-    if distribution.shape != (mrp.n_states,) or np.any(distribution < 0):
-        raise InvalidInputError(
-            f"initial must be {mrp.n_states} probabilities, one a state",
-            f"shape {distribution.shape}"
-            if distribution.shape != (mrp.n_states,)
-            else f"{distribution.min()} among them",
-            "pass a state, or non-negative probabilities",
-        )
+    must, do = f"initial must be {n} probabilities, one a state", "pass a state, or non-negative probabilities"
+    require(distribution.shape == (n,), must, f"shape {distribution.shape}", do)
+    require((distribution >= 0).all(), must, f"{distribution.min()} among them", do)
     check_row_sums("initial", distribution.sum(keepdims=True), ("row",))
     distribution /= distribution.sum()
     return distribution
@@ -126,54 +99,36 @@ def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any)
 
 def as_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> QuadraticForm:
     if isinstance(metric, QuadraticForm):
-        n_features = problem.n_features
-        if metric.centre.size != n_features:
-            raise InvalidInputError(
-                f"metric {metric.name!r} must be for {n_features} features", metric.centre.size, "rebuild it for phi"
-            )
+        d, must = metric.centre.size, f"metric {metric.name!r} must be for {problem.n_features} features"
+        require(d == problem.n_features, must, d, "rebuild it for phi")
         return metric
     check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
-    if isinstance(problem, Simulator):
-        raise InvalidInputError(
-            "metrics of a simulator must be QuadraticForms, as its linear system is not known",
-            repr(metric),
-            "pass vrtd.metrics.QuadraticForm(...), or metrics=()",
-        )
-    return METRICS[metric](problem)
+    must = "metrics of a simulator must be QuadraticForms, as its linear system is not known"
+    do = "pass vrtd.metrics.QuadraticForm(...), or metrics=()"
+    require(not isinstance(problem, Simulator), must, repr(metric), do)
+    return METRICS[metric](problem)  # type: ignore[arg-type]
 
 
 def check_start(start: Result, identity: dict[str, Any], theta_0: Any, initial: Any) -> None:
-    if theta_0 is not None or not _is_default(initial):
-        raise InvalidInputError(
-            "theta_0 and initial must be left out when start is given", (theta_0, initial), "the start has its own"
-        )
+    must = "theta_0 and initial must be left out when start is given"
+    require(theta_0 is None and _is_default(initial), must, (theta_0, initial), "the start has its own")
     for key, value in identity.items():
-        if start.provenance.get(key) != value:
-            raise InvalidInputError(
-                f"start must come from the same {key}, {value}", start.provenance.get(key), "repeat the first call's"
-            )
+        before = start.provenance.get(key)
+        require(before == value, f"start must come from the same {key}, {value}", before, "repeat the first call's")
 
 
 def check_state(state: EngineState, fresh: EngineState, problem: Any) -> None:
     """A state may come from a file: what does not fit would read and write beyond the tables."""
     for name, ours, expected in zip(state._fields, state, fresh, strict=True):
-        if ours.shape != expected.shape or ours.dtype != expected.dtype:
-            raise InvalidInputError(
-                f"{name} of the start must be {expected.dtype} of shape {expected.shape}",
-                f"{ours.dtype} of shape {ours.shape}",
-                "repeat the first call, or run it again",
-            )
-    match problem:
-        case LinearProblem():
-            name, limit = "n_states", problem.mrp.n_states
-        case Transitions():
-            name, limit = "n_rows", problem.n_rows
-        case _:  # a simulator's cursor is its state, which indexes nothing
-            return
-    if np.any(state.cursors >= limit):
-        raise InvalidInputError(
-            f"cursors of the start must be below {name}, {limit}", state.cursors.max(), "run it again"
-        )
+        must = f"{name} of the start must be {expected.dtype} of shape {expected.shape}"
+        same, got = (ours.dtype, ours.shape) == (expected.dtype, expected.shape), f"{ours.dtype} of shape {ours.shape}"
+        require(same, must, got, "repeat the first call, or run it again")
+    if isinstance(problem, Simulator):  # its cursor is its state, which indexes nothing
+        return
+    is_chain = isinstance(problem, LinearProblem)
+    name, limit = ("n_states", problem.mrp.n_states) if is_chain else ("n_rows", problem.n_rows)
+    largest = state.cursors.max()
+    require(largest < limit, f"cursors of the start must be below {name}, {limit}", largest, "run it again")
 
 
 def warn_if_unstable(problem: LinearProblem, step_size: float) -> None:
@@ -197,12 +152,9 @@ def checkpoint_axis(checkpoints: Any, first: int, last: int) -> NDArray[np.int64
         count = min(int(checkpoints), last - first + 1)
         return np.unique(np.linspace(first if count > 1 else last, last, count).round().astype(np.int64))
     axis = np.asarray(checkpoints)
-    if axis.ndim != 1 or axis.dtype.kind not in "iu" or np.any(axis < first) or np.any(axis > last):
-        raise InvalidInputError(
-            f"checkpoints must be whole numbers of pseudo-gradients in {first} .. {last}",
-            axis,
-            "drop those outside the budget",
-        )
+    holds = axis.ndim == 1 and axis.dtype.kind in "iu" and bool(np.all((first <= axis) & (axis <= last)))
+    must = f"checkpoints must be whole numbers of pseudo-gradients in {first} .. {last}"
+    require(holds, must, axis, "drop those outside the budget")
     return np.union1d(axis.astype(np.int64), [last])
 
 
@@ -214,9 +166,6 @@ def check_memory(n_runs: int, checkpoints: Any, n_gradients: int, n_metrics: int
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not on this system
         return
-    if needed > physical / 2:
-        raise InvalidInputError(
-            f"curves and states of all runs must fit in half of the memory, {physical / 2**31:.1f} GiB",
-            f"{n_runs} runs x {n_checkpoints} checkpoints x {n_metrics} metrics, {needed / 2**30:.3g} GiB",
-            "record fewer checkpoints, or split the runs by seed",
-        )
+    must = f"curves and states of all runs must fit in half of the memory, {physical / 2**31:.1f} GiB"
+    got = f"{n_runs} runs x {n_checkpoints} checkpoints x {n_metrics} metrics, {needed / 2**30:.3g} GiB"
+    require(needed <= physical / 2, must, got, "record fewer checkpoints, or split the runs by seed")

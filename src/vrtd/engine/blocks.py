@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Event, Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Epoch
-from vrtd.engine.loop import LANES, compile_loop
+from vrtd.arrays import aligned_copy
+from vrtd.engine.loop import LANES, Forms, Outputs, compile_loop
 from vrtd.kernels.jit import short_vectors
-from vrtd.kernels.memory import aligned_copy
 from vrtd.metrics import QuadraticForm
 from vrtd.result import EngineState
 from vrtd.sources import Source
 from vrtd.sources.source import make_slots
+
+Progress = Callable[[float], None]  # of the share of the work that is done
 
 # One call of the compiled loop: long beside the cost of calling it, short beside a person's patience with Ctrl-C.
 _GRADIENTS_PER_CALL = 20_000_000
@@ -44,32 +46,20 @@ class Job:
         return self.gradients_between(self.epoch_0, int(self.epochs[-1]))
 
     def gradients_between(self, first: int, last: int) -> int:
-        """Of a run, from so many closed epochs to so many."""
+        """Return the number of pseudo-gradients that one run computes between two counts of closed epochs."""
         return int(self.epoch.gradients_until(last) - self.epoch.gradients_until(max(first, 0)))
-
-
-class Outputs(NamedTuple):
-    """What the compiled loop writes beside the state."""
-
-    curves: NDArray[np.float64]  # (n_runs, C, n_metrics)
-    theta: NDArray[np.float64]  # (n_runs, d)
-    left: NDArray[np.int64]  # (n_runs,) the checkpoint at which a run is first seen to have diverged, or -1
 
 
 def prepare(job: Job, state: EngineState) -> Callable[..., Any]:
     """The loop for this job, compiled or loaded from the cache: a call with no runs does that and nothing else."""
     loop = compile_loop(job.algorithm, job.epoch, job.source, job.specialised)
     with short_vectors():
-        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, *_outputs(job, 0))
+        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, _outputs(job, 0))
     return loop
 
 
 def run_blocks(
-    job: Job,
-    loop: Callable[..., Any],
-    state: EngineState,
-    threads: int | None,
-    progress: Callable[[float], None] | None,
+    job: Job, loop: Callable[..., Any], state: EngineState, threads: int | None, progress: Progress | None
 ) -> Outputs:
     """Take all runs through all checkpoints, advancing `state` in place."""
     n_runs, n_threads = len(state.workspaces), threads or available_threads()
@@ -79,8 +69,14 @@ def run_blocks(
     per_call = _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
     longest = per_call // max(job.n_gradients * LANES, 1)
     block_size = max(1, min(longest, n_groups // (_BLOCKS_PER_THREAD * n_threads))) * LANES
-    report = _reporter(progress, n_runs * job.n_gradients)
-    cancelled = Event()
+    cancelled, lock, done = Event(), Lock(), 0
+
+    def report(n_gradients: int) -> None:
+        nonlocal done
+        if progress is not None:
+            with lock:  # one thread at a time
+                done += n_gradients
+                progress(done / max(n_runs * job.n_gradients, 1))
 
     def run_block(first: int) -> None:
         block = slice(first, min(first + block_size, n_runs))
@@ -92,7 +88,7 @@ def run_blocks(
         for targets, checkpoint in _calls(job.epochs, position, limit):
             if cancelled.is_set():
                 return
-            loop(*inputs, position, targets, checkpoint, *written)
+            loop(*inputs, position, targets, checkpoint, written)
             report(n * job.gradients_between(position, int(targets[-1])))
             position = int(targets[-1])
         for whole, piece in zip((*state, *outputs), (*part, *written), strict=True):
@@ -120,37 +116,20 @@ def available_threads() -> int:
 
 def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     """What stays the same from call to call."""
-    d, (n_absorb, n_steps, inner, *_) = job.source.n_features, job.epoch
-    ramp = np.array(job.epoch.ramp, np.int64)
-    slots = make_slots(job.source, LANES, n_absorb + 1, job.epoch.subset)
-    batch = np.empty((n_absorb if inner == "resample" else 0, LANES), np.uint32)
+    d, epoch = job.source.n_features, job.epoch
+    slots = make_slots(job.source, LANES, epoch.n_absorb + 1, epoch.subset)
+    batch = np.empty((epoch.n_absorb if epoch.inner_samples == "resample" else 0, LANES), np.uint32)
+    batch_sizes = np.array([*epoch.warmup_batches, epoch.n_absorb], np.int64)
     matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
     is_diagonal = np.array([np.array_equal(matrix, np.diag(matrix.diagonal())) for matrix in matrices], bool)
     centres = np.array([form.centre for form in job.forms], float).reshape(-1, d)
-    offsets = np.array([form.offset for form in job.forms], float)
-    return (
-        *(job.algorithm.params(), job.source.data, slots, batch, *state, d, ramp, n_absorb, n_steps),
-        *(matrices, is_diagonal, centres, offsets),
-    )
+    forms = Forms(matrices, is_diagonal, centres, np.array([form.offset for form in job.forms], float))
+    return job.algorithm.params(), job.source.data, slots, batch, state, batch_sizes, epoch.n_steps, forms
 
 
 def _outputs(job: Job, n_runs: int) -> Outputs:
     curves = np.empty((n_runs, job.epochs.size, len(job.forms)))
     return Outputs(curves, np.empty((n_runs, job.source.n_features)), np.full(n_runs, -1))
-
-
-def _reporter(progress: Callable[[float], None] | None, total: int) -> Callable[[int], None]:
-    """Adds up what threads have done, and tells `progress` from one of them at a time."""
-    lock, done = Lock(), 0
-
-    def report(n_gradients: int) -> None:
-        nonlocal done
-        if progress is not None:
-            with lock:
-                done += n_gradients
-                progress(done / max(total, 1))
-
-    return report
 
 
 def _calls(epochs: NDArray[np.int64], position: int, limit: int) -> Iterator[tuple[NDArray[np.int64], int]]:

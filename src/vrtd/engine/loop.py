@@ -9,17 +9,18 @@ must not depend on how runs are cut into blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Epoch
-from vrtd.errors import InvalidInputError
-from vrtd.kernels.jit import borrow, carray, kernel, specialise, stack_words, with_width
+from vrtd.arrays import Floats
+from vrtd.checks import require
+from vrtd.kernels.jit import UNBOUND, borrow, carray, kernel, specialise, stack_words, with_width
 from vrtd.kernels.linalg import quadratic_form, squared_norm
 from vrtd.kernels.random import uniform_index
-from vrtd.kernels.transitions import Transition
+from vrtd.kernels.transition import Transition
 from vrtd.sources import Source
 
 # Up to SMALL features the dimension is a constant, everything is unrolled and the workspace lives in registers; beyond,
@@ -28,39 +29,58 @@ SMALL = 20
 LOCAL = 512  # numbers; a larger workspace stays on the heap
 LANES = 2
 
-_unbound: Any = None
-views = absorb = begin = step = close = output = length = reset = draw = gather = choose = read = _unbound
-FEATURES = WORDS = CURSOR = N_WORDS = N_CURSOR = N_STREAM = 1
-ABSORBS = RESAMPLES = RAMPS = FOLLOWS = CHOOSES = VARIES = IS_SMALL = IS_LOCAL = True
+# Placeholders of the template: `compile_loop` binds each to a kernel or to a constant.
+views = absorb = begin = step = close = output = length = reset = draw = draw_batch = choose = read = UNBOUND
+FEATURES = WORDS = CURSOR = 1
+ABSORBS = RESAMPLES = WARMS_UP = SCALES_STEPS = CHOOSES = VARIES = IS_SMALL = IS_LOCAL = True
 OPTIONS: Any = ()
 CURSOR_DTYPE = np.uint64
 
 
+class Forms(NamedTuple):
+    """The metrics: offset + (theta - centre)^T matrix (theta - centre) for each of m."""
+
+    matrices: Floats  # (m, d, d)
+    is_diagonal: NDArray[np.bool_]  # (m,)
+    centres: Floats  # (m, d)
+    offsets: Floats  # (m,)
+
+
+class Outputs(NamedTuple):
+    """What the loop writes beside the state."""
+
+    curves: Floats  # (n_runs, C, m)
+    theta: Floats  # (n_runs, d)
+    diverged_checkpoint: NDArray[np.int64]  # (n_runs,) at which a run is first seen to have diverged, or -1
+
+
 @kernel
-def known(x, d):
-    """The transition, with what the compiler should know of its table."""
+def with_fixed_width(x, d):
+    """The transition, with the number of features known to the compiler."""
     phi, phi_next = with_width(x.phi, d), with_width(x.phi_next, d)
     return Transition(phi, x.row, phi_next, x.row_next, x.reward, x.discount, x.weight, x.carry)
 
 
-def advance(
-    params, data, slots, batch, workspaces, cursors, environment, algorithm, n_features, ramp, n_absorb, n_steps,
-    matrices, is_diagonal, centres, offsets, epoch_0, epochs, checkpoint, values, thetas, left,
-):  # fmt: skip
+def advance(params, data, slots, batch, state, batch_sizes, n_steps, forms, epoch_0, epochs, checkpoint, outputs):
     """Advance all runs from `epoch_0` epochs through the counts in `epochs`, and write what they return at each.
 
-    `values` gets the metrics from column `checkpoint` on, `thetas` the last output, `left` the first checkpoint at
-    which a run is not finite. With `checkpoint` -1 nothing is written but the state.
+    `batch_sizes` are those of the first epochs, the last one that of all later epochs. The curves get the metrics from
+    column `checkpoint` on. With `checkpoint` -1 nothing is written but the state.
     """
-    params, data, slots, workspaces = borrow(params), borrow(data), borrow(slots), borrow(workspaces)
+    params, data, slots = borrow(params), borrow(data), borrow(slots)
+    workspaces, cursors, environment, algorithm = borrow(state)
+    matrices, is_diagonal, centres, offsets = borrow(forms)
+    curves, thetas, diverged_checkpoint = borrow(outputs)
     batch = with_width(batch, LANES)
-    d = FEATURES if IS_SMALL else n_features
+    n_warmup = batch_sizes.size - 1
+    n_absorb = batch_sizes[n_warmup]
+    d = FEATURES if IS_SMALL else thetas.shape[1]
     if IS_LOCAL:
-        local = carray(stack_words(N_WORDS), (LANES, WORDS), np.float64)
-    cursor = carray(stack_words(N_CURSOR), (LANES, CURSOR), CURSOR_DTYPE)
-    stream = carray(stack_words(N_STREAM), (2, LANES, 2), np.uint64)
+        local = carray(stack_words(LANES, WORDS), (LANES, WORDS), np.float64)
+    cursor = carray(stack_words(LANES, CURSOR), (LANES, CURSOR), CURSOR_DTYPE)
+    stream = carray(stack_words(LANES, 4), (2, LANES, 2), np.uint64)
     if VARIES:
-        lengths = carray(stack_words(LANES), (LANES,), np.int64)
+        lengths = carray(stack_words(LANES, 1), (LANES,), np.int64)
     for first in range(0, workspaces.shape[0], LANES):
         if IS_LOCAL:
             workspace = local
@@ -81,13 +101,12 @@ def advance(
         done = max(epoch_0, 0)
         for c in range(epochs.size):
             for epoch in range(done, epochs[c]):
-                size = ramp[epoch] if RAMPS and epoch < ramp.size else n_absorb
-                steps = n_steps * size // n_absorb if FOLLOWS else n_steps
+                size = batch_sizes[epoch] if WARMS_UP and epoch < n_warmup else n_absorb
+                steps = n_steps * size // n_absorb if SCALES_STEPS else n_steps
                 if VARIES:  # each run has its own steps, and 0 if its next epoch would end after the checkpoint
                     steps = 0
                     for k in range(LANES):
-                        state = views(workspace[k], d)
-                        lengths[k] = length(params, OPTIONS, state, stream[1, k], size, epochs[c])
+                        lengths[k] = length(params, OPTIONS, views(workspace[k], d), stream[1, k], size, epochs[c])
                         steps = max(steps, lengths[k])
                     if steps == 0:
                         break
@@ -99,10 +118,11 @@ def advance(
                             if CHOOSES:
                                 handle = choose(data, slots, k, i, size, stream[0, k])
                             else:
-                                handle = gather(data, slots, k, i, cursor[k], stream[0, k])
+                                handle = draw_batch(data, slots, k, i, cursor[k], stream[0, k])
                             if RESAMPLES:
                                 batch[i, k] = handle
-                            absorb(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d))
+                            run = views(workspace[k], d)
+                            absorb(params, OPTIONS, run, with_fixed_width(read(data, slots, k, handle), d))
                     for k in range(LANES):
                         if VARIES and lengths[k] == 0:
                             continue
@@ -115,7 +135,8 @@ def advance(
                             handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
                         else:
                             handle = draw(data, slots, k, n_absorb, cursor[k], stream[0, k])
-                        step(params, OPTIONS, views(workspace[k], d), known(read(data, slots, k, handle), d), t, epoch)
+                        run = views(workspace[k], d)  # before the sample is read: the order decides the last bit
+                        step(params, OPTIONS, run, with_fixed_width(read(data, slots, k, handle), d), t, epoch)
                 if ABSORBS:
                     for k in range(LANES):
                         if VARIES and lengths[k] == 0:
@@ -132,10 +153,10 @@ def advance(
                 size = squared_norm(theta)
                 for q in range(offsets.size):
                     value = offsets[q] + quadratic_form(matrices[q], is_diagonal[q], centres[q], theta)
-                    values[first + k, checkpoint + c, q] = value
+                    curves[first + k, checkpoint + c, q] = value
                     size += abs(value)
-                if not np.isfinite(size) and left[first + k] < 0:
-                    left[first + k] = checkpoint + c
+                if not np.isfinite(size) and diverged_checkpoint[first + k] < 0:
+                    diverged_checkpoint[first + k] = checkpoint + c
         for k in range(LANES):
             for i in range(CURSOR):
                 cursors[first + k, i] = cursor[k, i]
@@ -143,44 +164,42 @@ def advance(
             algorithm[first + k, 0] = stream[1, k, 0]
 
 
-@cache
-def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    return specialise(advance, name, dict(bindings))
-
-
 def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> Callable[..., Any]:
     """The loop of one algorithm on one source; compiled at its first call, and then cached on disk.
 
     Not `specialised`, it is the same for any number of features.
     """
-    resamples, ramps = epoch.inner == "resample", len(epoch.ramp) > 0
-    absorbs = ramps or epoch.n_absorb > 0
-    if not absorbs and (epoch.n_steps != 1 or epoch.inner != "fresh"):
-        raise InvalidInputError(
-            "an epoch that absorbs nothing must be one step on a fresh sample", epoch, "absorb a batch, or step once"
-        )
-    d = source.n_features
+    warms_up = len(epoch.warmup_batches) > 0
+    absorbs = warms_up or epoch.n_absorb > 0
+    is_one_step = epoch.n_steps == 1 and epoch.inner_samples == "fresh"
+    must = "an epoch that absorbs nothing must be one step on a fresh sample"
+    require(absorbs or is_one_step, must, epoch, "absorb a batch, or step once")
+    d, options = source.n_features, algorithm.options()
     small = d <= SMALL and specialised
     words = algorithm.workspace_size(d, source.n_rows)
     # Of a size that the number of rows does not change: each would be a loop of its own.
     local = small and words <= LOCAL and words == algorithm.workspace_size(d)
-    kernels = algorithm.kernels
     size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")
-    options = algorithm.options()
-    inner = epoch.inner if absorbs else "online"
-    kind = "_".join(map(str, ("", *options)))
-    ramp = ("_ramp" if ramps else "") + ("_follows" if epoch.follows else "")
-    name = f"advance_{algorithm.name}{kind}_{inner}{ramp}_{source.name}_{size}"
-    bindings: dict[str, Any] = {
-        "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
-        "close": kernels.close, "output": kernels.output, "length": kernels.length,
-        "reset": source.reset, "draw": source.draw, "gather": source.gather or source.draw, "choose": source.choose,
-        "read": source.read, "FEATURES": d if small else 0,
-        "WORDS": words if local else 1, "CURSOR": source.cursor_size, "N_WORDS": LANES * words if local else 1,
-        "N_CURSOR": LANES * source.cursor_size,
-        "N_STREAM": 4 * LANES, "ABSORBS": absorbs, "RESAMPLES": resamples, "RAMPS": ramps, "FOLLOWS": epoch.follows,
-        "CHOOSES": epoch.subset, "VARIES": epoch.random_length,
-        "IS_SMALL": small, "IS_LOCAL": local,
-        "CURSOR_DTYPE": source.cursor_dtype, "OPTIONS": options,
-    }  # fmt: skip
-    return _compile(name, tuple(bindings.items()))
+    kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))
+    warmup = ("_warmup" if warms_up else "") + ("_scaled" if epoch.scales_steps else "")
+    bindings = vars(algorithm.kernels) | {
+        "reset": source.reset,
+        "draw": source.draw,
+        "draw_batch": source.draw_batch or source.draw,
+        "choose": source.choose,
+        "read": source.read,
+        "FEATURES": d if small else 0,
+        "WORDS": words if local else 1,
+        "CURSOR": source.cursor_size,
+        "CURSOR_DTYPE": source.cursor_dtype,
+        "ABSORBS": absorbs,
+        "RESAMPLES": epoch.inner_samples == "resample",
+        "WARMS_UP": warms_up,
+        "SCALES_STEPS": epoch.scales_steps,
+        "CHOOSES": epoch.subset,
+        "VARIES": epoch.random_length,
+        "IS_SMALL": small,
+        "IS_LOCAL": local,
+        "OPTIONS": options,
+    }
+    return specialise(advance, f"advance_{kind}{warmup}_{source.name}_{size}", bindings)

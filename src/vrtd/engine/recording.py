@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.algorithms import ChainSampling
-from vrtd.checks import check_choice, check_count, check_flag
+from vrtd.checks import check_choice, check_count, check_flag, require
 from vrtd.engine.arguments import bind_problem, choose_sampling
-from vrtd.errors import InvalidInputError
-from vrtd.kernels.jit import specialise
+from vrtd.kernels.jit import UNBOUND, specialise
 from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.sources.source import make_slots
 
-_unbound: Any = None
-reset = draw = read = _unbound
+reset = draw = read = UNBOUND  # of one source
 
 
 def write_rows(data, slots, cursor, stream, phi, reward, phi_next, discount, weight, ends):
@@ -29,11 +23,6 @@ def write_rows(data, slots, cursor, stream, phi, reward, phi_next, discount, wei
         reward[i], discount[i], weight[i], ends[i] = x.reward, x.discount, x.weight, x.carry == 0.0
         for j in range(phi.shape[1]):
             phi[i, j], phi_next[i, j] = x.phi[x.row, j], x.phi_next[x.row_next, j]
-
-
-@cache
-def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    return specialise(write_rows, name, dict(bindings))
 
 
 def record(
@@ -59,23 +48,19 @@ def record(
     check_choice("sampling", sampling, ("iid", "markov"))
     for name, value, least in (("n_rows", n_rows, 1), ("seed", seed, 0), ("run", run, 0)):
         check_count(name, value, least=least)
-    if not isinstance(problem, LinearProblem | Simulator):
-        raise InvalidInputError(
-            "problem must be a LinearProblem or a Simulator", repr(problem), "build LinearProblem(mrp, phi)"
-        )
+    must = "problem must be a LinearProblem or a Simulator"
+    require(isinstance(problem, LinearProblem | Simulator), must, repr(problem), "build LinearProblem(mrp, phi)")
     check_flag("shuffle", shuffle)
     source = bind_problem(problem, choose_sampling(problem, sampling), initial, specialise=False)
     n, d = int(n_rows), source.n_features
     rows = np.empty((n, d)), np.empty(n), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n, np.bool_)
-    loop = _compile(f"record_{source.name}", (("reset", source.reset), ("draw", source.draw), ("read", source.read)))
+    bindings = {"reset": source.reset, "draw": source.draw, "read": source.read}
+    loop = specialise(write_rows, f"record_{source.name}", bindings)
     cursor = np.zeros(source.cursor_size, source.cursor_dtype)
     stream = make_streams(seed, np.array([run]), ENVIRONMENT)[0]
     loop(source.data, make_slots(source, 1, 1), cursor, stream, *rows)
-    if shuffle:
-        order = np.random.default_rng([seed, run]).permutation(n)
-        phi, reward, phi_next, discount, weight, ends = (values[order] for values in rows)
-    else:
-        phi, reward, phi_next, discount, weight, ends = rows
+    order = np.random.default_rng([seed, run]).permutation(n) if shuffle else slice(None)
+    phi, reward, phi_next, discount, weight, ends = (values[order] for values in rows)
     if shuffle or sampling == "iid":
         ends[:] = True
     return Transitions(phi, reward, phi_next, discount, weight if (weight != 1.0).any() else None, ends)

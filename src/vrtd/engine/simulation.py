@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from vrtd.algorithms import Algorithm, Sampling, check_sampling
-from vrtd.arrays import check_theta
-from vrtd.checks import check_count, check_flag
-from vrtd.engine.arguments import (
-    as_form,
-    bind_problem,
-    check_arguments,
-    check_memory,
-    check_start,
-    check_state,
-    checkpoint_axis,
-    choose_sampling,
-    warn_if_unstable,
-)  # fmt: skip
-from vrtd.engine.blocks import Job, prepare, run_blocks
-from vrtd.errors import InvalidInputError
+from vrtd.arrays import Floats, check_theta
+from vrtd.checks import check_count, check_flag, require
+from vrtd.engine import arguments
+from vrtd.engine.blocks import Job, Progress, prepare, run_blocks
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
@@ -49,7 +39,7 @@ def simulate(
     threads: int | None = None,
     start: Result | None = None,
     specialise: bool = True,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Result:
     """Run `algorithm` on `problem`, `n_runs` times, for `n_gradients` pseudo-gradients each.
 
@@ -71,63 +61,49 @@ def simulate(
     >>> result.values("squared_error").shape
     (4, 200)
     """
-    check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
+    arguments.check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
     check_flag("specialise", specialise)
     n_runs, n_gradients = int(n_runs), int(n_gradients)
-    sampling = choose_sampling(problem, sampling)
+    sampling = arguments.choose_sampling(problem, sampling)
     check_sampling(algorithm, sampling)
-    source = bind_problem(problem, sampling, initial, specialise)
-    forms = [as_form(metric, problem) for metric in metrics]
+    source = arguments.bind_problem(problem, sampling, initial, specialise)
+    forms = [arguments.as_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling, source.n_rows)
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
-    check_memory(
-        n_runs, checkpoints, n_gradients, len(forms), algorithm.workspace_size(source.n_features, source.n_rows)
-    )
-    identity = {
-        "algorithm": algorithm.settings,
-        "problem": problem.digest,
-        "sampling": sampling,
-        "seed": int(seed),
-        "n_runs": n_runs,
-    }
+    words = algorithm.workspace_size(source.n_features, source.n_rows)
+    arguments.check_memory(n_runs, checkpoints, n_gradients, len(forms), words)
+    theta_first = check_theta("theta_0", theta_0, source.n_features)
+    state = _fresh_state(source, n_runs, words, seed, theta_first)
+    identity: dict[str, Any] = {"algorithm": algorithm.settings, "problem": problem.digest, "sampling": sampling}
+    identity |= {"seed": int(seed), "n_runs": n_runs}
     if start is None:
-        if n_gradients < epoch.least_gradients:
-            raise InvalidInputError(
-                f"n_gradients must be at least one epoch, which counts {epoch.least_gradients}",
-                n_gradients,
-                "raise the budget, or make epochs smaller",
-            )
-        done, theta = 0, check_theta("theta_0", theta_0, source.n_features)
-        state = _fresh_state(algorithm, source, n_runs, seed, theta)
-        began = {"theta_0": theta.tolist(), "initial": np.asarray(initial).tolist()}
+        must, least = "n_gradients must be at least one epoch, which counts", epoch.least_gradients
+        require(n_gradients >= least, f"{must} {least}", n_gradients, "raise the budget, or make epochs smaller")
+        done, began = 0, {"theta_0": theta_first.tolist(), "initial": np.asarray(initial).tolist()}
     else:
-        check_start(start, identity, theta_0, initial)
+        arguments.check_start(start, identity, theta_0, initial)
+        arguments.check_state(start.state, state, problem)
         done, state = int(start.n_gradients[-1]), start.state.map(np.copy)
-        check_state(state, _fresh_state(algorithm, source, n_runs, seed, np.zeros(source.n_features)), problem)
         began = {key: start.provenance[key] for key in ("theta_0", "initial")}
     if isinstance(problem, LinearProblem) and algorithm.largest_step_size is not None:
-        warn_if_unstable(problem, algorithm.largest_step_size)
+        arguments.warn_if_unstable(problem, algorithm.largest_step_size)
 
-    axis = checkpoint_axis(checkpoints, done, done + n_gradients)
-    job = Job(
-        algorithm, epoch, source, forms,
-        epoch_0=-1 if start is None else int(epoch.epochs_at(done)),
-        epochs=epoch.epochs_at(axis),
-        specialised=specialise,
-    )  # fmt: skip
+    axis = arguments.checkpoint_axis(checkpoints, done, done + n_gradients)
+    epoch_0 = -1 if start is None else int(epoch.epochs_at(done))
+    job = Job(algorithm, epoch, source, forms, epoch_0, epoch.epochs_at(axis), specialise)
     clock = time.perf_counter()
     loop = prepare(job, state)
     prepared = time.perf_counter()
-    curves, theta, left = run_blocks(job, loop, state, threads, progress)
+    curves, theta, diverged = run_blocks(job, loop, state, threads, progress)
     seconds = {"compile_seconds": prepared - clock, "seconds": time.perf_counter() - prepared}
 
-    diverged_at = np.where(left >= 0, axis[left], -1)
+    diverged_at = np.where(diverged >= 0, axis[diverged], -1)
     if start is not None:
-        gone = start.diverged_at >= 0
-        left, diverged_at = np.where(gone, 0, left), np.where(gone, start.diverged_at, diverged_at)
-    for run in np.flatnonzero(left >= 0):
-        curves[run, left[run] :] = np.nan
+        before = start.diverged_at >= 0
+        diverged, diverged_at = np.where(before, 0, diverged), np.where(before, start.diverged_at, diverged_at)
+    for run in np.flatnonzero(diverged >= 0):
+        curves[run, diverged[run] :] = np.nan
         theta[run] = state.workspaces[run] = np.nan  # so that a continued run stays diverged
     averaged = {"rewards_averaged": isinstance(problem, LinearProblem) and problem.mrp.rewards_averaged}
     provenance = identity | began | averaged | seconds | {"versions": dict(_versions())}
@@ -135,18 +111,12 @@ def simulate(
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)
 
 
-def _fresh_state(
-    algorithm: Algorithm, source: Source, n_runs: int, seed: int, theta_0: NDArray[np.float64]
-) -> EngineState:
-    runs = np.arange(n_runs)
-    workspaces = np.zeros((n_runs, algorithm.workspace_size(source.n_features, source.n_rows)))
+def _fresh_state(source: Source, n_runs: int, words: int, seed: int, theta_0: Floats) -> EngineState:
+    workspaces = np.zeros((n_runs, words))
     workspaces[:, : theta_0.size] = theta_0
-    return EngineState(
-        workspaces,
-        np.zeros((n_runs, source.cursor_size), source.cursor_dtype),
-        make_streams(seed, runs, ENVIRONMENT),
-        make_streams(seed, runs, ALGORITHM),
-    )
+    cursors = np.zeros((n_runs, source.cursor_size), source.cursor_dtype)
+    streams = (make_streams(seed, np.arange(n_runs), purpose) for purpose in (ENVIRONMENT, ALGORITHM))
+    return EngineState(workspaces, cursors, *streams)
 
 
 @cache  # to look them up takes milliseconds

@@ -7,26 +7,25 @@ finite: a row that is not, or a step that diverges, writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from vrtd.algorithms import Algorithm, Epoch, check_sampling
-from vrtd.engine.loop import known
-from vrtd.errors import InvalidInputError
-from vrtd.kernels.jit import borrow, carray, kernel, specialise, stack_words
+from vrtd.checks import require
+from vrtd.engine.loop import with_fixed_width
+from vrtd.kernels.jit import UNBOUND, borrow, carray, kernel, specialise, stack_words
 from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
-from vrtd.kernels.transitions import Transition
+from vrtd.kernels.transition import Transition
 
 # One run has no others to hide its latency behind: beyond this many features a vector loop is faster than unrolled code
 # (measured on rows in the cache, of both precisions).
 SMALL = 8
 MOST = float(np.finfo(np.float64).max)
 
-_unbound: Any = None
-views = absorb = begin = step = close = output = _unbound
+# Placeholders of the template: `compile_stream` binds each to a kernel or to a constant.
+views = absorb = begin = step = close = output = UNBOUND
 FEATURES = WORDS = 1
 ABSORBS = RESAMPLES = IS_SMALL = IS_WEIGHTED = True
 OPTIONS: Any = ()
@@ -52,19 +51,19 @@ def consume(
     reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
     d = FEATURES if IS_SMALL else n_features
     if IS_SMALL:
-        workspace = carray(stack_words(WORDS), (WORDS,), np.float64)
+        workspace = carray(stack_words(1, WORDS), (WORDS,), np.float64)
     else:
         workspace = scratch
     for i in range(state.size):
         workspace[i] = state[i]
-    random = carray(stack_words(2), (2,), np.uint64)
+    random = carray(stack_words(1, 2), (2,), np.uint64)
     random[0], random[1] = stream[0], stream[1]
     rows = n_absorb if RESAMPLES else n_absorb + n_steps
     for epoch in range(epoch_0, epoch_0 + n_epochs):
         if ABSORBS:
             for i in range(first, first + n_absorb):
                 x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
-                absorb(params, OPTIONS, views(workspace, d), known(x, d))
+                absorb(params, OPTIONS, views(workspace, d), with_fixed_width(x, d))
             begin(params, OPTIONS, views(workspace, d), random)
         for t in range(n_steps if ABSORBS else 1):
             if RESAMPLES:
@@ -72,7 +71,7 @@ def consume(
             else:
                 i = first + n_absorb + t
             x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
-            step(params, OPTIONS, views(workspace, d), known(x, d), t, epoch)
+            step(params, OPTIONS, views(workspace, d), with_fixed_width(x, d), t, epoch)
         if ABSORBS:
             close(params, OPTIONS, views(workspace, d))
         first += rows
@@ -111,33 +110,26 @@ def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit
     return n_epochs, limit
 
 
-@cache
 def epochs_within() -> Callable[..., Any]:
     """The compiled form of `_epochs_within`."""
     return specialise(_epochs_within, "epochs_within", {})
 
 
-@cache
-def _compile(name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    return specialise(consume, name, dict(bindings))
-
-
 def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool) -> Callable[..., Any]:
     """The loop of one algorithm over a log; compiled at its first call for each dtype of rows, then cached on disk."""
     check_sampling(algorithm, "markov")
-    if not algorithm.learns_from_log:
-        raise InvalidInputError(
-            "epochs on a log must all have the same length", epoch, "use an algorithm whose epochs are all alike"
-        )
-    kernels, options, small = algorithm.kernels, algorithm.options(), n_features <= SMALL
-    absorbs, resamples = epoch.n_absorb > 0, epoch.inner == "resample"
-    inner = epoch.inner if absorbs else "online"
-    size, weighted = f"d{n_features}" if small else "d", "_weighted" if is_weighted else ""
-    name = f"consume_{algorithm.name}{'_'.join(map(str, ('', *options)))}_{inner}{weighted}_{size}"
-    bindings: dict[str, Any] = {
-        "views": kernels.views, "absorb": kernels.absorb, "begin": kernels.begin, "step": kernels.step,
-        "close": kernels.close, "output": kernels.output, "FEATURES": n_features if small else 0,
-        "WORDS": algorithm.workspace_size(n_features) if small else 1, "ABSORBS": absorbs, "RESAMPLES": resamples,
-        "IS_SMALL": small, "IS_WEIGHTED": is_weighted, "OPTIONS": options,
-    }  # fmt: skip
-    return _compile(name, tuple(bindings.items()))
+    must, do = "epochs on a log must all have the same length", "use an algorithm whose epochs are all alike"
+    require(algorithm.learns_from_log, must, epoch, do)
+    options, small = algorithm.options(), n_features <= SMALL
+    absorbs, size = epoch.n_absorb > 0, f"d{n_features}" if small else "d"
+    kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))
+    bindings = vars(algorithm.kernels) | {
+        "FEATURES": n_features if small else 0,
+        "WORDS": algorithm.workspace_size(n_features) if small else 1,
+        "ABSORBS": absorbs,
+        "RESAMPLES": epoch.inner_samples == "resample",
+        "IS_SMALL": small,
+        "IS_WEIGHTED": is_weighted,
+        "OPTIONS": options,
+    }
+    return specialise(consume, f"consume_{kind}{'_weighted' if is_weighted else ''}_{size}", bindings)

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Sampling
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, aligned_copy
 from vrtd.engine.stream import compile_stream, epochs_within
 from vrtd.estimator.rows import NotFiniteError, append, is_finite, loop_columns
 from vrtd.kernels.jit import short_vectors
-from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import ALGORITHM, make_streams
 from vrtd.problems import Transitions
 from vrtd.theory.settings import MOST_GROWTH

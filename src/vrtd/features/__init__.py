@@ -1,36 +1,21 @@
 """Features: maps from observations to R^d."""
 
-from vrtd.features.adapters import FromFunction, FromTransformer, as_features
-from vrtd.features.completion import with_bounds, with_states
-from vrtd.features.compose import Scaled, Stack
-from vrtd.features.features import MOST_FEATURES, Features
-from vrtd.features.fourier import Fourier
-from vrtd.features.identity import Identity
-from vrtd.features.polynomial import Polynomial
-from vrtd.features.random_fourier import RandomFourier
-from vrtd.features.rbf import RBF
-from vrtd.features.specs import from_settings, parse
-from vrtd.features.tabular import Table, Tabular
-from vrtd.features.tiles import Tiles
-
-__all__ = [
-    "MOST_FEATURES",
-    "RBF",
-    "Features",
-    "Fourier",
-    "FromFunction",
-    "FromTransformer",
-    "Identity",
-    "Polynomial",
-    "RandomFourier",
-    "Scaled",
-    "Stack",
-    "Table",
-    "Tabular",
-    "Tiles",
-    "as_features",
-    "from_settings",
-    "parse",
-    "with_bounds",
-    "with_states",
-]
+from vrtd.features.adapters import FromFunction as FromFunction
+from vrtd.features.adapters import FromTransformer as FromTransformer
+from vrtd.features.adapters import as_features as as_features
+from vrtd.features.completion import with_bounds as with_bounds
+from vrtd.features.completion import with_states as with_states
+from vrtd.features.compose import Scaled as Scaled
+from vrtd.features.compose import Stack as Stack
+from vrtd.features.features import MOST_FEATURES as MOST_FEATURES
+from vrtd.features.features import Features as Features
+from vrtd.features.fourier import Fourier as Fourier
+from vrtd.features.fourier import RandomFourier as RandomFourier
+from vrtd.features.identity import Identity as Identity
+from vrtd.features.polynomial import Polynomial as Polynomial
+from vrtd.features.rbf import RBF as RBF
+from vrtd.features.specs import from_settings as from_settings
+from vrtd.features.specs import parse as parse
+from vrtd.features.tabular import Table as Table
+from vrtd.features.tabular import Tabular as Tabular
+from vrtd.features.tiles import Tiles as Tiles

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_count
+from vrtd.checks import require
 from vrtd.errors import DataError, InvalidInputError, MissingExtraError
-from vrtd.features.features import Features, check_most, unbound
+from vrtd.features.features import (
+    Features,
+    as_rows,
+    check_bound,
+    check_finite,
+    check_most,
+    check_some,
+    finite_rows,
+    row_dtype,
+    set_count,
+)
 from vrtd.features.identity import Identity
-from vrtd.features.rows import as_rows, check_finite, finite_rows, row_dtype
 from vrtd.features.specs import parse
 from vrtd.features.tabular import Table
 
@@ -23,10 +32,27 @@ from vrtd.features.tabular import Table
 _BLOCK = 256
 _TRIED = 8  # rows on which `bind` tries whether each is treated by itself
 _TOLERANCE = 1e-4
+_TRY = "try the features on", "pass observations"
+_FEWER = "make fewer features"
+
+
+class ForeignFeatures(Features):
+    """Base of features that others' code computes: they cannot be stored."""
+
+    n: int | None  # d; None: found by bind
+
+    @property
+    def n_features(self) -> int:
+        return check_bound(self, "the number of features", self.n)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        must, do = "features must be made of plain values to be stored", "keep your own code and pass it when loading"
+        raise InvalidInputError(must, type(self).__name__, do)
 
 
 @dataclass(frozen=True)
-class FromFunction(Features):
+class FromFunction(ForeignFeatures):
     """phi(s) from a function of yours: (n, ...) observations -> (n, d) rows, each of its own observation alone.
 
     It is called with 256 observations at a time, the last one repeated where there are fewer. `bind` tries it on a
@@ -37,44 +63,33 @@ class FromFunction(Features):
     """
 
     function: Callable[[NDArray[Any]], Any]
-    n: int | None = None  # d; None: found by bind
+    n: int | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidInputError("function must be callable", f"{self.function!r:.60}", "pass a function")
-        _check_n(self, self.n)
+        set_count(self, "n", _FEWER)
 
     def bind(self, observations: NDArray[Any]) -> Self:
-        n = _tried(self.function, observations, self.n)
+        n = _try_on(self.function, observations, self.n)
         return self if n == self.n else replace(self, n=n)
 
-    @property
-    def n_features(self) -> int:
-        return _known(self, self.n)
-
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        return _rows(self.function, observations, self.n_features)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        _refuse_to_store("a function")
+        return _call_in_blocks(self.function, observations, self.n_features)
 
 
 @dataclass(frozen=True)
-class FromTransformer(Features):
+class FromTransformer(ForeignFeatures):
     """phi(s) from a scikit-learn transformer or pipeline. One that is not fitted is fitted by `bind`, on a copy."""
 
     transformer: Any
-    n: int | None = None  # d; None: found by bind
+    n: int | None = None
 
     def __post_init__(self) -> None:
-        if not _transforms(self.transformer):
-            raise InvalidInputError(
-                "transformer must be an object with a method transform",
-                f"{self.transformer!r:.60}",
-                "pass e.g. RBFSampler(n_components=50, random_state=0)",
-            )
-        _check_n(self, self.n)
+        if not _is_transformer(self.transformer):
+            must, do = "transformer must be an object with a method transform", "pass e.g. RBFSampler(n_components=50)"
+            raise InvalidInputError(must, f"{self.transformer!r:.60}", do)
+        set_count(self, "n", _FEWER)
 
     @property
     def needs_data(self) -> bool:
@@ -84,32 +99,21 @@ class FromTransformer(Features):
         rows = as_rows(observations)
         transformer = self.transformer
         if not _is_fitted(transformer):
-            _check_some(rows)
+            check_some(rows, *_TRY)
             check_finite(rows, "a transformer is fitted to")
             transformer = deepcopy(transformer).fit(rows)
         fitted = replace(self, transformer=transformer)
-        return replace(fitted, n=_tried(fitted._transform, rows, self.n))
-
-    @property
-    def n_features(self) -> int:
-        return _known(self, self.n)
+        return replace(fitted, n=_try_on(fitted._transform, rows, self.n))
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        return _rows(self._transform, as_rows(observations), self.n_features)
+        return _call_in_blocks(self._transform, as_rows(observations), self.n_features)
 
     def _transform(self, rows: NDArray[Any]) -> Any:
         try:
             return self.transformer.transform(rows)
         except ValueError as error:
-            raise InvalidInputError(
-                "the transformer must accept the observations",
-                f"its message {str(error)!r:.200}",
-                "fit it to such ones",
-            ) from error
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        _refuse_to_store("a transformer")
+            must, got = "the transformer must accept the observations", f"its message {str(error)!r:.200}"
+            raise InvalidInputError(must, got, "fit it to such ones") from error
 
 
 def as_features(value: Any) -> Features:
@@ -128,20 +132,16 @@ def as_features(value: Any) -> Features:
             return parse(value)
         case np.ndarray() if value.ndim == 2:
             return Table(value)
-    if not isinstance(value, type):
-        if _transforms(value):
+        case _ if _is_transformer(value):
             return FromTransformer(value)
-        if callable(value):
+        case _ if callable(value) and not isinstance(value, type):
             return FromFunction(value)
-    raise InvalidInputError(
-        "features must be None, Features, a description such as 'rbf:20', an (S, d) array, a function or an object "
-        "with a method transform",
-        f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value!r:.60}",
-        "pass one of them; of a class, an instance",
-    )
+    kinds = "None, Features, a description such as 'rbf:20', an (S, d) array, a function or an object with a method"
+    got = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
+    raise InvalidInputError(f"features must be {kinds} transform", got, "pass one of them; of a class, an instance")
 
 
-def _transforms(value: Any) -> bool:
+def _is_transformer(value: Any) -> bool:
     return not isinstance(value, type) and callable(getattr(value, "transform", None))
 
 
@@ -160,43 +160,24 @@ def _is_fitted(transformer: Any) -> bool:
     return True
 
 
-def _check_n(features: Features, n: Any) -> None:
-    if n is not None:
-        check_count("n", n)
-        object.__setattr__(features, "n", int(n))
-        check_most(int(n), "make fewer features")
-
-
-def _known(features: Features, n: int | None) -> int:
-    if n is None:
-        raise unbound(features, "the number of features")
-    return n
-
-
-def _check_some(observations: Any) -> None:
-    if np.ndim(observations) == 0 or len(observations) == 0:
-        raise DataError("there must be an observation to try the features on", "none", "pass observations")
-
-
-def _tried(function: Callable[[NDArray[Any]], Any], observations: Any, n: int | None) -> int:
+def _try_on(function: Callable[[NDArray[Any]], Any], observations: Any, n: int | None) -> int:
     """How many features the function makes, after a look at whether it keeps rows apart."""
-    _check_some(observations)
+    check_some(observations, *_TRY)
     few = np.asarray(observations)[:_TRIED]
     check_finite(few, "features are tried on")
-    width = int(_asked(function, few, n).shape[1])
-    together = _rows(function, few, width)
+    width = int(_call(function, few, n).shape[1])
+    together = _call_in_blocks(function, few, width)
     close = _TOLERANCE * float(np.abs(together).max())
+    must = "features of an observation must not depend on the others that come with it"
+    do = "take means, ranges and the like beforehand, and keep them fixed"
     for row in range(len(few)):
-        if not np.allclose(_rows(function, few[row : row + 1], width), together[row], rtol=_TOLERANCE, atol=close):
-            raise InvalidInputError(
-                "features of an observation must not depend on the others that come with it",
-                f"another row {row} when it came alone",
-                "take means, ranges and the like beforehand, and keep them fixed",
-            )
+        alone = _call_in_blocks(function, few[row : row + 1], width)
+        same = np.allclose(alone, together[row], rtol=_TOLERANCE, atol=close)
+        require(same, must, f"another row {row} when it came alone", do)
     return width
 
 
-def _rows(function: Callable[[NDArray[Any]], Any], observations: Any, n: int) -> NDArray[np.floating[Any]]:
+def _call_in_blocks(function: Callable[[NDArray[Any]], Any], observations: Any, n: int) -> NDArray[np.floating[Any]]:
     array = np.ascontiguousarray(observations)
     out = np.empty((len(array), n), row_dtype(array))
     for start in range(0, len(array), _BLOCK):
@@ -207,39 +188,33 @@ def _rows(function: Callable[[NDArray[Any]], Any], observations: Any, n: int) ->
             continue
         whole = np.repeat(block[good][-1:], _BLOCK, axis=0)
         whole[: len(block)][good] = block[good]
-        made[good] = _asked(function, whole, n)[: len(block)][good]
+        made[good] = _call(function, whole, n)[: len(block)][good]
         wrong = good & ~finite_rows(made)
-        if wrong.any():
-            raise DataError(
-                "features of a finite observation must be finite",
-                f"a row {start + int(np.argmax(wrong))} that is not",
-                "repair the function or the observation",
-            )
+        must, got = (
+            "features of a finite observation must be finite",
+            f"a row {start + int(np.argmax(wrong))} that is not",
+        )
+        require(not wrong.any(), must, got, "repair the function or the observation", DataError)
     return out
 
 
-def _asked(function: Callable[[NDArray[Any]], Any], observations: NDArray[Any], n: int | None) -> NDArray[Any]:
+def _call(function: Callable[[NDArray[Any]], Any], observations: NDArray[Any], n: int | None) -> NDArray[Any]:
     """What the function makes of them, (n, d)."""
     from scipy.sparse import issparse
 
     made: Any = function(observations)
     if issparse(made):
-        check_most(made.shape[1], "make fewer features")  # type: ignore[attr-defined]
+        check_most(made.shape[1], _FEWER)  # type: ignore[attr-defined]
         made = made.toarray()  # type: ignore[attr-defined]
     rows = np.asarray(made)
-    if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape != (len(observations), n or rows.shape[1]):
-        raise InvalidInputError(
-            f"features of {len(observations)} observations must be numbers of shape ({len(observations)}, {n or 'd'})",
-            f"an array of {rows.dtype} of shape {rows.shape}",
-            "return a row for each observation, always equally long",
-        )
-    if rows.shape[1] == 0:
-        raise InvalidInputError("there must be at least one feature", "none", "return at least one column")
-    check_most(rows.shape[1], "make fewer features")
-    return rows
-
-
-def _refuse_to_store(what: str) -> NoReturn:
-    raise InvalidInputError(
-        "features must be made of plain values to be stored", what, "keep your own code and pass it again when loading"
+    count = len(observations)
+    fits = rows.dtype.kind in "biuf" and rows.ndim == 2 and rows.shape == (count, n or rows.shape[1])
+    must = f"features of {count} observations must be numbers of shape ({count}, {n or 'd'})"
+    got, do = (
+        f"an array of {rows.dtype} of shape {rows.shape}",
+        "return a row for each observation, always equally long",
     )
+    require(fits, must, got, do)
+    require(rows.shape[1] > 0, "there must be at least one feature", "none", "return at least one column")
+    check_most(rows.shape[1], _FEWER)
+    return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.errors import DataError, InvalidInputError
-from vrtd.features.features import Features, unbound
-from vrtd.features.plain import plain_settings
-from vrtd.features.rows import as_rows, check_finite, check_width
+from vrtd.checks import as_number, check_count, require
+from vrtd.features.features import Features, as_rows, check_bound, check_finite, check_most, check_some, check_width
 
 Bounds = tuple[float | None, ...]  # None: taken from data
 
@@ -36,8 +34,8 @@ class Bounded(Features):
     low: Sequence[float | None] | float | None = field(default=None, kw_only=True)
     high: Sequence[float | None] | float | None = field(default=None, kw_only=True)
 
-    kind: ClassVar[str]
-    clips: ClassVar[bool]  # whether observations outside the bounds count as on them
+    clips: ClassVar[bool] = False  # whether observations outside the bounds count as on them
+    fewer: ClassVar[str]  # what to do if there are too many features
 
     def __post_init__(self) -> None:
         low, high = as_bounds("low", self.low), as_bounds("high", self.high)
@@ -48,6 +46,7 @@ class Bounded(Features):
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         self._check_sizes()
+        check_most(self._count(1), self.fewer)  # there is at least one dimension
         if low is not None and high is not None:
             _check_order(low, high)
             self._check_dimensions(len(low))
@@ -56,9 +55,9 @@ class Bounded(Features):
     def _check_sizes(self) -> None:
         """Raise unless the other fields are valid; make them plain."""
 
-    @abstractmethod
     def _check_dimensions(self, k: int) -> None:
         """Raise unless the features exist in k dimensions and are not too many."""
+        check_most(self._count(k), self.fewer)
 
     @abstractmethod
     def _count(self, k: int) -> int:
@@ -75,40 +74,36 @@ class Bounded(Features):
 
     @property
     def needs_data(self) -> bool:
-        return self._low is None or self._high is None or None in self._low or None in self._high
+        return self._bounds is None or any(None in bounds for bounds in self._bounds)
 
     def bind(self, observations: NDArray[Any]) -> Self:
         if not self.needs_data:
             return self
         rows = as_rows(observations)
         k = rows.shape[1]
-        if len(rows) == 0:
-            raise DataError("there must be an observation to take bounds from", "none", "pass low and high")
-        if self._low is not None:
-            check_width(rows, len(self._low))
+        check_some(rows, "take bounds from", "pass low and high")
+        lows, highs = self._bounds or ((None,) * k,) * 2
+        check_width(rows, len(lows))
         self._check_dimensions(k)
         least, most = rows.min(axis=0), rows.max(axis=0)
         if not (np.isfinite(least).all() and np.isfinite(most).all()):
             check_finite(rows, "bounds are taken from")
-        pairs = [
-            _filled(low, high, float(a), float(b))
-            for low, high, a, b in zip(self._low or (None,) * k, self._high or (None,) * k, least, most, strict=True)
-        ]
-        return replace(self, low=tuple(low for low, _ in pairs), high=tuple(high for _, high in pairs))
+        low, high = zip(*map(_fill_in, lows, highs, least.tolist(), most.tolist()), strict=True)
+        return replace(self, low=low, high=high)
 
     @property
     def n_dimensions(self) -> int:
         """Numbers in an observation."""
-        if self._low is None:
-            raise unbound(self, "how many numbers an observation has")
-        return len(self._low)
+        return len(check_bound(self, "how many numbers an observation has", self._bounds)[0])
 
     @property
     def n_features(self) -> int:
         return self._count(self.n_dimensions)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        low, span = self._origin_and_span()
+        bounds = check_bound(self, "low and high", None if self.needs_data else self._bounds)
+        low, high = np.array(bounds, np.float64)[:, :, None]
+        span = high - low
         rows = as_rows(observations)
         check_width(rows, len(low))
         out = np.empty((len(rows), self.n_features), rows.dtype)
@@ -127,23 +122,9 @@ class Bounded(Features):
         return out
 
     @property
-    def settings(self) -> dict[str, Any]:
-        return plain_settings(self.kind, self)
-
-    @property
-    def _low(self) -> Bounds | None:
-        return self.low  # type: ignore[return-value]  # made so by __post_init__
-
-    @property
-    def _high(self) -> Bounds | None:
-        return self.high  # type: ignore[return-value]
-
-    def _origin_and_span(self) -> tuple[Floats, Floats]:
-        low, high = self._low, self._high
-        if low is None or high is None or None in low or None in high:
-            raise unbound(self, "low and high")
-        column = np.array(low, np.float64)[:, None]
-        return column, np.array(high, np.float64)[:, None] - column
+    def _bounds(self) -> tuple[Bounds, Bounds] | None:
+        """Low and high, as __post_init__ made them."""
+        return None if self.low is None else (self.low, self.high)  # type: ignore[return-value]
 
 
 def as_bounds(name: str, value: Any) -> Bounds | None:
@@ -154,42 +135,41 @@ def as_bounds(name: str, value: Any) -> Bounds | None:
         value = value.ravel().tolist()
     if isinstance(value, Real):
         value = (value,)
-    if not isinstance(value, list | tuple) or not value:
-        raise InvalidInputError(
-            f"{name} must have a number for each dimension of the observation",
-            f"{value!r:.60}",
-            "pass a list of numbers",
-        )
-    return tuple(_bound(name, i, item) for i, item in enumerate(value))
+    must = f"{name} must have a number for each dimension of the observation"
+    require(isinstance(value, list | tuple) and value, must, f"{value!r:.60}", "pass a list of numbers")
+    return tuple(_as_bound(name, i, item) for i, item in enumerate(value))
 
 
-def _bound(name: str, i: int, value: Any) -> float | None:
-    if value is None:
+def _as_bound(name: str, i: int, value: Any) -> float | None:
+    if value is None or (isinstance(value, Real) and value == (-inf if name == "low" else inf)):
         return None
-    try:
-        number = float("nan") if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    except OverflowError:
-        number = float("nan")
-    if number == (float("-inf") if name == "low" else float("inf")):
-        return None
-    if not isfinite(number):
-        raise InvalidInputError(
-            f"{name}[{i}] must be a finite number, or None to take it from data", f"{value!r:.60}", "pass a number"
-        )
-    return number
+    must = f"{name}[{i}] must be a finite number, or None to take it from data"
+    require(isfinite(as_number(value)), must, f"{value!r:.60}", "pass a number")
+    return float(value)
 
 
 def _check_order(low: Bounds, high: Bounds) -> None:
-    if len(low) != len(high):
-        raise InvalidInputError("low and high must be equally long", f"{len(low)} and {len(high)}", "pass one of each")
+    got = f"{len(low)} and {len(high)}"
+    require(len(low) == len(high), "low and high must be equally long", got, "pass one of each")
     for i, (a, b) in enumerate(zip(low, high, strict=True)):
-        if a is not None and b is not None and not (a < b and isfinite(b - a)):
-            raise InvalidInputError(
-                "low must lie below high, at a finite distance", f"{a} and {b} in dimension {i}", "pass the range"
-            )
+        holds = a is None or b is None or (a < b and isfinite(b - a))
+        must, got = "low must lie below high, at a finite distance", f"{a} and {b} in dimension {i}"
+        require(holds, must, got, "pass the range")
 
 
-def _filled(low: float | None, high: float | None, least: float, most: float) -> tuple[float, float]:
+def as_sizes(name: str, value: Any, example: str) -> tuple[int, ...]:
+    """Return a tuple with a whole number for each dimension."""
+    holds = isinstance(value, list | tuple) and len(value) > 0
+    require(holds, f"{name} must have a number for each dimension", f"{value!r:.60}", f"pass e.g. {example}")
+    return tuple(check_count(name, size) for size in value)
+
+
+def check_length(name: str, sizes: Sequence[int], k: int) -> None:
+    must, got = f"{name} must have a number for each dimension of the observation", f"{len(sizes)} for {k} dimensions"
+    require(len(sizes) == k, must, got, "pass as many")
+
+
+def _fill_in(low: float | None, high: float | None, least: float, most: float) -> tuple[float, float]:
     """What is not set taken from the data; where they have no extent there, an interval about (or beside) them."""
     a, b = least if low is None else low, most if high is None else high
     if a < b:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_positive
-from vrtd.errors import DataError, InvalidInputError
-from vrtd.features.features import Features, check_most, unbound
-from vrtd.features.rows import row_dtype
+from vrtd.checks import check_positive, require
+from vrtd.errors import DataError
+from vrtd.features.features import Features, check_bound, check_most, check_some, row_dtype
 
 # Rows whose norms are taken at once.
 _BLOCK = 4096
+_FEWER = "stack fewer, or smaller ones"
 
 
 @dataclass(frozen=True, init=False)
@@ -29,12 +30,11 @@ class Stack(Features):
 
     features: tuple[Features, ...]
 
-    kind: ClassVar[str] = "stack"
+    kind = "stack"
 
     def __init__(self, *features: Features) -> None:
         object.__setattr__(self, "features", features)
-        if not features:
-            raise InvalidInputError("a Stack must have features", "none", "pass at least one")
+        require(features, "a Stack must have features", "none", "pass at least one")
         for part in features:
             _check_features(part)
 
@@ -44,7 +44,7 @@ class Stack(Features):
 
     def bind(self, observations: NDArray[Any]) -> Self:
         bound = type(self)(*(part.bind(observations) for part in self.features))
-        check_most(bound.n_features, "stack fewer, or smaller ones")
+        check_most(bound.n_features, _FEWER)
         return self if all(new is old for new, old in zip(bound.features, self.features, strict=True)) else bound
 
     @property
@@ -58,17 +58,13 @@ class Stack(Features):
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         observations = np.asarray(observations)
-        check_most(self.n_features, "stack fewer, or smaller ones")
+        check_most(self.n_features, _FEWER)
         out = np.empty((len(observations), self.n_features), row_dtype(observations))
         start = 0
         for part in self.features:
             out[:, start : start + part.n_features] = part(observations)
             start += part.n_features
         return out
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"kind": self.kind, "features": [part.settings for part in self.features]}
 
 
 @dataclass(frozen=True)
@@ -86,13 +82,12 @@ class Scaled(Features):
     features: Features
     factor: float | None = None
 
-    kind: ClassVar[str] = "scaled"
+    kind = "scaled"
 
     def __post_init__(self) -> None:
         _check_features(self.features)
         if self.factor is not None:
-            check_positive("factor", self.factor)
-            object.__setattr__(self, "factor", float(self.factor))
+            object.__setattr__(self, "factor", check_positive("factor", self.factor))
 
     @property
     def needs_data(self) -> bool:
@@ -105,10 +100,8 @@ class Scaled(Features):
         largest = features.largest_norm
         if largest is None:
             largest = _largest_norm(features, observations)
-        if not (largest > 0.0 and isfinite(1.0 / largest)):
-            raise DataError(
-                "features must not all be zero to be scaled", f"{largest} as the largest norm", "choose other features"
-            )
+        must, got = "features must not all be zero to be scaled", f"{largest} as the largest norm"
+        require(largest > 0.0 and isfinite(1.0 / largest), must, got, "choose other features", DataError)
         return replace(self, features=features, factor=1.0 / largest)
 
     @property
@@ -121,35 +114,35 @@ class Scaled(Features):
         return inner * self.factor if inner is not None and self.factor is not None else None
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        if self.factor is None:
-            raise unbound(self, "factor")
+        factor = check_bound(self, "factor", self.factor)
         rows = self.features(observations)
-        scaled: NDArray[np.floating[Any]] = rows * rows.dtype.type(self.factor)  # anew: rows may be the caller's
+        scaled: NDArray[np.floating[Any]] = rows * rows.dtype.type(factor)  # anew: rows may be the caller's
         return scaled
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"kind": self.kind, "features": self.features.settings, "factor": self.factor}
 
 
 def _largest_norm(features: Features, observations: NDArray[Any]) -> float:
     observations = np.asarray(observations)
-    if len(observations) == 0:
-        raise DataError("there must be an observation to take the factor from", "none", "pass factor")
+    check_some(observations, "take the factor from", "pass factor")
     largest = 0.0
     for start in range(0, len(observations), _BLOCK):
         norms = np.linalg.norm(features(observations[start : start + _BLOCK]).astype(np.float64), axis=1)
-        if not np.isfinite(norms).all():
-            row = start + int(np.argmax(~np.isfinite(norms)))
-            raise DataError(
-                "features that a factor is taken from must be finite", f"a row {row} that is not", "repair that row"
-            )
+        must, row = "features that a factor is taken from must be finite", start + int(np.argmin(np.isfinite(norms)))
+        require(np.isfinite(norms).all(), must, f"a row {row} that is not", "repair that row", DataError)
         largest = max(largest, float(norms.max()))
     return largest
 
 
 def _check_features(value: Any) -> None:
-    if not isinstance(value, Features):
-        raise InvalidInputError(
-            "features must be made of Features", f"{type(value).__name__}", "wrap it with vrtd.features.as_features"
-        )
+    must, do = "features must be made of Features", "wrap it with vrtd.features.as_features"
+    require(isinstance(value, Features), must, type(value).__name__, do)
+
+
+def change_parts(features: Features, change: Callable[[Features], Features]) -> Features:
+    """Return the features with `change` applied to those inside Stack and Scaled, or to themselves."""
+    match features:
+        case Stack():
+            return Stack(*(change_parts(part, change) for part in features.features))
+        case Scaled():
+            return replace(features, features=change_parts(features.features, change))
+        case _:
+            return change(features)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_count
-from vrtd.features.features import Features, check_most, unbound
-from vrtd.features.plain import plain_settings
-from vrtd.features.rows import as_rows, check_width
+from vrtd.features.features import Features, as_rows, check_bound, check_most, check_width, set_count
+
+_FEWER = "use fewer numbers of the observation, or features of them"
 
 
 @dataclass(frozen=True)
@@ -25,31 +24,20 @@ class Identity(Features):
 
     n: int | None = None  # numbers in an observation; None: as many as come
 
-    kind: ClassVar[str] = "identity"
+    kind = "identity"
 
     def __post_init__(self) -> None:
-        if self.n is not None:
-            check_count("n", self.n)
-            object.__setattr__(self, "n", int(self.n))
-            check_most(self.n, "use fewer numbers of the observation, or features of them")
+        set_count(self, "n", _FEWER)
 
     def bind(self, observations: NDArray[Any]) -> Self:
         return self if self.n is not None else replace(self, n=as_rows(observations).shape[1])
 
     @property
     def n_features(self) -> int:
-        if self.n is None:
-            raise unbound(self, "how many numbers an observation has")
-        return self.n
+        return check_bound(self, "how many numbers an observation has", self.n)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         rows = as_rows(observations)
-        if self.n is None:
-            check_most(rows.shape[1], "use fewer numbers of the observation, or features of them")
-        else:
-            check_width(rows, self.n)
+        check_width(rows, rows.shape[1] if self.n is None else self.n)
+        check_most(rows.shape[1], _FEWER)
         return rows
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return plain_settings(self.kind, self)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
 from math import comb, sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.features.bounded import Bounded
-from vrtd.features.features import check_most
 
 
 @dataclass(frozen=True)
@@ -30,16 +29,12 @@ class Polynomial(Bounded):
 
     degree: int
 
-    kind: ClassVar[str] = "polynomial"
-    clips: ClassVar[bool] = True
+    kind = "polynomial"
+    clips = True
+    fewer = "lower the degree"
 
     def _check_sizes(self) -> None:
-        check_count("degree", self.degree, least=0)
-        object.__setattr__(self, "degree", int(self.degree))
-        self._check_dimensions(1)  # fewest
-
-    def _check_dimensions(self, k: int) -> None:
-        check_most(self._count(k), "lower the degree")
+        object.__setattr__(self, "degree", check_count("degree", self.degree, least=0))
 
     def _count(self, k: int) -> int:
         return comb(k + self.degree, self.degree)

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp, prod, sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats, frozen
-from vrtd.checks import check_count, check_flag, check_positive
-from vrtd.errors import InvalidInputError
-from vrtd.features.bounded import Bounded
-from vrtd.features.features import MOST_FEATURES, check_most
+from vrtd.checks import check_flag, check_positive, require
+from vrtd.features.bounded import Bounded, as_sizes, check_length
+from vrtd.features.features import MOST_FEATURES, set_count
 
 
 @dataclass(frozen=True)
@@ -39,45 +38,26 @@ class RBF(Bounded):
     bias: bool = field(default=False, kw_only=True)
     normalise: bool = field(default=False, kw_only=True)
 
-    kind: ClassVar[str] = "rbf"
-    clips: ClassVar[bool] = False
+    kind = "rbf"
+    fewer = "use fewer centres"
 
     def _check_sizes(self) -> None:
-        if (self.n is None) == (self.shape is None):
-            got = "neither" if self.n is None else f"n = {self.n!r:.40} and shape = {self.shape!r:.40}"
-            raise InvalidInputError("either n or shape must be given", got, "pass one, e.g. RBF(20)")
+        got = "neither" if self.n is None else f"n = {self.n!r:.40} and shape = {self.shape!r:.40}"
+        require((self.n is None) != (self.shape is None), "either n or shape must be given", got, "pass one: RBF(20)")
         check_flag("bias", self.bias)
         check_flag("normalise", self.normalise)
-        check_positive("width", self.width)
-        if self.width < 0.01:
-            raise InvalidInputError(
-                "width must be at least 0.01", self.width, "pass about 1; narrower bumps leave gaps between them"
-            )
-        object.__setattr__(self, "width", float(self.width))
-        if self.n is not None:
-            check_count("n", self.n)
-            object.__setattr__(self, "n", int(self.n))
-            check_most(self.n + self.bias, "lower n")
-            return
-        if not isinstance(self.shape, list | tuple) or not self.shape:
-            raise InvalidInputError(
-                "shape must have a number of centres for each dimension", f"{self.shape!r:.60}", "pass e.g. (5, 4)"
-            )
-        for size in self.shape:
-            check_count("shape", size)
-        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        check_most(prod(self.shape) + self.bias, "use fewer centres along each dimension")
+        object.__setattr__(self, "width", check_positive("width", self.width))
+        do = "pass about 1; narrower bumps leave gaps between them"
+        require(self.width >= 0.01, "width must be at least 0.01", self.width, do)
+        set_count(self, "n", self.fewer)
+        if self.shape is not None:
+            object.__setattr__(self, "shape", as_sizes("shape", self.shape, "(5, 4)"))
 
     def _check_dimensions(self, k: int) -> None:
-        if self.shape is not None and len(self.shape) != k:
-            raise InvalidInputError(
-                "shape must have a number of centres for each dimension of the observation",
-                f"{len(self.shape)} for {k} dimensions",
-                "pass as many, or n",
-            )
-        if self._count(k) * k > 2**22:  # each is looked at for every observation
-            got = f"{self._count(k)} for {k} dimensions"
-            raise InvalidInputError("centres times dimensions must be at most 2**22", got, "use rff features instead")
+        if self.shape is not None:
+            check_length("shape", self.shape, k)
+        must, n = "centres times dimensions must be at most 2**22", self._count(k)  # for every observation
+        require(n * k <= 2**22, must, f"{n} for {k} dimensions", "use rff features instead")
 
     def grid(self, k: int) -> tuple[int, ...]:
         """How many centres there are along each of k dimensions."""
@@ -100,12 +80,11 @@ class RBF(Bounded):
         return sum(self.grid(self.n_dimensions))
 
     def _fill(self, x: Floats, out: NDArray[np.floating[Any]], work: Floats) -> None:
-        from vrtd.features.products import products
+        from vrtd.features.loops import products
 
-        start = 0
-        for row, size in zip(x, self.grid(len(x)), strict=True):
-            self._along(row, work[start : start + size])  # a bump is a product of one-dimensional ones
-            start += size
+        ends = np.cumsum(self.grid(len(x)))
+        for row, bumps in zip(x, np.split(work, ends[:-1]), strict=True):
+            self._along(row, bumps)  # a bump is a product of one-dimensional ones
         if self.bias:
             out[:, 0] = 1.0
         products(work, self._factors, out[:, int(self.bias) :])

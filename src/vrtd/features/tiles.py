@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.checks import check_count
-from vrtd.errors import InvalidInputError
-from vrtd.features.bounded import Bounded
-from vrtd.features.features import check_most
+from vrtd.features.bounded import Bounded, as_sizes, check_length
 
 
 @dataclass(frozen=True)
@@ -34,32 +32,20 @@ class Tiles(Bounded):
     n_tilings: int = 8
     tiles: Sequence[int] | int = 8
 
-    kind: ClassVar[str] = "tiles"
-    clips: ClassVar[bool] = True
+    kind = "tiles"
+    clips = True
+    fewer = "use fewer tiles along each dimension, or fewer tilings"
 
     def _check_sizes(self) -> None:
-        check_count("n_tilings", self.n_tilings)
-        object.__setattr__(self, "n_tilings", int(self.n_tilings))
-        if isinstance(self.tiles, list | tuple):
-            if not self.tiles:
-                raise InvalidInputError("tiles must have a number for each dimension", "none", "pass e.g. (8, 8)")
-            for size in self.tiles:
-                check_count("tiles", size)
-            object.__setattr__(self, "tiles", tuple(int(size) for size in self.tiles))
-            self._check_dimensions(len(self.tiles))
-        else:
-            check_count("tiles", self.tiles)
-            object.__setattr__(self, "tiles", int(self.tiles))  # type: ignore[arg-type]
-            self._check_dimensions(1)  # fewest
+        object.__setattr__(self, "n_tilings", check_count("n_tilings", self.n_tilings))
+        several = isinstance(self.tiles, list | tuple)
+        tiles = as_sizes("tiles", self.tiles, "(8, 8)") if several else check_count("tiles", self.tiles)
+        object.__setattr__(self, "tiles", tiles)
 
     def _check_dimensions(self, k: int) -> None:
-        if isinstance(self.tiles, tuple) and len(self.tiles) != k:
-            raise InvalidInputError(
-                "tiles must have a number for each dimension of the observation",
-                f"{len(self.tiles)} for {k} dimensions",
-                "pass as many, or one for all",
-            )
-        check_most(self._count(k), "use fewer tiles along each dimension, or fewer tilings")
+        if isinstance(self.tiles, tuple):
+            check_length("tiles", self.tiles, k)
+        super()._check_dimensions(k)
 
     def grid(self, k: int) -> tuple[int, ...]:
         """How many tiles there are along each of k dimensions."""

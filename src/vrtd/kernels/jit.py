@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import FunctionType
@@ -26,6 +27,9 @@ from vrtd.kernels.digest import digest
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _CONFIG_LOCK = Lock()
+
+#: Stands in a template for a kernel that `specialise` or `rebind` puts there.
+UNBOUND: Any = None
 
 if config.DISABLE_JIT:
     raise VrtdError("vrtd needs its loops compiled; got NUMBA_DISABLE_JIT in the environment; unset it")
@@ -54,13 +58,18 @@ def compiled(function: Callable[..., Any]) -> Any:
     return _cached(numba.njit(**_OPTIONS)(function))
 
 
-def specialise(template: Callable[..., Any], name: str, bindings: dict[str, Any]) -> Callable[..., Any]:
-    """Compile `template` with some of its globals replaced.
+def specialise(template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Callable[..., Any]:
+    """Compile `template` with some of its globals replaced; the same loop for the same bindings.
 
     Numba freezes globals as constants, so this binds a loop to its kernels at no cost. Functions passed as arguments,
     closures and jitclasses would do the same but compile anew in every process.
     """
-    function = rebind(template, bindings)
+    return _specialise(template, name, tuple(bindings.items()))
+
+
+@cache
+def _specialise(template: Callable[..., Any], name: str, bindings: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    function = rebind(template, dict(bindings))
     function.__qualname__ = f"{name}_{digest(function)[:16]}"  # Numba names its cache files after it
     loop: Callable[..., Any] = _cached(numba.njit(fastmath=_FASTMATH, **_OPTIONS)(function))
     return loop
@@ -94,21 +103,22 @@ def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionTy
 
 
 @intrinsic
-def stack_words(typing_context, n_words):
-    """Reserve 8-byte words on the stack of the calling function and return their address.
+def stack_words(typing_context, n_rows, n_words):
+    """Reserve rows of 8-byte words on the stack of the calling function and return their address.
 
     LLVM sees that nothing else points there, so a small workspace of known size lives in registers: twice the speed
     of an array on the heap. Call it in the function that uses the memory, never in a helper that returns it.
     """
-    if not isinstance(n_words, numba_types.IntegerLiteral):
+    if not all(isinstance(n, numba_types.IntegerLiteral) for n in (n_rows, n_words)):
         return None
 
     def codegen(context, builder, signature, arguments):
-        words = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), n_words.literal_value))
+        size = n_rows.literal_value * n_words.literal_value
+        words = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), size))
         words.align = 64
         return builder.bitcast(words, ir.IntType(8).as_pointer())
 
-    return numba_types.voidptr(n_words), codegen
+    return numba_types.voidptr(n_rows, n_words), codegen
 
 
 @intrinsic

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_count
+from vrtd.checks import check_count, check_fraction, require
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems.linear_problem import LinearProblem
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
@@ -36,8 +36,7 @@ def random_mdp(
     (50, (50, 4))
     """
     _check_sizes(n_states, n_features)
-    if not 0.0 <= laziness < 1.0:
-        raise InvalidInputError("laziness must be a probability below 1", laziness, "pass one in [0, 1)")
+    check_fraction("laziness", laziness, below_one=True)
     n, d = n_states, n_features
     rng = _rng(seed)
     P = rng.random((n, n))
@@ -66,7 +65,7 @@ def garnet(
     """
     from scipy.sparse import csr_array
 
-    _check_garnet(n_states, branching, n_features)
+    _check_sizes(n_states, n_features, branching)
     n, rng = n_states, _rng(seed)
 
     def draw() -> tuple[MarkovRewardProcess, NDArray[np.float64]]:
@@ -101,12 +100,10 @@ def off_policy_garnet(
     >>> edges.origin.size, problem.phi.shape, bool(edges.weight.max() < 2.0)
     (1000, (100, 8), True)
     """
-    _check_garnet(n_states, branching, n_features)
+    _check_sizes(n_states, n_features, branching)
     check_count("n_actions", n_actions, least=2)
-    if not 0.0 <= difference <= 1.0:
-        raise InvalidInputError("difference must lie in [0, 1]", difference, "pass 0 for the behaviour itself")
-    if not 0.0 <= gamma < 1.0:
-        raise InvalidInputError("gamma must lie in [0, 1)", gamma, "pass less")
+    check_fraction("difference", difference)
+    check_fraction("gamma", gamma, below_one=True)
     n, k, A, rng = n_states, branching, n_actions, _rng(seed)
     origin = np.tile(np.repeat(np.arange(n), k), A)
 
@@ -155,8 +152,7 @@ def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = No
     _rng(seed)
     check_count("n_states", n_states, least=3)
     n = n_states
-    if n % 2 == 0:
-        raise InvalidInputError("n_states must be odd, so that there is a middle", n, f"pass {n - 1} or {n + 1}")
+    require(n % 2, "n_states must be odd, so that there is a middle", n, f"pass {n - 1} or {n + 1}")
     if left_reward is None:
         left_reward = 0.0 if n == 5 else -1.0
     middle = n // 2
@@ -216,9 +212,8 @@ def frozen_lake(seed: int = 0, n_features: int = 4, gamma: float = 0.95) -> Line
         if _LAKE[i][j] in "HG":
             rows.append((s, 0, 1.0, 0.0, gamma))
             continue
-        near = [
-            (i + di, j + dj) for di, dj in ((-1, 0), (1, 0), (0, -1), (0, 1)) if 0 <= i + di < n and 0 <= j + dj < n
-        ]
+        neighbours = (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)
+        near = [(k, m) for k, m in neighbours if 0 <= k < n and 0 <= m < n]
         weights = rng.random(len(near))
         rows += [
             (s, k * n + m, weight, float(_LAKE[k][m] == "G"), gamma)
@@ -232,21 +227,12 @@ def _rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _check_sizes(n_states: int, n_features: int) -> None:
+def _check_sizes(n_states: int, n_features: int, branching: int = 1) -> None:
     check_count("n_states", n_states, least=2)
-    check_count("n_features", n_features)
-    if n_features > n_states:
-        raise InvalidInputError(
-            "n_features must be at most n_states", f"{n_features} for {n_states} states", "lower n_features"
-        )
-
-
-def _check_garnet(n_states: int, branching: int, n_features: int) -> None:
-    _check_sizes(n_states, n_features)
-    check_count("branching", branching)
-    if branching > n_states:
-        must, got = "branching must be at most n_states", f"{branching} for {n_states} states"
-        raise InvalidInputError(must, got, "lower branching")
+    for name, value in (("n_features", n_features), ("branching", branching)):
+        check_count(name, value)
+        got = f"{value} for {n_states} states"
+        require(value <= n_states, f"{name} must be at most n_states", got, f"lower {name}")
 
 
 def _branches(rng: np.random.Generator, n: int, k: int, n_rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -271,11 +257,8 @@ def _first_solvable(draw: Callable[[], tuple[MarkovRewardProcess, NDArray[np.flo
         d = phi.shape[1]
         if recurrent.size >= d and np.linalg.matrix_rank(phi[recurrent]) == d:
             return LinearProblem(mrp, phi)
-    raise InvalidInputError(
-        "a Garnet must have one closed class on which its features have full rank",
-        f"none in 1000 draws with {what}",
-        "raise branching or lower n_features",
-    )
+    must = "a Garnet must have one closed class on which its features have full rank"
+    raise InvalidInputError(must, f"none in 1000 draws with {what}", "raise branching or lower n_features")
 
 
 def _from_rows(n: int, rows: list[tuple[int, int, float, float, float]]) -> MarkovRewardProcess:
@@ -283,16 +266,7 @@ def _from_rows(n: int, rows: list[tuple[int, int, float, float, float]]) -> Mark
     return MarkovRewardProcess.from_edges(n, origin, successor, probability, reward, discount)
 
 
+_PROBLEMS = (random_mdp, garnet, boyan_chain, random_walk, baird, off_policy_garnet, frozen_lake, mountain_car)
+
 #: Every named problem; the value is called as `LIBRARY[name](seed=0)`.
-LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "random_mdp": random_mdp,
-        "garnet": garnet,
-        "boyan_chain": boyan_chain,
-        "random_walk": random_walk,
-        "baird": baird,
-        "off_policy_garnet": off_policy_garnet,
-        "frozen_lake": frozen_lake,
-        "mountain_car": mountain_car,
-    }
-)
+LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType({problem.__name__: problem for problem in _PROBLEMS})

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import Floats, frozen, real_array
-from vrtd.checks import check_count, check_positive
-from vrtd.errors import InvalidInputError
+from vrtd.checks import check_count, check_fraction, check_positive, require
 from vrtd.problems.simulator import Simulator
 
 # Streams of trajectories that are not runs: purposes that no run has.
@@ -45,25 +44,19 @@ def mountain_car(
     >>> car.n_features, car.params.mean.round(1)
     (20, array([-0.5,  0. ]))
     """
-    from vrtd.problems.mountain_car_kernels import (
-        mountain_car_features,
-        mountain_car_reset,
-        mountain_car_transition,
-    )
+    from vrtd.problems import mountain_car_kernels as kernels
 
     check_positive("bandwidth", bandwidth)
     check_count("seed", seed, least=0)
     check_count("n_features", n_features)
-    discount = real_array("gamma", gamma)
-    if discount.ndim or not 0 <= discount < 1:
-        raise InvalidInputError("gamma must be a number in [0, 1)", repr(gamma), "pass e.g. 0.95")
+    check_fraction("gamma", gamma, below_one=True)
     if time_limit is not None:
         check_count("time_limit", time_limit, least=2)
     rng = np.random.default_rng(seed)
     w = rng.normal(scale=math.sqrt(2.0 * bandwidth), size=(n_features, 2))
     c = rng.uniform(0.0, 2.0 * math.pi, size=n_features)
     params = MountainCarParams(
-        gamma=float(discount),
+        gamma=float(gamma),
         time_limit=math.inf if time_limit is None else float(time_limit),
         mean=frozen(np.zeros(2)),
         std=frozen(np.ones(2)),
@@ -72,8 +65,8 @@ def mountain_car(
     )
     states, _ = _visited(params, np.arange(_STANDARDISATION_STEPS), 0, _STANDARDISATION)
     params = params._replace(mean=frozen(states.mean(axis=0)), std=frozen(states.std(axis=0)))
-    kernels = mountain_car_reset, mountain_car_transition, mountain_car_features
-    return Simulator("mountain_car", *kernels, n_features=int(n_features), state_size=3, params=params)
+    functions = kernels.mountain_car_reset, kernels.mountain_car_transition, kernels.mountain_car_features
+    return Simulator("mountain_car", *functions, n_features=int(n_features), state_size=3, params=params)
 
 
 def visited(car: Simulator, steps: ArrayLike, seed: int = 0) -> tuple[Floats, Floats]:
@@ -87,10 +80,9 @@ def visited(car: Simulator, steps: ArrayLike, seed: int = 0) -> tuple[Floats, Fl
     """
     _check_car(car)
     places = np.asarray(steps)
-    if places.ndim != 1 or places.size == 0 or places.dtype.kind not in "iu" or np.any(np.diff(places, prepend=-1) < 1):
-        raise InvalidInputError(
-            "steps must be whole numbers of at least 0 that increase", steps, "pass e.g. np.arange(1000)"
-        )
+    is_list = places.ndim == 1 and places.size > 0 and places.dtype.kind in "iu"
+    must = "steps must be whole numbers of at least 0 that increase"
+    require(is_list and (np.diff(places, prepend=-1) > 0).all(), must, steps, "pass e.g. np.arange(1000)")
     check_count("seed", seed, least=0)
     return _visited(car.params, places, seed, _VISITS)
 
@@ -101,27 +93,27 @@ def features_at(car: Simulator, states: ArrayLike) -> Floats:
     >>> features_at(mountain_car(), [[-0.5, 0.0], [0.4, 0.01]]).shape
     (2, 20)
     """
-    from vrtd.problems.mountain_car_kernels import compiled, describe
+    from vrtd.problems.mountain_car_kernels import compile_loop, describe
 
     _check_car(car)
     places = real_array("states", states)
-    if places.ndim != 2 or places.shape[1] != 2:
-        raise InvalidInputError("states must be of shape (n, 2)", places.shape, "pass positions and velocities")
+    is_table = places.ndim == 2 and places.shape[1] == 2
+    require(is_table, "states must be of shape (n, 2)", places.shape, "pass positions and velocities")
     phi = np.empty((len(places), car.n_features))
-    compiled(describe)(car.params, places, phi)
+    compile_loop(describe)(car.params, places, phi)
     return phi
 
 
 def _check_car(car: Simulator) -> None:
-    if not isinstance(car.params, MountainCarParams):
-        raise InvalidInputError("car must be a Mountain Car", car.name, "pass mountain_car(...)")
+    is_car = isinstance(car.params, MountainCarParams)
+    require(is_car, "car must be a Mountain Car", car.name, "pass mountain_car(...)")
 
 
 def _visited(params: MountainCarParams, steps: NDArray[Any], seed: int, purpose: int) -> tuple[Floats, Floats]:
     from vrtd.kernels.random import make_streams
-    from vrtd.problems.mountain_car_kernels import compiled, follow
+    from vrtd.problems.mountain_car_kernels import compile_loop, follow
 
     before, after = np.empty((2, steps.size, 2))
     stream = make_streams(seed, np.zeros(1, np.int64), purpose)[0]
-    compiled(follow)(params, stream, steps.astype(np.int64), np.empty(3), before, after)
+    compile_loop(follow)(params, stream, steps.astype(np.int64), np.empty(3), before, after)
     return before, after

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from vrtd.kernels.cosine import cosine_of_turns
@@ -59,8 +58,8 @@ def mountain_car_features(params, state, out):
         out[i] = params.amplitude * cosine_of_turns(waves[0, i] * position + waves[1, i] * velocity + waves[2, i])
 
 
-@cache
-def compiled(template: Callable[..., Any]) -> Callable[..., Any]:
+def compile_loop(template: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `follow` or `describe`."""
     return specialise(template, f"mountain_car_{template.__name__}", {})
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from vrtd.checks import check_count
-from vrtd.errors import InvalidInputError
+from vrtd.checks import check_count, check_identifier, require
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
@@ -40,15 +39,11 @@ class Simulator:
     def __post_init__(self) -> None:
         from numba.core.dispatcher import Dispatcher
 
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise InvalidInputError("the name of a simulator must be an identifier", repr(self.name), "rename it")
+        check_identifier("the name of a simulator", self.name)
+        must = "reset, transition and features of a simulator must be compiled"
         for function in (self.reset, self.transition, self.features):
-            if not isinstance(function, Dispatcher):
-                raise InvalidInputError(
-                    "reset, transition and features of a simulator must be compiled",
-                    repr(function),
-                    "decorate them with vrtd.kernels.jit.dynamics",
-                )
+            is_compiled = isinstance(function, Dispatcher)
+            require(is_compiled, must, repr(function), "decorate them with vrtd.kernels.jit.dynamics")
         check_count("n_features of a simulator", self.n_features)
         check_count("state_size of a simulator", self.state_size)
         _check_params(self.params)
@@ -58,16 +53,14 @@ class Simulator:
         """Of all that makes its transitions: its functions with what they refer to, its params and sizes."""
         from vrtd.kernels.digest import digest
 
-        return digest(
-            self.reset, self.transition, self.features, self.params, int(self.n_features), int(self.state_size)
-        )
+        sizes = int(self.n_features), int(self.state_size)
+        return digest(self.reset, self.transition, self.features, self.params, *sizes)
 
 
 def _check_params(params: Any) -> None:
     if isinstance(params, tuple):
         for item in params:
             _check_params(item)
-    elif not isinstance(params, bool | int | float | np.number | np.ndarray):
-        raise InvalidInputError(
-            "params of a simulator must be numbers, arrays, or tuples of them", repr(params), "pass a NamedTuple"
-        )
+    else:
+        must = "params of a simulator must be numbers, arrays, or tuples of them"
+        require(isinstance(params, bool | int | float | np.number | np.ndarray), must, params, "pass a NamedTuple")

@@ -11,48 +11,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats, aligned_copy
 from vrtd.kernels.jit import kernel
-from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import next_word
 from vrtd.kernels.sampling import build_alias, pick
-from vrtd.kernels.transitions import Transition
+from vrtd.kernels.transition import Transition
 from vrtd.problems import MarkovRewardProcess
 from vrtd.sources.source import Source
 
 _0, _1 = np.uint64(0), np.uint64(1)
 
 
-class DenseChain(NamedTuple):
+class ChainData(NamedTuple):
+    """Tables of a chain by handle; those that its kind does not read are empty."""
+
     phi: Any
     start: Any  # alias cells: the distribution of s_0, or of every s when samples are independent
-    cells: Any  # alias cells of the rows of P, at s << shift
+    cells: Any  # alias cells of the rows of P: row s at s << shift (dense), or at indptr[s]
     reward: Any
     discount: Any  # one number, or one for each transition
-    n_states: Any
-    shift: Any
-
-
-class SparseChain(NamedTuple):
-    phi: Any
-    start: Any
-    cells: Any  # alias cells, row s at indptr[s]
-    reward: Any
-    discount: Any
-    indptr: Any
-    origin: Any
-    successor: Any
-
-
-class GeneralChain(NamedTuple):
-    phi: Any
-    start: Any
-    cells: Any
-    reward: Any
-    discount: Any
     weight: Any
     indptr: Any
     origin: Any
     successor: Any
+    n_states: Any
+    shift: Any
 
 
 @kernel
@@ -116,13 +99,6 @@ def sparse_transition(data, handle, discount):
 
 
 @kernel
-def general_read(data, slots, lane, handle):
-    row, row_next = np.uint64(data.origin[handle]), np.uint64(data.successor[handle])
-    discount = data.discount[handle]
-    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, data.weight[handle], discount)
-
-
-@kernel
 def sparse_read(data, slots, lane, handle):
     return sparse_transition(data, handle, data.discount)
 
@@ -132,66 +108,43 @@ def sparse_read_discounts(data, slots, lane, handle):
     return sparse_transition(data, handle, data.discount[handle])
 
 
+@kernel
+def general_read(data, slots, lane, handle):
+    row, row_next = np.uint64(data.origin[handle]), np.uint64(data.successor[handle])
+    discount = data.discount[handle]
+    return Transition(data.phi, row, data.phi, row_next, data.reward[handle], discount, data.weight[handle], discount)
+
+
 def chain_source(
-    mrp: MarkovRewardProcess,
-    phi: NDArray[np.float64],
-    sampling: str,
-    start: NDArray[np.float64],
-    specialised: bool = True,
+    mrp: MarkovRewardProcess, phi: Floats, sampling: str, start: Floats, specialised: bool = True
 ) -> Source:
     """The source for `sampling` "iid" or "markov"; `start` is the distribution of s (i.i.d.) or of s_0 (Markov).
 
     Not `specialised`, it is of one kind for all chains, as it is for those with importance ratios.
     """
-    phi = aligned_copy(phi)
+    phi, n, iid = aligned_copy(phi), mrp.n_states, sampling == "iid"
     edges = mrp.edges  # read-only, and Numba compiles anew for that: the source has copies
     cells = build_alias(edges.indptr.copy(), edges.probability.copy())
     start_cells = build_alias(np.array([0, start.size]), start.copy())
     constant = bool(np.all(edges.discount == edges.discount[0]))
-    sparse_draw = sparse_draw_iid if sampling == "iid" else sparse_draw_markov
-    indptr = edges.indptr.astype(np.uint64)
-    if mrp.is_weighted or not specialised:
-        kind = "general"
-        data: Any = GeneralChain(
-            phi,
-            start_cells,
-            cells,
-            edges.reward.copy(),
-            edges.discount.copy(),
-            edges.weight.copy(),
-            indptr,
-            edges.origin.copy(),
-            edges.successor.copy(),
-        )
-        draw, read = sparse_draw, general_read
-    elif _is_dense(mrp):
-        kind, n = "dense", mrp.n_states
+    general = mrp.is_weighted or not specialised
+    discount = edges.discount.copy()
+    tables: Any
+    if not general and _is_dense(mrp):
         shift = max(n - 1, 1).bit_length()
-        data = DenseChain(
-            phi,
-            start_cells,
-            _padded(cells, n, shift),
-            _padded(edges.reward, n, shift),
-            float(edges.discount[0]) if constant else _padded(edges.discount, n, shift),
-            np.uint64(n),
-            np.uint64(shift),
-        )
-        draw = dense_draw_iid if sampling == "iid" else dense_draw_markov
+        cells, reward, discount = (_pad(table, n, shift) for table in (cells, edges.reward, discount))
+        kind, tables = "dense", (*[np.empty(0)] * 4, np.uint64(n), np.uint64(shift))
+        draw = dense_draw_iid if iid else dense_draw_markov
         read = dense_read if constant else dense_read_discounts
     else:
-        kind = "sparse"
-        data = SparseChain(
-            phi,
-            start_cells,
-            cells,
-            edges.reward.copy(),
-            float(edges.discount[0]) if constant else edges.discount.copy(),
-            indptr,
-            edges.origin.copy(),
-            edges.successor.copy(),
-        )
-        draw = sparse_draw
-        read = sparse_read if constant else sparse_read_discounts
+        reward = edges.reward.copy()
+        weight, origin, successor = edges.weight.copy(), edges.origin.copy(), edges.successor.copy()
+        kind = "general" if general else "sparse"
+        tables = weight, edges.indptr.astype(np.uint64), origin, successor, _0, _0
+        draw = sparse_draw_iid if iid else sparse_draw_markov
+        read = general_read if general else sparse_read if constant else sparse_read_discounts
+    discounts = float(discount[0]) if constant and not general else discount
+    data = ChainData(phi, start_cells, cells, reward, discounts, *tables)
     return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1])
 
 
@@ -201,7 +154,7 @@ def _is_dense(mrp: MarkovRewardProcess) -> bool:
     return n <= 2**16 and successor.size == n * n and bool(np.all(successor.reshape(n, n) == np.arange(n)))
 
 
-def _padded(values: NDArray[Any], n_states: int, shift: int) -> NDArray[Any]:
+def _pad(values: NDArray[Any], n_states: int, shift: int) -> NDArray[Any]:
     table = np.zeros((n_states, 1 << shift), values.dtype)
     table[:, :n_states] = values.reshape(n_states, n_states)
     return table.ravel()

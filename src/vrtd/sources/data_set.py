@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from vrtd.arrays import aligned_copy
 from vrtd.kernels.jit import kernel
-from vrtd.kernels.memory import aligned_copy
 from vrtd.kernels.random import uniform_index
-from vrtd.kernels.transitions import Transition
+from vrtd.kernels.transition import Transition
 from vrtd.problems import Transitions
 from vrtd.sources.source import Source
 
@@ -29,7 +29,7 @@ def data_set_draw(data, slots, lane, slot, cursor, stream):
 
 
 @kernel
-def data_set_gather(data, slots, lane, slot, cursor, stream):
+def data_set_draw_batch(data, slots, lane, slot, cursor, stream):
     row = cursor[0]
     cursor[0] = _0 if row + _1 == np.uint64(data[2].size) else row + _1
     return row
@@ -66,5 +66,5 @@ def data_set_source(data: Transitions) -> Source:
     rows = phi, phi_next, data.reward.copy(), data.discount.copy(), np.array(data.weight)
     return Source(
         "data_set", rows, data_set_reset, data_set_draw, data_set_read, data.n_features,
-        gather=data_set_gather, choose=data_set_choose, n_rows=data.n_rows,
+        draw_batch=data_set_draw_batch, choose=data_set_choose, n_rows=data.n_rows,
     )  # fmt: skip

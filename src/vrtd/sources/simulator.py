@@ -7,31 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from vrtd.kernels.jit import dynamics, rebind, with_width
-from vrtd.kernels.transitions import Transition
+from vrtd.kernels.jit import UNBOUND, dynamics, rebind, with_width
+from vrtd.kernels.transition import Transition
 from vrtd.problems import Simulator
 from vrtd.sources.source import Source
 
 
 def simulator_source(simulator: Simulator) -> Source:
     """The trajectory of a simulator as a source."""
-    kernels = (simulator.reset, simulator.transition, simulator.features)
-    reset, draw = _bound(*kernels, int(simulator.state_size), int(simulator.n_features))
-    return Source(
-        name=f"simulator_{simulator.name}",
-        data=simulator.params,
-        reset=reset,
-        draw=draw,
-        read=simulator_read,
-        n_features=simulator.n_features,
-        cursor_size=simulator.state_size + simulator.n_features,
-        cursor_dtype=np.float64,
-        uses_slots=True,
-    )
+    size, d, name = int(simulator.state_size), int(simulator.n_features), f"simulator_{simulator.name}"
+    reset, draw = _bind(simulator.reset, simulator.transition, simulator.features, size, d)
+    return Source(name, simulator.params, reset, draw, simulator_read, d, size + d, np.float64, uses_slots=True)
 
 
 @cache  # the same kernels must give the same loop, or every call would compile it anew
-def _bound(reset: Any, transition: Any, features: Any, state_size: int, n_features: int) -> tuple[Any, Any]:
+def _bind(reset: Any, transition: Any, features: Any, state_size: int, n_features: int) -> tuple[Any, Any]:
     bindings = {
         "env_reset": reset, "env_transition": transition, "env_features": features,
         "STATE_SIZE": state_size, "FEATURES": n_features,
@@ -40,8 +30,7 @@ def _bound(reset: Any, transition: Any, features: Any, state_size: int, n_featur
 
 
 # The cursor of a run is the state and, behind it, the state's features: they are computed once, as the successor's.
-_unbound: Any = None
-env_reset = env_transition = env_features = _unbound  # bound to the simulator's own kernels
+env_reset = env_transition = env_features = UNBOUND  # bound to the simulator's own kernels
 STATE_SIZE = FEATURES = 1  # and to its sizes: a loop of known length has no remainder
 
 

@@ -29,7 +29,7 @@ class Source:
 
     - ``reset(data, slots, lane, cursor, stream)`` puts the cursor at the start of a run;
     - ``draw(data, slots, lane, slot, cursor, stream) -> handle`` takes the next sample;
-    - ``gather``, with the arguments of `draw`, takes the next one of a batch, where that is another thing;
+    - ``draw_batch``, with the arguments of `draw`, takes the next one of a batch, where that is another thing;
     - ``choose(data, slots, lane, slot, size, stream) -> handle`` takes the next one of a random subset of `size` rows;
     - ``read(data, slots, lane, handle) -> Transition`` looks it up.
     """
@@ -43,7 +43,7 @@ class Source:
     cursor_size: int = 1
     cursor_dtype: type[np.generic] = np.uint64
     uses_slots: bool = False
-    gather: Callable[..., Any] | None = None
+    draw_batch: Callable[..., Any] | None = None
     choose: Callable[..., Any] | None = None
     n_rows: int = 0  # of a data set; 0: samples never end
 
@@ -52,10 +52,5 @@ def make_slots(source: Source, n_lanes: int, n_slots: int, subset: bool = False)
     order = np.tile(np.arange(source.n_rows if subset else 0, dtype=np.uint32), (n_lanes, 1))
     if not source.uses_slots:
         n_lanes = n_slots = 0
-    return Slots(
-        np.zeros((n_lanes, 2 * n_slots, source.n_features)),
-        np.zeros((n_lanes, n_slots)),
-        np.zeros((n_lanes, n_slots)),
-        np.zeros((n_lanes, n_slots)),
-        order,
-    )
+    reward, discount, carry = np.zeros((3, n_lanes, n_slots))
+    return Slots(np.zeros((n_lanes, 2 * n_slots, source.n_features)), reward, discount, carry, order)

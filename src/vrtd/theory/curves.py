@@ -110,7 +110,7 @@ def exact_curve(
             Y = _td(problem, [(float(step_size), 0, int(counts[-1]))], False, sampling, counts, theta, distribution)
         case VRTD(step_size, batch_size, _, output, _):
             a, M = float(step_size), int(batch_size)
-            if epoch.inner != ("fresh" if sampling == "iid" else "resample") and M > 1:
+            if epoch.inner_samples != ("fresh" if sampling == "iid" else "resample") and M > 1:
                 raise InvalidInputError(
                     "exact moments are of Algorithm 1 on independent samples and Algorithm 2 on a trajectory",
                     f"inner={algorithm.inner!r} with {sampling} samples",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,11 +22,6 @@ from vrtd.errors import AccuracyError, AccuracyWarning, InvalidInputError, Singu
 from vrtd.kernels.jit import kernel
 from vrtd.theory import SaddleSteps, saddle_steps
 
-RANDOM, BOYAN = (
-    vrtd.record(problem, n_rows=300) for problem in (vrtd.problems.random_mdp(), vrtd.problems.boyan_chain())
-)
-TWO = vrtd.record(two_states(), n_rows=40)
-STEPS = saddle_steps(TWO)
 SADDLE_ROWS = [row for row in ROWS if row.reference.__module__ == batch.__name__ and row.id != "vrtd-dataset"]
 each_row = pytest.mark.parametrize("row", SADDLE_ROWS, ids=lambda row: row.id)
 
@@ -38,6 +34,22 @@ def weighted_data(n: int = 40, d: int = 4) -> vrtd.Transitions:
     return vrtd.Transitions(phi, rng.normal(size=n), phi_next, discount, weight)
 
 
+@cache  # not at import: to record compiles a loop
+def data_of(name: str) -> vrtd.Transitions:
+    match name:
+        case "two":
+            return vrtd.record(two_states(), n_rows=40)
+        case "weighted":
+            return weighted_data()
+        case _:
+            return vrtd.record(vrtd.problems.LIBRARY[name](), n_rows=300)
+
+
+@cache
+def two_steps() -> SaddleSteps:
+    return saddle_steps(data_of("two"))
+
+
 def simulate(data: vrtd.Transitions, algorithm: Any, n_gradients: int, **arguments: Any) -> vrtd.Result:
     defaults: dict[str, Any] = {"n_runs": 4, "seed": 5, "checkpoints": 11}
     return vrtd.simulate(data, algorithm, sampling="dataset", n_gradients=n_gradients, **(defaults | arguments))
@@ -47,24 +59,25 @@ def simulate(data: vrtd.Transitions, algorithm: Any, n_gradients: int, **argumen
 
 
 @pytest.mark.parametrize(
-    ("data", "algorithm", "n_gradients"),
+    ("name", "algorithm", "n_gradients"),
     [
-        (RANDOM, vrtd.PrimalDual(5.0, 0.5), 1_200_000),
-        (RANDOM, vrtd.SVRG(0.1, 0.1), 120_000),
-        (RANDOM, vrtd.BatchingSVRG(0.1, 0.1, batch_size=30), 120_000),
-        (RANDOM, vrtd.SCSG(0.1, 0.1, batch_size=300), 240_000),
-        (RANDOM, vrtd.GrowingSCSG(0.1, 0.1, batch_size=30), 240_000),
-        (RANDOM, vrtd.SAGA(0.1, 0.1), 60_000),
-        (BOYAN, vrtd.PrimalDual(5.0, 1.5), 600_000),
-        (BOYAN, vrtd.SVRG(0.3, 0.3), 60_000),
-        (BOYAN, vrtd.BatchingSVRG(0.3, 0.3, batch_size=30), 60_000),
-        (BOYAN, vrtd.SCSG(0.3, 0.3, batch_size=300), 120_000),
-        (BOYAN, vrtd.GrowingSCSG(0.3, 0.3, batch_size=30), 120_000),
-        (BOYAN, vrtd.SAGA(0.3, 0.3), 60_000),
+        ("random_mdp", vrtd.PrimalDual(5.0, 0.5), 1_200_000),
+        ("random_mdp", vrtd.SVRG(0.1, 0.1), 120_000),
+        ("random_mdp", vrtd.BatchingSVRG(0.1, 0.1, batch_size=30), 120_000),
+        ("random_mdp", vrtd.SCSG(0.1, 0.1, batch_size=300), 240_000),
+        ("random_mdp", vrtd.GrowingSCSG(0.1, 0.1, batch_size=30), 240_000),
+        ("random_mdp", vrtd.SAGA(0.1, 0.1), 60_000),
+        ("boyan_chain", vrtd.PrimalDual(5.0, 1.5), 600_000),
+        ("boyan_chain", vrtd.SVRG(0.3, 0.3), 60_000),
+        ("boyan_chain", vrtd.BatchingSVRG(0.3, 0.3, batch_size=30), 60_000),
+        ("boyan_chain", vrtd.SCSG(0.3, 0.3, batch_size=300), 120_000),
+        ("boyan_chain", vrtd.GrowingSCSG(0.3, 0.3, batch_size=30), 120_000),
+        ("boyan_chain", vrtd.SAGA(0.3, 0.3), 60_000),
     ],
     ids=lambda case: getattr(case, "name", None),
 )
-def test_tuned_steps_reach_the_solution_of_the_data(data: vrtd.Transitions, algorithm: Any, n_gradients: int) -> None:
+def test_tuned_steps_reach_the_solution_of_the_data(name: str, algorithm: Any, n_gradients: int) -> None:
+    data = data_of(name)
     result = simulate(data, algorithm, n_gradients)
     assert np.abs(result.theta - data.theta_star).max() < 1e-10
 
@@ -81,7 +94,7 @@ def test_weights_and_discounts_of_rows(row: Row) -> None:
 
 
 def test_the_batch_gradient_draws_nothing() -> None:
-    theta = simulate(RANDOM, vrtd.PrimalDual(5.0, 0.5), 30_000).theta
+    theta = simulate(data_of("random_mdp"), vrtd.PrimalDual(5.0, 0.5), 30_000).theta
     np.testing.assert_allclose(theta, np.tile(theta[0], (4, 1)), rtol=1e-12)
 
 
@@ -103,8 +116,9 @@ def matrices(data: vrtd.Transitions, steps: SaddleSteps) -> Any:
     return each.mean(axis=0), each
 
 
-@pytest.mark.parametrize("data", [TWO, RANDOM, BOYAN, weighted_data()], ids=["two", "random", "boyan", "weighted"])
-def test_the_inequalities_of_the_proof_hold(data: vrtd.Transitions) -> None:
+@pytest.mark.parametrize("name", ["two", "random_mdp", "boyan_chain", "weighted"])
+def test_the_inequalities_of_the_proof_hold(name: str) -> None:
+    data = data_of(name)
     steps = saddle_steps(data)
     full, each = matrices(data, steps)
     P, m = steps.norm, 2 * data.n_features
@@ -127,7 +141,8 @@ def test_the_inequalities_of_the_proof_hold(data: vrtd.Transitions) -> None:
 @pytest.mark.parametrize("output", ["last", "random"])
 def test_an_epoch_with_all_rows_contracts_by_its_factor(output: str) -> None:
     """The exact second moment after an epoch, from any anchor."""
-    full, each = matrices(TWO, STEPS)
+    theory_steps = two_steps()
+    full, each = matrices(data_of("two"), theory_steps)
     step = np.block([[np.zeros((2, 2)), np.zeros((2, 2))], [np.zeros((2, 2)), np.eye(2)]])
     steps = np.broadcast_to(step, (len(each), 4, 4)).copy()
     steps[:, :2] = np.concatenate([each, full - each], axis=2)
@@ -136,65 +151,70 @@ def test_an_epoch_with_all_rows_contracts_by_its_factor(output: str) -> None:
     factors = []
     for anchor in anchors:
         moment, values = np.kron(np.ones((2, 2)), anchor).ravel(), []
-        for _ in range(STEPS.n_steps):
+        for _ in range(theory_steps.n_steps):
             moment = moments @ moment
-            values.append(np.trace(STEPS.norm @ moment.reshape(4, 4)[:2, :2]))
-        factors.append((values[-1] if output == "last" else np.mean(values)) / np.trace(STEPS.norm @ anchor))
-    assert max(factors) <= STEPS.epoch_factor
+            values.append(np.trace(theory_steps.norm @ moment.reshape(4, 4)[:2, :2]))
+        factors.append((values[-1] if output == "last" else np.mean(values)) / np.trace(theory_steps.norm @ anchor))
+    assert max(factors) <= theory_steps.epoch_factor
 
 
-def theory(algorithm: Any) -> Any:
-    return replace(algorithm, step_size=STEPS.step_size, step_size_w=STEPS.step_size_w)
+def with_theory_steps(algorithm: Any) -> Any:
+    return replace(algorithm, step_size=two_steps().step_size, step_size_w=two_steps().step_size_w)
 
 
-def bounded(data: vrtd.Transitions, algorithm: Any, n_epochs: int, factor: float, start: float) -> tuple[Any, Any]:
+def simulate_with_bound(algorithm: Any, n_epochs: int, factor: float, start: float) -> tuple[Any, Any]:
     """V's part that theta alone decides, at the ends of epochs, and the theory's bound on the mean of V."""
-    P = STEPS.norm
+    data, P = data_of("two"), two_steps().norm
     own = vrtd.QuadraticForm("v", np.atleast_2d(P[0, 0] - P[0, 1] ** 2 / P[1, 1]), data.theta_star)
     epoch = algorithm.epoch("dataset", data.n_rows)
-    counts = np.linspace(len(epoch.ramp), n_epochs, 21).astype(np.int64)
+    counts = np.linspace(len(epoch.warmup_batches), n_epochs, 21).astype(np.int64)
     axis = epoch.gradients_until(counts)
     result = simulate(data, algorithm, int(axis[-1]), metrics=(own,), checkpoints=axis)
     return result, np.outer(np.ones(4), start * factor ** (counts - counts[0]).astype(float))
 
 
-V_0 = float(STEPS.norm[0, 0] * TWO.theta_star[0] ** 2)
-# The memory is of the gradients at the start; those in theta are zero there and at the solution.
-LEFT = (TWO.discount * TWO.phi_next[:, 0] - TWO.phi[:, 0]) * TWO.theta_star[0]
-D_0 = float(np.mean(STEPS.norm[1, 1] * (STEPS.step_size_w / STEPS.step_size * LEFT * TWO.phi[:, 0]) ** 2))
-SAGA_0 = V_0 + 4.0 * TWO.n_rows * STEPS.step_size**2 * D_0
-PROVEN = [
-    (theory(vrtd.PrimalDual()), 14_000, STEPS.pass_factor, V_0),
-    (theory(vrtd.SVRG(n_steps=STEPS.n_steps)), 80, STEPS.epoch_factor, V_0),
-    (theory(vrtd.SAGA()), 60_000, STEPS.step_factor, SAGA_0),
-]
+def start_of_v() -> float:
+    return float(two_steps().norm[0, 0] * data_of("two").theta_star[0] ** 2)
 
 
-@pytest.mark.parametrize(("algorithm", "n_epochs", "factor", "start"), PROVEN, ids=["primal-dual", "svrg", "saga"])
-def test_the_theorys_steps_converge_linearly_as_promised(
-    algorithm: Any, n_epochs: int, factor: float, start: float
-) -> None:
+def start_of_saga() -> float:
+    """The memory is of the gradients at the start; those in theta are zero there and at the solution."""
+    data, steps = data_of("two"), two_steps()
+    left = (data.discount * data.phi_next[:, 0] - data.phi[:, 0]) * data.theta_star[0]
+    d_0 = float(np.mean(steps.norm[1, 1] * (steps.step_size_w / steps.step_size * left * data.phi[:, 0]) ** 2))
+    return start_of_v() + 4.0 * data.n_rows * steps.step_size**2 * d_0
+
+
+PROVEN = ("primal_dual", "svrg", "saga")
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_the_theorys_steps_converge_linearly_as_promised(name: str) -> None:
     """By Markov's inequality no value lies above the bound on its mean / rate, but for that rate."""
-    result, bound = bounded(TWO, algorithm, n_epochs, factor, start)
-    assert np.abs(result.theta - TWO.theta_star).max() < 1e-10
+    steps = two_steps()
+    algorithm, n_epochs, factor, start = {
+        "primal_dual": (vrtd.PrimalDual(), 14_000, steps.pass_factor, start_of_v()),
+        "svrg": (vrtd.SVRG(n_steps=steps.n_steps), 80, steps.epoch_factor, start_of_v()),
+        "saga": (vrtd.SAGA(), 60_000, steps.step_factor, start_of_saga()),
+    }[name]
+    result, bound = simulate_with_bound(with_theory_steps(algorithm), n_epochs, factor, start)
+    assert np.abs(result.theta - data_of("two").theta_star).max() < 1e-10
     floor = 1e-24 * start  # of rounding
     assert np.all(result.values("v") <= bound * len(bound.ravel()) * len(PROVEN) / FAMILY_RATE + floor)
-    if algorithm.name == "primal_dual":  # nothing is random
+    if name == "primal_dual":  # nothing is random
         assert np.all(result.values("v") <= bound * (1.0 + 1e-9) + floor)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        vrtd.BatchingSVRG(n_steps=STEPS.n_steps, batch_size=7),
-        vrtd.GrowingSCSG(batch_size=7, steps_per_row=-(-STEPS.n_steps // TWO.n_rows)),
-    ],
-    ids=lambda algorithm: algorithm.name,
-)
-def test_growing_batches_reach_the_solution_with_the_theorys_steps(algorithm: Any) -> None:
-    algorithm = theory(algorithm)
-    n = int(algorithm.epoch("dataset", TWO.n_rows).gradients_until(80))
-    assert np.abs(simulate(TWO, algorithm, n).theta - TWO.theta_star).max() < 1e-10
+@pytest.mark.parametrize("name", ["batching_svrg", "growing_scsg"])
+def test_growing_batches_reach_the_solution_with_the_theorys_steps(name: str) -> None:
+    data, n_steps = data_of("two"), two_steps().n_steps
+    algorithm = with_theory_steps(
+        vrtd.BatchingSVRG(n_steps=n_steps, batch_size=7)
+        if name == "batching_svrg"
+        else vrtd.GrowingSCSG(batch_size=7, steps_per_row=-(-n_steps // data.n_rows))
+    )
+    n = int(algorithm.epoch("dataset", data.n_rows).gradients_until(80))
+    assert np.abs(simulate(data, algorithm, n).theta - data.theta_star).max() < 1e-10
 
 
 @dataclass(frozen=True)
@@ -206,9 +226,9 @@ class NeverAll(vrtd.BatchingSVRG):
 
 
 def test_a_batch_that_never_reaches_all_rows_stops_at_a_floor() -> None:
-    algorithm = theory(NeverAll(n_steps=STEPS.n_steps, batch_size=7))
-    result, bound = bounded(TWO, algorithm, 80, STEPS.epoch_factor, V_0)
-    assert np.abs(result.theta - TWO.theta_star).min() > 1e-5
+    algorithm = with_theory_steps(NeverAll(n_steps=two_steps().n_steps, batch_size=7))
+    result, bound = simulate_with_bound(algorithm, 80, two_steps().epoch_factor, start_of_v())
+    assert np.abs(result.theta - data_of("two").theta_star).min() > 1e-5
     assert np.all(result.values("v")[:, -1] > bound[:, -1] * len(bound.ravel()) * len(PROVEN) / FAMILY_RATE)
 
 
@@ -298,9 +318,10 @@ class Forgetful(vrtd.SAGA):
 
 
 def test_means_that_are_not_updated_are_seen() -> None:
-    result = simulate(RANDOM, Forgetful(0.1, 0.1), 60_000)
-    assert np.abs(result.theta - RANDOM.theta_star).min() > 1e-3
-    memory, means = remembered(RANDOM, result.state.workspaces[0])
+    data = data_of("random_mdp")
+    result = simulate(data, Forgetful(0.1, 0.1), 60_000)
+    assert np.abs(result.theta - data.theta_star).min() > 1e-3
+    memory, means = remembered(data, result.state.workspaces[0])
     assert np.abs(memory.mean(axis=0) - means).max() > 1e-3
 
 
@@ -331,7 +352,7 @@ def test_the_gradients_are_those_of_the_saddle_function() -> None:
 def test_batches_grow_to_all_rows(batch_size: int, growth: float, ramp: tuple[int, ...]) -> None:
     for kind in (vrtd.BatchingSVRG, vrtd.GrowingSCSG):
         epoch = kind(batch_size=batch_size, growth=growth).epoch("dataset", 8)
-        assert (epoch.ramp, epoch.n_absorb) == (ramp, 8)
+        assert (epoch.warmup_batches, epoch.n_absorb) == (ramp, 8)
 
 
 # What is refused

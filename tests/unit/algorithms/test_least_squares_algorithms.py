@@ -14,9 +14,9 @@ from tests.helpers.table import two_states
 from tests.reference import least_squares
 from tests.reference.sampling import AlgorithmIndex, Sample
 from vrtd.algorithms import check_sampling
+from vrtd.algorithms._base.least_squares import solve_in_place
 from vrtd.errors import AccuracyWarning, DivergenceError, InvalidInputError
 from vrtd.estimator.learner import learn
-from vrtd.kernels.least_squares import eliminate
 from vrtd.logs import from_arrays
 
 PROBLEM = vrtd.problems.random_mdp(seed=0)
@@ -197,5 +197,5 @@ def test_a_small_pivot_is_not_divided_by(first: float) -> None:
     A = np.array([[first, 1.0, 2.0], [1.0, 1.0, 0.5], [2.0, 0.0, 1.0]])
     x = np.array([1.0, 2.0, 3.0])
     solved = A @ x
-    eliminate(A.ravel(), solved)
+    solve_in_place(A.ravel(), solved)
     np.testing.assert_allclose(solved, x, rtol=1e-13)

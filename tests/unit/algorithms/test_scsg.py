@@ -23,7 +23,6 @@ from vrtd.sources.data_set import data_set_choose, data_set_source
 from vrtd.sources.source import make_slots
 
 N_TESTS = 3 + 4 + 2  # chi-squares, means of parameters, differences of errors
-DATA = vrtd.record(vrtd.problems.random_mdp(seed=0), n_rows=60, seed=1)
 THREE = vrtd.Transitions(
     [[1.0], [0.6], [-0.5]], [1.0, -0.5, 2.0], [[0.3], [1.0], [0.8]], [0.9, 0.0, 0.7], [1.0, 1.5, 0.5]
 )
@@ -31,6 +30,11 @@ ALGORITHM = vrtd.SCSG(0.4, 0.3, batch_size=2)
 BUDGET = 6
 
 Law = Callable[[int], float]  # P(N = k)
+
+
+@pytest.fixture(scope="module")
+def data() -> vrtd.Transitions:
+    return vrtd.record(vrtd.problems.random_mdp(seed=0), n_rows=60, seed=1)
 
 
 def simulate(data: vrtd.Transitions, algorithm: Any, n_gradients: int, n_runs: int) -> Any:
@@ -147,19 +151,19 @@ class OwnRows(vrtd.SCSG):
     name: ClassVar[str] = "own_rows_scsg"
 
     def epoch(self, sampling: Any, n_rows: int = 0) -> Epoch:
-        return super().epoch(sampling, n_rows)._replace(inner="resample")
+        return super().epoch(sampling, n_rows)._replace(inner_samples="resample")
 
 
-def test_the_mean_converges_to_the_solution_of_the_data() -> None:
-    runs = {kind: simulate(DATA, kind(0.1, 0.1, batch_size=6), 40_000, 1000) for kind in (vrtd.SCSG, OwnRows)}
-    scores = {kind: np.abs(z_scores(theta, DATA.theta_star)).max() for kind, theta in runs.items()}
+def test_the_mean_converges_to_the_solution_of_the_data(data: vrtd.Transitions) -> None:
+    runs = {kind: simulate(data, kind(0.1, 0.1, batch_size=6), 40_000, 1000) for kind in (vrtd.SCSG, OwnRows)}
+    scores = {kind: np.abs(z_scores(theta, data.theta_star)).max() for kind, theta in runs.items()}
     assert scores[vrtd.SCSG] < z_limit(N_TESTS)
     assert scores[OwnRows] > 2 * z_limit(N_TESTS)
 
 
-def test_larger_batches_have_a_lower_floor_and_all_rows_have_none() -> None:
+def test_larger_batches_have_a_lower_floor_and_all_rows_have_none(data: vrtd.Transitions) -> None:
     errors = [
-        ((simulate(DATA, vrtd.SCSG(0.1, 0.1, batch_size=size), 200_000, 200) - DATA.theta_star) ** 2).sum(axis=1)
+        ((simulate(data, vrtd.SCSG(0.1, 0.1, batch_size=size), 200_000, 200) - data.theta_star) ** 2).sum(axis=1)
         for size in (6, 30, 50, 60)
     ]
     for larger, smaller in pairwise(errors[:3]):
@@ -168,18 +172,18 @@ def test_larger_batches_have_a_lower_floor_and_all_rows_have_none() -> None:
     assert errors[3].max() < 1e-20
 
 
-def test_a_budget_below_the_shortest_epoch_is_refused() -> None:
+def test_a_budget_below_the_shortest_epoch_is_refused(data: vrtd.Transitions) -> None:
     with pytest.raises(InvalidInputError, match="n_gradients must be at least one epoch, which counts 7; got 6"):
-        simulate(DATA, vrtd.SCSG(batch_size=6), 6, 2)
-    assert np.any(simulate(DATA, vrtd.SCSG(batch_size=6), 8, 50) != 0.0)
+        simulate(data, vrtd.SCSG(batch_size=6), 6, 2)
+    assert np.any(simulate(data, vrtd.SCSG(batch_size=6), 8, 50) != 0.0)
 
 
-def test_diverged_runs_end_and_stay_diverged() -> None:
+def test_diverged_runs_end_and_stay_diverged(data: vrtd.Transitions) -> None:
     """Their counts are not numbers any more, and no further epoch begins."""
     arguments: dict[str, Any] = {"sampling": "dataset", "n_runs": 3}
     algorithm = vrtd.SCSG(100.0, 100.0, batch_size=6)
-    start = vrtd.simulate(DATA, algorithm, n_gradients=20_000, **arguments)
+    start = vrtd.simulate(data, algorithm, n_gradients=20_000, **arguments)
     assert np.all(start.diverged_at > 0)
-    rest = vrtd.simulate(DATA, algorithm, n_gradients=20_000, start=start, **arguments)
+    rest = vrtd.simulate(data, algorithm, n_gradients=20_000, start=start, **arguments)
     assert np.array_equal(rest.diverged_at, start.diverged_at)
     assert np.array_equal(rest.state.environment, start.state.environment)

@@ -243,6 +243,7 @@ def test_a_diverging_run_leaves_the_others_alone() -> None:
     assert result.summary().n_diverged[-1] == diverged.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")
 def test_a_projection_keeps_every_run_inside_its_ball() -> None:
     for algorithm in (vrtd.TD(40.0, radius=3.0), vrtd.VRTD(40.0, 7, radius=3.0)):

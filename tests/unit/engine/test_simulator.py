@@ -28,6 +28,7 @@ def run(row: Row, simulator: Any, **changes: Any) -> vrtd.Result:
     return vrtd.simulate(simulator, row.algorithm, **(arguments | changes))
 
 
+@pytest.mark.slow
 @each_row
 def test_agrees_with_the_transcription(row: Row) -> None:
     simulator = ring(PHI)
@@ -74,6 +75,7 @@ def test_what_a_simulator_cannot_do_is_said(changes: dict[str, Any], message: st
         run(ON_TRAJECTORIES[0], ring(PHI), **changes)
 
 
+@pytest.mark.slow
 def test_two_simulators_of_one_name_are_two() -> None:
     """Closures tell kernels apart, and a start from the other one is refused."""
 

@@ -115,8 +115,8 @@ def test_rows_of_a_function_are_checked_at_every_call():
         (lambda: as_features(RBFSampler()).bind(DATA[:0]), "there must be an observation to try the features on"),
         (lambda: FromFunction(squares).bind(DATA * np.nan), "features are tried on must be finite; got nan in row 0"),
         (lambda: as_features(RBFSampler()).bind(DATA * np.inf), "is fitted to must be finite; got -?inf in"),
-        (lambda: FromFunction(squares).settings, "plain values to be stored; got a function; keep your own code"),
-        (lambda: FromTransformer(RBFSampler()).settings, "made of plain values to be stored; got a transformer"),
+        (lambda: FromFunction(squares).settings, "plain values to be stored; got FromFunction; keep your own code"),
+        (lambda: FromTransformer(RBFSampler()).settings, "made of plain values to be stored; got FromTransformer"),
         (
             lambda: as_features(StandardScaler()).bind(DATA)(DATA[:, :2]),
             "the transformer must accept the observations; got its message .*3 features.*; fit it to such ones",

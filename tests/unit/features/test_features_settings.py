@@ -61,7 +61,7 @@ def test_words(text, features):
         ("rff:9,seed=1.5", "seed must be a whole number; got '1.5'"),
         ("rff:9,seed=1,seed=2", "an option must be given once; got .*; keep one seed"),
         ("rbf:20,width=nan", "width must be a positive, finite number; got nan"),
-        ("rbf:99999", "there must be at most 4096 features; got 99999; lower n"),
+        ("rbf:99999", "there must be at most 4096 features; got 99999; use fewer centres"),
         ("rbf:" + "9" * 30, "write whole numbers"),
     ],
 )

@@ -49,6 +49,7 @@ def test_everything_public_can_be_had() -> None:
         vrtd.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_new_process_compiles_nothing_and_damage_means_recompile(tmp_path: Path) -> None:
     cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
     compiled, bits = python(SIMULATE, **cache).split()
@@ -65,6 +66,7 @@ def test_a_new_process_compiles_nothing_and_damage_means_recompile(tmp_path: Pat
     assert python(SIMULATE, **cache).split() == ["False", bits]
 
 
+@pytest.mark.slow
 def test_without_a_place_for_a_cache_it_still_runs(tmp_path: Path) -> None:
     """A file where the cache folder should be: nothing can be written there, whoever runs this."""
     blocked = tmp_path / "file"
@@ -110,6 +112,7 @@ def test_a_digest_is_the_same_in_every_process() -> None:
     assert len({python(code, PYTHONHASHSEED=seed) for seed in "123"}) == 1
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_ones_own_is_never_stale(tmp_path: Path) -> None:
     """The skeleton of CONTRIBUTING.md in a file of its own, run, edited, and run again with the same cache."""
     page = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text()

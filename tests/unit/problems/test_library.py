@@ -159,8 +159,8 @@ def test_a_lazy_chain_stays_and_else_moves_as_before():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: random_mdp(laziness=1.0), r"laziness must be a probability below 1; got 1\.0; pass one in \[0, 1\)"),
-        (lambda: random_mdp(laziness=-0.1), "laziness must be a probability below 1; got -0.1"),
+        (lambda: random_mdp(laziness=1.0), r"laziness must lie in \[0, 1\); got 1\.0; pass e.g. 0.8"),
+        (lambda: random_mdp(laziness=-0.1), r"laziness must lie in \[0, 1\); got -0.1"),
         (lambda: frozen_lake(n_features=17), "n_features must be at most n_states; got 17 for 16 states"),
         (lambda: random_mdp(n_states=1), "n_states must be a whole number of at least 2; got 1"),
         (lambda: random_mdp(n_features=0), "n_features must be a whole number of at least 1; got 0"),
@@ -170,8 +170,8 @@ def test_a_lazy_chain_stays_and_else_moves_as_before():
         (lambda: garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4 states"),
         (lambda: garnet(n_states=40, branching=1, n_features=40), "none in 1000 draws with branching 1, 40 states"),
         (lambda: off_policy_garnet(n_actions=1), "n_actions must be a whole number of at least 2; got 1"),
-        (lambda: off_policy_garnet(difference=1.5), r"difference must lie in \[0, 1\]; got 1\.5; pass 0 for the"),
-        (lambda: off_policy_garnet(gamma=1.0), r"gamma must lie in \[0, 1\); got 1\.0; pass less"),
+        (lambda: off_policy_garnet(difference=1.5), r"difference must lie in \[0, 1\]; got 1\.5; pass e.g."),
+        (lambda: off_policy_garnet(gamma=1.0), r"gamma must lie in \[0, 1\); got 1\.0; pass e.g."),
         (lambda: off_policy_garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4"),
         (lambda: random_walk(n_states=6), "n_states must be odd.*got 6; pass 5 or 7"),
         (lambda: random_walk(n_states=1), "n_states must be a whole number of at least 3; got 1"),

@@ -227,9 +227,9 @@ def test_variants_share_one_loop_and_threads_change_no_bit(row: Row) -> None:
         ({"bandwidth": 0.0}, "bandwidth must be a positive, finite number; got 0.0"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
         ({"n_features": 0}, "n_features must be a whole number of at least 1"),
-        ({"gamma": 1.0}, r"gamma must be a number in \[0, 1\); got 1.0; pass e.g. 0.95"),
-        ({"gamma": [0.9, 0.9]}, r"gamma must be a number in \[0, 1\)"),
-        ({"gamma": "high"}, "gamma must be an array of real numbers"),
+        ({"gamma": 1.0}, r"gamma must lie in \[0, 1\); got 1.0; pass e.g. 0.8"),
+        ({"gamma": [0.9, 0.9]}, r"gamma must lie in \[0, 1\)"),
+        ({"gamma": "high"}, r"gamma must lie in \[0, 1\); got 'high'"),
         ({"time_limit": 0}, "time_limit must be a whole number of at least 2"),
     ],
 )

@@ -32,12 +32,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import InvalidInputError
+from vrtd.checks import require
 from vrtd.kernels.jit import kernel
-
-__all__ = [
-    "STEP_SIZES", "Algorithm", "ChainSampling", "Epoch", "Inner", "Kernels", "Sampling", "Tuned", "check_sampling"
-]  # fmt: skip
 
 ChainSampling = Literal["iid", "markov"]
 Sampling = Literal["iid", "markov", "dataset"]
@@ -51,17 +47,17 @@ class Epoch(NamedTuple):
 
     n_absorb: int
     n_steps: int
-    inner: Inner  # where the sample of a step comes from
+    inner_samples: Inner  # where the sample of a step comes from
     gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
     gradients_per_step: int = 1
-    ramp: tuple[int, ...] = ()  # what the first epochs absorb, instead of n_absorb
-    follows: bool = False  # whether these take steps in proportion to what they absorb, instead of n_steps
+    warmup_batches: tuple[int, ...] = ()  # what the first epochs absorb, instead of n_absorb
+    scales_steps: bool = False  # whether these take steps in proportion to what they absorb, instead of n_steps
     subset: bool = False  # whether a batch is a random subset of a data set's rows, instead of the next ones
     random_length: bool = False  # whether each run draws the number of steps of each epoch, with the mean n_steps
 
     @property
     def n_gradients(self) -> int:
-        """Of one epoch, when the ramp is behind it.
+        """Of one epoch, after the warm-up batches.
 
         Epochs of random length end at other counts in each run. The engine then counts in single pseudo-gradients: this
         is 1, and `gradients_until` and `epochs_at` change nothing.
@@ -77,16 +73,17 @@ class Epoch(NamedTuple):
 
     @property
     def samples_per_step(self) -> int:
-        return 1 if self.inner == "fresh" else 0
+        return 1 if self.inner_samples == "fresh" else 0
 
     def gradients_until(self, n_epochs: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """How many pseudo-gradients have been counted when so many epochs are closed."""
-        per_epoch = [size * self.gradients_per_absorb + n * self.gradients_per_step for size, n in self._ramp]
-        return np.asarray(_until(per_epoch, self.n_gradients, n_epochs), np.int64)
+        if self.random_length:
+            return np.asarray(n_epochs, np.int64)
+        return self._sum_until(n_epochs, self.gradients_per_absorb, self.gradients_per_step)
 
     def epochs_at(self, n_gradients: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """How many epochs are closed when so many pseudo-gradients have been counted."""
-        ends = self.gradients_until(np.arange(len(self.ramp) + 1))
+        ends = self.gradients_until(np.arange(len(self.warmup_batches) + 1))
         after = np.maximum(n_gradients - ends[-1], 0) // self.n_gradients
         return np.asarray(np.searchsorted(ends, n_gradients, side="right") - 1 + after, np.int64)
 
@@ -96,23 +93,20 @@ class Epoch(NamedTuple):
             return np.asarray(n_gradients, np.int64)
         epochs = self.epochs_at(n_gradients)
         rest = n_gradients - self.gradients_until(epochs)
-        sizes = np.array([*self.ramp, self.n_absorb])[np.minimum(epochs, len(self.ramp))]
+        sizes = np.array([*self.warmup_batches, self.n_absorb])[np.minimum(epochs, len(self.warmup_batches))]
         absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), sizes)  # an open epoch absorbs first
         stepped = (rest - absorbed * self.gradients_per_absorb) // max(self.gradients_per_step, 1)
-        per_epoch = [size + n * self.samples_per_step for size, n in self._ramp]
-        before = _until(per_epoch, self.n_absorb + self.n_steps * self.samples_per_step, epochs)
+        before = self._sum_until(epochs, 1, self.samples_per_step)
         return np.asarray(before + absorbed + stepped * self.samples_per_step, np.int64)
 
-    @property
-    def _ramp(self) -> list[tuple[int, int]]:
-        """What the first epochs absorb, and how many steps they take."""
-        return [(size, self.n_steps * size // self.n_absorb if self.follows else self.n_steps) for size in self.ramp]
-
-
-def _until(first: list[int], later: int, n_epochs: NDArray[np.int64] | int) -> Any:
-    """The sum over so many epochs of a number that the first of them have for themselves."""
-    short = np.cumsum([0] + [later - each for each in first])
-    return n_epochs * later - short[np.minimum(n_epochs, len(first))]
+    def _sum_until(self, n_epochs: NDArray[np.int64] | int, per_absorb: int, per_step: int) -> NDArray[np.int64]:
+        """Return the sum over so many epochs, with these numbers for each transition absorbed and each step."""
+        later = self.n_absorb * per_absorb + self.n_steps * per_step
+        short = [0]  # by how much the first epochs, in sum, stay behind
+        for size in self.warmup_batches:
+            n_steps = self.n_steps * size // self.n_absorb if self.scales_steps else self.n_steps
+            short.append(short[-1] + later - size * per_absorb - n_steps * per_step)
+        return np.asarray(n_epochs * later - np.array(short)[np.minimum(n_epochs, len(short) - 1)], np.int64)
 
 
 @kernel
@@ -196,11 +190,11 @@ class Algorithm(ABC):
         if self.needs_data_set:
             return False
         epoch = self.epoch("markov")
-        return not epoch.ramp and not epoch.random_length
+        return not epoch.warmup_batches and not epoch.random_length
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         """Return the shape of an epoch under this kind of sampling; `n_rows` is the size of a data set."""
-        return Epoch(n_absorb=0, n_steps=1, inner="fresh")
+        return Epoch(n_absorb=0, n_steps=1, inner_samples="fresh")
 
     @abstractmethod
     def params(self) -> Any:
@@ -224,16 +218,11 @@ class Algorithm(ABC):
 
 def check_sampling(algorithm: Algorithm, sampling: Sampling) -> None:
     """Refuse samples that the algorithm cannot use."""
-    if algorithm.needs_data_set and sampling != "dataset":
-        raise InvalidInputError(
-            f"{algorithm.name} must have a data set, to come back to its rows",
-            f"sampling={sampling!r}",
-            "simulate it on vrtd.Transitions, for example of vrtd.record(problem, n_rows)",
-        )
-    if algorithm.needs_trajectory and sampling != "markov":
-        raise InvalidInputError(
-            f"{algorithm!r} must have samples that follow each other", f"sampling={sampling!r}", 'use sampling="markov"'
-        )
+    got, do = f"sampling={sampling!r}", "simulate it on vrtd.Transitions, for example of vrtd.record(problem, n_rows)"
+    must = f"{algorithm.name} must have a data set, to come back to its rows"
+    require(sampling == "dataset" or not algorithm.needs_data_set, must, got, do)
+    must = f"{algorithm!r} must have samples that follow each other"
+    require(sampling == "markov" or not algorithm.needs_trajectory, must, got, 'use sampling="markov"')
 
 
 def _plain(value: Any) -> Any:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.algorithms._base.algorithm import Kernels
 from vrtd.algorithms._base.saddle import SaddleMethod, move_along_row, saddle_absorb, value_of
-from vrtd.kernels.bellman import bootstrap_difference
+from vrtd.arrays import Floats
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.random import uniform_index
-
-
-class SVRGParams(NamedTuple):
-    step_size: float
-    step_size_w: float
-    steps_per_row: int  # at most, where their number is random
+from vrtd.kernels.transition import bootstrap_difference
 
 
 class SVRGOptions(NamedTuple):
@@ -25,13 +19,13 @@ class SVRGOptions(NamedTuple):
 
 
 class SVRGState(NamedTuple):
-    theta: NDArray[np.float64]  # the anchor
-    w: NDArray[np.float64]
-    g_theta: NDArray[np.float64]  # while absorbing the sum of gradients at the anchor, then the step along their mean
-    g_w: NDArray[np.float64]
-    u: NDArray[np.float64]  # theta - theta_anchor: differences of gradients depend on differences of parameters only
-    v: NDArray[np.float64]  # w - w_anchor
-    counts: NDArray[np.float64]  # rows absorbed, steps to take, pseudo-gradients of all epochs: where they are random
+    theta: Floats  # the anchor
+    w: Floats
+    g_theta: Floats  # while absorbing the sum of gradients at the anchor, then the step along their mean
+    g_w: Floats
+    u: Floats  # theta - theta_anchor: differences of gradients depend on differences of parameters only
+    v: Floats  # w - w_anchor
+    counts: Floats  # rows absorbed, steps to take, pseudo-gradients of all epochs: where they are random
 
 
 @kernel
@@ -81,9 +75,6 @@ class AnchoredMethod(SaddleMethod):
     n_vectors = 6
     n_scalars = 3
     stops = False
-
-    def params(self) -> SVRGParams:
-        return SVRGParams(float(self.step_size), float(self.step_size_w), 1)
 
     def options(self) -> SVRGOptions:
         return SVRGOptions(int(self.stops))

@@ -19,17 +19,18 @@ The gradients, and the updates of all methods, are derived here from the saddle 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Tuned
 from vrtd.checks import check_positive
-from vrtd.kernels.bellman import td_error
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.transition import td_error
 
 
 class SaddleParams(NamedTuple):
     step_size: float
     step_size_w: float
+    steps_per_row: int  # at most, where the number of inner steps is random
 
 
 @kernel
@@ -68,14 +69,11 @@ class SaddleMethod(Algorithm):
 
     needs_data_set = True
     step_size_fields = ("step_size", "step_size_w")
-    tuned = {
-        "step_size": STEP_SIZES,
-        "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2),
-    }
+    tuned = {"step_size": STEP_SIZES, "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2)}
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_positive("step_size_w", self.step_size_w)
 
-    def params(self) -> Any:
-        return SaddleParams(float(self.step_size), float(self.step_size_w))
+    def params(self) -> SaddleParams:
+        return SaddleParams(float(self.step_size), float(self.step_size_w), steps_per_row=1)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_choice, check_count, check_positive
-from vrtd.errors import InvalidInputError
+from vrtd.arrays import Floats
+from vrtd.checks import check_choice, check_count, check_positive, require
 from vrtd.kernels.jit import kernel
 
 
@@ -24,9 +24,9 @@ class Schedule(ABC):
         """alpha_t"""
 
     @property
-    @abstractmethod
     def largest(self) -> float:
-        """The largest step size, which decides on stability."""
+        """The largest step size, which decides on stability: the first one, unless steps may grow."""
+        return self(0)
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,6 @@ class Constant(Schedule):
         check_positive("step_size", self.value)
 
     def __call__(self, t: int) -> float:
-        return self.value
-
-    @property
-    def largest(self) -> float:
         return self.value
 
 
@@ -64,10 +60,6 @@ class Harmonic(Schedule):
     def __call__(self, t: int) -> float:
         return self.c / (self.t0 + t)
 
-    @property
-    def largest(self) -> float:
-        return self(0)
-
 
 @dataclass(frozen=True)
 class Piecewise(Schedule):
@@ -82,26 +74,18 @@ class Piecewise(Schedule):
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.boundaries, Sequence) or not isinstance(self.values, Sequence):
-            raise InvalidInputError(
-                "boundaries and values must be tuples", f"{self.boundaries!r} and {self.values!r}", "pass tuples"
-            )
-        for boundary in self.boundaries:
-            check_count("every boundary of a piecewise schedule", boundary)
-        for value in self.values:
-            check_positive("every value of a piecewise schedule", value)
-        object.__setattr__(self, "boundaries", tuple(int(b) for b in self.boundaries))
-        object.__setattr__(self, "values", tuple(float(v) for v in self.values))
-        if len(self.values) != len(self.boundaries) + 1:
-            raise InvalidInputError(
-                "a piecewise schedule needs one value more than it has boundaries",
-                f"{len(self.values)} values and {len(self.boundaries)} boundaries",
-                "add or drop a value",
-            )
-        if any(b <= a for a, b in pairwise(self.boundaries)) or max(self.boundaries, default=0) > 2**53:
-            raise InvalidInputError(
-                "boundaries must increase, up to 2**53", self.boundaries, "sort them and drop what repeats"
-            )
+        are_lists = isinstance(self.boundaries, Sequence) and isinstance(self.values, Sequence)
+        got = f"{self.boundaries!r} and {self.values!r}"
+        require(are_lists, "boundaries and values must be tuples", got, "pass tuples")
+        boundaries = tuple(check_count("every boundary of a piecewise schedule", b) for b in self.boundaries)
+        values = tuple(check_positive("every value of a piecewise schedule", v) for v in self.values)
+        object.__setattr__(self, "boundaries", boundaries)
+        object.__setattr__(self, "values", values)
+        got = f"{len(values)} values and {len(boundaries)} boundaries"
+        must = "a piecewise schedule needs one value more than it has boundaries"
+        require(len(values) == len(boundaries) + 1, must, got, "add or drop a value")
+        increase = all(a < b for a, b in pairwise((*boundaries, 2**53 + 1)))
+        require(increase, "boundaries must increase, up to 2**53", boundaries, "sort them and drop what repeats")
 
     def __call__(self, t: int) -> float:
         return self.values[int(np.searchsorted(self.boundaries, t, side="right"))]
@@ -114,35 +98,35 @@ class Piecewise(Schedule):
 class ScheduleParams(NamedTuple):
     """The numbers of any schedule: what is not its own is empty or zero."""
 
-    boundaries: NDArray[np.int64]
-    values: NDArray[np.float64]
-    c: float  # the constant, or the numerator
-    t0: float
+    c: float = 0.0  # the constant, or the numerator
+    t0: float = 0.0
+    boundaries: NDArray[np.int64] = np.empty(0, np.int64)
+    values: Floats = np.empty(0)
 
 
-_CONSTANT, _HARMONIC, _PIECEWISE = range(3)
-_KINDS = {Constant: _CONSTANT, Harmonic: _HARMONIC, Piecewise: _PIECEWISE}
+_KINDS = (Constant, Harmonic, Piecewise)
+_CONSTANT, _HARMONIC, _PIECEWISE = range(3)  # their places
 
 
-def as_schedule(step_size: float | Schedule) -> Schedule:
+def as_schedule(step_size: float | Schedule, name: str = "step_size") -> Schedule:
     if isinstance(step_size, Schedule):
-        check_choice("the kind of a schedule", type(step_size), tuple(_KINDS))
+        check_choice("the kind of a schedule", type(step_size), _KINDS)
         return step_size
-    return Constant(step_size)
+    return Constant(check_positive(name, step_size))
 
 
-def schedule_kind(schedule: Schedule) -> int:
-    return _KINDS[type(schedule)]
+def schedule_kind(step_size: float | Schedule) -> int:
+    return _KINDS.index(type(as_schedule(step_size)))
 
 
-def schedule_params(schedule: Schedule) -> ScheduleParams:
-    match schedule:
+def schedule_params(step_size: float | Schedule) -> ScheduleParams:
+    match as_schedule(step_size):
         case Piecewise(boundaries, values):
-            return ScheduleParams(np.array(boundaries, np.int64), np.array(values), 0.0, 0.0)
+            return ScheduleParams(boundaries=np.array(boundaries, np.int64), values=np.array(values))
         case Harmonic(c, t0):
-            return ScheduleParams(np.empty(0, np.int64), np.empty(0), float(c), float(t0))
-        case _:
-            return ScheduleParams(np.empty(0, np.int64), np.empty(0), float(schedule(0)), 0.0)
+            return ScheduleParams(float(c), float(t0))
+        case constant:
+            return ScheduleParams(float(constant(0)))
 
 
 @kernel

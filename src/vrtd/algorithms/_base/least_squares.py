@@ -1,14 +1,24 @@
-"""What least-squares methods share: vectors and scale of a transition, and the solution of a dense system."""
+"""What the least-squares methods share: hyperparameters, the trace of a transition, and a dense linear system."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
 import numpy as np
 
+from vrtd.algorithms._base.algorithm import Algorithm, Tuned
+from vrtd.checks import check_fraction, check_positive
 from vrtd.kernels.jit import kernel
 
 
+class LeastSquaresParams(NamedTuple):
+    trace_decay: float
+    ridge: float
+
+
 @kernel
-def follow(z, psi, memory, trace_decay, x):
+def update_trace(z, psi, memory, trace_decay, x):
     """z <- rho (c lambda z + phi), psi <- phi - gamma phi'; returns whether this sample decided the scale.
 
     `memory` holds c of the sample before, then of this one, and the scale: |phi|^2 + |gamma phi'|^2 of the first sample
@@ -28,7 +38,7 @@ def follow(z, psi, memory, trace_decay, x):
 
 
 @kernel
-def eliminate(matrix, vector):
+def solve_in_place(matrix, vector):
     """Solve for `vector`, in its place and in that of the matrix, a flat one: elimination with partial pivoting.
 
     Where a pivot is 0 there is no solution: the vector is then not a number, and the matrix stays finite.
@@ -56,3 +66,26 @@ def eliminate(matrix, vector):
         for j in range(k + 1, d):
             vector[k] -= matrix[k * d + j] * vector[j]
         vector[k] /= matrix[k * d + k]
+
+
+@dataclass(frozen=True)
+class LeastSquaresMethod(Algorithm):
+    """Base of the methods without a step size, which keep a matrix."""
+
+    trace_decay: Annotated[float, "lambda"] = 0.0
+    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1e-3
+
+    n_scalars = 2
+    cost = "quadratic"
+    tuned = {"ridge": Tuned((1e-4, 1e3)), "trace_decay": Tuned((0.0, 0.5, 0.9))}
+
+    def __post_init__(self) -> None:
+        check_fraction("trace_decay", self.trace_decay)
+        check_positive("ridge", self.ridge)
+
+    @property
+    def needs_trajectory(self) -> bool:
+        return self.trace_decay > 0
+
+    def params(self) -> LeastSquaresParams:
+        return LeastSquaresParams(float(self.trace_decay), float(self.ridge))

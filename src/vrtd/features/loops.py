@@ -1,4 +1,4 @@
-"""Cosines of linear functions of the observation, compiled: the loop of all Fourier features."""
+"""The compiled loops of features. Imported where they are called, since Numba takes long to import."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ import numpy as np
 from vrtd.kernels.cosine import cosine_of_turns
 from vrtd.kernels.digest import digest
 from vrtd.kernels.jit import compiled, fma
+
+
+@compiled
+def products(along: Any, factors: Any, out: Any) -> None:
+    """out[i, j] = the product of along[factors[m, j], i] over m, from the first m to the last"""
+    here = np.empty(along.shape[0])
+    row = np.empty(out.shape[1])
+    for i in range(out.shape[0]):
+        for c in range(here.size):
+            here[c] = along[c, i]
+        for j in range(row.size):
+            row[j] = here[factors[0, j]]
+        for m in range(1, factors.shape[0]):
+            for j in range(row.size):
+                row[j] *= here[factors[m, j]]
+        for j in range(row.size):
+            out[i, j] = row[j]
 
 
 def _waves(x: Any, frequency: Any, phase: Any, amplitude: Any, out: Any) -> None:
