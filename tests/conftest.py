@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+
+# Before NumPy is imported. On small matrices a second thread of BLAS does little but wait, and waiting takes as much
+# time of a core as work; pytest-xdist already has a process for every core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from collections.abc import Iterator
 from pathlib import Path
 

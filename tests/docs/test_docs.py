@@ -11,9 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SLOW = {"README", "comparing", "gymnasium", "planning", "sklearn"}
+EXAMPLES = [
+    pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
+    for page in PAGES
+    if BLOCK.search(page.read_text())
+]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", EXAMPLES)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / f"{page.stem.replace('-', '_')}_page.py"
