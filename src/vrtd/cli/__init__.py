@@ -40,7 +40,14 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     doctor.add_parser(commands)
     for name, command in _COMMANDS.items():
-        command_parser = command.add_parser(commands)
+        command_parser = commands.add_parser(
+            name,
+            help=command.HELP,
+            usage=f"vrtd {name} {command.USAGE}",
+            description=command.DESCRIPTION,
+            epilog=EXIT_CODES,
+            allow_abbrev=False,
+        )
         if argv[:1] == [name]:
             command.add_options(command_parser)
     return parser

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vrtd.cli.resumable import add_common_options, resumable
-from vrtd.cli.terminal import EXIT_CODES, OK
+from vrtd.cli.terminal import OK
 
 if TYPE_CHECKING:
     from vrtd.tournament import Comparison
@@ -21,19 +21,12 @@ _SIZES = {  # fields of TournamentSize that are options
 }
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "compare",
-        help="let algorithms compete, tuned alike, and learn which to use",
-        usage="vrtd compare [OPTIONS]",
-        description=(
-            "Let algorithms meet on standard problems: each tries the same number of settings on runs that are not the "
-            "reported ones. What is finished in the output folder is kept, so that an interrupted comparison goes on."
-        ),
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
-    return parser
+HELP = "let algorithms compete, tuned alike, and learn which to use"
+USAGE = "[OPTIONS]"
+DESCRIPTION = (
+    "Let algorithms meet on standard problems: each tries the same number of settings on runs that are not the "
+    "reported ones. What is finished in the output folder is kept, so that an interrupted comparison goes on."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, in_ascii, tell
+from vrtd.cli.terminal import DIVERGED, OK, Progress, in_ascii, tell
 from vrtd.errors import DivergenceError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -26,23 +26,16 @@ _METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilo
 _OUTPUT = ("out", "level", "names")
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "evaluate",
-        help="the values of a policy, from an environment or a log, with intervals",
-        usage="vrtd evaluate (--env ID | --data PATH ...) --discount X [OPTIONS]",
-        description=(
-            "Learn the values of a policy from transitions that were made under it, in one pass, and write a report "
-            "with intervals, the model and the values into a folder."
-        ),
-        epilog=EXIT_CODES,
-        argument_default=argparse.SUPPRESS,  # what is not given is left to the library; the help names its defaults
-        allow_abbrev=False,
-    )
-    return parser
+HELP = "the values of a policy, from an environment or a log, with intervals"
+USAGE = "(--env ID | --data PATH ...) --discount X [OPTIONS]"
+DESCRIPTION = (
+    "Learn the values of a policy from transitions that were made under it, in one pass, and write a report "
+    "with intervals, the model and the values into a folder."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.argument_default = argparse.SUPPRESS  # the library has the defaults; the help names them
     parser.set_defaults(command=_evaluate, seed=0, out=Path("evaluation"), json=False, quiet=False)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--env", metavar="ID", help="a Gymnasium environment, such as MountainCar-v0")
@@ -101,10 +94,6 @@ def _or_auto(kind: type[int] | type[float]) -> Callable[[str], Any]:
 
     read.__name__ = f"{kind.__name__} or auto"  # argparse names it in its message
     return read
-
-
-def _words(text: str) -> list[str]:
-    return text.split(",")
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, build_problem, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
 from vrtd.cli.plan_formats import PlanAnswer, as_json, as_text, draw
-from vrtd.cli.terminal import EXIT_CODES, OK
+from vrtd.cli.terminal import OK
 from vrtd.errors import FeatureScaleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,22 +27,17 @@ _TRANSITIONS = 20_000
 _CURVES, _MAP = "algorithm,n_", "step_size,batch_size,squared_error,"
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "plan",
-        help="step size, batch size and epochs for a target or a budget",
-        usage="vrtd plan (--target-error X | --budget N) [OPTIONS]",
-        description="Find the settings of TD and VRTD that reach a target at the least cost, or are best within a "
-        "budget, on a named problem, and say which of the two to use.",
-        epilog=EXIT_CODES,
-        argument_default=argparse.SUPPRESS,  # what is not given is left to the library; the help names its defaults
-        allow_abbrev=False,
-    )
-    return parser
+HELP = "step size, batch size and epochs for a target or a budget"
+USAGE = "(--target-error X | --budget N) [OPTIONS]"
+DESCRIPTION = (
+    "Find the settings of TD and VRTD that reach a target at the least cost, or are best within a "
+    "budget, on a named problem, and say which of the two to use."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options; those of problems are read off the library."""
+    parser.argument_default = argparse.SUPPRESS  # the library has the defaults; the help names them
     # Products of many small matrices: threads inside each would cost more than they give. Read when NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # --normalise serves every problem, so the option of the one problem that has its own is left out.

@@ -5,29 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vrtd.cli.resumable import add_common_options, resumable
-from vrtd.cli.terminal import EXIT_CODES, OK, in_ascii
+from vrtd.cli.terminal import OK, in_ascii
 from vrtd.paper.experiments import NAMES
 
 if TYPE_CHECKING:
     from vrtd.paper.reproduction import Reproduction
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "reproduce",
-        help="regenerate the paper's figures and judge its claims",
-        usage="vrtd reproduce [NAME ...] [OPTIONS]",
-        description=(
-            "Regenerate the experiments of the paper, all of them without a NAME, and judge every claim that rests on "
-            "them. What is finished in the output folder is kept, so that an interrupted reproduction goes on."
-        ),
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
-    )
-    return parser
+HELP = "regenerate the paper's figures and judge its claims"
+USAGE = "[NAME ...] [OPTIONS]"
+DESCRIPTION = (
+    "Regenerate the experiments of the paper, all of them without a NAME, and judge every claim that rests on "
+    "them. What is finished in the output folder is kept, so that an interrupted reproduction goes on."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,35 +6,25 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
-from vrtd.cli.terminal import DIVERGED, EXIT_CODES, OK, Progress, tell
+from vrtd.cli.terminal import DIVERGED, OK, Progress, tell
 from vrtd.errors import InvalidInputError
 
 _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
-# Metrics of a simulator are estimated from this many transitions of a run that no simulation has.
-_TEST_ROWS, _TEST_RUN = 100_000, 2**62
 
 
-def add_parser(commands: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "simulate",
-        help="many independent runs of one algorithm on a named problem",
-        usage="vrtd simulate [OPTIONS]",
-        description="Run an algorithm many times on a named problem and print how its error falls.",
-        epilog=EXIT_CODES,
-        argument_default=argparse.SUPPRESS,  # what is not given is left to the library; the help names its defaults
-        allow_abbrev=False,
-    )
-    return parser
+HELP = "many independent runs of one algorithm on a named problem"
+USAGE = "[OPTIONS]"
+DESCRIPTION = "Run an algorithm many times on a named problem and print how its error falls."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options, read off the library: a new algorithm or problem brings its own."""
+    parser.argument_default = argparse.SUPPRESS  # the library has the defaults; the help names them
     from vrtd.metrics import METRICS
 
     tables = {"problem": problem_options(), "algorithm": algorithm_options()}
@@ -50,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--runs", type=int, dest="n_runs", metavar="N", help="independent runs (default 1000)")
     add("--gradients", type=int, dest="n_gradients", metavar="N", help="pseudo-gradients a run (default 100000)")
     add("--checkpoints", type=int, metavar="N", help="points of a curve (default 200)")
-    metrics = f"repeatable (default squared_error; for a simulator neu, estimated from {_TEST_ROWS:,} transitions)"
+    metrics = "repeatable (default squared_error; for a simulator neu, estimated from 100,000 transitions)"
     add("--metric", choices=METRICS, action="append", dest="metrics", help=metrics)
     add("--seed", type=int, help="draws the runs (default 0)")
     start = "where parameters start: one number for all features, or one each (default 0); if negative, --theta-0=-1"
@@ -78,9 +68,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
     from vrtd.algorithms import REGISTRY
     from vrtd.engine import record, simulate
-    from vrtd.metrics import METRICS
     from vrtd.plots import new_panels
-    from vrtd.problems import Simulator
     from vrtd.result import CSV_HEADER
 
     files = check_files(given, CSV_HEADER)
@@ -101,9 +89,6 @@ def _simulate(arguments: argparse.Namespace) -> int:
     elif "n_rows" in given:
         got = f"--sampling {options.get('sampling', 'markov')}"
         raise InvalidInputError("--rows belongs to --sampling dataset", got, "drop it, or change --sampling")
-    if isinstance(problem, Simulator):
-        test = record(problem, _TEST_ROWS, run=_TEST_RUN, shuffle=False)
-        options["metrics"] = tuple(METRICS[name](test) for name in options.get("metrics", ("neu",)))
     progress = None if arguments.quiet else Progress(sys.stderr)
     raise_when_safe()
     result = simulate(problem, algorithm, progress=progress, **options)

@@ -14,7 +14,7 @@ from vrtd.algorithms import Algorithm, Sampling
 from vrtd.arrays import Floats, check_row_sums, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count, require
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
-from vrtd.metrics import METRICS, QuadraticForm
+from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, MarkovRewardProcess, Simulator, Transitions
 from vrtd.problems.cone_radius import RADIUS_TOLERANCE
 from vrtd.result import EngineState, Result
@@ -95,18 +95,6 @@ def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any)
     check_row_sums("initial", distribution.sum(keepdims=True), ("row",))
     distribution /= distribution.sum()
     return distribution
-
-
-def as_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> QuadraticForm:
-    if isinstance(metric, QuadraticForm):
-        d, must = metric.centre.size, f"metric {metric.name!r} must be for {problem.n_features} features"
-        require(d == problem.n_features, must, d, "rebuild it for phi")
-        return metric
-    check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
-    must = "metrics of a simulator must be QuadraticForms, as its linear system is not known"
-    do = "pass vrtd.metrics.QuadraticForm(...), or metrics=()"
-    require(not isinstance(problem, Simulator), must, repr(metric), do)
-    return METRICS[metric](problem)  # type: ignore[arg-type]
 
 
 def check_start(start: Result, identity: dict[str, Any], theta_0: Any, initial: Any) -> None:

@@ -13,6 +13,8 @@ from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.sources.source import make_slots
 
+_TEST_ROWS, _TEST_RUN = 100_000, 2**62  # no simulation has a run with this number
+
 reset = draw = read = UNBOUND  # of one source
 
 
@@ -64,3 +66,8 @@ def record(
     if shuffle or sampling == "iid":
         ends[:] = True
     return Transitions(phi, reward, phi_next, discount, weight if (weight != 1.0).any() else None, ends)
+
+
+def record_test_rows(simulator: Simulator) -> Transitions:
+    """Return the transitions from which the metrics of a simulator are estimated; no run of `simulate` sees them."""
+    return record(simulator, _TEST_ROWS, run=_TEST_RUN, shuffle=False)

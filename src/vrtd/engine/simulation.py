@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike
 
 from vrtd.algorithms import Algorithm, Sampling, check_sampling
 from vrtd.arrays import Floats, check_theta
-from vrtd.checks import check_count, check_flag, require
+from vrtd.checks import check_choice, check_count, check_flag, require
 from vrtd.engine import arguments
 from vrtd.engine.blocks import Job, Progress, prepare, run_blocks
+from vrtd.engine.recording import record_test_rows
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
-from vrtd.metrics import QuadraticForm
+from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.result import EngineState, Result
 from vrtd.sources import Source
@@ -34,7 +35,7 @@ def simulate(
     seed: int = 0,
     theta_0: ArrayLike | None = None,
     initial: int | ArrayLike = "stationary",
-    metrics: Sequence[str | QuadraticForm] = ("squared_error",),
+    metrics: Sequence[str | QuadraticForm] | None = None,
     checkpoints: int | ArrayLike = 200,
     threads: int | None = None,
     start: Result | None = None,
@@ -48,7 +49,8 @@ def simulate(
       again. The default is "dataset" for `Transitions` and "markov" otherwise.
     - `checkpoints`: how many, from 0 to the end of the budget; or an array of pseudo-gradients, to which the end is
       added. A value there is that of the parameter the algorithm would return then.
-    - `metrics`: names in `vrtd.metrics.METRICS`, or `QuadraticForm`s of your own.
+    - `metrics`: names in `vrtd.metrics.METRICS`, or `QuadraticForm`s of your own. The default is "squared_error"; for a
+      `Simulator`, whose metrics are estimated from 100,000 transitions of a run of their own, it is "neu".
     - `start`: a result of the same call; `n_gradients` more are added to it, as if it had never stopped.
     - `specialise`: False compiles one loop for all chains and numbers of features, slower to run but sooner ready.
     - `progress`: called with the share of the work that is done.
@@ -61,13 +63,15 @@ def simulate(
     >>> result.values("squared_error").shape
     (4, 200)
     """
+    if metrics is None:
+        metrics = ("neu",) if isinstance(problem, Simulator) else ("squared_error",)
     arguments.check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
     check_flag("specialise", specialise)
     n_runs, n_gradients = int(n_runs), int(n_gradients)
     sampling = arguments.choose_sampling(problem, sampling)
     check_sampling(algorithm, sampling)
     source = arguments.bind_problem(problem, sampling, initial, specialise)
-    forms = [arguments.as_form(metric, problem) for metric in metrics]
+    forms = [make_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling, source.n_rows)
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
@@ -109,6 +113,16 @@ def simulate(
     provenance = identity | began | averaged | seconds | {"versions": dict(_versions())}
     names = tuple(form.name for form in forms)
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)
+
+
+def make_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> QuadraticForm:
+    """Return a metric that is given by its name or as a form, for this problem."""
+    if isinstance(metric, QuadraticForm):
+        d, must = metric.centre.size, f"metric {metric.name!r} must be for {problem.n_features} features"
+        require(d == problem.n_features, must, d, "rebuild it for phi")
+        return metric
+    check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
+    return METRICS[metric](record_test_rows(problem) if isinstance(problem, Simulator) else problem)
 
 
 def _fresh_state(source: Source, n_runs: int, words: int, seed: int, theta_0: Floats) -> EngineState:

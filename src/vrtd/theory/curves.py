@@ -22,7 +22,8 @@ from vrtd.algorithms import (
 )
 from vrtd.arrays import Floats, check_theta, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
-from vrtd.engine.arguments import as_form, check_arguments, checkpoint_axis, start_distribution
+from vrtd.engine.arguments import check_arguments, checkpoint_axis, start_distribution
+from vrtd.engine.simulation import make_form
 from vrtd.errors import InvalidInputError
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem
@@ -83,7 +84,7 @@ def exact_curve(
     check_problem(problem)
     distribution, d = start_distribution(problem, sampling, initial), problem.n_features
     theta = check_theta("theta_0", theta_0, d)
-    forms = [as_form(metric, problem) for metric in metrics]
+    forms = [make_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling)
     if n_gradients < epoch.n_gradients:
         raise InvalidInputError(

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.engine import record
+from vrtd.engine.recording import record_test_rows
 from vrtd.errors import InvalidInputError
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import LIBRARY, LinearProblem, Simulator
 
 #: What one may want: to solve the projected Bellman equation, which all but methods with traces aim at; or the values.
 AIMS = MappingProxyType({"equation": "To solve the TD equation", "values": "To know the values"})
-
-_TEST_ROWS, _TEST_RUN = 100_000, 2**62  # the transitions on which errors on a simulator are measured; no run sees them
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,7 @@ class TournamentProblem:
 def _load(problem: LinearProblem | Simulator, theta_0: Any = 0.0) -> Loaded:
     start = np.broadcast_to(np.asarray(theta_0, float), problem.n_features).copy()
     if isinstance(problem, Simulator):
-        test = record(problem, _TEST_ROWS, run=_TEST_RUN, shuffle=False)
+        test = record_test_rows(problem)
         forms, phi = {"equation": METRICS["neu"](test)}, test.phi
     else:
         forms = {"equation": METRICS["mspbe"](problem), "values": METRICS["value_error"](problem)}

@@ -64,7 +64,7 @@ def test_a_second_simulator_with_the_same_kernels_compiles_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"metrics": ("squared_error",)}, "must be QuadraticForms"),
+        ({"metrics": ("error",)}, "metrics must be one of"),
         ({"sampling": "iid"}, "sampling of a Simulator must be 'markov'; got 'iid'; drop it, or pass that"),
         ({"initial": 2}, "a Simulator has its own start; got initial 2; drop initial"),
         ({"metrics": (vrtd.QuadraticForm("x", np.eye(2), np.zeros(2)),)}, "must be for 3 features"),
@@ -73,6 +73,17 @@ def test_a_second_simulator_with_the_same_kernels_compiles_nothing() -> None:
 def test_what_a_simulator_cannot_do_is_said(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         run(ON_TRAJECTORIES[0], ring(PHI), **changes)
+
+
+def test_named_metrics_of_a_simulator_are_estimated_from_rows_that_no_run_sees() -> None:
+    walk = ring(PHI)
+    rows = vrtd.record(walk, 100_000, run=2**62, shuffle=False)
+    forms = tuple(vrtd.metrics.METRICS[name](rows) for name in ("neu", "mspbe"))
+    expected = run(ON_TRAJECTORIES[0], walk, metrics=forms)
+    found = run(ON_TRAJECTORIES[0], walk, metrics=("neu", "mspbe"))
+    for name in ("neu", "mspbe"):
+        np.testing.assert_array_equal(found.values(name), expected.values(name))
+    assert vrtd.simulate(walk, vrtd.TD(0.1), n_runs=2, n_gradients=10).metrics == ("neu",)
 
 
 @pytest.mark.slow
