@@ -101,7 +101,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     _check_source(given)
     from vrtd.estimator import EvaluationInterrupted, evaluate
     from vrtd.logs import read
+    from vrtd.plots import new_panels
 
+    new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
     progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:

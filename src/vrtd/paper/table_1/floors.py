@@ -25,7 +25,7 @@ from vrtd.theory.symmetric import unpack
 Rows = list[dict[str, Any]]
 Problems = Mapping[str, LinearProblem]
 Limits = Mapping[tuple[str, float], "TDLimit"]
-LongRuns = Mapping["Cell", tuple[float, float]]  # E|u|^2 and |E u|
+LongRuns = Mapping["FloorCell", tuple[float, float]]  # E|u|^2 and |E u|
 
 THEOREM, LONG_EPOCHS, SHORT_EPOCHS = "the theorems' steps", f"alpha lambda M > {LONG:g}", f"alpha lambda M < {SHORT:g}"
 BETWEEN, LARGE_STEPS, MIXED_CHAIN = "between", "large steps", "M > 10/(1 - rho)"
@@ -36,7 +36,7 @@ _MOST_CHECKPOINTS = 20
 _FIRST_EPOCHS = 60
 
 
-class Cell(NamedTuple):
+class FloorCell(NamedTuple):
     """Settings, and the range of settings that they are looked at in."""
 
     against: str  # what varies: "alpha" or "M"
@@ -84,7 +84,7 @@ def enumerate_batches(settings: Settings, problem: LinearProblem) -> LongRuns:
         end = 2 * M * _MANY_EPOCHS
         curve = exact_curve(problem, VRTD(step, M), n_gradients=end, checkpoints=1, method="exact")
         floor, mean = curve.values("squared_error")[0, -1], np.linalg.norm(curve.theta[0] - problem.theta_star)
-        found[Cell(against, classify_epochs(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
+        found[FloorCell(against, classify_epochs(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
     return found
 
 
@@ -92,7 +92,7 @@ def compute_floors(settings: Settings, problems: Problems, limits: Limits, batch
     """E|u|^2 in the long run over steps, for some batch sizes, and over batch sizes, for some steps."""
     rows: Rows = []
 
-    def add(name: str, sampling: str, basis: str, cell: Cell, value: float) -> None:
+    def add(name: str, sampling: str, basis: str, cell: FloorCell, value: float) -> None:
         labels = {"problem": name, "sampling": sampling, "method": _method(cell.batch_size), **cell._asdict()}
         size = cell.step_size * problems[name].lambda_A * cell.batch_size
         rows.append(labels | {"alpha_lambda_M": size, "basis": basis, "floor": value})
@@ -110,18 +110,20 @@ def compute_floors(settings: Settings, problems: Problems, limits: Limits, batch
     return rows
 
 
-def _cells(settings: Settings, lam: float) -> Iterator[Cell]:
+def _cells(settings: Settings, lam: float) -> Iterator[FloorCell]:
     grid = settings["floors"]
     for step in grid["step_sizes"]:
         for M in [1, *grid["batch_sizes"]]:
             steps = _step_range(settings, step)
-            yield Cell("alpha", steps if M == 1 or steps == LARGE_STEPS else classify_epochs(step * lam * M), step, M)
+            yield FloorCell(
+                "alpha", steps if M == 1 or steps == LARGE_STEPS else classify_epochs(step * lam * M), step, M
+            )
     for M in grid["all_batch_sizes"]:
-        yield Cell("M", classify_epochs(grid["fixed_step_size"] * lam * M), grid["fixed_step_size"], M)
+        yield FloorCell("M", classify_epochs(grid["fixed_step_size"] * lam * M), grid["fixed_step_size"], M)
     for step in grid["theorem_step_sizes"]:
-        yield Cell("alpha", THEOREM, step, grid["theorem_batch_size"])
+        yield FloorCell("alpha", THEOREM, step, grid["theorem_batch_size"])
     for M in grid["theorem_batch_sizes"]:
-        yield Cell("M", THEOREM, grid["theorem_step_sizes"][-1], M)
+        yield FloorCell("M", THEOREM, grid["theorem_step_sizes"][-1], M)
 
 
 def _step_range(settings: Settings, step: float) -> str:
@@ -155,19 +157,19 @@ def compute_biases(settings: Settings, problems: Problems, limits: Limits, batch
     """
     rows: Rows = []
 
-    def add(name: str, method: str, quantity: str, cell: Cell, value: float) -> None:
+    def add(name: str, method: str, quantity: str, cell: FloorCell, value: float) -> None:
         labels = {"problem": name, "sampling": "markov", "method": method, "quantity": quantity, **cell._asdict()}
         rows.append(labels | {"basis": "exact", "value": value})
 
     for (name, step), limit in limits.items():
-        cell = Cell("alpha", _step_range(settings, step), step, 1)
+        cell = FloorCell("alpha", _step_range(settings, step), step, 1)
         add(name, "TD", "E xi", cell, limit.xi)
         add(name, "TD", "|E u|", cell, limit.mean)
     for name in settings["floors"]["problems"]:
         problem = problems[name]
         for M in settings["lemma_batch_sizes"]:
             bias = batch_bias_inequality(problem, M, np.zeros(problem.n_features)).left
-            add(name, "VRTD", "E xi", Cell("M", _mixing_range(problem, M), 0.0, M), bias)
+            add(name, "VRTD", "E xi", FloorCell("M", _mixing_range(problem, M), 0.0, M), bias)
     for cell, (_, mean) in batches.items():
         add(TWO_STATES, "VRTD", "|E u|", cell, mean)
     return rows
@@ -185,8 +187,8 @@ def compute_variances(settings: Settings, problems: Problems) -> Rows:
         problem = problems[name]
         increments, g2 = increments_of(problem, "markov"), float(1.0 + problem.mrp.edges.discount.max()) ** 2
         at_star = increments.start(problem.theta_star)
-        cells = [Cell("alpha", THEOREM, step, grid["theorem_batch_size"]) for step in steps]
-        cells += [Cell("M", _mixing_range(problem, M), steps[-1], M) for M in settings["lemma_batch_sizes"]]
+        cells = [FloorCell("alpha", THEOREM, step, grid["theorem_batch_size"]) for step in steps]
+        cells += [FloorCell("M", _mixing_range(problem, M), steps[-1], M) for M in settings["lemma_batch_sizes"]]
         for cell in cells:
             a, batch = cell.step_size, increments.batch_square(cell.batch_size)
             square = float(np.trace(unpack(batch @ at_star, problem.n_features)))
