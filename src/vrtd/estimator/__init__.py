@@ -1,8 +1,8 @@
 """The estimator `Evaluator` and the verb `evaluate`, which fits one and writes a report."""
 
-from vrtd.estimator.diagnostics import Diagnostics
-from vrtd.estimator.evaluation import Evaluation, EvaluationInterrupted, evaluate
-from vrtd.estimator.evaluator import Evaluator
-from vrtd.estimator.spread import Intervals
-
-__all__ = ["Diagnostics", "Evaluation", "EvaluationInterrupted", "Evaluator", "Intervals", "evaluate"]
+from vrtd.estimator.diagnostics import Diagnostics as Diagnostics
+from vrtd.estimator.evaluation import Evaluation as Evaluation
+from vrtd.estimator.evaluation import EvaluationInterrupted as EvaluationInterrupted
+from vrtd.estimator.evaluation import evaluate as evaluate
+from vrtd.estimator.evaluator import Evaluator as Evaluator
+from vrtd.estimator.spread import Intervals as Intervals

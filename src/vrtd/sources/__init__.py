@@ -1,8 +1,7 @@
 """Where transitions come from."""
 
-from vrtd.sources.chain import chain_source
-from vrtd.sources.data_set import data_set_source
-from vrtd.sources.simulator import simulator_source
-from vrtd.sources.source import Slots, Source
-
-__all__ = ["Slots", "Source", "chain_source", "data_set_source", "simulator_source"]
+from vrtd.sources.chain import chain_source as chain_source
+from vrtd.sources.data_set import data_set_source as data_set_source
+from vrtd.sources.simulator import simulator_source as simulator_source
+from vrtd.sources.source import Slots as Slots
+from vrtd.sources.source import Source as Source

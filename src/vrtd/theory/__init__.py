@@ -1,84 +1,49 @@
 """What is known of the methods: constants, bounds, exact moments and curves, and the advice that follows from them."""
 
-from vrtd.theory.bounds import td_iid_bound, td_markov_bound, vrtd_iid_bound, vrtd_markov_bound
-from vrtd.theory.complexity import (
-    Complexity,
-    td_iid_complexity,
-    td_markov_complexity,
-    vrtd_iid_complexity,
-    vrtd_markov_complexity,
-)
-from vrtd.theory.constants import Assumptions, check_assumptions, dobrushin, instance_constants, lambda_A
-from vrtd.theory.curves import exact_curve, td_iid_moments, vrtd_iid_moments
-from vrtd.theory.estimation import AutocorrelationTime, autocorrelation_time
-from vrtd.theory.explained import value_explained
-from vrtd.theory.lemmas import (
-    Inequality,
-    batch_bias_inequality,
-    epoch_inequality_iid,
-    epoch_inequality_markov,
-    mixing_inequalities,
-    pseudo_gradient_inequality,
-    squared_pseudo_gradient_inequality,
-    transition_inequalities,
-)
-from vrtd.theory.limits import approximation_limit, instance_optimal, stability_limit, stationary_second_moment
-from vrtd.theory.moments import Moments
-from vrtd.theory.phase import PhaseDiagram, phase_diagram
-from vrtd.theory.planner import plan
-from vrtd.theory.plans import Choice, Plan
-from vrtd.theory.predictions import Prediction
-from vrtd.theory.recursion import recursion_moments
-from vrtd.theory.saddle import SaddleSteps, saddle_steps
-from vrtd.theory.settings import limit_step, settings_for
-from vrtd.theory.statements import Bound, Condition, EpochInequality
-
-__all__ = [
-    "Assumptions",
-    "AutocorrelationTime",
-    "Bound",
-    "Choice",
-    "Complexity",
-    "Condition",
-    "EpochInequality",
-    "Inequality",
-    "Moments",
-    "PhaseDiagram",
-    "Plan",
-    "Prediction",
-    "SaddleSteps",
-    "approximation_limit",
-    "autocorrelation_time",
-    "batch_bias_inequality",
-    "check_assumptions",
-    "dobrushin",
-    "epoch_inequality_iid",
-    "epoch_inequality_markov",
-    "exact_curve",
-    "instance_constants",
-    "instance_optimal",
-    "lambda_A",
-    "limit_step",
-    "mixing_inequalities",
-    "phase_diagram",
-    "plan",
-    "pseudo_gradient_inequality",
-    "recursion_moments",
-    "saddle_steps",
-    "settings_for",
-    "squared_pseudo_gradient_inequality",
-    "stability_limit",
-    "stationary_second_moment",
-    "td_iid_bound",
-    "td_iid_complexity",
-    "td_iid_moments",
-    "td_markov_bound",
-    "td_markov_complexity",
-    "transition_inequalities",
-    "value_explained",
-    "vrtd_iid_bound",
-    "vrtd_iid_complexity",
-    "vrtd_iid_moments",
-    "vrtd_markov_bound",
-    "vrtd_markov_complexity",
-]
+from vrtd.theory.bounds import td_iid_bound as td_iid_bound
+from vrtd.theory.bounds import td_markov_bound as td_markov_bound
+from vrtd.theory.bounds import vrtd_iid_bound as vrtd_iid_bound
+from vrtd.theory.bounds import vrtd_markov_bound as vrtd_markov_bound
+from vrtd.theory.complexity import Complexity as Complexity
+from vrtd.theory.complexity import td_iid_complexity as td_iid_complexity
+from vrtd.theory.complexity import td_markov_complexity as td_markov_complexity
+from vrtd.theory.complexity import vrtd_iid_complexity as vrtd_iid_complexity
+from vrtd.theory.complexity import vrtd_markov_complexity as vrtd_markov_complexity
+from vrtd.theory.constants import Assumptions as Assumptions
+from vrtd.theory.constants import check_assumptions as check_assumptions
+from vrtd.theory.constants import dobrushin as dobrushin
+from vrtd.theory.constants import instance_constants as instance_constants
+from vrtd.theory.constants import lambda_A as lambda_A
+from vrtd.theory.curves import exact_curve as exact_curve
+from vrtd.theory.curves import td_iid_moments as td_iid_moments
+from vrtd.theory.curves import vrtd_iid_moments as vrtd_iid_moments
+from vrtd.theory.estimation import AutocorrelationTime as AutocorrelationTime
+from vrtd.theory.estimation import autocorrelation_time as autocorrelation_time
+from vrtd.theory.explained import value_explained as value_explained
+from vrtd.theory.lemmas import Inequality as Inequality
+from vrtd.theory.lemmas import batch_bias_inequality as batch_bias_inequality
+from vrtd.theory.lemmas import epoch_inequality_iid as epoch_inequality_iid
+from vrtd.theory.lemmas import epoch_inequality_markov as epoch_inequality_markov
+from vrtd.theory.lemmas import mixing_inequalities as mixing_inequalities
+from vrtd.theory.lemmas import pseudo_gradient_inequality as pseudo_gradient_inequality
+from vrtd.theory.lemmas import squared_pseudo_gradient_inequality as squared_pseudo_gradient_inequality
+from vrtd.theory.lemmas import transition_inequalities as transition_inequalities
+from vrtd.theory.limits import approximation_limit as approximation_limit
+from vrtd.theory.limits import instance_optimal as instance_optimal
+from vrtd.theory.limits import stability_limit as stability_limit
+from vrtd.theory.limits import stationary_second_moment as stationary_second_moment
+from vrtd.theory.moments import Moments as Moments
+from vrtd.theory.phase import PhaseDiagram as PhaseDiagram
+from vrtd.theory.phase import phase_diagram as phase_diagram
+from vrtd.theory.planner import plan as plan
+from vrtd.theory.plans import Choice as Choice
+from vrtd.theory.plans import Plan as Plan
+from vrtd.theory.predictions import Prediction as Prediction
+from vrtd.theory.recursion import recursion_moments as recursion_moments
+from vrtd.theory.saddle import SaddleSteps as SaddleSteps
+from vrtd.theory.saddle import saddle_steps as saddle_steps
+from vrtd.theory.settings import limit_step as limit_step
+from vrtd.theory.settings import settings_for as settings_for
+from vrtd.theory.statements import Bound as Bound
+from vrtd.theory.statements import Condition as Condition
+from vrtd.theory.statements import EpochInequality as EpochInequality

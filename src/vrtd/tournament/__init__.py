@@ -1,20 +1,13 @@
 """A tournament: every algorithm on every problem, tuned with the same budget, on the same transitions."""
 
-from vrtd.tournament.cell import AimResult, Cell, TournamentSize
-from vrtd.tournament.comparison import QUICK_PROBLEMS, QUICK_SIZE, Comparison, compare
-from vrtd.tournament.entrants import ENTRANTS, Entrant
-from vrtd.tournament.problems import PROBLEMS, TournamentProblem
-
-__all__ = [
-    "ENTRANTS",
-    "PROBLEMS",
-    "QUICK_PROBLEMS",
-    "QUICK_SIZE",
-    "AimResult",
-    "Cell",
-    "Comparison",
-    "Entrant",
-    "TournamentProblem",
-    "TournamentSize",
-    "compare",
-]
+from vrtd.tournament.cell import AimResult as AimResult
+from vrtd.tournament.cell import Cell as Cell
+from vrtd.tournament.cell import TournamentSize as TournamentSize
+from vrtd.tournament.comparison import QUICK_PROBLEMS as QUICK_PROBLEMS
+from vrtd.tournament.comparison import QUICK_SIZE as QUICK_SIZE
+from vrtd.tournament.comparison import Comparison as Comparison
+from vrtd.tournament.comparison import compare as compare
+from vrtd.tournament.entrants import ENTRANTS as ENTRANTS
+from vrtd.tournament.entrants import Entrant as Entrant
+from vrtd.tournament.problems import PROBLEMS as PROBLEMS
+from vrtd.tournament.problems import TournamentProblem as TournamentProblem
