@@ -73,6 +73,26 @@ def check_row_sums(name: str, sums: Floats, axes: Sequence[str]) -> None:
         raise InvalidInputError(must, got, "compute it in float64 and divide it by its sum")
 
 
+def check_probabilities(name: str, value: ArrayLike, shape: tuple[int, ...], axes: Sequence[str]) -> Floats:
+    """Return distributions along the last axis, divided by their sums; `axes` name the indices of an entry.
+
+    >>> check_probabilities("policy", [[1, 0], [0.5, 0.5]], (2, 2), ("state", "action"))
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
+    array = real_array(name, value)
+    if array.shape != shape:
+        raise InvalidInputError(f"{name} must have the shape {shape}", array.shape, "reshape it")
+    bad = np.argwhere(array < 0.0)
+    if bad.size:
+        place = ", ".join(f"{axis} {i}" for axis, i in zip(axes, bad[0], strict=True))
+        raise InvalidInputError(f"{name} must be non-negative", f"{array[tuple(bad[0])]} at {place}", "correct it")
+    sums = array.sum(axis=-1, keepdims=True)
+    check_row_sums(name, sums[..., 0] if len(axes) > 1 else sums, axes[:-1] or ("row",))
+    array /= sums
+    return array
+
+
 def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
     """Return a writeable C-contiguous copy that starts at a cache line: a load that crosses two lines costs twice."""
     room = np.empty(array.nbytes + CACHE_LINE, np.uint8)

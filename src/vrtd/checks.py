@@ -36,10 +36,10 @@ def check_positive(name: str, value: Any) -> float:
     return number
 
 
-def check_level(value: Any) -> float:
+def check_level(value: Any, name: str = "the level of an interval") -> float:
     """Return the level of an interval as a float."""
     number = as_number(value)
-    require(0.0 < number < 1.0, "the level of an interval must lie in (0, 1)", repr(value), "pass e.g. 0.95")
+    require(0.0 < number < 1.0, f"{name} must lie in (0, 1)", repr(value), "pass e.g. 0.95")
     return number
 
 

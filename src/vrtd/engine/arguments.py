@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Sampling
-from vrtd.arrays import Floats, check_row_sums, real_array
+from vrtd.arrays import Floats, check_probabilities
 from vrtd.checks import check_choice, check_count, check_exact_count, require
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.metrics import QuadraticForm
@@ -88,13 +88,7 @@ def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any)
         state = check_count("initial", initial, least=0)
         require(state < n, f"initial must be a state in 0 .. {n - 1}", initial, "states are counted from 0")
         return np.eye(1, n, state).ravel()
-    distribution = real_array("initial", initial)
-    must, do = f"initial must be {n} probabilities, one a state", "pass a state, or non-negative probabilities"
-    require(distribution.shape == (n,), must, f"shape {distribution.shape}", do)
-    require((distribution >= 0).all(), must, f"{distribution.min()} among them", do)
-    check_row_sums("initial", distribution.sum(keepdims=True), ("row",))
-    distribution /= distribution.sum()
-    return distribution
+    return check_probabilities("initial", initial, (n,), ("state",))
 
 
 def check_start(start: Result, identity: dict[str, Any], theta_0: Any, initial: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import Floats, check_row_sums, frozen, real_array
+from vrtd.arrays import Floats, check_probabilities, frozen
 from vrtd.checks import check_choice, check_fraction, import_extra
 from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
@@ -149,13 +149,8 @@ def _table(env: Any) -> tuple[list[list[list[Outcome]]], Floats]:
                 "estimate from its transitions instead: vrtd.logs.from_env",
             )
         S, A = (int(space.n) for space in spaces)
-        start = real_array("initial_state_distrib", first)
-        if start.shape != (S,) or (start < 0.0).any():
-            raise InvalidInputError(
-                f"initial_state_distrib must hold {S} probabilities", f"the shape {start.shape}", "repair it"
-            )
-        check_row_sums("initial_state_distrib", start.sum(keepdims=True), ("row",))
-        return [[_outcomes(P, s, a, S) for a in range(A)] for s in range(S)], start / start.sum()
+        start = check_probabilities("initial_state_distrib", first, (S,), ("state",))
+        return [[_outcomes(P, s, a, S) for a in range(A)] for s in range(S)], start
 
 
 def _outcomes(P: Any, s: int, a: int, n_states: int) -> list[Outcome]:

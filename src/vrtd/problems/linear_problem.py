@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.arrays import ROW_SUM_TOLERANCE, Floats, frozen, real_array
+from vrtd.arrays import Floats, check_probabilities, frozen, real_array
 from vrtd.checks import check_fraction, check_positive
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems.cone_radius import cone_radius
@@ -52,16 +52,7 @@ class LinearProblem:
         if state_distribution is None:
             mu = mrp.stationary
         else:
-            mu = real_array("state_distribution", state_distribution)
-            if mu.shape != (n,):
-                raise InvalidInputError(f"state_distribution must have the shape ({n},)", mu.shape, "reshape it")
-            if (mu < 0.0).any():
-                s = int((mu < 0.0).argmax())
-                raise InvalidInputError("state_distribution must be non-negative", f"{mu[s]} at state {s}", "repair it")
-            if not abs(mu.sum() - 1.0) <= ROW_SUM_TOLERANCE:
-                must = f"state_distribution must sum to 1 within {ROW_SUM_TOLERANCE:g}"
-                raise InvalidInputError(must, f"the sum {mu.sum()}", "normalise it")
-            mu = frozen(mu / mu.sum())
+            mu = frozen(check_probabilities("state_distribution", state_distribution, (n,), ("state",)))
         self.mrp: Final = mrp
         self.phi: Final = frozen(table)
         self.state_distribution: Final = mu

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.arrays import Floats, check_row_sums, frozen, real_array
+from vrtd.arrays import Floats, check_probabilities, check_row_sums, frozen, real_array
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
@@ -154,10 +154,4 @@ def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = 
         raise InvalidInputError(
             f"{name} must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
         )
-    if (pi < 0.0).any():
-        s, a = (int(i) for i in np.argwhere(pi < 0.0)[0])
-        raise InvalidInputError(f"{name} must be non-negative", f"{pi[s, a]} at state {s}, action {a}", "repair it")
-    sums = pi.sum(axis=1)
-    check_row_sums(name, sums, ("state",))
-    pi /= sums[:, None]
-    return pi
+    return check_probabilities(name, pi, (S, A), ("state", "action"))

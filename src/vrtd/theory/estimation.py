@@ -11,7 +11,7 @@ import numpy as np
 
 from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats
-from vrtd.checks import check_positive
+from vrtd.checks import check_level
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.theory.increments import Correlation, Increments
@@ -49,7 +49,7 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
     from scipy.stats import chi2
 
     check_full_rank(sample)
-    check_confidence(confidence)
+    check_level(confidence, "confidence")
     _, blocks = _split(sample, correlated=True)
     noise = np.linalg.solve(sample.A, sample.noise.T).T
     if not np.abs(noise).max() > 0.0:
@@ -65,12 +65,6 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
     tail = (1.0 - confidence) / 2.0
     low, high = (tau * degrees / float(chi2.isf(q, degrees)) for q in (tail, 1.0 - tail))
     return AutocorrelationTime(tau, low, high, len(sample) // len(blocks))
-
-
-def check_confidence(confidence: float) -> None:
-    check_positive("confidence", confidence)
-    if confidence >= 1.0:
-        raise InvalidInputError("confidence must be below 1", confidence, "pass e.g. 0.95")
 
 
 class _LagSums(Correlation):

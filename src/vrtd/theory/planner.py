@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.arrays import Floats, check_theta, frozen
-from vrtd.checks import check_choice, check_count, check_positive, check_radius
+from vrtd.checks import check_choice, check_count, check_level, check_positive, check_radius
 from vrtd.engine import simulate
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.theory.checks import check_problem, check_search
-from vrtd.theory.estimation import bootstrap_increments, check_confidence, estimate_increments
+from vrtd.theory.estimation import bootstrap_increments, estimate_increments
 from vrtd.theory.moments import Output
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
 from vrtd.theory.predictions import BoundPredictor, EpochPredictor, MomentPredictor, exact_predictor, sample_predictor
@@ -72,7 +72,7 @@ def plan(
     check_choice("objective", objective, get_args(Objective))
     check_choice("output", output, get_args(Output))
     check_radius(radius)
-    check_confidence(confidence)
+    check_level(confidence, "confidence")
     check_count("seed", seed, least=0)
     sample_cost = 1 if objective == "samples" and sampling == "markov" else 2
     goal = _check_goal(target_error, budget, LEAST_BATCH * sample_cost)

@@ -127,7 +127,7 @@ def test_errors_before_planning(capsys, arguments, message):
         ("--budget 9 --seed -1", "seed must be a whole number of at least 0; got -1; pass an integer >= 0"),
         ("--budget 9 --mode estimated --transitions 0", "--transitions must be a whole number of at least 1; got 0"),
         ("--budget 9 --mode estimated --transitions 3", "phi must have full column rank 5 on the sample; got rank"),
-        ("--budget 9 --mode estimated --confidence 2", "confidence must be"),
+        ("--budget 9 --mode estimated --confidence 2", "confidence must lie in (0, 1)"),
         ("--budget 99 --mode guaranteed --output last", 'the bounds are for the outputs "random" and "average"; got'),
         ("--problem baird --budget 9", "the theory is of chains without importance ratios"),
         ("--problem baird --budget 9 --map", "the theory is of chains without importance ratios"),

@@ -198,7 +198,7 @@ def test_chains_of_hand_written_tables() -> None:
         (Table(GOOD), lambda s: 0, 0.9, {}, r"policy of an exact chain must be .*tabulate it.*range\(2\)"),
         (Table(GOOD), [0, 1], 0.9, {}, r"actions must lie in 0..0; got 1 at state 1"),
         (Table(GOOD), [[1.0]], 0.9, {}, r"policy must have the shape \(S, A\) = \(2, 1\)"),
-        (Table(GOOD, (1.0,)), "random", 0.9, {}, "initial_state_distrib must hold 2 probabilities"),
+        (Table(GOOD, (1.0,)), "random", 0.9, {}, r"initial_state_distrib must have the shape \(2,\); got \(1,\)"),
         (Table(GOOD, (0.5, 0.4)), "random", 0.9, {}, "each row of initial_state_distrib must sum to 1"),
         (Table({0: GOOD[0]}), "random", 0.9, {}, r"P\[s\]\[a\] for every state and action; got none at state 1"),
         (Table({**GOOD, 1: {0: [(1.0, 2, 0.0, True)]}}), "random", 0.9, {}, r"state in 0..1.*\(1.0, 2, 0.0, True\) at"),

@@ -173,7 +173,7 @@ def test_large_sparse_problem():
         ([[1.0], [np.nan]], None, r"phi must be finite; got nan at index \(1, 0\)"),
         (np.eye(2), [1.0], r"state_distribution must have the shape \(2,\); got \(1,\)"),
         (np.eye(2), [1.5, -0.5], r"state_distribution must be non-negative; got -0\.5 at state 1"),
-        (np.eye(2), [0.5, 0.6], r"state_distribution must sum to 1 within 1e-08; got the sum 1\.1"),
+        (np.eye(2), [0.5, 0.6], r"each row of state_distribution must sum to 1 within 1e-08; got the sum 1\.1"),
         (np.eye(2), [0.5, np.inf], r"state_distribution must be finite; got inf"),
     ],
 )

@@ -336,7 +336,7 @@ def test_large_steps_on_a_trajectory_are_followed_update_by_update(goal: Any) ->
         (lambda: plan(PROBLEM, target_error=0.1, mode="exakt"), "mode must be one of.*did you mean 'exact'"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, output="first"), "output must be one of"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, seed=-1), "seed must be a whole number of at least 0"),
-        (lambda: plan(PROBLEM, target_error=0.1, confidence=2.0), "confidence must be below 1"),
+        (lambda: plan(PROBLEM, target_error=0.1, confidence=2.0), "confidence must lie in"),
         (lambda: plan(PROBLEM, target_error=0.1, radius=1.0), r"at least \|theta_star\| = 4.99.*above 15.97"),
         (
             lambda: plan(PROBLEM, target_error=0.1, sampling="iid", mode="guaranteed", radius=9.0),
