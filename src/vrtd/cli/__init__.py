@@ -23,8 +23,7 @@ _COMMANDS = {"evaluate": evaluate, "simulate": simulate, "plan": plan, "compare"
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        command = "vrtd COMMAND" if message.startswith("unrecognized") else self.prog
-        tell(f"{message}; see: {command} --help", "error")
+        tell(f"{message}; see: {self.prog} --help", "error")
         raise SystemExit(BAD_USAGE)
 
 
@@ -59,7 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # a file name that the terminal cannot show must not be an error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        arguments = make_parser(argv).parse_args(argv)
+        parser = make_parser(argv)
+        arguments, unknown = parser.parse_known_args(argv)
+        if unknown:
+            parser.prog = "vrtd COMMAND"
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as stop:  # help, version or bad usage: argparse has printed it
         return int(stop.code or OK)
     except KeyboardInterrupt:  # while options are read off the library

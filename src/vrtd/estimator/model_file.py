@@ -27,7 +27,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd model 4"
+_FORMAT = "vrtd-model-4"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 

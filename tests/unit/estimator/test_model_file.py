@@ -148,7 +148,7 @@ def test_headers_are_checked(tmp_path: Path) -> None:
     for is_old in (True, False):
         header = json.loads(arrays["header"].tobytes())
         if is_old:
-            header["format"] = "vrtd model 2"
+            header["format"] = "vrtd-model-3"
         else:  # more rows than a block has
             header["tree"]["state"]["sums"]["n_open"] = 1 << 40
         np.savez(path, **(arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}))
