@@ -31,7 +31,7 @@ CONFIDENCE = 0.9
 def goal(seed: int) -> tuple[vrtd.LinearProblem, float, Any]:
     """A chain (dense, sparse or lazy), features of norm at most 1, a target error and a kind of sampling."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.integers(5, 16)), int(rng.integers(2, 4))
+    n, d = int(rng.integers(5, 16)), 4  # one number of features, so that one compiled loop serves all
     P = rng.random((n, n))
     kind = rng.integers(3)
     if kind == 1:
@@ -54,6 +54,7 @@ def exact_plan(seed: int) -> Any:
     return plan(problem, target_error=target, sampling=sampling)
 
 
+@pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")  # VRTD may use steps with which TD is unstable
 @pytest.mark.parametrize("seed", FEWER_SEEDS)
 def test_an_exact_plan_is_what_happens(seed: int) -> None:
     problem, target, sampling = goal(seed)

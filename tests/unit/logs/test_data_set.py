@@ -142,13 +142,14 @@ def test_successors_of_terminated_rows_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "discount", "seed", "message"),
+    ("n_rows", "discount", "seed", "message"),
     [
-        (Pieces(), 0.9, 0, "a log must have rows to make a data set; got none; record some"),
-        (Pieces(chunk(0, 5)), 1.5, 0, r"discount must lie in \[0, 1\]; got 1.5"),
-        (Pieces(chunk(0, 5)), 0.9, -1, "seed must be a whole number of at least 0; got -1"),
+        (0, 0.9, 0, "a log must have rows to make a data set; got none; record some"),
+        (5, 1.5, 0, r"discount must lie in \[0, 1\]; got 1.5"),
+        (5, 0.9, -1, "seed must be a whole number of at least 0; got -1"),
     ],
 )
-def test_bad_arguments_are_refused(log: Log, discount: float, seed: int, message: str) -> None:
+def test_bad_arguments_are_refused(n_rows: int, discount: float, seed: int, message: str) -> None:
+    log = Pieces(chunk(0, n_rows)) if n_rows else Pieces()
     with pytest.raises(InvalidInputError, match=message):
         data_set(log, None, discount, seed=seed)
