@@ -296,6 +296,7 @@ def bad_log() -> Log:
         ({"n_passes": 0}, "n_passes must be a whole number of at least 1; got 0"),
         ({"states": [[0.5, 0.5]]}, r"states must be observations like those of the log, of shape \(n, 1\)"),
         ({"states": []}, r"states must be observations like those of the log"),
+        ({"n_samples": "many"}, "n_samples must be a whole number of at least 1; got 'many'"),
         ({"names": ["a", "b"]}, "names must be 1 different words"),
         ({"names": ["value"]}, "names must be 1 different words"),
         ({**least_squares("tabular:4"), "source": states(), "shape": (2, 3)}, "shape must be the rows and columns"),
@@ -345,6 +346,15 @@ def test_another_folder_is_refused(tmp_path: Any, content: str) -> None:
 def test_one_process_a_folder(tmp_path: Any) -> None:
     with locked(tmp_path), pytest.raises(InvalidInputError, match="the output folder must not be in use"):
         evaluate(walk(), **least_squares(), out=tmp_path)
+
+
+def test_a_log_that_can_be_read_once_is_evaluated(done: Any, tmp_path: Any) -> None:
+    x, reward, successors = rows()
+    columns = {"obs_0": x[:, 0], "reward": reward, "next_obs_0": successors[:, 0]}
+    reader = pyarrow.table(columns).to_reader(max_chunksize=1500)
+    found = evaluate(read(reader), **vrtd_settings(), out=tmp_path)
+    assert found.diagnostics.n_rows == N
+    assert np.array_equal(found.evaluator.theta_, done.evaluator.theta_)
 
 
 def test_fewer_rows_than_the_pilot_are_evaluated(tmp_path: Any) -> None:
