@@ -62,7 +62,7 @@ def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
         ({"n_runs": 10**11}, "curves and states of all runs must fit in half of the memory"),
         ({"n_gradients": 2**53 + 1}, r"n_gradients must be at most 2\*\*53"),
         ({"metrics": "neu"}, "metrics must be a tuple of names or forms; got 'neu'"),
-        ({"metrics": None}, "metrics must be a tuple"),
+        ({"metrics": 3}, "metrics must be a tuple"),
         ({"metrics": ("neu", "neu")}, "metrics must have different names"),
         ({"start": "result.npz"}, "start must be a Result; got 'result.npz'; pass vrtd.load"),
         ({"algorithm": "td"}, "algorithm must be an Algorithm; got 'td'"),
@@ -184,6 +184,14 @@ def test_the_metrics_are_what_they_say() -> None:
             g @ np.linalg.solve(PROBLEM.C, g),
         )
         np.testing.assert_allclose(last, expected, rtol=1e-9)
+
+
+def test_arguments_are_printed_only_when_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Any) -> str:
+        raise AssertionError("the form is printed")
+
+    monkeypatch.setattr(vrtd.QuadraticForm, "__repr__", refuse)
+    simulate(metrics=(vrtd.QuadraticForm("mine", np.eye(4), np.zeros(4)),))
 
 
 def test_an_unstable_step_is_warned_of() -> None:

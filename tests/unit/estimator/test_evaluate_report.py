@@ -202,6 +202,11 @@ def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path
     assert svg.count("± ") == 4  # one for each cell that is known
 
 
+def test_a_board_and_a_title_may_be_other_than_tuple_and_text(tmp_path: Any) -> None:
+    found = evaluate(states(), **least_squares("tabular:4"), out=tmp_path, shape=np.array([2, 2]), title=Path("log"))
+    assert "<h1>log</h1>" in found.report.read_text()
+
+
 def test_states_without_a_board_are_a_row_of_points(tmp_path: Any) -> None:
     evaluate(states(), **least_squares("tabular:6"), out=tmp_path)
     svg = (tmp_path / "figures" / "values.svg").read_text()
@@ -300,6 +305,7 @@ def bad_log() -> Log:
         ({"names": ["a", "b"]}, "names must be 1 different words"),
         ({"names": ["value"]}, "names must be 1 different words"),
         ({**least_squares("tabular:4"), "source": states(), "shape": (2, 3)}, "shape must be the rows and columns"),
+        ({**least_squares("tabular:4"), "source": states(), "shape": ()}, "shape must be the rows and columns"),
     ],
 )
 def test_refusals(tmp_path: Any, change: dict[str, Any], message: str) -> None:
