@@ -202,6 +202,20 @@ def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path
     assert svg.count("± ") == 4  # one for each cell that is known
 
 
+class OwnFeatures(vrtd.features.Features):
+    n_features = 2
+
+    def __call__(self, observations: Any) -> Any:
+        return np.stack([np.ones(len(observations)), observations[:, 0]], axis=1)
+
+
+def test_a_class_of_features_of_the_user_need_not_be_stored(tmp_path: Any) -> None:
+    found = evaluate(walk(), **least_squares(OwnFeatures()), out=tmp_path)
+    assert "of your own code, 2 features" in found.report.read_text()
+    with pytest.raises(InvalidInputError, match="features must be made of plain values to be stored; got OwnFeatures"):
+        _ = OwnFeatures().settings
+
+
 def test_a_board_and_a_title_may_be_other_than_tuple_and_text(tmp_path: Any) -> None:
     found = evaluate(states(), **least_squares("tabular:4"), out=tmp_path, shape=np.array([2, 2]), title=Path("log"))
     assert "<h1>log</h1>" in found.report.read_text()
