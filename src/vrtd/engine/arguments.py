@@ -36,8 +36,8 @@ def check_arguments(
     check_count("seed", seed, least=0)
     if threads is not None:
         check_count("threads", threads)
-    is_list = isinstance(metrics, Sequence) and not isinstance(metrics, str)
-    require(is_list, "metrics must be a tuple of names or forms", repr(metrics), "pass e.g. ('neu',)")
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence):  # forms are slow to print
+        raise InvalidInputError("metrics must be a tuple of names or forms", repr(metrics), "pass e.g. ('neu',)")
     names = [metric.name if isinstance(metric, QuadraticForm) else str(metric) for metric in metrics]
     require(len(set(names)) == len(names), "metrics must have different names", names, "drop or rename one")
     if not isinstance(start, Result | None):

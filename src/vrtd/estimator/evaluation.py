@@ -191,7 +191,8 @@ def evaluate(
             closed_form=closed_form, seed=seed,
         )  # fmt: skip
         summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress))
-        words = _Words(rows.title if title is None else title, names, shape or rows.shape, states, float(level))
+        title, shape = rows.title if title is None else str(title), rows.shape if shape is None else shape
+        words = _Words(title, names, shape, states, float(level))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)

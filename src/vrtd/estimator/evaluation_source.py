@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,17 +75,32 @@ def open_source(
 
 def _read_log(log: Log, n_samples: int | None, features: Any) -> EvaluationSource:
     """Look at the first chunk of a log. States that are whole numbers get a table unless features are given."""
+    n_rows = log.n_rows if n_samples is None else check_count("n_samples", n_samples)
     chunks = (chunk for chunk in log.chunks() if chunk.n_rows)
-    first = next(chunks, None)
-    if first is None:
+    start = [chunk.copy() for chunk in islice(chunks, 1)]  # the log may use the memory of a chunk for the next one
+    if not start:
         raise DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
-    n_rows = log.n_rows if n_samples is None else n_samples
-    if n_rows is None and next(chunks, None) is None:  # a short file of a format that does not say how many
-        n_rows = first.n_rows
-    seen = first.observations
+    if n_rows is None:
+        start += islice(chunks, 1)
+        if len(start) == 1:  # a short file of a format that does not say how many
+            n_rows = start[0].n_rows
+    seen = start[0].observations
     if features is None and seen.ndim == 1 and seen.dtype.kind in "iu":
         features = "tabular"
-    return EvaluationSource(log, n_rows, as_features(features), seen[0].size, "Policy evaluation")
+    begun = _Begun(log, chain(start, chunks))
+    return EvaluationSource(begun, n_rows, as_features(features), seen[0].size, "Policy evaluation")
+
+
+class _Begun(WrappedLog):
+    """A log whose first reading has begun, so that one that can be read only once is read only once."""
+
+    def __init__(self, log: Log, chunks: Iterator[Chunk]) -> None:
+        super().__init__(log)
+        self._begun: Iterator[Chunk] | None = chunks
+
+    def chunks(self) -> Iterator[Chunk]:
+        begun, self._begun = self._begun, None
+        yield from self._log.chunks() if begun is None else begun
 
 
 def _fit_space(spaces: Any, space: Any, name: str, given: Any) -> tuple[Features, int]:

@@ -37,18 +37,13 @@ _FEWER = "make fewer features"
 
 
 class ForeignFeatures(Features):
-    """Base of features that others' code computes: they cannot be stored."""
+    """Base of features that others' code computes: they have no kind, and cannot be stored."""
 
     n: int | None  # d; None: found by bind
 
     @property
     def n_features(self) -> int:
         return check_bound(self, "the number of features", self.n)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        must, do = "features must be made of plain values to be stored", "keep your own code and pass it when loading"
-        raise InvalidInputError(must, type(self).__name__, do)
 
 
 @dataclass(frozen=True)

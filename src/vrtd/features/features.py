@@ -20,14 +20,14 @@ Value = TypeVar("Value")
 
 
 class Features(ABC):
-    """phi: observations (n, ...) -> (n, d). A subclass is a frozen dataclass.
+    """phi: observations (n, ...) -> (n, d). A subclass that can be stored is a frozen dataclass with a kind.
 
     The row of an observation must not depend, in any bit, on which others come with it: that is what makes every split
     of a log give the same parameters. float32 observations give float32 rows, all others float64. An observation that
     is not finite gives a row that is not finite, or a DataError; never a row that looks right.
     """
 
-    kind: ClassVar[str]  # in the settings
+    kind: ClassVar[str] = ""  # in the settings; "" for features that cannot be stored
 
     def bind(self, observations: NDArray[Any]) -> Self:  # noqa: ARG002
         """The same features with what they take from data (a range, a scale) taken from these observations; itself when
@@ -57,6 +57,8 @@ class Features(ABC):
     def settings(self) -> dict[str, Any]:
         """Plain values from which `vrtd.features.from_settings` builds the same features again, {"kind": ..., ...};
         arrays as lists. Raises InvalidInputError where that cannot be (a function of the user's)."""
+        must, do = "features must be made of plain values to be stored", "keep your own code and pass it when loading"
+        require(self.kind, must, type(self).__name__, do)
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"kind": self.kind} | {name: _plain(value) for name, value in values.items()}
 

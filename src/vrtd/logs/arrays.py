@@ -131,11 +131,11 @@ def _open_npz(path: Path) -> Iterator[Mapping[str, StoredArray]]:
         names = archive.namelist()
         files = {name: stack.enter_context(archive.open(name)) for name in names}
         # A damaged list of members can hide some of them. The end of an archive, before a comment, says how many
-        # there are, and 0xFFFF where there are more than that.
+        # there are, or 0xFFFF where another place does: for more than that, and for archives beyond 4 GiB.
         with path.open("rb") as file:
             file.seek(-22 - len(archive.comment), 2)
             n_members = int.from_bytes(file.read(12)[10:], "little")
-        if n_members != min(len(names), 0xFFFF):
+        if n_members not in (len(names), 0xFFFF):
             what = f"{len(names)} for {n_members}"
             raise DataError(f"{path} must list all of its members", what, "the file is damaged: write it again")
         yield {

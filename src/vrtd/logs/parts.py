@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -229,7 +230,8 @@ def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None
         finally:
             for future in coming:
                 future.cancel()
-            thread.submit(items.close)
+            with suppress(RuntimeError):  # the interpreter ends, and takes no more tasks
+                thread.submit(items.close)
 
 
 def _rows(n: int) -> str:

@@ -101,7 +101,7 @@ def _check_same_columns(one: Part, other: Part) -> None:
 
 def _find_files(path: str, kind: str | None) -> list[Path]:
     place = Path(path)
-    if kind == "minari" or (kind is None and find_data_folder(place) is not None):
+    if (kind == "minari" and place.exists()) or (kind is None and find_data_folder(place) is not None):
         return [place]
     if place.is_dir():
         return _find_inside(place, kind)

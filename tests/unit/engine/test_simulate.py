@@ -186,6 +186,14 @@ def test_the_metrics_are_what_they_say() -> None:
         np.testing.assert_allclose(last, expected, rtol=1e-9)
 
 
+def test_arguments_are_printed_only_when_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Any) -> str:
+        raise AssertionError("the form is printed")
+
+    monkeypatch.setattr(vrtd.QuadraticForm, "__repr__", refuse)
+    simulate(metrics=(vrtd.QuadraticForm("mine", np.eye(4), np.zeros(4)),))
+
+
 def test_an_unstable_step_is_warned_of() -> None:
     with pytest.warns(StabilityWarning, match="step_size 3 must not let the second moment"):
         simulate(vrtd.TD(3.0))

@@ -202,6 +202,25 @@ def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path
     assert svg.count("± ") == 4  # one for each cell that is known
 
 
+class OwnFeatures(vrtd.features.Features):
+    n_features = 2
+
+    def __call__(self, observations: Any) -> Any:
+        return np.stack([np.ones(len(observations)), observations[:, 0]], axis=1)
+
+
+def test_a_class_of_features_of_the_user_need_not_be_stored(tmp_path: Any) -> None:
+    found = evaluate(walk(), **least_squares(OwnFeatures()), out=tmp_path)
+    assert "of your own code, 2 features" in found.report.read_text()
+    with pytest.raises(InvalidInputError, match="features must be made of plain values to be stored; got OwnFeatures"):
+        _ = OwnFeatures().settings
+
+
+def test_a_board_and_a_title_may_be_other_than_tuple_and_text(tmp_path: Any) -> None:
+    found = evaluate(states(), **least_squares("tabular:4"), out=tmp_path, shape=np.array([2, 2]), title=Path("log"))
+    assert "<h1>log</h1>" in found.report.read_text()
+
+
 def test_states_without_a_board_are_a_row_of_points(tmp_path: Any) -> None:
     evaluate(states(), **least_squares("tabular:6"), out=tmp_path)
     svg = (tmp_path / "figures" / "values.svg").read_text()
@@ -296,9 +315,11 @@ def bad_log() -> Log:
         ({"n_passes": 0}, "n_passes must be a whole number of at least 1; got 0"),
         ({"states": [[0.5, 0.5]]}, r"states must be observations like those of the log, of shape \(n, 1\)"),
         ({"states": []}, r"states must be observations like those of the log"),
+        ({"n_samples": "many"}, "n_samples must be a whole number of at least 1; got 'many'"),
         ({"names": ["a", "b"]}, "names must be 1 different words"),
         ({"names": ["value"]}, "names must be 1 different words"),
         ({**least_squares("tabular:4"), "source": states(), "shape": (2, 3)}, "shape must be the rows and columns"),
+        ({**least_squares("tabular:4"), "source": states(), "shape": ()}, "shape must be the rows and columns"),
     ],
 )
 def test_refusals(tmp_path: Any, change: dict[str, Any], message: str) -> None:
@@ -345,6 +366,15 @@ def test_another_folder_is_refused(tmp_path: Any, content: str) -> None:
 def test_one_process_a_folder(tmp_path: Any) -> None:
     with locked(tmp_path), pytest.raises(InvalidInputError, match="the output folder must not be in use"):
         evaluate(walk(), **least_squares(), out=tmp_path)
+
+
+def test_a_log_that_can_be_read_once_is_evaluated(done: Any, tmp_path: Any) -> None:
+    x, reward, successors = rows()
+    columns = {"obs_0": x[:, 0], "reward": reward, "next_obs_0": successors[:, 0]}
+    reader = pyarrow.table(columns).to_reader(max_chunksize=1500)
+    found = evaluate(read(reader), **vrtd_settings(), out=tmp_path)
+    assert found.diagnostics.n_rows == N
+    assert np.array_equal(found.evaluator.theta_, done.evaluator.theta_)
 
 
 def test_fewer_rows_than_the_pilot_are_evaluated(tmp_path: Any) -> None:

@@ -126,6 +126,15 @@ def test_an_npz_file_may_have_a_comment(tmp_path):
     same_bits(rows(read(path)), expected)
 
 
+def test_the_number_of_members_may_be_kept_elsewhere(tmp_path):
+    path, _ = a_file(tmp_path, "npz")
+    expected = rows(read(path))
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<HH", content, len(content) - 14, 0xFFFF, 0xFFFF)  # as in an archive beyond 4 GiB
+    path.write_bytes(content)
+    same_bits(rows(read(path)), expected)
+
+
 def test_a_member_that_is_longer_or_shorter_than_its_rows(tmp_path):
     path, _ = a_file(tmp_path, "npz")
     with zipfile.ZipFile(path) as archive:

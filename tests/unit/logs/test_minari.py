@@ -187,6 +187,9 @@ def test_images_are_refused(tmp_path, nested):
 def test_incomplete_data_sets_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"must be the folder of a Minari data set; got no data/metadata.json"):
         from_minari(tmp_path)
+    for path in ("nothing", "nothing*"):
+        with pytest.raises(DataError, match="nothing"):
+            read(tmp_path / path, format="minari")
     folder = a_data_set(tmp_path / "d", [(walk(4), True), (walk(4, 3), True)])
     with pytest.raises(
         DataError, match=r"episode_1 must be like the first episode's, float32 \(2,\); got float32 \(3,\)"

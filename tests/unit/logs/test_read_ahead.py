@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 
@@ -94,6 +96,13 @@ def test_closing_a_reading_ends_its_thread(tmp_path):
     assert len(reading_threads()) == 1
     chunks.close()
     assert reading_threads() == []
+
+
+def test_a_program_may_end_in_the_middle_of_a_reading(tmp_path):
+    write(from_arrays(**episodic(200_000)), tmp_path / "a.npz")
+    program = f"from vrtd.logs import read; chunks = read({str(tmp_path / 'a.npz')!r}).chunks(); next(chunks)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_two_readings_at_the_same_time_are_independent(tmp_path):
