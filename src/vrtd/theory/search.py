@@ -137,7 +137,7 @@ class Search:
                 n = errors.first_below(target, int(known / (self._sample_cost * M)))
                 if n is not None and n > 0:
                     found = self._found(step, M, n, errors.error(n))
-                    if found.cost < known or M not in cells:
+                    if M not in cells or (found.cost, found.error) < (known, cells[M].error):
                         cells[M] = found
                     best = min(best, found.cost)
             return best
