@@ -24,12 +24,14 @@ MOST_COST = 10**15
 LEAST_BATCH = 2  # of VRTD: a batch of one is TD
 _SMALLEST_STEP = 1e-15  # of the largest
 _GOLDEN = (5**0.5 - 1) / 2
-STEP_RATIO = 1.7  # between the steps of a grid
-_PATIENCE = 18  # so many smaller steps of the grid are tried after the best
-_FINE_STEPS = 9  # around the best, in `refine_grid`
-# What is refined: cells of the grid that are this close to the best. Beyond `_FAR` a cost is not found out.
-_NEAR_COST, _NEAR_ERROR, _FAR = 1.5, 1.1, 4.0
-_CANDIDATES, _FEW = 4, 3  # so many cells, and those with few epochs, for which the batch sizes of the grid are coarse
+# Grids: the factor between steps, and how many smaller steps are tried after the best.
+STEP_RATIO, _PATIENCE = 1.7, 18
+_FINE_STEPS = 9  # of `refine_grid`, around the best
+# Cells of the grid within these factors of the best are refined; costs beyond the last factor are not computed.
+_NEAR_COST, _NEAR_ERROR, _FAR_COST = 1.5, 1.1, 4.0
+# Cells whose batch size is refined, too: the best few, and those of few epochs, for which sizes on the grid are coarse.
+_CANDIDATES, _FEW_EPOCHS = 4, 3
+_LEAST_GAIN = 1e-3  # in the cost: a number of epochs that gains less is not refined
 
 
 class Goal(NamedTuple):
@@ -126,7 +128,7 @@ class Search:
 
         def try_step(step: float) -> float:
             best = inf
-            limit = min(MOST_COST, _FAR * min((cell.cost for cell in cells.values()), default=inf))
+            limit = min(MOST_COST, _FAR_COST * min((cell.cost for cell in cells.values()), default=inf))
             for M, errors in self._orbits(step, sizes).items():
                 known = cells.get(M)
                 most = limit if known is None else min(limit, known.cost)
@@ -144,11 +146,11 @@ class Search:
         ranked = sorted(cells.values(), key=_by_cost)
         near = [cell for cell in ranked if cell.cost < _NEAR_COST * ranked[0].cost]
         cheapest = {cell.n_epochs: cell for cell in reversed(ranked)}
-        few = [cheapest[n] for n in range(1, _FEW + 1) if n in cheapest]
+        few = [cheapest[n] for n in range(1, _FEW_EPOCHS + 1) if n in cheapest]
         refined = [self._fewest_epochs(cell, target) for cell in dict.fromkeys([*near, *few])]
         refined.sort(key=_by_cost)
         best = refined[0]
-        candidates = [cell for i, cell in enumerate(refined) if i < _CANDIDATES or cell.n_epochs <= _FEW]
+        candidates = [cell for i, cell in enumerate(refined) if i < _CANDIDATES or cell.n_epochs <= _FEW_EPOCHS]
         for n in dict.fromkeys(n for cell in candidates for n in _neighbours(cell.n_epochs)):
             nearest = min(candidates, key=lambda cell: abs(cell.n_epochs - n))
             best = self._smallest_batch(nearest, n, target, best.cost) or best
@@ -201,11 +203,11 @@ class Search:
         return self._found(step, M, ceil(n), self._error(M, ceil(n), step))
 
     def _smallest_batch(self, cell: Found, n: int, target: float, cost: float) -> Found | None:
-        """Find the smallest batch with which n epochs reach the target at less than `cost`, the step being free.
+        """Find the smallest batch with which n epochs reach the target at clearly less than `cost`, for any step.
 
         For n epochs the best step times the batch size hardly changes, so the two are refined in turn.
         """
-        high = int((cost - max(1.0, 1e-3 * cost)) // (self._sample_cost * n))
+        high = int((cost - max(1.0, _LEAST_GAIN * cost)) // (self._sample_cost * n))
         if high < LEAST_BATCH:
             return None
         product = cell.step_size * cell.batch_size
@@ -214,7 +216,7 @@ class Search:
             if error > target:
                 break
             product = step * high
-            high = _bisect(partial(self._error_along, n, product), target, 1, high, 1000)
+            high = _bisect(partial(self._error_along, n, product), target, 1, high)
         error = self._error_along(n, product, high)
         return None if error > target else self._found(product / high, high, n, error)
 
@@ -244,9 +246,9 @@ def _crossing(errors: Errors, target: float, most: int) -> float:
     return n - 1 + min(max(fraction, 1e-9), 1.0)
 
 
-def _bisect(error: Callable[[int], float], target: float, low: int, high: int, accuracy: int) -> int:
-    """Return the smallest number with an error at the target, to a part in `accuracy`; `high` is, `low` is not."""
-    while high - low > max(1, high // accuracy):
+def _bisect(error: Callable[[int], float], target: float, low: int, high: int) -> int:
+    """Return the smallest number with an error at the target, to a part in a thousand; `high` is, `low` is not."""
+    while high - low > max(1, high // 1000):
         middle = max(low + 1, (low + high) // 2) if low > high // 4 else max(low + 1, high * 3 // 4)
         low, high = (low, middle) if error(middle) <= target else (middle, high)
     return high
@@ -273,7 +275,7 @@ def _descend(
 
 
 def _follow(score: Callable[[float], float], step: float) -> tuple[float, float]:
-    """Refine around the step, and go on from there as long as the best lies at the edge."""
+    """Refine around the step, and go on from there, more widely, as long as the best lies at the edge."""
     width, best = 1.3, score(step)
     for _ in range(6):
         before = step
