@@ -151,9 +151,8 @@ class Search:
         refined.sort(key=_by_cost)
         best = refined[0]
         candidates = [cell for i, cell in enumerate(refined) if i < _CANDIDATES or cell.n_epochs <= _FEW_EPOCHS]
-        for n in dict.fromkeys(n for cell in candidates for n in _neighbours(cell.n_epochs)):
-            nearest = min(candidates, key=lambda cell: abs(cell.n_epochs - n))
-            best = self._smallest_batch(nearest, n, target, best.cost) or best
+        for n, cell in _neighbours(candidates).items():
+            best = self._smallest_batch(cell, n, target, best.cost) or best
         return self._fewest_epochs(best, target, width=1.1)
 
     def _least_error(self, budget: int) -> Found | None:
@@ -179,11 +178,10 @@ class Search:
         ]
         near.sort(key=_by_error)
         refined = near[:]
-        for cell in near[:2]:
-            for n in _neighbours(cell.n_epochs):
-                M = budget // (cost * n)
-                if M >= LEAST_BATCH:
-                    refined.append(self._best_step(M, n, cell.step_size * cell.batch_size / M))
+        for n, cell in _neighbours(near[:_CANDIDATES]).items():
+            M = budget // (cost * n)
+            if M >= LEAST_BATCH:
+                refined.append(self._best_step(M, n, cell.step_size * cell.batch_size / M))
         return min(refined, key=_by_error, default=None)
 
     def _best_step(self, M: int, n: int, step: float, best: float = inf) -> Found:
@@ -211,8 +209,8 @@ class Search:
         if high < LEAST_BATCH:
             return None
         product = cell.step_size * cell.batch_size
-        for width, evaluations in ((1.8, 8), (1.4, 7), (1.15, 6)):
-            step, error = _refine(partial(self._error, high, n), product / high, inf, width, evaluations)
+        for width in (1.3, 1.2, 1.1):
+            step, error = _follow(partial(self._error, high, n), product / high, width)
             if error > target:
                 break
             product = step * high
@@ -254,9 +252,13 @@ def _bisect(error: Callable[[int], float], target: float, low: int, high: int) -
     return high
 
 
-def _neighbours(n: int) -> list[int]:
-    """Return numbers of epochs to look at around n: all close ones, and some further away."""
-    return sorted({max(1, k) for k in (n - 2, n - 1, n, n + 1, n + 2, round(0.7 * n), round(0.85 * n), round(1.2 * n))})
+def _neighbours(cells: Sequence[Found]) -> dict[int, Found]:
+    """Return numbers of epochs around those of the cells, close and further away, each with the nearest cell."""
+    numbers: dict[int, None] = {}
+    for n in (cell.n_epochs for cell in cells):
+        around = {n - 2, n - 1, n, n + 1, n + 2, round(0.7 * n), round(0.85 * n), round(1.2 * n)}
+        numbers |= dict.fromkeys(sorted(k for k in around if k > 0))
+    return {n: min(cells, key=lambda cell: abs(cell.n_epochs - n)) for n in numbers}
 
 
 def _descend(
@@ -274,9 +276,9 @@ def _descend(
     return best_step, best
 
 
-def _follow(score: Callable[[float], float], step: float) -> tuple[float, float]:
+def _follow(score: Callable[[float], float], step: float, width: float = 1.3) -> tuple[float, float]:
     """Refine around the step, and go on from there, more widely, as long as the best lies at the edge."""
-    width, best = 1.3, score(step)
+    best = score(step)
     for _ in range(6):
         before = step
         step, best = _refine(score, step, best, width, evaluations=5)
