@@ -112,9 +112,12 @@ class Search:
         orbits = self._orbits(step, [M])
         return orbits[M].error(n) if orbits else inf
 
+    def _step_along(self, product: float, M: int) -> float:
+        """Return the step for a batch size, the step times the batch size being given, as far as it is allowed."""
+        return min(product / M, self._largest_step)
+
     def _error_along(self, n: int, product: float, M: int) -> float:
-        """Return the error for a batch size, the step times the batch size being given."""
-        return self._error(M, n, product / M)
+        return self._error(M, n, self._step_along(product, M))
 
     def _found(self, step: float, M: int, n: int, error: float) -> Found:
         return Found(step, M, n, float(self._sample_cost * M * n), error)
@@ -181,7 +184,7 @@ class Search:
         for n, cell in _neighbours(near[:_CANDIDATES]).items():
             M = budget // (cost * n)
             if M >= LEAST_BATCH:
-                refined.append(self._best_step(M, n, cell.step_size * cell.batch_size / M))
+                refined.append(self._best_step(M, n, self._step_along(cell.step_size * cell.batch_size, M)))
         return min(refined, key=_by_error, default=None)
 
     def _best_step(self, M: int, n: int, step: float, best: float = inf) -> Found:
@@ -210,13 +213,13 @@ class Search:
             return None
         product = cell.step_size * cell.batch_size
         for width in (1.3, 1.2, 1.1):
-            step, error = _follow(partial(self._error, high, n), product / high, width)
+            step, error = _follow(partial(self._error, high, n), self._step_along(product, high), width)
             if error > target:
                 break
             product = step * high
             high = _bisect(partial(self._error_along, n, product), target, 1, high)
         error = self._error_along(n, product, high)
-        return None if error > target else self._found(product / high, high, n, error)
+        return None if error > target else self._found(self._step_along(product, high), high, n, error)
 
 
 def refine_grid(predictor: ErrorPredictor, steps: Floats, cells: Sequence[tuple[int, int]], errors: Floats) -> Found:
