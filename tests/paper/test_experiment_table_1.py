@@ -14,6 +14,7 @@ from vrtd import TD, VRTD
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.paper.table_1 import EXPERIMENT
+from vrtd.paper.table_1.costs import costs
 from vrtd.paper.table_1.floors import (
     LONG_EPOCHS,
     THEOREM,
@@ -29,8 +30,6 @@ from vrtd.plots import new_panels
 from vrtd.problems import random_mdp
 from vrtd.tables import read_csv, rows, rows_where, table, write_csv
 from vrtd.theory import exact_curve, instance_constants, stationary_second_moment, vrtd_iid_bound, vrtd_markov_bound
-from vrtd.theory.predictions import exact_predictor
-from vrtd.theory.search import Goal, Search, TargetSearch
 
 N_CLAIMS = 30
 CLAIMS = EXPERIMENT.claims
@@ -43,8 +42,11 @@ PROBLEMS = {name: build(SETTINGS["problems"][name]) for name in GRID["problems"]
 
 @pytest.fixture(scope="module")
 def measured():
-    """Tables by number of runs."""
-    return {n: EXPERIMENT.measure(EXPERIMENT.settings(n, 0), Runner()) for n in (50, 20)}
+    """Tables by number of runs; the costs are not random, and are found once."""
+    found = costs(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vrtd.paper.table_1.costs", lambda _: found)
+        return {n: EXPERIMENT.measure(EXPERIMENT.settings(n, 0), Runner()) for n in (50, 20)}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def test_on_a_trajectory_td_is_cheaper_until_the_target_is_tiny(tables):
     assert f"undecided under {RANDOM}, eps = 1e-07" in found.where  # nearer to 1 than the approximation is to the truth
     iid = rows_where(tables["costs"], family=RANDOM, sampling="iid")
     ratios = rows_where(iid, method="TD")["cost"] / rows_where(iid, method="VRTD")["cost"]
-    assert ratios == pytest.approx([0.45, 0.45, 0.59, 0.76, 0.94, 1.27, 1.57], abs=0.01)
+    assert ratios == pytest.approx([0.45, 0.45, 0.59, 0.76, 0.94, 1.27, 1.59], abs=0.01)
 
 
 def test_the_cost_of_vrtd_grows_as_lambda_falls(tables):
@@ -337,21 +339,15 @@ def test_slopes_of_power_laws():
 @pytest.mark.parametrize(
     ("member", "share"), [(0, 1e-3), (3, 1e-1), (1, 1e-2), (8, 1e-3)], ids=["few", "many", "trajectory", "two states"]
 )
-def test_the_lean_search_finds_what_the_planner_finds(member, share):
-    spec = settings(2, 0)["costs"][member]
+def test_tuned_settings_just_reach_their_target(member, share):
+    spec = settings(2, 0)["costs"][member] | {"targets": [share]}
     problem = build(spec["problem"])
     theta_0 = np.full(problem.n_features, spec["theta_0"])
-    predictor = exact_predictor(problem, spec["sampling"], theta_0, "random")
     target = share * float(np.sum((theta_0 - problem.theta_star) ** 2))
-    search = TargetSearch(predictor, [target])
-    td, vrtd = search.td(target), search.vrtd(target)
-    least = Search(predictor).td(Goal(target))
-    assert 0.99 * least.cost < td.cost < 1.02 * least.cost
-    least = Search(predictor).vrtd(Goal(target))
-    assert 0.95 * least.cost < vrtd.cost < 1.03 * least.cost
-    for method, cost in ((TD(td.step_size), td.cost), (VRTD(vrtd.step_size, vrtd.batch_size), vrtd.cost)):
-        options = {"sampling": spec["sampling"], "theta_0": theta_0, "checkpoints": 1, "method": "auto"}
-        curve = exact_curve(problem, method, n_gradients=int(cost), **options)
+    td, vrtd = costs({"costs": [spec]})
+    options = {"sampling": spec["sampling"], "theta_0": theta_0, "checkpoints": 1, "method": "auto"}
+    for method, row in ((TD(td["step_size"]), td), (VRTD(vrtd["step_size"], vrtd["batch_size"]), vrtd)):
+        curve = exact_curve(problem, method, n_gradients=row["cost"], **options)
         assert 0.9 * target < curve.values("squared_error")[0, -1] <= 1.0001 * target
 
 

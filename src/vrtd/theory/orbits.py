@@ -39,10 +39,11 @@ class Errors(ABC):
         hits = np.flatnonzero(early[: most + 1] <= target)
         if hits.size:
             return int(hits[0])
-        low, high = min(len(early) - 1, most), len(early)
+        start, span = len(early) - 1, 1  # start + 2^k epochs take one product of an orbit
+        low, high = min(start, most), min(start + span, most)
         while high < most and self.error(high) > target:
-            low, high = high, 2 * high
-        high = min(high, most)
+            low, span = high, 2 * span
+            high = min(start + span, most)
         if self.error(high) > target:
             return None
         while high - low > 1:

@@ -77,3 +77,19 @@ def test_a_budget_is_spent_nearly_as_well_as_on_a_grid(seed, budget):
         for M, epoch in epoch_maps(increments, float(a), sizes, "random").items():
             best = min(best, epoch_orbit(increments, epoch, zero).error(budget // (2 * M)))
     assert found.vrtd.error <= 1.02 * best
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize(("gamma", "share"), [(0.5, 1e-2), (0.8, 1e-5), (0.95, 1e-5)])
+def test_a_target_is_reached_nearly_as_cheaply_as_on_a_grid(gamma, share):
+    """Few long epochs, for which the best step is flat and far below the largest."""
+    mrp = vrtd.MarkovRewardProcess(np.full((2, 2), 0.5), np.array([0.9, -1.0]), gamma)
+    problem, theta_0 = vrtd.LinearProblem(mrp, np.array([[1.0], [0.9]])), np.ones(1)
+    target = share * float(((theta_0 - problem.theta_star) ** 2).sum())
+    predictor = exact_predictor(problem, "iid", theta_0, "random")
+    td, vrtd_ = Search(predictor).td(Goal(target)), Search(predictor).vrtd(Goal(target))
+    assert max(td.error, vrtd_.error) <= target
+    steps = predictor.largest_vrtd_step * np.geomspace(1e-7, 1.0, 150)
+    assert predictor.grid(steps / 2.0, [(1, int(0.99 * td.cost))]).min() > target
+    epochs = [1, 2, 3, 4, 5, 7, 10, int(0.99 * vrtd_.cost / 4.0)]
+    assert predictor.grid(steps, [(int(0.99 * vrtd_.cost / (2 * n)), n) for n in epochs]).min() > target
