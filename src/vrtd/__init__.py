@@ -121,23 +121,18 @@ _MODULES = {
 }  # fmt: skip
 # Where the other names live; algorithms and what they are made of are in `vrtd.algorithms`.
 _HOMES = {
-    "Diagnostics": "estimator",
-    "Evaluator": "estimator",
-    "Intervals": "estimator",
-    "LinearProblem": "problems",
-    "MDP": "problems",
-    "MarkovRewardProcess": "problems",
-    "QuadraticForm": "metrics",
-    "Result": "result",
-    "Simulator": "problems",
-    "Transitions": "problems",
-    "compare": "tournament",
-    "evaluate": "estimator",
-    "load": "result",
-    "plan": "theory",
-    "record": "engine",
-    "reproduce": "paper.reproduction",
-    "simulate": "engine",
+    name: module
+    for module, names in {
+        "engine": ("record", "simulate"),
+        "estimator": ("Diagnostics", "Evaluator", "Intervals", "evaluate"),
+        "metrics": ("QuadraticForm",),
+        "paper.reproduction": ("reproduce",),
+        "problems": ("LinearProblem", "MDP", "MarkovRewardProcess", "Simulator", "Transitions"),
+        "result": ("Result", "load"),
+        "theory": ("plan",),
+        "tournament": ("compare",),
+    }.items()
+    for name in names
 }
 
 

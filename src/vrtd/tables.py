@@ -6,7 +6,6 @@ import csv
 import os
 from collections.abc import Iterable, Mapping
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,10 +72,6 @@ def write_parquet(whole: Table, path: str | os.PathLike[str]) -> None:
 
     with write_at_once(path) as file:
         write_table(arrow.table(dict(whole)), file, write_page_checksum=True)
-
-
-def read_csv(path: str | os.PathLike[str]) -> Table:
-    return parse_csv(Path(path).read_bytes())
 
 
 def parse_csv(content: bytes) -> Table:

@@ -18,7 +18,7 @@ from vrtd.paper.bounds.claims import _is_out_of_range
 from vrtd.paper.evidence import judge
 from vrtd.paper.experiment import Runner
 from vrtd.plots import new_panels
-from vrtd.tables import read_csv, rows, rows_where, write_csv
+from vrtd.tables import parse_csv, rows, rows_where, write_csv
 from vrtd.theory import check_assumptions, epoch_inequality_iid, exact_curve
 from vrtd.theory.enumeration import batch_types
 
@@ -102,7 +102,7 @@ def test_verdicts_survive_a_file(tables: Any, tmp_path: Any) -> None:
     read = {}
     for name, table in tables.items():
         write_csv(table, tmp_path / name)
-        read[name] = read_csv(tmp_path / name)
+        read[name] = parse_csv((tmp_path / name).read_bytes())
         assert all(np.array_equal(column, read[name][key]) for key, column in table.items())
     assert {name: verdict(name, read) for name in CLAIMS} == verdicts.BOUNDS
 

@@ -28,16 +28,16 @@ def add_parser(commands: Any) -> None:
 def _doctor(arguments: argparse.Namespace) -> int:
     libraries = {name: _library(name) for name in (*NEEDED, *EXTRAS)}
     ok = all(libraries[name]["version"] for name in NEEDED)
-    cache = _cache_folder() if ok else None
+    machine = _describe_machine() if ok else dict.fromkeys(("folder", "threads", "cpu"))
     report = {
         "ok": ok,
         "vrtd": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "libraries": libraries,
-        "cache": {"folder": cache, "writable": cache is not None},
-        "threads": _threads() if ok else None,
-        "cpu": _cpu_name() if ok else None,
+        "cache": {"folder": machine["folder"], "writable": machine["folder"] is not None},
+        "threads": machine["threads"],
+        "cpu": machine["cpu"],
     }
     print(json.dumps(report) if arguments.json else _as_text(report))
     return OK if ok else MISSING
@@ -65,19 +65,14 @@ def _library(name: str) -> dict[str, str | None]:
         return {"version": None, "problem": f"{error}", "install": install}
 
 
-def _cache_folder() -> str | None:
-    """Where the compiled loops are kept; Numba has checked that it can write there."""
+def _describe_machine() -> dict[str, Any]:
+    """Return where compiled loops are kept, if Numba can write there, and what they run on."""
+    from llvmlite.binding import get_host_cpu_name
+    from numba import config
+
+    from vrtd.engine.blocks import available_threads
     from vrtd.engine.loop import advance
     from vrtd.kernels.jit import cache_folder
 
-    return cache_folder(advance)
-
-
-def _threads() -> int:
-    from vrtd.engine.blocks import available_threads
-
-    return available_threads()
-
-
-def _cpu_name() -> str:
-    return str(import_module("numba").config.CPU_NAME or import_module("llvmlite.binding").get_host_cpu_name())
+    cpu = str(config.CPU_NAME or get_host_cpu_name())
+    return {"folder": cache_folder(advance), "threads": available_threads(), "cpu": cpu}

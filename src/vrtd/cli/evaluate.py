@@ -59,31 +59,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("method").add_argument
     add("--features", metavar="F", help="such as rbf:20, tabular, fourier:5 (default: tabular for states, else none)")
     add("--discount", type=float, metavar="X", required=True, help="gamma")
-    add(
-        "--algorithm",
-        metavar="NAME",
-        help="an algorithm that learns from a log, such as vrtd, td or lstd, or closed_form (default vrtd)",
-    )
+    text = "an algorithm that learns from a log, such as vrtd, td or lstd, or closed_form (default vrtd)"
+    add("--algorithm", metavar="NAME", help=text)
     add("--step-size", type=_or_auto(float), metavar="X", help="a number or auto (default)")
     add("--batch-size", type=_or_auto(int), metavar="N", help="of vrtd; a number or auto (default)")
-    add(
-        "--pilot-rows",
-        type=int,
-        metavar="N",
-        help="rows from which auto decides (default 5000, or a quarter of the rows)",
-    )
+    text = "rows from which auto decides (default 5000, or a quarter of the rows)"
+    add("--pilot-rows", type=int, metavar="N", help=text)
     add("--passes", dest="n_passes", type=int, metavar="N", help="over the rows (default 1)")
     add("--seed", type=int, metavar="N", help="of the environment, the policy and the algorithm (default 0)")
 
     add = parser.add_argument_group("output").add_argument
     add("--out", type=folder, metavar="DIR", help="where to write (default evaluation)")
     add("--level", type=float, metavar="X", help="of the intervals (default 0.95)")
-    add(
-        "--names",
-        type=lambda text: text.split(","),
-        metavar="A,B",
-        help="names of the numbers of an observation, for figures and files",
-    )
+    text = "names of the numbers of an observation, for figures and files"
+    add("--names", type=lambda names: names.split(","), metavar="A,B", help=text)
     add("--json", action="store_true", help="print one JSON object")
     add("--quiet", action="store_true", help="show no progress")
 

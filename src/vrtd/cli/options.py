@@ -9,8 +9,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from vrtd.errors import InvalidInputError
 
-_KINDS = (bool, int, float)
-
 
 class Option(NamedTuple):
     kind: Any  # bool, int, float or a Literal, perhaps beside other types
@@ -58,7 +56,8 @@ def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
             f"{words} [{', '.join(_owner(name, each) for name, each in owners.items() if each.text == words)}]".lstrip()
             for words in dict.fromkeys(each.text for each in owners.values())
         )
-        plain = next(part for part in (plain_kind, *get_args(plain_kind)) if _is_plain(part))
+        kinds = (plain_kind, *get_args(plain_kind))
+        plain = next(kind for kind in kinds if get_origin(kind) is Literal or kind in (bool, int, float))
         if plain is bool:
             group.add_argument(_flag(option), dest=option, action="store_const", const=True, help=text)
         elif get_origin(plain) is Literal:
@@ -98,7 +97,3 @@ def build_problem(given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 def _flag(option: str) -> str:
     return "--" + option.removeprefix("n_").replace("_", "-")
-
-
-def _is_plain(kind: Any) -> bool:
-    return get_origin(kind) is Literal or kind in _KINDS

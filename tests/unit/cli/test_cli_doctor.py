@@ -42,7 +42,7 @@ def test_doctor_finds_the_cache_of_the_loops(tmp_path):
 
 
 def test_doctor_without_a_cache(capsys, monkeypatch):
-    monkeypatch.setattr("vrtd.cli.doctor._cache_folder", lambda: None)
+    monkeypatch.setattr("vrtd.kernels.jit.cache_folder", lambda _: None)
     assert main(["doctor"]) == 0
     assert "set NUMBA_CACHE_DIR" in capsys.readouterr().out
 

@@ -24,7 +24,7 @@ from vrtd.estimator.state_values import LogSummary
 from vrtd.files import locked
 from vrtd.logs import Chunk, Log, from_arrays, read
 from vrtd.report.numbers import interval
-from vrtd.tables import read_csv
+from vrtd.tables import parse_csv
 
 FILES = {"report.html", "model.npz", "values.parquet", "diagnostics.json", "figures"}
 N = 4000
@@ -105,7 +105,7 @@ def test_values_are_the_model_s(done: Any) -> None:
         assert np.array_equal(columns[name], getattr(found, name))
     as_log = read(done.out / "values.parquet", observations="observation", reward="value")
     assert as_log.remarks == ()  # not that its integrity cannot be verified
-    written = read_csv(done.out / "figures" / "values.csv")
+    written = parse_csv((done.out / "figures" / "values.csv").read_bytes())
     assert all(np.array_equal(written[name], columns[name]) for name in columns)
 
 
@@ -170,7 +170,9 @@ def test_the_same_rows_give_the_same_bytes(done: Any, tmp_path: Any) -> None:
 
 def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
     done = evaluate(walk(k=2), **least_squares(), out=tmp_path, names=["here", "there"], level=0.5)
-    halves, values = (read_csv(tmp_path / "figures" / f"{name}.csv") for name in ("half-widths", "values"))
+    halves, values = (
+        parse_csv((tmp_path / "figures" / f"{name}.csv").read_bytes()) for name in ("half-widths", "values")
+    )
     assert list(halves) == ["here", "there", "half_width"]
     assert len(values["value"]) == 61 * 61
     assert np.allclose(halves["half_width"], (values["high"] - values["low"]) / 2.0)
@@ -194,7 +196,7 @@ def test_numbered_states_are_all_valued_and_those_not_visited_are_named(tmp_path
     assert table["state"] == [0, 1, 2, 3, 4, 5]
     assert np.isfinite(table["low"][:4]).all()
     assert table["low"][4:] == [-np.inf, -np.inf]
-    assert len(read_csv(tmp_path / "figures" / "intervals.csv")["rank"]) == 4
+    assert len(parse_csv((tmp_path / "figures" / "intervals.csv").read_bytes())["rank"]) == 4
     text = " ".join(Outline(done.report.read_text()).text.split())
     assert "States not visited 2: 4, 5" in text
     assert "4 of 6 states visited" in text
