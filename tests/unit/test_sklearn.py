@@ -22,8 +22,9 @@ from vrtd.sklearn import ValueRegressor
 
 PROBLEM = vrtd.problems.random_mdp(seed=0)
 PHI = PROBLEM.phi
-SAMPLE = vrtd.record(PROBLEM, 3000, seed=1, shuffle=False)
-X, Y, NEXT = SAMPLE.phi, SAMPLE.reward, SAMPLE.phi_next
+RNG = np.random.default_rng(1)
+STATES = np.cumsum(RNG.integers(1, 4, 3001)) % len(PHI)  # a trajectory: one to three states on at every step
+X, NEXT, Y = PHI[STATES[:-1]], PHI[STATES[1:]], RNG.random(3000)
 ENDS = np.arange(len(Y)) % 50 == 49
 
 
