@@ -1,4 +1,4 @@
-"""The verb: many independent runs of one algorithm on one problem."""
+"""`simulate`: run one algorithm on one problem many times, each run independent of the others."""
 
 from __future__ import annotations
 

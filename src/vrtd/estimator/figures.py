@@ -153,7 +153,7 @@ def _draw_board(shape: tuple[int, int], axes: Axes, table: Table) -> None:
 
 
 def _interval_figure(valued: StateValues, level: str) -> tuple[Figure, Table] | None:
-    """Of states from the least value to the largest, so many as can be told apart."""
+    """Show the intervals of states, ordered by value, as many as the figure can tell apart."""
     table, known = valued.table, np.flatnonzero(np.isfinite(valued.half_width))
     if not known.size:
         return None

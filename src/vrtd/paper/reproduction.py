@@ -1,4 +1,4 @@
-"""The verb: measure what is not there yet, draw, judge, and write one page."""
+"""`reproduce`: measure what is missing, judge every claim, draw every figure and write one page."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def reproduce(
     threads: int | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Reproduction:
-    """Regenerate the experiments of these names, all without any, and judge the claims that rest on what is there.
+    """Regenerate experiments of the paper, all by default, and judge the claims that rest on them.
 
-    Writes `report.html`, `figures/`, `data/`, `claims.json` and `manifest.json` into the folder `out`. What is finished
-    there with the same settings is kept, and is on the page too; what was measured with others is measured anew or
-    goes. Ctrl-C keeps what is finished and reports on it. `progress` is called with the share of the work that is done
-    and the name of the experiment.
+    Write `report.html`, `figures/`, `data/`, `claims.json` and `manifest.json` into the folder `out`. What is finished
+    there with the same settings is kept and shown on the page; what was measured with other settings is measured again
+    or removed. Ctrl-C keeps what is finished and reports on it. `progress` is called with the share of the work that is
+    done and the name of the experiment.
     """
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:

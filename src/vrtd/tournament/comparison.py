@@ -1,4 +1,4 @@
-"""The verb: a tournament of algorithms on problems, and one page that says which to use."""
+"""`compare`: run a tournament of algorithms on problems and write a page that says which to use."""
 
 from __future__ import annotations
 

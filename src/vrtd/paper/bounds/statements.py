@@ -69,7 +69,7 @@ class Case:
     def moments(
         self, samples: Increments, a: float, M: int, epochs: Sequence[int], start: Floats, anchor: Anchor = "batch"
     ) -> Moments:
-        """Of VRTD after so many epochs."""
+        """Return the moments of VRTD after each number of `epochs`."""
         path = epoch_maps(samples, a, [M], "random", anchor)[M].orbit(samples.start(start), np.array(epochs))
         return read_moments(path, self.problem.theta_star)
 
