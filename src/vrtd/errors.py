@@ -85,3 +85,7 @@ class ConvergenceWarning(UserWarning):
 
     The run diverged or has not converged, or the rows are too strongly correlated to show how uncertain the result is.
     """
+
+
+class DataWarning(UserWarning):
+    """The rows or the features make the answer doubtful: many rows were dropped, or no feature is constant."""

@@ -14,6 +14,8 @@ from vrtd.features.fourier import RandomFourier as RandomFourier
 from vrtd.features.identity import Identity as Identity
 from vrtd.features.polynomial import Polynomial as Polynomial
 from vrtd.features.rbf import RBF as RBF
+from vrtd.features.spaces import Column as Column
+from vrtd.features.spaces import ObservationSpace as ObservationSpace
 from vrtd.features.specs import from_settings as from_settings
 from vrtd.features.specs import parse as parse
 from vrtd.features.tabular import Table as Table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from vrtd.checks import check_count, check_fraction
 from vrtd.errors import DataError, InvalidInputError
 
 if TYPE_CHECKING:
+    from vrtd.features import ObservationSpace
     from vrtd.problems import Transitions
 
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
@@ -173,9 +174,25 @@ class Log(ABC):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader should know: rows that were dropped and why, integrity that cannot be verified. Complete after
-        a whole reading, and about that reading only."""
+        """What a reader should know, the most important first: rows that were dropped and why, integrity that cannot be
+        verified. Complete after a whole reading, and about that reading only."""
         return ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes an answer from this log doubtful, such as a large share of rows that were dropped. Complete after
+        a whole reading."""
+        return ()
+
+    @property
+    def space(self) -> ObservationSpace | None:
+        """What the observations are; None: only the rows tell."""
+        return None
+
+    @property
+    def roles(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns that each field was read from; empty where there are no columns with names."""
+        return {}
 
     @property
     def segment(self) -> int | None:
@@ -201,6 +218,18 @@ class WrappedLog(Log):
     @property
     def remarks(self) -> tuple[str, ...]:
         return self._log.remarks
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._log.warnings
+
+    @property
+    def space(self) -> ObservationSpace | None:
+        return self._log.space
+
+    @property
+    def roles(self) -> Mapping[str, tuple[str, ...]]:
+        return self._log.roles
 
     @property
     def segment(self) -> int | None:
