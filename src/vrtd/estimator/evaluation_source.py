@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from itertools import chain, islice
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ import numpy as np
 from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
-from vrtd.features import Features, as_features, with_bounds, with_states
+from vrtd.features import Features, as_features, complete
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
-from vrtd.logs.environment import from_env
+from vrtd.logs.environment import EnvironmentLog, from_env
 from vrtd.logs.log import WrappedLog
 from vrtd.problems.environments import gymnasium_library, make
 
@@ -63,10 +63,8 @@ def open_source(
     env = make(source, n_envs) if isinstance(source, str) else source
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
-        is_vector = isinstance(env, gym.vector.VectorEnv)
-        space = env.single_observation_space if is_vector else env.observation_space
         name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
-        chosen, n_numbers = _fit_space(gym.spaces, deepcopy(space), name, features)
+        chosen, n_numbers = _fit_space(log, name, features)
         yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
     finally:
         if env is not source:
@@ -103,35 +101,15 @@ class _Begun(WrappedLog):
         yield from self._log.chunks() if begun is None else begun
 
 
-def _fit_space(spaces: Any, space: Any, name: str, given: Any) -> tuple[Features, int]:
-    """Return features with the bounds and states of an observation space, tried on some of its observations, and how
-    many numbers an observation has."""
-    is_discrete = isinstance(space, spaces.Discrete)
-    if given is None and not is_discrete:
-        raise InvalidInputError(
-            f"features must be given for the observations of {name}, {space!s:.100}", "none", "pass e.g. rbf:20"
-        )
-    features = as_features("tabular" if given is None else given)
-    space.seed(0)
+def _fit_space(log: EnvironmentLog, name: str, given: Any) -> tuple[Features, int]:
+    """Return features with what the observation space tells, and how many numbers an observation has."""
     try:
-        if is_discrete:
-            features = with_states(features, int(space.start + space.n))
-            features = with_bounds(features, int(space.start), int(space.start + space.n) - 1)
-        elif isinstance(space, spaces.Box):
-            features = with_bounds(features, space.low, space.high)
-        elif isinstance(space, spaces.MultiDiscrete):
-            features = with_bounds(features, space.start, space.start + space.nvec - 1)
-        elif isinstance(space, spaces.MultiBinary):
-            features = with_bounds(features, np.zeros(space.shape), np.ones(space.shape))
-        observations = np.stack([np.asarray(space.sample()) for _ in range(8)])
-        features.bind(observations)(observations)
+        features = complete(as_features("auto" if given is None else given), log.space)
     except InvalidInputError as error:
         raise InvalidInputError(
-            f"features must fit the observations of {name}, {space!s:.100}",
-            f"{'tabular' if given is None else given} ({error})",
-            "choose others",
+            f"features must fit the observations of {name}", f"{given} ({error})", "choose others"
         ) from None
-    return features, observations[0].size
+    return features, prod(log.shape)
 
 
 def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:

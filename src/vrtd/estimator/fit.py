@@ -207,7 +207,7 @@ def update(
     state = keep_until(state, n, rows, chunk, repeats)
     n_distinct = state.n_distinct if repeats else n_rows
     terminates = state.terminates or (setup.discount == 1.0 and bool(chunk.terminated.any()))
-    visited = None if state.visited is None else _mark_visited(state.visited, chunk)
+    visited = None if state.visited is None else _mark_visited(state, chunk)
     state = FitState(n_rows, n_distinct, terminates, learner, sums, visited, *state[6:])  # _replace takes longer
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
@@ -229,9 +229,11 @@ def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tupl
     return _add_remarks(state, remarks), learner
 
 
-def _mark_visited(states: NDArray[np.bool_], chunk: Chunk) -> NDArray[np.bool_]:
-    visited = states.copy()
-    visited[chunk.observations.reshape(-1).astype(np.int64)] = True
+def _mark_visited(state: FitState, chunk: Chunk) -> NDArray[np.bool_]:
+    assert state.visited is not None
+    assert isinstance(state.features, Tabular)
+    visited = state.visited.copy()
+    visited[state.features.find_places(chunk.observations)] = True
     return visited
 
 

@@ -120,7 +120,7 @@ def n_states_of(features: Features) -> int | None:
     """Return how many states there are, where the features are those of numbered ones."""
     match features:
         case Tabular() | FeatureTable():
-            return features.n_states
+            return features.n_states if isinstance(features.n_states, int) else None
         case Scaled():
             return n_states_of(features.features)
         case _:

@@ -3,8 +3,8 @@
 from vrtd.features.adapters import FromFunction as FromFunction
 from vrtd.features.adapters import FromTransformer as FromTransformer
 from vrtd.features.adapters import as_features as as_features
-from vrtd.features.completion import with_bounds as with_bounds
-from vrtd.features.completion import with_states as with_states
+from vrtd.features.auto import Auto as Auto
+from vrtd.features.completion import complete as complete
 from vrtd.features.compose import Scaled as Scaled
 from vrtd.features.compose import Stack as Stack
 from vrtd.features.features import MOST_FEATURES as MOST_FEATURES
@@ -14,10 +14,14 @@ from vrtd.features.fourier import RandomFourier as RandomFourier
 from vrtd.features.identity import Identity as Identity
 from vrtd.features.polynomial import Polynomial as Polynomial
 from vrtd.features.rbf import RBF as RBF
+from vrtd.features.selection import Selected as Selected
+from vrtd.features.selection import spans_constant as spans_constant
 from vrtd.features.spaces import Column as Column
 from vrtd.features.spaces import ObservationSpace as ObservationSpace
 from vrtd.features.specs import from_settings as from_settings
 from vrtd.features.specs import parse as parse
+from vrtd.features.standardised import Standardised as Standardised
+from vrtd.features.tabular import OneHot as OneHot
 from vrtd.features.tabular import Table as Table
 from vrtd.features.tabular import Tabular as Tabular
 from vrtd.features.tiles import Tiles as Tiles

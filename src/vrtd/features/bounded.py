@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import as_number, check_count, require
 from vrtd.features.features import Features, as_rows, check_bound, check_finite, check_most, check_some, check_width
-
-Bounds = tuple[float | None, ...]  # None: taken from data
+from vrtd.features.spaces import Bounds
 
 # Numbers in what is worked on at once, so that it stays in the cache.
 _BLOCK = 1 << 17

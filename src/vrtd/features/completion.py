@@ -1,52 +1,61 @@
-"""Fill in what is known before any data: the bounds of a space, the number of its states."""
+"""Fill in what is known before any data: the bounds of a space, the number of its states, its columns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from vrtd.checks import require
-from vrtd.features.bounded import Bounded, Bounds, as_bounds
+from vrtd.features.auto import Auto
+from vrtd.features.bounded import Bounded
 from vrtd.features.compose import change_parts
 from vrtd.features.features import Features
+from vrtd.features.spaces import Bounds, ObservationSpace
+from vrtd.features.standardised import Standardised
 from vrtd.features.tabular import Tabular
 
-# Environments write "no bound" also as the largest float32.
-_NO_BOUND = float(np.finfo(np.float32).max)
 
+def complete(features: Features, space: ObservationSpace | None) -> Features:
+    """Return the same features with what is not set taken from a space, inside Stack and Scaled too.
 
-def with_bounds(features: Features, low: Any, high: Any) -> Features:
-    """The same features with bounds that are not set taken from `low` and `high`, inside Stack and Scaled too.
+    Parameters
+    ----------
+    features : Features
+        The features. What is set is not changed.
+    space : ObservationSpace or None
+        What is known of the observations; None leaves the features as they are.
 
-    What is infinite there (or of the size of the largest float32), and a dimension without extent, is left to data.
+    Returns
+    -------
+    Features
+        The features with the bounds, the number of states or the columns of the space.
 
+    Examples
+    --------
     >>> from vrtd.features import Fourier
-    >>> with_bounds(Fourier(3), [-1.2, float("-inf")], [0.6, float("inf")])
+    >>> complete(Fourier(3), ObservationSpace("box", low=(-1.2, None), high=(0.6, None)))
     Fourier(low=(-1.2, None), high=(0.6, None), order=3)
+    >>> complete(Tabular(), ObservationSpace("states", sizes=(16,)))
+    Tabular(n_states=16, other=False)
     """
-    a, b = as_bounds("low", low) or (), as_bounds("high", high) or ()
-    must, got = "low and high must have a number for each dimension", f"{low!r:.40} and {high!r:.40}"
-    require(a and len(a) == len(b), must, got, "pass two arrays")
-    lows, highs = zip(*map(_keep_usable, a, b), strict=True)
+    if space is None:
+        return features
 
     def fill(part: Features) -> Features:
-        if not isinstance(part, Bounded):
-            return part
-        return replace(part, low=_merge(part.low, lows), high=_merge(part.high, highs))
+        match part:
+            case Auto(space=None):
+                return Auto(space)
+            case Tabular(n_states=None) if space.sizes:
+                return replace(part, n_states=space.sizes)
+            case Standardised(centre=None, drop=()):
+                return Standardised.of_columns(space.columns)
+            case Bounded() if space.bounds is not None:
+                low, high = space.bounds
+                return replace(part, low=_merge(part.low, low), high=_merge(part.high, high))
+            case _:
+                return part
 
     return change_parts(features, fill)
-
-
-def with_states(features: Features, n_states: int) -> Features:
-    """The same features with the number of states that is not set, inside Stack and Scaled too.
-
-    >>> from vrtd.features import Scaled
-    >>> with_states(Scaled(Tabular()), 16).features
-    Tabular(n_states=16)
-    """
-    return change_parts(features, lambda part: Tabular(n_states) if part == Tabular() else part)
 
 
 def _merge(own: Any, known: Bounds) -> Bounds:
@@ -55,9 +64,3 @@ def _merge(own: Any, known: Bounds) -> Bounds:
     must, got = "bounds of features and of the space must be equally long", f"{len(own)} and {len(known)}"
     require(len(own) == len(known), must, got, "pass bounds that fit the observations")
     return tuple(mine if mine is not None else other for mine, other in zip(own, known, strict=True))
-
-
-def _keep_usable(low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    low = None if low is not None and low <= -_NO_BOUND else low
-    high = None if high is not None and high >= _NO_BOUND else high
-    return (None, None) if low is not None and high is not None and not low < high else (low, high)

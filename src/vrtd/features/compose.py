@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vrtd.checks import check_positive, require
 from vrtd.errors import DataError
 from vrtd.features.features import Features, check_bound, check_most, check_some, row_dtype
+from vrtd.features.selection import Selected
 
 # Rows whose norms are taken at once.
 _BLOCK = 4096
@@ -138,11 +139,11 @@ def _check_features(value: Any) -> None:
 
 
 def change_parts(features: Features, change: Callable[[Features], Features]) -> Features:
-    """Return the features with `change` applied to those inside Stack and Scaled, or to themselves."""
+    """Return the features with `change` applied to those inside Stack, Scaled and Selected, or to themselves."""
     match features:
         case Stack():
             return Stack(*(change_parts(part, change) for part in features.features))
-        case Scaled():
+        case Scaled() | Selected():
             return replace(features, features=change_parts(features.features, change))
         case _:
             return change(features)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from math import prod
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.features.spaces import ObservationSpace
 
 #: Rows are dense: more features than this would make every row longer than what it tells.
 MOST_FEATURES = 4096
@@ -29,7 +30,7 @@ class Features(ABC):
 
     kind: ClassVar[str] = ""  # in the settings; "" for features that cannot be stored
 
-    def bind(self, observations: NDArray[Any]) -> Self:  # noqa: ARG002
+    def bind(self, observations: NDArray[Any]) -> Features:  # noqa: ARG002
         """The same features with what they take from data (a range, a scale) taken from these observations; itself when
         there is nothing to take. Only bound features can be called."""
         return self
@@ -66,7 +67,7 @@ class Features(ABC):
 def _plain(value: Any) -> Any:
     """Return `value` as what JSON can hold without changing a bit."""
     match value:
-        case Features():
+        case Features() | ObservationSpace():
             return value.settings
         case np.ndarray():
             return value.tolist()

@@ -23,19 +23,19 @@ class RBF(Bounded):
 
     `n`: at most so many centres in all, on the largest grid whose numbers for each dimension differ by one at most,
     the first ones being larger (20 in two dimensions: 5 x 4); or `shape`: how many along each dimension. w_j is `width`
-    times the distance of neighbours; a single centre stands in the middle, with w_j = `width`. `bias` puts a constant 1
-    first. `normalise` divides by the sum over the centres, which makes the features shares; observations outside the
-    bounds then count as on them, otherwise they are taken as they are and the features fade. The last dimension's
-    centre runs fastest.
+    times the distance of neighbours; a single centre stands in the middle, with w_j = `width`. `normalise` divides by
+    the sum over the centres, which makes the features shares; observations outside the bounds then count as on them,
+    otherwise they are taken as they are and the features fade. `bias` puts a constant 1 first; unless it is given, it
+    is there where features are not normalised: shares sum to 1 without it. The last dimension's centre runs fastest.
 
     >>> RBF(3, low=0, high=1)(np.array([0.5])).round(4).tolist()
-    [[0.6065, 1.0, 0.6065]]
+    [[1.0, 0.6065, 1.0, 0.6065]]
     """
 
     n: int | None = None
     shape: Sequence[int] | None = field(default=None, kw_only=True)
     width: float = field(default=1.0, kw_only=True)
-    bias: bool = field(default=False, kw_only=True)
+    bias: bool | None = field(default=None, kw_only=True)
     normalise: bool = field(default=False, kw_only=True)
 
     kind = "rbf"
@@ -44,8 +44,10 @@ class RBF(Bounded):
     def _check_sizes(self) -> None:
         got = "neither" if self.n is None else f"n = {self.n!r:.40} and shape = {self.shape!r:.40}"
         require((self.n is None) != (self.shape is None), "either n or shape must be given", got, "pass one: RBF(20)")
-        check_flag("bias", self.bias)
         check_flag("normalise", self.normalise)
+        if self.bias is None:
+            object.__setattr__(self, "bias", not self.normalise)
+        check_flag("bias", self.bias)
         object.__setattr__(self, "width", check_positive("width", self.width))
         do = "pass about 1; narrower bumps leave gaps between them"
         require(self.width >= 0.01, "width must be at least 0.01", self.width, do)
@@ -64,16 +66,16 @@ class RBF(Bounded):
         return _largest_grid(self.n, k) if self.n is not None else tuple(self.shape or ())
 
     def _count(self, k: int) -> int:
-        return prod(self.grid(k)) + self.bias
+        return prod(self.grid(k)) + bool(self.bias)
 
     @property
     def largest_norm(self) -> float:
         if self.normalise:
-            return sqrt(1.0 + self.bias)
+            return sqrt(1.0 + bool(self.bias))
         # On the endless grid the squares sum to most at a centre (a theta function); fewer centres sum to no more.
         reach = int(min(7.0 * self.width, MOST_FEATURES)) + 1
         endless = 1.0 + 2.0 * sum(exp(-((m / self.width) ** 2)) for m in range(1, reach + 1))
-        return sqrt(prod(min(float(size), endless) for size in self.grid(self.n_dimensions)) + self.bias)
+        return sqrt(prod(min(float(size), endless) for size in self.grid(self.n_dimensions)) + bool(self.bias))
 
     @property
     def _n_work(self) -> int:
@@ -87,7 +89,7 @@ class RBF(Bounded):
             self._along(row, bumps)  # a bump is a product of one-dimensional ones
         if self.bias:
             out[:, 0] = 1.0
-        products(work, self._factors, out[:, int(self.bias) :])
+        products(work, self._factors, out[:, int(bool(self.bias)) :])
 
     @cached_property
     def _factors(self) -> NDArray[np.intp]:

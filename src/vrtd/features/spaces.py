@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from math import isnan
+from typing import Any, Literal, NamedTuple, get_args
+
+from vrtd.checks import as_number, check_choice, check_count, require
 
 SpaceKind = Literal["features", "columns", "states", "box"]
+Bounds = tuple[float | None, ...]  # None: not known
+
+# Environments write "no bound" also as the largest float32.
+_NO_BOUND = 3.4028234663852886e38
 
 
 class Column(NamedTuple):
@@ -36,10 +43,90 @@ class ObservationSpace(NamedTuple):
     kind: SpaceKind
     columns: tuple[Column, ...] = ()  # of a table
     sizes: tuple[int, ...] = ()  # of states: each number is below its size; empty: not known
-    low: tuple[float | None, ...] = ()  # of a box; None: not known
-    high: tuple[float | None, ...] = ()
+    low: Bounds = ()  # of a box; None: not known
+    high: Bounds = ()
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """Return the names of the numbers of an observation, or None where they have none."""
         return tuple(name for column in self.columns for name in column.numbers) or None
+
+    @property
+    def bounds(self) -> tuple[Bounds, Bounds] | None:
+        """Return the least and the largest value of each number; None where nothing is known.
+
+        What is infinite (or of the size of the largest float32), and a number without extent, is not known.
+
+        >>> ObservationSpace("box", low=(-1.2, float("-inf")), high=(0.6, float("inf"))).bounds
+        ((-1.2, None), (0.6, None))
+        """
+        low, high = self.low, self.high
+        if self.kind == "states":
+            low, high = (0.0,) * len(self.sizes), tuple(size - 1.0 for size in self.sizes)
+        pairs = [_keep_usable(a, b) for a, b in zip(low, high, strict=True)]
+        return (tuple(a for a, _ in pairs), tuple(b for _, b in pairs)) if pairs else None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return plain values from which `read_space` makes the same space."""
+        return {
+            "kind": self.kind,
+            "columns": [
+                {"name": name, "levels": None if levels is None else list(levels), "fill": fill}
+                for name, levels, fill in self.columns
+            ],
+            "sizes": list(self.sizes),
+            "low": list(self.low),
+            "high": list(self.high),
+        }
+
+
+def read_space(settings: Any) -> ObservationSpace:
+    """Return the space with these settings, which a file may hold.
+
+    >>> read_space(ObservationSpace("states", sizes=(16,)).settings).sizes
+    (16,)
+    """
+    _check_keys(settings, ObservationSpace, "a space")
+    check_choice("the kind of a space", settings["kind"], get_args(SpaceKind))
+    lists = {name: settings[name] for name in ("columns", "sizes", "low", "high")}
+    must, do = "the parts of a space must be lists", "pass what features.settings returned"
+    require(all(isinstance(value, list | tuple) for value in lists.values()), must, f"{settings!r:.60}", do)
+    low, high = (tuple(map(_as_bound, lists[name])) for name in ("low", "high"))
+    must = "low and high of a space must be equally long"
+    require(len(low) == len(high), must, f"{len(low)} and {len(high)}", "pass one of each")
+    return ObservationSpace(
+        settings["kind"],
+        tuple(map(_read_column, lists["columns"])),
+        tuple(check_count("sizes", size) for size in lists["sizes"]),
+        low,
+        high,
+    )
+
+
+def _read_column(settings: Any) -> Column:
+    _check_keys(settings, Column, "a column")
+    name, levels = settings["name"], settings["levels"]
+    is_plain = levels is None or (isinstance(levels, list | tuple) and all(isinstance(level, str) for level in levels))
+    must, do = "a column must have a name, and levels that are words", "pass what features.settings returned"
+    require(isinstance(name, str) and is_plain, must, f"{settings!r:.60}", do)
+    return Column(name, None if levels is None else tuple(levels), _as_bound(settings["fill"]))
+
+
+def _check_keys(settings: Any, kind: type[ObservationSpace | Column], what: str) -> None:
+    holds = isinstance(settings, dict) and set(settings) == set(kind._fields)
+    must = f"settings of {what} must be {', '.join(kind._fields)}"
+    require(holds, must, f"{settings!r:.60}", "pass what features.settings returned")
+
+
+def _as_bound(value: Any) -> float | None:
+    number = None if value is None else as_number(value)
+    must = "bounds and fills of a space must be numbers, or None"
+    require(number is None or not isnan(number), must, f"{value!r:.60}", "pass numbers")
+    return number
+
+
+def _keep_usable(low: float | None, high: float | None) -> tuple[float | None, float | None]:
+    low = None if low is not None and low <= -_NO_BOUND else low
+    high = None if high is not None and high >= _NO_BOUND else high
+    return (None, None) if low is not None and high is not None and not low < high else (low, high)

@@ -9,13 +9,17 @@ from typing import Any, NamedTuple
 
 from vrtd.checks import check_choice, require
 from vrtd.errors import InvalidInputError
+from vrtd.features.auto import Auto
 from vrtd.features.compose import Scaled, Stack
 from vrtd.features.features import Features
 from vrtd.features.fourier import Fourier, RandomFourier
 from vrtd.features.identity import Identity
 from vrtd.features.polynomial import Polynomial
 from vrtd.features.rbf import RBF
-from vrtd.features.tabular import Table, Tabular
+from vrtd.features.selection import Selected
+from vrtd.features.spaces import read_space
+from vrtd.features.standardised import Standardised
+from vrtd.features.tabular import OneHot, Table, Tabular
 from vrtd.features.tiles import Tiles
 
 # Features within features; more is a file that wants to exhaust the stack.
@@ -33,9 +37,13 @@ def _as_flag(text: str) -> bool:
     return {"true": True, "false": False}[text]
 
 
-def _make_rbf(*sizes: int, width: float = 1.0, bias: bool = False, normalise: bool = False) -> RBF:
+def _make_rbf(*sizes: int, width: float = 1.0, bias: bool | None = None, normalise: bool = False) -> RBF:
     n, shape = (sizes[0], None) if len(sizes) == 1 else (None, sizes)
     return RBF(n, shape=shape, width=width, bias=bias, normalise=normalise)
+
+
+def _make_tabular(*sizes: int) -> Tabular:
+    return Tabular(sizes or None)
 
 
 def _make_tiles(n_tilings: int, *tiles: int) -> Tiles:
@@ -44,15 +52,20 @@ def _make_tiles(n_tilings: int, *tiles: int) -> Tiles:
 
 _RBF_OPTIONS: dict[str, Callable[[str], Any]] = {"width": float, "bias": _as_flag, "normalise": _as_flag}
 _WORDS = {
+    "auto": _Word("auto", Auto, (0, 0), {}),
     "identity": _Word("identity", Identity, (0, 0), {}),
-    "tabular": _Word("tabular or tabular:16", Tabular, (0, 1), {}),
+    "standardised": _Word("standardised", Standardised, (0, 0), {}),
+    "tabular": _Word("tabular, tabular:16, or for several variables tabular:32x11x2", _make_tabular, (0, inf), {}),
     "polynomial": _Word("polynomial:DEGREE", Polynomial, (1, 1), {}),
     "fourier": _Word("fourier:ORDER", Fourier, (1, 1), {}),
     "rbf": _Word("rbf:20 (at most so many) or rbf:5x4 (a grid)", _make_rbf, (1, inf), _RBF_OPTIONS),
     "rff": _Word("rff:100 or rff:100,bandwidth=5,seed=1", RandomFourier, (1, 1), {"bandwidth": float, "seed": int}),
     "tiles": _Word("tiles:TILINGSxTILES, or with tiles for each dimension tiles:8x6x4", _make_tiles, (2, inf), {}),
 }
-_CLASSES: tuple[Any, ...] = (Identity, Tabular, Table, Polynomial, Fourier, RBF, RandomFourier, Tiles, Stack, Scaled)
+_CLASSES: tuple[Any, ...] = (
+    Auto, Identity, Standardised, Tabular, OneHot, Table, Polynomial, Fourier, RBF, RandomFourier, Tiles, Stack, Scaled,
+    Selected,
+)  # fmt: skip
 _KINDS = {features.kind: features for features in _CLASSES}
 
 
@@ -87,7 +100,7 @@ def from_settings(settings: Any) -> Features:
     """The features that have these `settings`; what a file holds is checked as what a user passes.
 
     >>> from_settings(Tabular(4).settings)
-    Tabular(n_states=4)
+    Tabular(n_states=4, other=False)
     """
     return _build(settings, 0)
 
@@ -110,6 +123,10 @@ def _build(settings: Any, depth: int) -> Features:
         return Stack(*(_build(part, depth + 1) for part in parts))
     if kind == Scaled.kind:
         return Scaled(_build(values["features"], depth + 1), values["factor"])
+    if kind == Selected.kind:
+        return Selected(_build(values["features"], depth + 1), values["keep"])
+    if kind == Auto.kind:
+        return Auto(None if values["space"] is None else read_space(values["space"]))
     features: Features = _KINDS[kind](**values)
     return features
 

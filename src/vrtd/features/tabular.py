@@ -1,37 +1,63 @@
-"""Features of states that are numbered 0, 1, ..., S - 1."""
+"""Features of states that are numbered 0, 1, ..., S - 1, and of several discrete variables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import frozen, real_array
-from vrtd.checks import require
+from vrtd.checks import check_flag, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_most, check_some, finite_rows, row_dtype, set_count
+from vrtd.features.bounded import as_sizes
+from vrtd.features.features import (
+    MOST_FEATURES,
+    Features,
+    check_bound,
+    check_most,
+    check_some,
+    finite_rows,
+    row_dtype,
+    set_count,
+)
+
+_GROUP = "group states, or use a Table with fewer columns"
 
 
 @dataclass(frozen=True)
 class Tabular(Features):
     """One feature for each state, 1 there and 0 elsewhere: phi(s).theta = theta_s, which can represent every V.
 
-    Without `n_states` the features are bound to the largest state of the data.
+    Several discrete variables, such as (32, 11, 2), have a feature for each combination; that of the last variable runs
+    fastest. Without `n_states` the features are bound to the largest states of the data. `other` adds a last feature
+    for all states that are not in the table; without it, they are an error.
 
     >>> Tabular(3)(np.array([2, 0])).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    >>> Tabular((2, 2), other=True)(np.array([[1, 0], [0, 7]])).tolist()
+    [[0.0, 0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
     """
 
-    n_states: int | None = None
+    n_states: int | Sequence[int] | None = None
+    other: bool = field(default=False, kw_only=True)
 
     kind = "tabular"
     largest_norm = 1.0
 
     def __post_init__(self) -> None:
-        set_count(self, "n_states", "group states, or use a Table with fewer columns")
+        check_flag("other", self.other)
+        if isinstance(self.n_states, list | tuple):
+            sizes = as_sizes("n_states", self.n_states, "(32, 11, 2)")
+            object.__setattr__(self, "n_states", sizes if len(sizes) > 1 else sizes[0])
+        else:
+            set_count(self, "n_states", _GROUP)
+        if self.n_states is not None:
+            check_most(self.n_features, _GROUP)
 
     @property
     def needs_data(self) -> bool:
@@ -40,21 +66,78 @@ class Tabular(Features):
     def bind(self, observations: NDArray[Any]) -> Self:
         if self.n_states is not None:
             return self
-        states, finite = _as_states(observations, None)
-        _check_each(observations, finite, _WHOLE)
-        check_some(states, "count states by", "pass n_states")
-        return replace(self, n_states=int(states.max()) + 1)
+        check_some(observations, "count states by", "pass n_states")
+        return replace(self, n_states=largest_states(observations))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many values each variable has."""
+        n_states = check_bound(self, "the number of states", self.n_states)
+        return tuple(n_states) if isinstance(n_states, tuple) else (int(n_states),)  # type: ignore[call-overload]
 
     @property
     def n_features(self) -> int:
-        return check_bound(self, "the number of states", self.n_states)
+        return prod(self.sizes) + self.other
+
+    def find_places(self, observations: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the number of the feature that is 1 for each observation; 0 for one that is not finite."""
+        return self._find(np.asarray(observations))[0]
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        n = self.n_features
         observations = np.asarray(observations)
-        states, finite = _as_states(observations, n)
-        rows = np.zeros((states.size, n), row_dtype(observations))
-        rows[np.arange(states.size), states] = 1.0
+        places, finite = self._find(observations)
+        rows = np.zeros((places.size, self.n_features), row_dtype(observations))
+        rows[np.arange(places.size), places] = 1.0
+        rows[~finite] = np.nan
+        return rows
+
+    def _find(self, observations: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        values, finite = _as_whole(observations, self.sizes)
+        inside = _is_inside(values, self.sizes)
+        if not self.other:
+            _check_inside(values, inside, self.sizes)
+        values = np.where(inside[:, None], values, 0).astype(np.intp)
+        places = np.ravel_multi_index(tuple(values.T), self.sizes).astype(np.intp)
+        return np.where(inside, places, prod(self.sizes)), finite
+
+
+@dataclass(frozen=True)
+class OneHot(Features):
+    """One feature for each value of each of several discrete variables: V is a sum of functions of one variable each.
+
+    The first value of every variable but the first has no feature: those of each variable would sum to 1, as those of
+    the first do.
+
+    >>> OneHot((2, 3))(np.array([[1, 0], [0, 2]])).tolist()
+    [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
+    """
+
+    sizes: Sequence[int]
+
+    kind = "onehot"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", as_sizes("sizes", self.sizes, "(32, 11, 2)"))
+        check_most(self.n_features, _GROUP)
+
+    @property
+    def n_features(self) -> int:
+        return sum(self.sizes) - len(self.sizes) + 1
+
+    @property
+    def largest_norm(self) -> float:
+        return float(np.sqrt(len(self.sizes)))
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        observations, sizes = np.asarray(observations), tuple(self.sizes)
+        values, finite = _as_whole(observations, sizes)
+        _check_inside(values, _is_inside(values, sizes), sizes)
+        rows = np.zeros((len(values), self.n_features), row_dtype(observations))
+        start = 0
+        for size, value in zip(sizes, values.T.astype(np.intp), strict=True):
+            has_feature = np.flatnonzero(value >= (start > 0))
+            rows[has_feature, start + value[has_feature] - (start > 0)] = 1.0
+            start += size - (start > 0)
         rows[~finite] = np.nan
         return rows
 
@@ -94,9 +177,10 @@ class Table(Features):
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         observations = np.asarray(observations)
-        states, finite = _as_states(observations, self.n_states)
+        values, finite = _as_whole(observations, (self.n_states,))
+        _check_inside(values, _is_inside(values, (self.n_states,)), (self.n_states,), "add a row for each state")
         table = self._narrow if row_dtype(observations) == np.float32 else self._wide
-        rows: NDArray[np.floating[Any]] = np.take(table, states, axis=0)
+        rows: NDArray[np.floating[Any]] = np.take(table, values[:, 0].astype(np.intp), axis=0)
         rows[~finite] = np.nan
         return rows
 
@@ -109,29 +193,64 @@ class Table(Features):
         return frozen(self._wide.astype(np.float32))
 
 
-_WHOLE = "be a whole number of at least 0"
+def largest_states(observations: NDArray[Any]) -> tuple[int, ...]:
+    """Return one more than the largest value of each variable in the data."""
+    values, finite = _as_whole(observations, None)
+    _check_each(observations, finite, _WHOLE, _COUNT)
+    return tuple(int(value) + 1 for value in values.max(axis=0))
 
 
-def _as_states(observations: Any, n_states: int | None) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The states, 0 for an observation that is not finite, and which observations are finite."""
+_WHOLE, _COUNT = "be a whole number of at least 0", "count states from 0"
+
+
+def _as_whole(observations: Any, sizes: tuple[int, ...] | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """(n, k) whole numbers, 0 for an observation that is not finite, and which observations are finite.
+
+    Where `sizes` are not known, they are at least 0.
+    """
     array = np.asarray(observations)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    got = f"an array of {array.dtype} of shape {array.shape}"
+    if array.ndim > 0:
+        array = array.reshape(len(array), prod(array.shape[1:]))
+    n_variables = "one whole number each" if sizes is None or len(sizes) == 1 else f"{len(sizes)} whole numbers each"
+    got = f"an array of {array.dtype} of shape {np.shape(observations)}"
     do = "pass an array of shape (n,), or choose features of observations with several numbers"
-    holds = array.ndim == 1 and array.dtype.kind in "biuf"
-    require(holds, "observations must be states: one whole number each", got, do, DataError)
+    holds = array.ndim == 2 and array.dtype.kind in "biuf" and (array.shape[1] == len(sizes) if sizes else True)
+    require(holds and array.shape[1] > 0, f"observations must be states: {n_variables}", got, do, DataError)
     finite = finite_rows(array)
     if array.dtype.kind == "f":
-        array = np.where(finite, array, 0.0).astype(np.float64)
-    most = np.iinfo(np.intp).max if n_states is None else n_states
-    good = (array >= 0) & (array < most) & (array == np.rint(array))
-    _check_each(array, good, _WHOLE if n_states is None else f"be a state in 0..{n_states - 1}")
-    return array.astype(np.intp), finite
+        array = np.where(finite[:, None], array, 0.0).astype(np.float64)
+    is_whole = (array == np.rint(array)).all(axis=1) if array.dtype.kind == "f" else np.ones(len(array), np.bool_)
+    if sizes is None:
+        _check_each(array, is_whole & (array >= 0).all(axis=1), _WHOLE, _COUNT)
+    else:
+        _check_each(array, is_whole, _state_in(sizes), _COUNT)
+    return array, finite
 
 
-def _check_each(observations: Any, good: NDArray[np.bool_], must: str) -> None:
+def _is_inside(values: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+    return np.asarray(((values >= 0) & (values < np.array(sizes))).all(axis=1))
+
+
+def _check_inside(values: NDArray[Any], inside: NDArray[np.bool_], sizes: tuple[int, ...], do: str = "") -> None:
+    if inside.all():
+        return
+    row = values[int(np.argmin(inside))]
+    enough = [max(size, int(value) + 1) for size, value in zip(sizes, row, strict=True)]
+    if not do:
+        can_grow = (row >= 0).all() and prod(enough) <= MOST_FEATURES
+        word = f"tabular:{'x'.join(map(str, enough))}"
+        do = f"say how many states there are: {word} if this is the last one" if can_grow else _COUNT
+    _check_each(values, inside, _state_in(sizes), do)
+
+
+def _state_in(sizes: tuple[int, ...]) -> str:
+    ranges = [f"0..{size - 1}" for size in sizes]
+    return f"be a state in {ranges[0]}" if len(ranges) == 1 else f"be states in {', '.join(ranges)}"
+
+
+def _check_each(observations: Any, good: NDArray[np.bool_], must: str, do: str) -> None:
     if not good.all():
         row = int(np.argmin(good))
-        got = f"{np.asarray(observations).reshape(len(good), -1)[row, 0]} in row {row}"
-        raise DataError(f"every observation must {must}", got, "count states from 0 and pass how many there are")
+        values = np.asarray(observations).reshape(len(good), -1)[row]
+        got = f"{values[0] if values.size == 1 else values.tolist()} in row {row}"
+        raise DataError(f"every observation must {must}", got, do)

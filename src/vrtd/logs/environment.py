@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.features import ObservationSpace
 from vrtd.logs.log import SEGMENT, Chunk, Log
+from vrtd.logs.observations import layout_of
 from vrtd.logs.policies import Actor, Policy, as_policy
 from vrtd.problems.environments import gymnasium_library, open_environment
 
@@ -36,9 +38,9 @@ def from_env(
     Parameters
     ----------
     env : Gymnasium environment, vector environment or str
-        A str is an id for `gymnasium.make`. Observation spaces are Box, Discrete, MultiDiscrete or MultiBinary. What is
-        made from an id is closed after each reading; an environment of yours stays open, and only one reading of it can
-        be under way.
+        A str is an id for `gymnasium.make`. Observation spaces are Box, Discrete, MultiDiscrete or MultiBinary, or a
+        Dict or Tuple of these, whose numbers are side by side in the log. What is made from an id is closed after each
+        reading; an environment of yours stays open, and only one reading of it can be under way.
     policy : Policy
         "random", a function, an array or an object with `predict`: see `vrtd.logs.policies.as_policy`.
     n_samples : int
@@ -62,37 +64,6 @@ def from_env(
     [[0, 0, 0, 0, 1]]
     """
     return EnvironmentLog(env, policy, n_samples, seed, segment, chunk)
-
-
-class _Layout(NamedTuple):
-    """The shape and the type of one observation."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def allocate(self, n_rows: int) -> Chunk:
-        """Allocate a chunk of `n_rows` rows that are written later."""
-        observations, successors = (np.empty((n_rows, *self.shape), dtype=self.dtype) for _ in range(2))
-        terminated, truncated = np.empty((2, n_rows), dtype=np.bool_)
-        return Chunk(observations, np.empty(n_rows), successors, terminated, truncated)
-
-    def check(self, observation: Any, step: int, n_envs: int | None = None) -> NDArray[Any]:
-        """Return an observation as an array, or those of `n_envs` environments."""
-        shape = self.shape if n_envs is None else (n_envs, *self.shape)
-        try:
-            array = np.asarray(observation)
-        except ValueError:  # rows of different lengths
-            array = np.empty(0, dtype=np.object_)
-        # Assignment alone would spread one number over a row and cut fractions off.
-        if array.shape != shape or (
-            array.dtype is not self.dtype and not np.can_cast(array.dtype, self.dtype, "same_kind")
-        ):
-            raise DataError(
-                f"observations must be what their space says, {self.dtype} of shape {shape}",
-                f"{observation!r:.80} at step {step}",
-                "repair the environment or its observation space",
-            )
-        return array
 
 
 @final
@@ -129,7 +100,7 @@ class EnvironmentLog(Log):
                 )
             else:
                 spaces = live.observation_space, live.action_space
-            self._layout = _layout_of(spaces[0], self._n_envs is not None)
+            self._layout = layout_of(spaces[0])
             self._actors = as_policy(policy, *spaces, self._n_envs)
         self._segment = SEGMENT if segment is None else int(segment)
         row_bytes = 2 * self._layout.dtype.itemsize * int(np.prod(self._layout.shape)) + 1
@@ -140,6 +111,15 @@ class EnvironmentLog(Log):
     @property
     def n_rows(self) -> int:
         return self._n_samples
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self._layout.shape
+
+    @property
+    def space(self) -> ObservationSpace:
+        return self._layout.space
 
     @property
     def segment(self) -> int | None:
@@ -293,6 +273,8 @@ class EnvironmentLog(Log):
         if self._mode == _DISABLED:
             successors = successors.copy()  # the reset may write into the array that step returned
             fresh, _ = env.reset(options={"reset_mask": done.copy()})
+            if self._layout.is_flattened:
+                return fresh, successors
             observation = successors.copy()
             observation[done] = self._layout.check(fresh, step, self._n_envs)[done]
         return observation, successors
@@ -318,18 +300,3 @@ def _autoreset_mode(env: Any) -> str | None:
             'repair metadata["autoreset_mode"]',
         )
     return mode
-
-
-def _layout_of(space: Any, is_vector: bool) -> _Layout:
-    """Return the layout of the observations of one environment."""
-    spaces = gymnasium_library().spaces
-    if isinstance(space, spaces.Discrete):
-        return _Layout((), np.dtype(np.int64))
-    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-        return _Layout(tuple(space.shape), np.dtype(space.dtype))
-    wrapper = "gymnasium.wrappers.vector.FlattenObservation" if is_vector else "gymnasium.wrappers.FlattenObservation"
-    raise InvalidInputError(
-        "the observation space must be Box, Discrete, MultiDiscrete or MultiBinary",
-        f"{space!s:.100}",
-        f"flatten it: {wrapper}(env)",
-    )

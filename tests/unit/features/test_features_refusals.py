@@ -26,8 +26,8 @@ def test_too_many_features_are_refused_before_they_are_made():
         (lambda: Polynomial(10**30), r"more than 10\*\*29"),
         (lambda: Polynomial(4000).bind(wide), r"more than 10\*\*"),
         (lambda: Polynomial(3).bind(np.zeros((2, 40))), "12341"),
-        (lambda: RBF(4096, bias=True), "4097"),
-        (lambda: RBF(shape=(100, 100)), "10000"),
+        (lambda: RBF(4096), "4097"),
+        (lambda: RBF(shape=(100, 100)), "10001"),
         (lambda: RandomFourier(5000), "5000"),
         (lambda: Tiles(8, 8).bind(np.zeros((2, 4))), "32768"),
         (lambda: Tiles(8, (8, 8, 9)), "4608"),
@@ -69,7 +69,7 @@ def test_too_many_features_are_refused_before_they_are_made():
         (lambda: RandomFourier(4, seed=-1), "seed must be a whole number of at least 0; got -1"),
         (lambda: RandomFourier(4, seed=2**64), r"seed must be below 2\*\*64; got 18446744073709551616"),
         (lambda: RandomFourier(4096).bind(np.zeros((1, 5000))), r"at most 2\*\*22; got 4096 times 5000; lower n"),
-        (lambda: RBF(4096).bind(np.zeros((1, 5000))), r"at most 2\*\*22; got 4096 for 5000 dimensions; use rff"),
+        (lambda: RBF(4095).bind(np.zeros((1, 5000))), r"at most 2\*\*22; got 2049 for 5000 dimensions; use rff"),
         (lambda: Tiles(0), "n_tilings must be a whole number of at least 1; got 0"),
         (lambda: Tiles(8, 0), "tiles must be a whole number of at least 1; got 0"),
         (lambda: Tiles(8, ()), r"tiles must have a number for each dimension; got \(\)"),
@@ -103,7 +103,7 @@ def test_what_a_constructor_refuses(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tabular(3)(np.array([0, 3])), r"every observation must be a state in 0\.\.2; got 3 in row 1; count"),
+        (lambda: Tabular(3)(np.array([0, 3])), r"a state in 0\.\.2; got 3 in row 1; say how many states there are: tabular:4"),
         (lambda: Tabular(3)(np.array([[0], [-1]])), r"every observation must be a state in 0\.\.2; got -1 in row 1"),
         (lambda: Table([[1.0]])(np.array([0, 0, 2.0])), r"must be a state in 0\.\.0; got 2.0 in row 2"),
         (lambda: Tabular(3)(np.array([0.5])), r"every observation must be a state in 0\.\.2; got 0.5 in row 0"),

@@ -1,0 +1,109 @@
+"""Features that are chosen by what the observations are. This is the one place where that is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.checks import require
+from vrtd.features.compose import Stack
+from vrtd.features.features import MOST_FEATURES, Features, check_bound, check_some
+from vrtd.features.fourier import RandomFourier
+from vrtd.features.identity import Identity
+from vrtd.features.polynomial import Polynomial
+from vrtd.features.rbf import RBF
+from vrtd.features.selection import Selected
+from vrtd.features.spaces import ObservationSpace
+from vrtd.features.standardised import Standardised
+from vrtd.features.tabular import OneHot, Tabular, largest_states
+
+# States that data alone show: more of them are rather quantities than states.
+_MOST_STATES = 1000
+
+
+@dataclass(frozen=True)
+class Auto(Features):
+    """Features that `bind` chooses by the space of the observations, or by the observations where no space is known.
+
+    States get a table. The columns of a table are standardised and get a constant. A box gets a grid of bumps in one or
+    two dimensions, and random Fourier features in more. Arrays with two or more dimensions are features already.
+
+    >>> Auto().bind(np.array([2, 0, 1]))
+    Tabular(n_states=3, other=True)
+    """
+
+    space: ObservationSpace | None = None
+
+    kind = "auto"
+
+    def __post_init__(self) -> None:
+        holds = self.space is None or isinstance(self.space, ObservationSpace)
+        require(holds, "space must be an ObservationSpace", f"{self.space!r:.60}", "pass log.space")
+
+    @property
+    def needs_data(self) -> bool:
+        if self.space is None:
+            return True
+        return self.space.kind != "features" and not (self.space.kind == "states" and _table_of(self.space.sizes))
+
+    def bind(self, observations: NDArray[Any]) -> Features:
+        observations = np.asarray(observations)
+        check_some(observations, "choose features by", "pass observations")
+        return _choose(self.space or guess_space(observations), observations).bind(observations)
+
+    @property
+    def n_features(self) -> int:
+        return check_bound(self, "the observations", None)
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:  # noqa: ARG002
+        return check_bound(self, "the observations", None)
+
+
+def guess_space(observations: NDArray[Any]) -> ObservationSpace:
+    """Return what arrays are that come without a description."""
+    if observations.ndim > 1:
+        return ObservationSpace("features")
+    return ObservationSpace("states" if observations.dtype.kind in "biu" else "columns")
+
+
+def _choose(space: ObservationSpace, observations: NDArray[Any]) -> Features:
+    match space.kind:
+        case "features":
+            return Identity()
+        case "columns":
+            return Selected(Standardised.of_columns(space.columns))
+        case "states":
+            return _choose_for_states(space.sizes, observations)
+        case "box":
+            return _choose_for_box(space, prod(observations.shape[1:]))
+
+
+def _choose_for_states(sizes: tuple[int, ...], observations: NDArray[Any]) -> Features:
+    if table := _table_of(sizes):
+        return table
+    if not sizes and (observations >= 0).all():
+        shown = largest_states(observations)
+        if prod(shown) <= _MOST_STATES:
+            return Tabular(shown, other=True)
+    return Selected(Standardised())
+
+
+def _table_of(sizes: tuple[int, ...]) -> Features | None:
+    """Return features of discrete variables with these sizes; None where these are not known or too large."""
+    if sizes and prod(sizes) <= MOST_FEATURES:
+        return Tabular(sizes)
+    return OneHot(sizes) if len(sizes) > 1 and sum(sizes) <= MOST_FEATURES else None
+
+
+def _choose_for_box(space: ObservationSpace, k: int) -> Features:
+    """Return features of a box with k dimensions; docs/features.md has the measurements behind the choice."""
+    low, high = space.bounds or (None, None)
+    if k == 1:
+        return Selected(RBF(20, low=low, high=high))
+    if k == 2:
+        return Selected(RBF(100, low=low, high=high))
+    return Selected(Stack(Polynomial(0, low=low, high=high), RandomFourier(200, low=low, high=high)))

@@ -1,0 +1,109 @@
+"""Features that do not depend on one another: which columns of feature rows the others nearly determine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.arrays import Floats
+from vrtd.checks import check_count, require
+from vrtd.errors import DataError
+from vrtd.features.features import Features, check_bound, check_some
+
+_BLOCK = 4096  # rows that are looked at at once
+_LEAST_NEW = 1e-2  # root mean square of what a column adds to those before it, as a share of the largest column's
+_SPANNED = 1e-6  # root mean square of what is left of the constant 1
+
+
+@dataclass(frozen=True)
+class Selected(Features):
+    """The columns `keep` of other features.
+
+    Unless they are given, `bind` keeps each column that those before it do not nearly determine on the data, so that
+    least squares with them is well conditioned. A column that is 0 throughout the data is kept, because rows to come
+    may show it.
+
+    >>> from vrtd.features import Identity
+    >>> rows = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
+    >>> Selected(Identity()).bind(rows)(rows).tolist()
+    [[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
+    """
+
+    features: Features
+    keep: Sequence[int] | None = None
+
+    kind = "selected"
+
+    def __post_init__(self) -> None:
+        if self.keep is not None:
+            holds = isinstance(self.keep, list | tuple) and len(self.keep) > 0
+            require(holds, "keep must be a list of columns", f"{self.keep!r:.60}", "pass at least one")
+            keep = tuple(check_count("keep", column, least=0) for column in self.keep)
+            must = "keep must be rising"
+            require(list(keep) == sorted(set(keep)), must, f"{self.keep!r:.60}", "sort it, and name a column once")
+            object.__setattr__(self, "keep", keep)
+
+    @property
+    def needs_data(self) -> bool:
+        return self.keep is None or self.features.needs_data
+
+    def bind(self, observations: NDArray[Any]) -> Features:
+        features = self.features.bind(observations)
+        keep = _find_independent(features, observations) if self.keep is None else tuple(self.keep)
+        must, d = "keep must name columns that there are", features.n_features
+        require(keep[-1] < d, must, f"{keep[-1]} of {d} columns", f"stay below {d}")
+        return features if len(keep) == d else Selected(features, keep)
+
+    @property
+    def n_features(self) -> int:
+        return len(check_bound(self, "the columns to keep", self.keep))
+
+    @property
+    def largest_norm(self) -> float | None:
+        return self.features.largest_norm
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        keep = check_bound(self, "the columns to keep", self.keep)
+        return np.ascontiguousarray(self.features(observations)[:, list(keep)])
+
+
+def spans_constant(phi: NDArray[np.floating[Any]]) -> bool:
+    """Return whether some combination of the columns of (n, d) feature rows is 1 on every row.
+
+    >>> spans_constant(np.array([[1.0, 0.0], [0.0, 1.0]])), spans_constant(np.array([[1.0], [2.0]]))
+    (True, False)
+    """
+    rows = np.asarray(phi, np.float64)
+    largest = np.abs(rows).max(axis=0, initial=0.0)
+    rows = rows[:, largest > 0.0] / largest[largest > 0.0]
+    left = 1.0 - rows @ np.linalg.lstsq(rows, np.ones(len(rows)))[0]
+    return bool(np.sqrt(np.mean(left * left)) <= _SPANNED)
+
+
+def _find_independent(features: Features, observations: NDArray[Any]) -> tuple[int, ...]:
+    """Return the columns, in order, that those before them do not nearly determine (Cholesky's method)."""
+    observations = np.asarray(observations)
+    check_some(observations, "select features by", "pass keep")
+    G = np.zeros((features.n_features, features.n_features))
+    for start in range(0, len(observations), _BLOCK):
+        rows = features(observations[start : start + _BLOCK]).astype(np.float64)
+        G += rows.T @ rows
+    must = "features that are selected must be finite on all rows"
+    require(np.isfinite(G).all(), must, "others", "repair the observations", DataError)
+    left = G.diagonal().copy()  # squares of what each column adds to those that are kept
+    least = _LEAST_NEW * _LEAST_NEW * float(left.max())
+    factor: Floats = np.zeros((0, len(G)))
+    keep = []
+    for j in range(len(G)):
+        if G[j, j] > 0.0 and left[j] <= least:
+            continue
+        keep.append(j)
+        if G[j, j] > 0.0:
+            row = (G[j] - factor[:, j] @ factor) / np.sqrt(left[j])
+            factor = np.vstack([factor, row])
+            left -= row * row
+    return tuple(keep)
