@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, find_columns
+from vrtd.logs.columns import Columns, Missing, find_columns
 from vrtd.logs.parts import Part, read_ahead
 from vrtd.tables import library
 
@@ -36,9 +36,9 @@ class TablePart(Part):
 
     where = "the table"
 
-    def __init__(self, table: Any, wanted: Columns) -> None:
+    def __init__(self, table: Any, wanted: Columns, missing: Missing) -> None:
         pyarrow = library()
-        self._table, self._started = table, False
+        self._table, self._missing, self._started = table, missing, False
         self._once = isinstance(table, pyarrow.RecordBatchReader)
         with translate_errors(self.where):
             schema = self._open().schema
@@ -69,9 +69,9 @@ class TablePart(Part):
 class ParquetPart(Part):
     """A Parquet file, batch by batch, with the checksums of its pages verified."""
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
-        self.where, self._path = str(path), path
+        self.where, self._path, self._missing = str(path), path, missing
         with translate_errors(self.where), closing(self._open()) as file:
             metadata, schema = file.metadata, file.schema_arrow
             self.n_rows = int(metadata.num_rows)
@@ -101,9 +101,9 @@ class CsvPart(Part):
     n_rows = None
     unverified = "is text, without checksums"
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
-        self.where, self._path = str(path), path
+        self.where, self._path, self._missing = str(path), path, missing
         with translate_errors(self.where), self._open({}) as reader:
             header = reader.schema.names
         self.columns = find_columns(header, wanted, self.where)
