@@ -94,11 +94,12 @@ class _StoredPart(Part):
         self._path, self._missing, self._open = path, missing, open_file
         with translate_errors(self.where), open_file(path) as arrays:
             self.columns = find_columns(list(arrays), wanted, self.where)
-            names = self.columns.all
+            names, by_field = self.columns.all, self.columns.by_field
+            keys = {*by_field.pop("episode", ()), *by_field.pop("order_by", ())} - {*sum(by_field.values(), ())}
             self.n_rows = (arrays[names[0]].shape or (0,))[0]
             for name in names:
                 shape, dtype = arrays[name].shape, arrays[name].dtype
-                if dtype.kind not in ("biufUS" if name == self.columns.episode else "biuf") or not shape:
+                if dtype.kind not in ("biufUSmM" if name in keys else "biuf") or not shape:
                     must = f"{path}, column {name}, must hold numbers, one entry a row"
                     raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
                 if shape[0] != self.n_rows:
