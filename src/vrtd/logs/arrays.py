@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, find_columns
+from vrtd.logs.columns import Columns, Missing, find_columns
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
@@ -60,7 +60,8 @@ class _MemoryPart(Part):
             if array.ndim == 0:
                 raise DataError(f"{name} must have one entry a row", f"{array.dtype} without rows", "pass an array")
             arrays[name] = array
-        self.columns = Columns(**{name: name for name in arrays})
+        names: dict[str, Any] = {name: name for name in arrays}
+        self.columns = Columns(**names)
         self.n_rows = len(arrays["observations"])
         self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows))
 
@@ -68,15 +69,17 @@ class _MemoryPart(Part):
         yield self._block
 
 
-def npz_part(path: Path, wanted: Columns) -> Part:
-    return _StoredPart(path, wanted, _open_npz, None)
+def npz_part(path: Path, wanted: Columns, missing: Missing) -> Part:
+    return _StoredPart(path, wanted, missing, _open_npz, None)
 
 
-def hdf5_part(path: Path, wanted: Columns) -> Part:
+def hdf5_part(path: Path, wanted: Columns, missing: Missing) -> Part:
     """Read an HDF5 file with one array per column, as D4RL keeps its data, or with one per episode, as d3rlpy does."""
     with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
         is_by_episode = "num_episodes" in file and "observations_0" in file
-    return D3rlpyPart(path, wanted) if is_by_episode else _StoredPart(path, wanted, _open_hdf5, HDF5_UNVERIFIED)
+    if is_by_episode:
+        return D3rlpyPart(path, wanted, missing)
+    return _StoredPart(path, wanted, missing, _open_hdf5, HDF5_UNVERIFIED)
 
 
 class _StoredPart(Part):
@@ -84,16 +87,19 @@ class _StoredPart(Part):
 
     n_rows: int
 
-    def __init__(self, path: Path, wanted: Columns, open_file: OpenFile, unverified: str | None) -> None:
+    def __init__(
+        self, path: Path, wanted: Columns, missing: Missing, open_file: OpenFile, unverified: str | None
+    ) -> None:
         self.where, self.unverified = str(path), unverified
-        self._path, self._open = path, open_file
+        self._path, self._missing, self._open = path, missing, open_file
         with translate_errors(self.where), open_file(path) as arrays:
             self.columns = find_columns(list(arrays), wanted, self.where)
-            names = self.columns.all
+            names, by_field = self.columns.all, self.columns.by_field
+            keys = {*by_field.pop("episode", ()), *by_field.pop("order_by", ())} - {*sum(by_field.values(), ())}
             self.n_rows = (arrays[names[0]].shape or (0,))[0]
             for name in names:
                 shape, dtype = arrays[name].shape, arrays[name].dtype
-                if dtype.kind not in ("biufUS" if name == self.columns.episode else "biuf") or not shape:
+                if dtype.kind not in ("biufUSmM" if name in keys else "biuf") or not shape:
                     must = f"{path}, column {name}, must hold numbers, one entry a row"
                     raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
                 if shape[0] != self.n_rows:

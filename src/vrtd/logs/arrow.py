@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, find_columns
+from vrtd.logs.columns import Columns, Missing, find_columns
 from vrtd.logs.parts import Part, read_ahead
 from vrtd.tables import library
 
-_YES, _NO = ("1", "1.0", "True", "true", "TRUE"), ("0", "0.0", "False", "false", "FALSE")
+_YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters
+_KEYS = ("episode", "order_by")
 _FLAGS = ("terminated", "done", "truncated")
 
 
@@ -36,9 +37,9 @@ class TablePart(Part):
 
     where = "the table"
 
-    def __init__(self, table: Any, wanted: Columns) -> None:
+    def __init__(self, table: Any, wanted: Columns, missing: Missing) -> None:
         pyarrow = library()
-        self._table, self._started = table, False
+        self._table, self._missing, self._started = table, missing, False
         self._once = isinstance(table, pyarrow.RecordBatchReader)
         with translate_errors(self.where):
             schema = self._open().schema
@@ -69,9 +70,9 @@ class TablePart(Part):
 class ParquetPart(Part):
     """A Parquet file, batch by batch, with the checksums of its pages verified."""
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
-        self.where, self._path = str(path), path
+        self.where, self._path, self._missing = str(path), path, missing
         with translate_errors(self.where), closing(self._open()) as file:
             metadata, schema = file.metadata, file.schema_arrow
             self.n_rows = int(metadata.num_rows)
@@ -101,20 +102,54 @@ class CsvPart(Part):
     n_rows = None
     unverified = "is text, without checksums"
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
-        self.where, self._path = str(path), path
+        self.where, self._path, self._missing = str(path), path, missing
         with translate_errors(self.where), self._open({}) as reader:
-            header = reader.schema.names
-        self.columns = find_columns(header, wanted, self.where)
+            self.columns = find_columns(reader.schema.names, wanted, self.where)
+            self._types = self._choose_types(reader.schema)
         self.kinds = dict.fromkeys(self.columns.all, "column")
 
     def blocks(self) -> Generator[Block, None, None]:
-        pyarrow, fields = library(), self.columns.by_field.items()
-        kinds = dict.fromkeys(_FLAGS, pyarrow.bool_()) | {"episode": pyarrow.string()}
-        types = {name: kinds.get(field, pyarrow.float64()) for field, names in fields for name in names}
-        with translate_errors(self.where), self._open(types) as reader:
-            yield from _make_blocks(reader, self)
+        with translate_errors(self.where), self._open(self._types) as reader:
+            yield from _make_blocks(self._with_flags(reader), self)
+
+    def _choose_types(self, schema: Any) -> dict[str, Any]:
+        """Return the type of each column. Rows are sorted by numbers or times where the beginning of the file holds
+        them, by text elsewhere."""
+        pyarrow, by_field = library(), self.columns.by_field
+        types = {name: schema.field(name).type for name in by_field.get("order_by", ())}
+        for name, kind in types.items():
+            if pyarrow.types.is_timestamp(kind):
+                types[name] = pyarrow.timestamp("ns", kind.tz)  # later ones may have fractions of a second
+            elif pyarrow.types.is_null(kind):
+                types[name] = pyarrow.string()
+        types |= dict.fromkeys(by_field.get("episode", ()), pyarrow.string())
+        fields = [field for field in by_field if field not in _KEYS]
+        types |= {name: pyarrow.float64() for field in fields for name in by_field[field]}
+        return types | {name: pyarrow.string() for field in _FLAGS for name in by_field.get(field, ())}
+
+    def _with_flags(self, batches: Iterable[Any]) -> Generator[Any, None, None]:
+        """Yield the batches with the words of flags as booleans."""
+        from pyarrow import compute
+
+        words = library().array([*_YES, *_NO])
+        by_field, first = self.columns.by_field, 0
+        for batch in batches:
+            for name in {name for field in _FLAGS for name in by_field.get(field, ())}:
+                texts = batch.column(name)
+                index = compute.index_in(compute.utf8_lower(compute.utf8_trim_whitespace(texts)), words)
+                if index.null_count > texts.null_count:
+                    row = compute.index(compute.and_(index.is_null(), texts.is_valid()), True).as_py()
+                    raise DataError(
+                        f"{self.where}, column {name}, must hold flags: {', '.join(_YES)} or {', '.join(_NO)}",
+                        f"{texts[row].as_py()!r} in line {first + row + 2}",
+                        "convert the column, or name another",
+                    )
+                flags = compute.less(index, len(_YES))
+                batch = batch.set_column(batch.schema.get_field_index(name), name, flags)
+            yield batch
+            first += batch.num_rows
 
     @contextmanager
     def _open(self, types: Mapping[str, Any]) -> Iterator[Any]:
@@ -126,8 +161,6 @@ class CsvPart(Part):
             include_columns=list(types),  # none: all
             null_values=[""],  # nan is a number here, and found where numbers are checked
             strings_can_be_null=True,
-            true_values=_YES,
-            false_values=_NO,
         )
         # Rows are numbered in messages only when one thread reads.
         options = csv.ReadOptions(use_threads=False, block_size=2**22)
@@ -156,16 +189,21 @@ def _make_blocks(batches: Iterable[Any], part: Part) -> Generator[Block, None, N
 
 
 def _check_types(schema: Any, columns: Columns, where: str) -> dict[str, str]:
-    """Raise unless every column but the episode's holds numbers, or lists of them for observations.
+    """Raise unless every column holds numbers, lists of them for observations; episodes and order may be text or times.
 
     Return the types in words.
     """
     types = library().types
     for field, names in columns.by_field.items():
-        for name in names if field != "episode" else ():
+        for name in names:
             kind = schema.field(name).type
             if types.is_dictionary(kind):
                 kind = kind.value_type
+            if field in _KEYS:
+                if types.is_nested(kind) or types.is_null(kind):
+                    must = f"{where}, column {name}, must hold numbers, text or times"
+                    raise DataError(must, f"type {kind}", "name another")
+                continue
             while field.endswith("observations") and _is_list(kind):
                 kind = kind.value_type
             if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
@@ -191,6 +229,8 @@ def to_numpy(array: Any, name: str, piece: Piece) -> NDArray[Any]:
             must = f"{piece.where}, column {name}, must have a value in every row"
             raise DataError(must, got, "fill or drop that row")
         if not _is_list(array.type):
+            if library().types.is_decimal(array.type):
+                array = array.cast("float64")
             entries: NDArray[Any] = array.to_numpy(zero_copy_only=False)
             return entries.reshape(shape)
         from pyarrow.compute import list_value_length

@@ -19,6 +19,14 @@ def rows_per_block(row_bytes: float) -> int:
     return int(min(CHUNK_ROWS, max(64, CHUNK_BYTES // max(row_bytes, 1))))
 
 
+class Origins(NamedTuple):
+    """Where rows come from that were put in order."""
+
+    files: Sequence[str]
+    file: NDArray[np.intp]  # (n,) index of each row's file
+    row: NDArray[np.intp]  # (n,) its number in that file
+
+
 class Piece(NamedTuple):
     """Consecutive rows of a file, a table or arrays, and the columns that each field was read from."""
 
@@ -27,6 +35,7 @@ class Piece(NamedTuple):
     first_row: int  # counted from 0
     n_rows: int
     successors_at: int = 0  # how many rows further on a recorded successor lies
+    origins: Origins | None = None  # of rows that were put in order; `first_row` counts from their beginning
 
     def column(self, field: str) -> str:
         """Name the column of a field, as the beginning of a message."""
@@ -36,10 +45,13 @@ class Piece(NamedTuple):
     def place(self, field: str, row: int, entry: tuple[int, ...] | None = None) -> str:
         """Say where a row of this piece comes from. `entry`: where in the row, when that is known."""
         row += self.first_row + (self.successors_at if field == "next_observations" else 0)
+        where = self.where
+        if self.origins is not None:
+            where, row = self.origins.files[self.origins.file[row]], int(self.origins.row[row])
         names = self.names.get(field, (field,))
         if entry is not None and len(names) > 1:
             names, entry = [names[entry[0]]], None
-        column = f"{self.where}, column {_show(names)}" if self.where else f"array {_show(names)}"
+        column = f"{where}, column {_show(names)}" if where else f"array {_show(names)}"
         inside = "" if not entry else f", entry {entry[0] if len(entry) == 1 else entry}"
         return f"{column}, row {row}{inside}"
 
@@ -53,9 +65,10 @@ class Block(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     weight: Floats | None
-    episode: NDArray[Any] | None
+    episode: NDArray[Any] | None  # of several columns: a structured array
     pieces: tuple[Piece, ...]
     part: int = 0  # rows of different parts follow each other only where the episode says so
+    order: tuple[NDArray[Any], ...] = ()  # the columns that rows are to be sorted by, before they are
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
@@ -65,7 +78,7 @@ class Block(NamedTuple):
         columns = zip(*(block[:7] for block in blocks), strict=True)
         arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
-        return Block._make([*arrays, pieces, blocks[-1].part])
+        return Block._make([*arrays, pieces, blocks[-1].part, ()])
 
     def rows_from(self, start: int) -> Block:
         """Return the rows from `start` on."""
@@ -76,7 +89,7 @@ class Block(NamedTuple):
                 pieces.append(piece._replace(first_row=piece.first_row + piece.n_rows - left, n_rows=left))
             skip -= piece.n_rows - left
         arrays = [None if array is None else array[start:] for array in self[:7]]
-        return Block._make([*arrays, tuple(pieces), self.part])
+        return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
         """Say where row `row` of a chunk comes from. The chunk holds these `rows` of the block, or all of them.
@@ -120,8 +133,38 @@ def make_block(fields: Fields, piece: Piece) -> Block:
     assert reward is not None
     truncated = _flags(fields, "truncated", piece)
     terminated = _flags(fields, "done", piece) & ~truncated if "done" in fields else _flags(fields, "terminated", piece)
-    episode = _one_per_row(fields, "episode", piece)
-    return Block(observations, reward, successors, terminated, truncated, weight, episode, (piece,))
+    episodes, order = _keys(fields, "episode", piece), _keys(fields, "order_by", piece)
+    episode = join_keys(episodes) if episodes else None
+    return Block(observations, reward, successors, terminated, truncated, weight, episode, (piece,), order=order)
+
+
+def _keys(fields: Fields, field: str, piece: Piece) -> tuple[NDArray[Any], ...]:
+    """Return the columns by which rows are told apart or sorted: numbers, times or text, without gaps."""
+    columns = fields.get(field, [])
+    keys = []
+    for k, column in enumerate(columns if isinstance(columns, list) else [columns]):
+        where = piece._replace(names={field: (piece.names[field][k],)}).column(field)
+        key = _check_column(column, where, piece)
+        if key.dtype.kind in "fmM" and np.isnan(key).any():
+            got = f"none in row {piece.first_row + int(np.argmax(np.isnan(key)))}"
+            raise DataError(f"{where} must have a value in every row", got, "fill or drop that row")
+        keys.append(key)
+    return tuple(keys)
+
+
+def join_keys(keys: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return several columns as one array, whose entries are equal where all of theirs are."""
+    if len(keys) == 1:
+        return keys[0]
+    joined = np.empty(len(keys[0]), np.dtype([(f"key_{k}", key.dtype) for k, key in enumerate(keys)]))
+    for k, key in enumerate(keys):
+        joined[f"key_{k}"] = key
+    return joined
+
+
+def split_keys(joined: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the columns that were joined."""
+    return [joined] if joined.dtype.names is None else [joined[name] for name in joined.dtype.names]
 
 
 def _one_per_row(
@@ -133,14 +176,18 @@ def _one_per_row(
         return None
     assert isinstance(array, np.ndarray)
     where = piece.column(field)
-    if field != "episode":  # whose labels are only compared
-        _check_numbers(array, where, of)
+    _check_numbers(array, where, of)
+    return np.ascontiguousarray(_check_column(array, where, piece), dtype)
+
+
+def _check_column(array: NDArray[Any], where: str, piece: Piece) -> NDArray[Any]:
+    """Return a column with one entry per row."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
         raise DataError(f"{where} must have one entry a row", f"shape {array.shape}", "name or pass a single column")
     _check_length(array, where, piece)
-    return np.ascontiguousarray(array, dtype)
+    return array
 
 
 def _flags(fields: Fields, field: str, piece: Piece) -> NDArray[np.bool_]:

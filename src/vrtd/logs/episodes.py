@@ -23,7 +23,7 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs.arrow import to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
-from vrtd.logs.columns import Columns, order_by_number
+from vrtd.logs.columns import Columns, Missing, order_by_number
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 from vrtd.tables import library as arrow_library
@@ -31,7 +31,7 @@ from vrtd.tables import library as arrow_library
 HDF5_UNVERIFIED = "is HDF5 without checksums"
 _MAIN, _METADATA = "main_data.hdf5", "metadata.json"
 _NAMES = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
-_COLUMNS = Columns("observations", **_NAMES)
+_COLUMNS = Columns("observations", "rewards", None, "terminations", "truncations")
 
 
 def hdf5_library() -> Any:
@@ -128,9 +128,9 @@ class D3rlpyPart(Part):
     unverified = HDF5_UNVERIFIED
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         self.where, self._path = str(path), path
-        _refuse_names(wanted, f"{path}, which d3rlpy wrote,")
+        _refuse_options(wanted, missing, f"{path}, which d3rlpy wrote,")
         with translate_errors(self.where), hdf5_library().File(path, "r") as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
             if len(self._numbers) != int(file["num_episodes"][()]):
@@ -159,7 +159,7 @@ def from_minari(path: str | os.PathLike[str]) -> Log:
     Observations of dictionary and tuple spaces are laid side by side, in the order of their names. Every step has its
     successor, the final observation of an episode included. Needs h5py, or pyarrow for data sets in Arrow or Parquet.
     """
-    return PartsLog([MinariPart(Path(path), Columns())], in_thread=True)
+    return PartsLog([MinariPart(Path(path), Columns(), "error")], in_thread=True)
 
 
 def find_data_folder(path: Path) -> Path | None:
@@ -175,13 +175,13 @@ class MinariPart(Part):
 
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         folder = find_data_folder(path)
         if folder is None:
             must = f"{path} must be the folder of a Minari data set"
             raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
         self._folder, self.where = folder, str(folder)
-        _refuse_names(wanted, self.where)
+        _refuse_options(wanted, missing, self.where)
         metadata = _read_metadata(folder)
         self.kinds = {"observations": str(metadata.get("observation_space"))}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
@@ -319,6 +319,8 @@ def _count_rows(path: Path) -> int:
     return int(read_metadata(path).num_rows)
 
 
-def _refuse_names(wanted: Columns, where: str) -> None:
+def _refuse_options(wanted: Columns, missing: Missing, where: str) -> None:
     for field in wanted.by_field:
         raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")
+    if missing != "error":
+        raise InvalidInputError(f"missing must be 'error' for {where}", repr(missing), "omit it")

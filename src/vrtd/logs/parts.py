@@ -24,7 +24,7 @@ import numpy as np
 from vrtd.errors import DataError
 from vrtd.logs import blocks as sizes
 from vrtd.logs.blocks import Block
-from vrtd.logs.columns import Columns
+from vrtd.logs.columns import Columns, EpisodeEnd
 from vrtd.logs.log import Chunk, Log
 
 Item = TypeVar("Item")
@@ -54,8 +54,8 @@ class Part(ABC):
 class PartsLog(Log):
     """The parts one after another, paired into transitions. `in_thread`: read one block ahead."""
 
-    def __init__(self, parts: Sequence[Part], in_thread: bool) -> None:
-        self._parts, self._in_thread = tuple(parts), in_thread
+    def __init__(self, parts: Sequence[Part], in_thread: bool, episode_end: EpisodeEnd | None = None) -> None:
+        self._parts, self._in_thread, self._episode_end = tuple(parts), in_thread, episode_end
         self._dropped: Counter[str] = Counter()  # by the last whole reading
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
