@@ -101,7 +101,8 @@ import pyarrow.parquet, vrtd
 from vrtd.engine import stream
 vrtd.Evaluator, vrtd.logs.read
 if len(sys.argv) > 1:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.01, 1000, output="average"), discount=0.95).fit(vrtd.logs.read(sys.argv[1]))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.01, 1000, output="average"), features=None, discount=0.95)
+    evaluator.fit(sys.argv[1])
     assert evaluator.n_rows_ > 0
 with open("/proc/self/status") as file:
     print(next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024)
@@ -171,7 +172,7 @@ def in_memory(quick: bool) -> dict[str, Any]:
             log = vrtd.logs.from_arrays(chunk.observations, chunk.reward, chunk.next_observations)
             for name, algorithm in METHODS.items():
                 count = gradients(algorithm, n)
-                evaluator = vrtd.Evaluator(algorithm, discount=GAMMA).fit(log)  # compiles
+                evaluator = vrtd.Evaluator(algorithm, features=None, discount=GAMMA).fit(log)  # compiles
 
                 def fit(evaluator: Any = evaluator, log: Any = log) -> float:
                     return seconds(lambda: evaluator.fit(log))
@@ -218,7 +219,7 @@ def partial_fits(quick: bool) -> dict[str, Any]:
             chunk = rows(BATCH, d, dtype)
             for name, algorithm in METHODS.items():
                 call = compiled_call(algorithm, chunk)
-                evaluator = vrtd.Evaluator(algorithm, discount=GAMMA, pilot_rows=BATCH)
+                evaluator = vrtd.Evaluator(algorithm, features=None, discount=GAMMA, pilot_rows=BATCH)
                 for _ in range(300):  # past the pilot, and where points of the path are far apart
                     evaluator.partial_fit(chunk)
 

@@ -21,10 +21,10 @@ LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # of position and velocity
 
 def main(folder: Path, n_samples: int = 200_000) -> None:
     features = vrtd.features.RBF(20, low=LOW, high=HIGH)
-    evaluator = vrtd.Evaluator(features=features, discount=0.99, n_samples=n_samples, pilot_rows=n_samples // 40)
-    log = LogSummary(from_env("MountainCar-v0", "random", n_samples))
+    evaluator = vrtd.Evaluator(features=features, discount=0.99)
+    log = LogSummary(from_env("MountainCar-v0", "random", n_samples), ("position", "velocity"))
     evaluator.fit(log)
-    valued = value_states(evaluator, log, 0.95, None, ("position", "velocity"))
+    valued = value_states(evaluator, log, 0.95, None)
     drawn, tables = figures_of(valued, evaluator.diagnostics_, 0.95, log.points, None)
 
     picture = Figure(figsize=(10.0, 3.9), layout="constrained")

@@ -8,21 +8,18 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgWarning
 
 from vrtd.arrays import Floats
 from vrtd.checks import check_count
-from vrtd.errors import DataError, MissingExtraError, SingularSystemError
+from vrtd.errors import DataError, MissingExtraError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
 from vrtd.estimator.spread import Method
-from vrtd.features import Identity
-from vrtd.logs import Chunk, Log, from_arrays
+from vrtd.logs import Log, from_arrays
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -36,8 +33,6 @@ Column = ArrayLike | None  # one entry per row of X
 
 _SETTINGS = ("algorithm", "discount", "step_size", "batch_size", "closed_form")  # passed on as they are
 _KINDS = (np.float64, np.float32)  # others become the first
-# What breaks ties between parameters that the rows do not determine, as a share of the mean square of the features.
-_TIE = 1e-9
 
 
 class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
@@ -56,7 +51,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
 
     def __init__(
         self,
-        algorithm: str = "vrtd",
+        algorithm: str = "auto",
         *,
         discount: float = 0.95,
         step_size: float | Literal["auto"] = "auto",
@@ -83,8 +78,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         truncated: Column = None,
         weight: Column = None,
     ) -> Self:
-        """Learn from these transitions alone. Where they do not determine the closed form, the solution that TD would
-        approach from 0 is taken, with a warning."""
+        """Learn from these transitions alone. Where columns are dependent, the parameters nearest to 0 are taken."""
         steps = self._check_steps(True, X, y, next_X, terminated, truncated, weight)
         if steps.n_transitions == 0:
             raise DataError(
@@ -93,8 +87,6 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
                 "bring more rows, or next_X, or mark the rows that terminate",
             )
         self.evaluator_ = self._evaluator(steps.n_transitions).fit(steps.log)
-        if self.algorithm == "closed_form":
-            self._determine(steps)
         return self
 
     def partial_fit(
@@ -167,7 +159,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         check_count("pilot_rows", self.pilot_rows)
         pilot_rows = self.pilot_rows if n_rows is None else min(self.pilot_rows, n_rows)
         options = {name: getattr(self, name) for name in _SETTINGS} | {"n_samples": n_rows, "pilot_rows": pilot_rows}
-        return Evaluator(features=Identity(self.n_features_in_), seed=seed, **options)
+        return Evaluator(seed=seed, **options)
 
     def _check_steps(
         self, is_first: bool, X: Any, y: Any, next_X: Any, terminated: Column, truncated: Column, weight: Column = None
@@ -184,22 +176,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
             np.zeros(len(X), bool) if column is None else np.asarray(column).astype(bool).reshape(-1)
             for column in (terminated, truncated)
         ]
-        return _Steps(log, X, np.asarray(y, np.float64), next_X, flags[0], flags[1], weight)
-
-    def _determine(self, steps: _Steps) -> None:
-        """Where the rows leave parameters open, add rows of very small features with nothing to earn."""
-        try:
-            self.evaluator_.theta_  # noqa: B018 - solves
-        except SingularSystemError as error:
-            if not np.any(steps.observations):
-                raise
-            warnings.warn(f"{error}; the parameters are held near 0 where they are open", LinAlgWarning, stacklevel=3)
-            d = self.n_features_in_
-            size = np.sqrt(_TIE * np.square(steps.observations, dtype=np.float64).sum() / d)
-            rows = (size * np.eye(d)).astype(self._kind)
-            ends = np.ones(d, bool)
-            weight = None if steps.weight is None else np.ones(d)
-            self.evaluator_.partial_fit(Chunk(rows, np.zeros(d), np.zeros_like(rows), ends, ~ends, weight))
+        return _Steps(log, X, np.asarray(y, np.float64), next_X, flags[0], flags[1])
 
 
 class _Steps(NamedTuple):
@@ -211,7 +188,6 @@ class _Steps(NamedTuple):
     next_observations: NDArray[Any] | None
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
-    weight: Any
 
     @property
     def ends(self) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,3 +52,37 @@ def solve_scaled(A: Floats, b: Floats, size: Floats) -> Floats:
     """
     across = size.reshape(-1, *(1,) * (b.ndim - 1))
     return np.asarray(np.linalg.solve(A / np.outer(size, size), b / across) / across)
+
+
+class LeastNormSolver(NamedTuple):
+    """Solves A x = b in the directions that A determines; in the others x is 0."""
+
+    left: Floats  # (n, r)
+    singular: Floats  # (r,)
+    right: Floats  # (n, r)
+    null: Floats  # (n, n - r) directions that A does not determine
+    size: Floats  # (n,)
+
+    def __call__(self, b: Floats) -> Floats:
+        across = self.size.reshape(-1, *(1,) * (b.ndim - 1))
+        along = self.singular.reshape(-1, *(1,) * (b.ndim - 1))
+        return np.asarray(self.right @ ((self.left.T @ (b / across)) / along) / across)
+
+
+def least_norm_solver(A: Floats, size: Floats) -> LeastNormSolver | None:
+    """Return a solver of A x = b by singular values, with rows and columns of A divided by the sizes of the features.
+
+    Singular values below 1e-12 of the largest one count as 0. Return None if A is not finite, or 0.
+
+    >>> solver = least_norm_solver(np.array([[2.0, 2.0], [2.0, 2.0]]), np.ones(2))
+    >>> solver(np.array([4.0, 4.0])).round(12).tolist()
+    [1.0, 1.0]
+    """
+    scaled = A / np.outer(size, size)
+    if not np.isfinite(scaled).all():
+        return None
+    left, singular, right = np.linalg.svd(scaled)
+    rank = int((singular > singular[0] / _ILL_CONDITIONED).sum())
+    if rank == 0:
+        return None
+    return LeastNormSolver(left[:, :rank], singular[:rank], right[:rank].T, right[rank:].T, size)

@@ -53,12 +53,12 @@ class VectorLog(Log):
 
 
 def evaluator(**settings: Any) -> vrtd.Evaluator:
-    return vrtd.Evaluator(ALGORITHM, discount=GAMMA, **settings)
+    return vrtd.Evaluator(ALGORITHM, features=None, discount=GAMMA, **settings)
 
 
 @pytest.mark.parametrize("algorithm", [ALGORITHM, vrtd.TrueOnlineTD(0.1, 0.7)], ids=lambda algorithm: algorithm.name)
 def test_a_trace_does_not_go_on_from_a_truncation(algorithm: Any) -> None:
-    theta = vrtd.Evaluator(algorithm, discount=GAMMA).fit(rows()).theta_
+    theta = vrtd.Evaluator(algorithm, features=None, discount=GAMMA).fit(rows()).theta_
     np.testing.assert_allclose(theta, expected(TRUNCATED, algorithm=algorithm), rtol=1e-11, atol=1e-13)
     leak = expected(TERMINATED, algorithm=algorithm)
     assert np.abs(theta - leak).max() > 1e-3
@@ -72,7 +72,7 @@ def test_a_trace_goes_on_from_fit_to_partial_fit() -> None:
 
 
 def test_intervals_of_the_closed_form_are_refused_for_methods_with_traces() -> None:
-    found = vrtd.Evaluator(vrtd.LSTD(0.7), discount=GAMMA, closed_form=True).fit(rows())
+    found = vrtd.Evaluator(vrtd.LSTD(0.7), features=None, discount=GAMMA, closed_form=True).fit(rows())
     with pytest.raises(
         InvalidInputError, match="the closed form is that without traces, which is another point; got tr"
     ):
@@ -104,9 +104,9 @@ def test_a_trace_does_not_go_on_from_one_pass_to_the_next(kind: str) -> None:
     ids=lambda algorithm: algorithm.name,
 )
 def test_traces_do_not_depend_on_how_rows_are_split_or_models_stored(algorithm: Any, tmp_path: Path) -> None:
-    whole = vrtd.Evaluator(algorithm, discount=GAMMA).fit(rows()).theta_
+    whole = vrtd.Evaluator(algorithm, features=None, discount=GAMMA).fit(rows()).theta_
     for seed in range(3):
-        parts = vrtd.Evaluator(algorithm, discount=GAMMA)
+        parts = vrtd.Evaluator(algorithm, features=None, discount=GAMMA)
         for first, last in split(N, seed, 60):
             parts.partial_fit(rows(first, last))
             parts.save(tmp_path / "model.npz")

@@ -15,6 +15,7 @@ from vrtd.logs import Chunk
 N = 20_000
 SETTINGS: dict[str, dict[str, Any]] = {
     "auto": {},
+    "the best method": {"algorithm": "auto"},
     "auto, told how many rows": {"n_samples": N},
     "auto, few pilot rows": {"pilot_rows": 700},
     "td": {"algorithm": "td"},
@@ -25,8 +26,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+def make_evaluator(**settings: Any) -> vrtd.Evaluator:
+    """Return an evaluator whose observations are features, with VRTD unless the settings say otherwise."""
+    return vrtd.Evaluator(**({"algorithm": "vrtd", "features": None, "discount": DISCOUNT} | settings))
+
+
 def fitted(**settings: Any) -> vrtd.Evaluator:
-    return vrtd.Evaluator(discount=DISCOUNT, **settings).fit(chunk(0, N))
+    return make_evaluator(**settings).fit(chunk(0, N))
 
 
 @cache
@@ -41,7 +47,7 @@ def whole_diagnostics(name: str) -> dict[str, Any]:
 
 
 def fed(pieces: Any, **settings: Any) -> vrtd.Evaluator:
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, **settings)
+    evaluator = make_evaluator(**settings)
     for first, last in pieces:
         evaluator.partial_fit(chunk(first, last))
     return evaluator

@@ -41,7 +41,7 @@ def trial(problem: vrtd.LinearProblem, discount: float, algorithm: Any, n_rows: 
     s = vrtd.record(vrtd.LinearProblem(mrp, index), n_rows, seed=seed, shuffle=False)
     now, then = (rows[:, 0].astype(int) - 1 for rows in (s.phi, s.phi_next))
     rows = Chunk(phi[now], s.reward, phi[then], np.asarray(s.discount) == 0.0, np.zeros(n_rows, bool))
-    evaluator = vrtd.Evaluator(algorithm, discount=discount, seed=seed).fit(rows)
+    evaluator = vrtd.Evaluator(algorithm, features=None, discount=discount, seed=seed).fit(rows)
     mean = mrp.stationary @ phi
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)

@@ -29,7 +29,9 @@ def n_warned(P: Any, phi: Any, reward: Any, n_rows: int, n_logs: int, algorithm:
         rows = rows_of(phi, reward, walk(P, n_rows, np.random.default_rng(seed)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
-            vrtd.Evaluator(algorithm, discount=0.9, n_samples=n_rows).fit(rows).predict(phi, return_interval=0.95)
+            vrtd.Evaluator(algorithm, features=None, discount=0.9, n_samples=n_rows).fit(rows).predict(
+                phi, return_interval=0.95
+            )
         warned += bool(caught)
     return warned
 
@@ -50,7 +52,7 @@ def test_intervals_of_chains_with_ten_regimes_are_warned_of(algorithm: str) -> N
 def test_the_effective_sample_size_is_said() -> None:
     P, phi, reward = two_halves(5)  # features show the regime, rewards are what they explain
     rows = rows_of(phi, reward, walk(P, 10_000, np.random.default_rng(0)))
-    evaluator = vrtd.Evaluator("closed_form", discount=0.9).fit(rows)
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.9).fit(rows)
     with pytest.warns(ConvergenceWarning, match=r"the effective sample size of the 10,000 rows is only about \d+ in"):
         evaluator.predict(phi, return_interval=0.95)
 
@@ -96,7 +98,11 @@ def test_noise_that_alternates_has_a_long_run_covariance() -> None:
     exact = vrtd.theory.instance_optimal(problem, sampling="markov")
     found = np.linalg.solve(rows.A, np.linalg.solve(rows.A, rows.long_run_covariance).T)
     assert 0.5 < np.trace(found) / exact < 2.0
-    values = vrtd.Evaluator(discount=0.9, n_samples=20_000).fit(rows_of(phi, reward, states)).predict(phi)
+    values = (
+        vrtd.Evaluator("vrtd", features=None, discount=0.9, n_samples=20_000)
+        .fit(rows_of(phi, reward, states))
+        .predict(phi)
+    )
     np.testing.assert_allclose(values, phi @ problem.theta_star, atol=0.05)
 
 
@@ -105,7 +111,7 @@ def test_the_interval_of_the_recursion_is_about_as_wide_as_that_of_the_closed_fo
     P, phi, reward = two_halves(56, switch=3e-3, scale=1.0)
     phi[:, 1] = np.random.default_rng(1).normal(size=10)
     rows = rows_of(phi, reward, walk(P, 40_000, np.random.default_rng(3)))
-    evaluator = vrtd.Evaluator(discount=0.9, n_samples=40_000, closed_form=True).fit(rows)
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=0.9, n_samples=40_000, closed_form=True).fit(rows)
     own, closed = (
         evaluator.predict(phi, return_interval=0.95, method=method) for method in ("recursion", "closed_form")
     )

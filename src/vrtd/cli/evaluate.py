@@ -155,33 +155,30 @@ def _show(found: Evaluation, as_json: bool) -> None:
 
 def _as_text(found: Evaluation) -> str:
     """The answer, whether to trust it, and where the rest is."""
-    from vrtd.estimator.page import MEANING, diagnosis
+    from vrtd.estimator.page import MEANING, describe_roles
     from vrtd.report.numbers import interval
 
-    answer, other, d = found.answer, found.closed_form, found.diagnostics
-    if d.converged is False and other is not None:
-        answer, other = other, answer
-    if answer.reason is not None:
-        lines = [f"value      {answer}: mean over the log's states"]
-    else:
+    answer, d = found.answer, found.diagnostics
+    shown = f"{answer}"
+    if answer.reason is None:
         value, low, high = interval(answer.value, answer.low, answer.high)
-        lines = [
-            f"value      {value}, with confidence {answer.level:g} between {low} and {high}: mean over the log's states"
-        ]
+        shown = f"{value} ({answer.level:.4g} interval {low} to {high})"
+    lines = [f"value      {shown}: {answer.estimand}"]
+    lines += [f"warning    {warning}" for warning in d.warnings]
     if answer.reservation:
         lines.append(f"           {answer.reservation}")
-    if other is found.closed_form and other is not None:
-        lines.append(f"           the closed form (least squares) gives {other}")
-    elif other is not None:
-        lines.append(f"           by the closed form (least squares); {d.settings['name']} itself gives {other}")
     if found.interrupted:
         lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
-    lines.append(f"diagnosis  {diagnosis(d)}")
+    lines.append(f"diagnosis  {d.verdict}. {d.explanation}".rstrip())
+    if found.closed_form is not None:
+        lines.append(f"compare    the closed form (least squares) gives {found.closed_form}")
     settings = ", ".join(
         [str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in d.settings.items() if k != "name" and v is not None)]
     )
     lines.append(f"method     {settings}")
-    features = f"rank {d.rank} of {d.n_features}, condition number {_short(d.condition_number)}"
+    if found.roles:
+        lines.append(f"columns    {describe_roles(found.roles)}")
+    features = f"{found.features}, rank {d.rank} of {d.n_features}, condition number {_short(d.condition_number)}"
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
     lines += [f"features   {features}", *(f"remark     {remark}" for remark in d.remarks), "", MEANING]

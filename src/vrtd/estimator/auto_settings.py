@@ -10,13 +10,17 @@ from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
+from vrtd.features import Features, Tabular
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
 from vrtd.theory.predictions import Prediction
 from vrtd.theory.settings import limit_step, settings_for
 
-#: The name of the closed form of all rows, which is no algorithm of the registry.
-CLOSED_FORM = "closed_form"
+#: Names that are no algorithms of the registry: the closed form of all rows, and the best method for these features.
+CLOSED_FORM, AUTO = "closed_form", "auto"
+# Features up to which "auto" takes the closed form, which needs d^2 operations per row; those of states are sparse, and
+# cost little. docs/evaluate.md has the measurement.
+_MOST_FEATURES, _MOST_STATES = 512, 900
 _TUNED = (VRTD.name, TD.name)  # whose settings "auto" can choose; others keep the defaults of their class
 # Without a number of rows to plan for, settings are made for this multiple of the rows so far, and batches are at most
 # a share of them: a run that stops earlier has learned from most of its rows.
@@ -58,12 +62,14 @@ class AutoSettings:
                 must = "an algorithm with settings of its own must not be given others"
                 raise InvalidInputError(must, next(iter(self._given)), "drop one of the two")
         else:
-            check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
-            known = set() if self.is_closed_form else {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}
+            check_choice("algorithm", self.algorithm, (AUTO, CLOSED_FORM, *REGISTRY))
             for name, value in self._given.items():
-                if name not in known:
+                if self.is_auto:
+                    must = f"{name} must be given together with an algorithm"
+                    raise InvalidInputError(must, f"{value} for 'auto'", "name it: algorithm='vrtd', for example")
+                if self.is_closed_form or name not in {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}:
                     raise InvalidInputError(f"{self.algorithm} has no {name}", value, "drop it")
-        if self.algorithm not in (*_TUNED, CLOSED_FORM):
+        if self.algorithm not in (*_TUNED, CLOSED_FORM, AUTO):
             _check_log(self._build(self._given))
 
     @property
@@ -71,6 +77,11 @@ class AutoSettings:
         """What is not left to "auto"."""
         kinds = {"step_size": float, "batch_size": int}
         return {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) != "auto"}
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the algorithm is not decided on: see `Setup.resolve`."""
+        return self.algorithm == AUTO
 
     @property
     def is_closed_form(self) -> bool:
@@ -91,14 +102,14 @@ class AutoSettings:
     @property
     def given_step(self) -> float | None:
         """The largest step that was asked for; None where "auto" decides, or there is none."""
-        if self.is_closed_form or self.chooses_step:
+        if self.algorithm in (CLOSED_FORM, AUTO) or self.chooses_step:
             return None
         return self._given["step_size"] if self.needs_pilot else self._build(self._given).largest_step_size
 
     @property
     def trace_decay(self) -> float:
         """lambda of the algorithm: with traces it has another fixed point than the closed form."""
-        if self.is_closed_form or self.needs_pilot:
+        if self.algorithm in (CLOSED_FORM, AUTO) or self.needs_pilot:
             return 0.0
         return float(self._build(self._given).settings.get("trace_decay", 0.0))
 
@@ -140,6 +151,11 @@ class AutoSettings:
         if self.algorithm == VRTD.name:
             settings = settings | {"output": _OUTPUT}
         return REGISTRY[self.algorithm](**settings)
+
+
+def is_cheap(features: Features) -> bool:
+    """Return whether the closed form of every row costs little with these bound features."""
+    return features.n_features <= (_MOST_STATES if isinstance(features, Tabular) else _MOST_FEATURES)
 
 
 def check_step(step: float, sample: Transitions) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.spread import FitSummary, Limit, Spread
+from vrtd.features import Auto, Identity, spans_constant
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
@@ -37,6 +38,11 @@ _REMEDIES: dict[str, str] = {
     "budget": "bring more rows: no method does much better with these",
     "features": "bring richer features: more rows will not help",
 }
+#: Of features that were taken as they are, by default.
+NO_CONSTANT = (
+    "no combination of the features is constant, so that the value of a state whose features are 0 is 0; add a column "
+    "of ones, or pass features='standardised'"
+)
 _NAMES = {
     "transient": "what is left of the start",
     "bias": "the bias of the step size",
@@ -81,22 +87,35 @@ class Diagnostics:
     effective_rows: float | None = None  # n / tau
     explained: float | None = None  # share of the value's variance that the features represent
     explained_error: float | None = None  # its standard error
+    warnings: tuple[str, ...] = ()  # what makes the answer doubtful
     remarks: tuple[str, ...] = ()
     curve: Curve | None = field(default=None, repr=False)
 
     @property
-    def text(self) -> str:
-        """In words."""
+    def verdict(self) -> str:
+        """Whether it converged, in two or three words."""
         if self.status == "waiting":
-            return f"Nothing is learned yet: {self.n_waiting:,} rows wait. {_REMEDIES['rows'].capitalize()}."
-        verdict = {True: "Converged", False: "Not converged", None: "It cannot be told whether it converged"}
-        lines = [f"{verdict[self.converged]}."]
+            return "Nothing is learned yet"
+        return {True: "Converged", False: "Not converged", None: "Convergence is not known"}[self.converged]
+
+    @property
+    def explanation(self) -> str:
+        """What limits the result and what to do, in one or two sentences; empty if nothing does."""
+        if self.status == "waiting":
+            return f"{self.n_waiting:,} rows wait. {_REMEDIES['rows'].capitalize()}."
+        lines = []
         if self.limit is not None:
             size = self.errors[self.limit]
             lines.append(f"What limits it: {_NAMES[self.limit]} ({size:.3g}): {_REMEDIES[self.limit]}.")
         if self.n_waiting:
             lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows wait for the rest of their batch.")
-        return " ".join([*lines, *(f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks)])
+        return " ".join(lines)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        notes = (f"{note[0].upper()}{note[1:]}." for note in (*self.warnings, *self.remarks))
+        return " ".join([f"{self.verdict}.", *filter(None, [self.explanation]), *notes])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -127,11 +146,17 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         "n_waiting": state.n_waiting,
         "settings": {"name": summary.setup.settings.algorithm} if learner is None else learner.algorithm.settings,
     }
-    notes = [*state.remarks, *_lowered_steps(learner), *state.log_remarks]
+    notes = [*state.log_remarks, *state.remarks, *_lowered_steps(learner)]
+    warnings = list(state.log_warnings)
     if not state.n_sampled:
-        return Diagnostics("waiting", None, "rows", {}, n_features=None, remarks=tuple(notes), **common)
-    sample, reduced, spread, reason = summary.sample, summary.reduced, None, summary.why_no_interval(None)
+        return Diagnostics(
+            "waiting", None, "rows", {}, n_features=None, warnings=tuple(warnings), remarks=tuple(notes), **common
+        )
+    sample, reduced, spread = summary.sample, summary.reduced, None
+    if has_no_constant(summary):
+        warnings.append(NO_CONSTANT)
     try:
+        reason = summary.why_no_interval(None)
         spread = summary.spread(None) if reason is None else None
     except InvalidInputError as error:  # poor data must not hide what else is known
         reason = str(error)
@@ -174,11 +199,10 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         if not largest > 0.0:
             limit = None
         if spread.doubt is not None:
-            notes.append(f"the intervals are in doubt: {spread.doubt}")
-        if not spread.seen.all():
-            rare = sorted(set(np.flatnonzero(~spread.seen).tolist()) - set(unseen))
-            if rare:
-                notes.append(f"{len(rare)} features were seen too seldom for an interval, {rare[0]} the first of them")
+            warnings.append(f"the intervals are in doubt: {spread.doubt}")
+        rare = sorted(set(np.flatnonzero(spread.rare).tolist()) - set(unseen))
+        if rare:
+            notes.append(f"{len(rare)} features were seen too seldom for an interval, {rare[0]} the first of them")
     return Diagnostics(
         "learning",
         converged,
@@ -194,10 +218,18 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         effective_rows=None if tau is None else state.n_distinct / tau.tau,
         explained=None if explained is None else explained.share,
         explained_error=None if explained is None else explained.share_error,
+        warnings=tuple(warnings),
         remarks=tuple(notes),
         curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
     )
+
+
+def has_no_constant(summary: FitSummary) -> bool:
+    """Return whether observations were taken as features although no combination of them is constant."""
+    features, state = summary.setup.features, summary.state
+    is_default = isinstance(features, Auto) and isinstance(state.features, Identity)
+    return is_default and not spans_constant(summary.sample.phi)
 
 
 def _lowered_steps(learner: Learner | None) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from vrtd import store
 from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
+from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.diagnostics import Diagnostics, to_json
 from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
@@ -25,7 +26,9 @@ from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import Answer, Facts, build_page
 from vrtd.estimator.spread import Method
-from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
+from vrtd.estimator.state_values import LogSummary, n_states_of, value_states
+from vrtd.features import as_features, complete
+from vrtd.logs.reading import ReadOptions
 from vrtd.plots import new_panels
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
@@ -33,7 +36,7 @@ from vrtd.report.svg import draw_svg
 from vrtd.tables import library, write_csv, write_parquet
 
 _PILOT_ROWS = 5000
-_FORMAT = "vrtd-evaluation-1"
+_FORMAT = "vrtd-evaluation-2"
 _FILES = {
     "report": "report.html",
     "model": "model.npz",
@@ -51,7 +54,13 @@ class Evaluation:
     closed_form: Answer | None  # the closed form's, beside that of a recursion
     diagnostics: Diagnostics
     interrupted: bool
+    roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
     evaluator: Evaluator  # fitted
+
+    @property
+    def features(self) -> str:
+        """The kind of the features, in a word."""
+        return str((feature_settings(self.evaluator.features) or {}).get("kind", "your own code"))
 
     @property
     def files(self) -> dict[str, Path]:
@@ -67,6 +76,7 @@ class Evaluation:
             **to_json(asdict(self.answer)),
             "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
             "interrupted": self.interrupted,
+            "columns": {field: list(names) for field, names in self.roles.items()},
             "diagnostics": self.diagnostics.as_dict(),
             "files": {kind: str(path) for kind, path in self.files.items()},
         }
@@ -82,7 +92,7 @@ class EvaluationInterrupted(KeyboardInterrupt):
 
 def evaluate(
     source: Any,
-    algorithm: str | Algorithm = "vrtd",
+    algorithm: str | Algorithm = "auto",
     *,
     discount: float,
     out: str | os.PathLike[str],
@@ -90,7 +100,7 @@ def evaluate(
     n_samples: int | None = None,
     n_envs: int | None = None,
     record: str | os.PathLike[str] | None = None,
-    features: Any = None,
+    features: Any = "auto",
     step_size: float | Literal["auto"] = "auto",
     batch_size: int | Literal["auto"] = "auto",
     pilot_rows: int | None = None,
@@ -104,6 +114,7 @@ def evaluate(
     names: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
     progress: ProgressCallback | None = None,
+    **columns: Unpack[ReadOptions],
 ) -> Evaluation:
     """Learn the values of a policy and write a report on them.
 
@@ -112,10 +123,11 @@ def evaluate(
 
     Parameters
     ----------
-    source : Log, str or Gymnasium environment
-        Where the transitions come from: a log (see `vrtd.logs`), the id of a Gymnasium environment, or an environment
-        or vector environment, which stays open.
-    algorithm : str or Algorithm, default "vrtd"
+    source : Log, table, path, str or Gymnasium environment
+        Where the transitions come from: a log (see `vrtd.logs`), a table of pandas, polars, pyarrow or DuckDB, files or
+        a pattern as `vrtd.logs.read` takes them, the id of a Gymnasium environment, or an environment or vector
+        environment, which stays open.
+    algorithm : str or Algorithm, default "auto"
         As for `Evaluator`, like `discount`, `step_size`, `batch_size` and `theta_0`.
     discount : float
         The discount gamma.
@@ -123,7 +135,8 @@ def evaluate(
         A new or empty folder, or that of an earlier evaluation, whose files are replaced.
     policy : optional
         Of an environment: "random" (the default), an array, a function or an object with `predict` as for
-        `vrtd.logs.environment.from_env`, or a .npy or .npz file with an array.
+        `vrtd.logs.environment.from_env`, a .npy or .npz file with an array, or installed code by name,
+        "package.module:function".
     n_samples : int, optional
         Transitions to make of an environment, by default 100,000; for a log, the number of its rows if the log does not
         know it.
@@ -131,9 +144,8 @@ def evaluate(
         How many environments of this id run side by side. Default: one that is no vector environment.
     record : path, optional
         Write the rows to this .parquet, .npz or .csv file first, and learn from there.
-    features : optional
-        As for `Evaluator`; bounds and numbers of states that are not set come from the environment. By default a table
-        if states are whole numbers, else the observations of a log are the features.
+    features : default "auto"
+        As for `Evaluator`.
     step_size, batch_size : number or "auto"
         Settings of the algorithm.
     pilot_rows : int, optional
@@ -141,7 +153,8 @@ def evaluate(
     theta_0 : array of shape (d,), optional
         Where learning starts.
     closed_form : bool or "auto"
-        Whether the closed form of every row is summed up beside the algorithm; "auto": if there are few features.
+        Whether the closed form of every row is computed beside another algorithm, for comparison; "auto": if there are
+        few features.
     seed : int, default 0
         Seed of the environment, the policy and the algorithm.
     n_passes : int, default 1
@@ -154,15 +167,20 @@ def evaluate(
     title : str, optional
         Title of the page.
     names : sequence of str, optional
-        Names of the numbers of an observation, for the axes and for the columns of `values.parquet`.
+        Names of the numbers of an observation, for the axes and for the columns of `values.parquet`. Default: the names
+        of the columns of a table.
     shape : (int, int), optional
         Rows and columns, where numbered states are the cells of a board. Known for some toy environments.
     progress : callable, optional
         Is called with the rows done and those in all, which are None where that is not known.
+    **columns
+        For a table or files: the columns, their order and what is missing, as for `vrtd.logs.read`.
 
     Returns
     -------
     Evaluation
+        The value of the policy, averaged over the states of the log, with its interval. All files hold the same
+        estimate from the same method.
 
     Raises
     ------
@@ -180,19 +198,19 @@ def evaluate(
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
         library()
-        rows = stack.enter_context(open_source(source, policy, n_samples, n_envs, features, seed))
-        check_names(names, rows.n_numbers)
+        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, seed))
         n = rows.n_rows
         if pilot_rows is None:
             pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
         evaluator = Evaluator(
-            algorithm, features=rows.features, discount=discount, step_size=step_size, batch_size=batch_size,
+            algorithm, features=features, discount=discount, step_size=step_size, batch_size=batch_size,
             n_samples=None if n is None else n * n_passes, pilot_rows=pilot_rows, theta_0=theta_0,
             closed_form=closed_form, seed=seed,
         )  # fmt: skip
-        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress))
+        complete(as_features(features), rows.log.space)  # what cannot fit is refused before rows are made
+        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress), names)
         title, shape = rows.title if title is None else str(title), rows.shape if shape is None else shape
-        words = _Words(title, names, shape, states, float(level))
+        words = _Words(title, shape, states, float(level))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
@@ -212,7 +230,6 @@ class _Words(NamedTuple):
     """What was asked for, for the page."""
 
     title: str
-    names: Sequence[str] | None
     shape: tuple[int, int] | None
     states: Any
     level: float
@@ -220,9 +237,9 @@ class _Words(NamedTuple):
 
 def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, interrupted: bool) -> Evaluation:
     """Compute everything first, and write when nothing can go wrong but the disk."""
-    valued = value_states(evaluator, log, words.level, words.states, words.names)
+    valued = value_states(evaluator, log, words.level, words.states)
     answer, closed_form = _answer(evaluator, words.level, None), None
-    if evaluator.algorithm_ is not None:
+    if answer.method != CLOSED_FORM:
         with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
             closed_form = _answer(evaluator, words.level, "closed_form")
     diagnostics = evaluator.diagnostics_
@@ -234,6 +251,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         n_terminated=log.n_terminated,
         n_truncated=log.n_truncated,
         mean_reward=log.reward / max(log.n_seen, 1),
+        roles=log.roles,
         data_remarks=log.remarks,
         has_states=n_states_of(evaluator.features) is not None,
         interrupted=interrupted,
@@ -245,7 +263,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         for figure in figures
     ]
-    found = Evaluation(folder, answer, closed_form, diagnostics, interrupted, evaluator)
+    found = Evaluation(folder, answer, closed_form, diagnostics, interrupted, log.roles, evaluator)
     record = {
         "format": _FORMAT,
         **{key: value for key, value in found.as_dict().items() if key != "files"},
@@ -277,8 +295,8 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
 
 def _answer(evaluator: Evaluator, level: float, method: Method | None) -> Answer:
     mean, reason = evaluator.mean_value(level, method=method), evaluator.why_no_interval(method)
-    how = evaluator.spread(method).method if reason is None else "none"
-    return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, how, reason)
+    name = method or (CLOSED_FORM if evaluator.algorithm_ is None else evaluator.algorithm_.name)
+    return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, name, reason=reason)
 
 
 def _board(shape: tuple[int, int] | None, n_states: int) -> tuple[int, int] | None:

@@ -1,25 +1,25 @@
-"""Where the rows of an evaluation come from: a log, or an environment under a policy, perhaps by way of a file; with
-features that fit them."""
+"""Where the rows of an evaluation come from: a log, a table, files, or an environment under a policy."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vrtd.checks import check_count
-from vrtd.errors import DataError, InvalidInputError
+from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
-from vrtd.features import Features, as_features, complete
+from vrtd.features import ObservationSpace
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
-from vrtd.logs.environment import EnvironmentLog, from_env
+from vrtd.logs.arrow import ArrowStream
+from vrtd.logs.environment import from_env
 from vrtd.logs.log import WrappedLog
+from vrtd.logs.reading import ReadOptions, as_log, is_file_name
 from vrtd.problems.environments import gymnasium_library, make
 
 _SUFFIXES = (".parquet", ".npz", ".csv")  # of a recording
@@ -27,34 +27,38 @@ _SAMPLES = 100_000  # transitions of an environment, unless told
 
 
 class EvaluationSource(NamedTuple):
-    """Rows, features that fit them, and what is known of both before the rows are read."""
+    """Rows, and what is known of them before they are read."""
 
     log: Log
     n_rows: int | None  # None: not known
-    features: Features
-    n_numbers: int  # in an observation
     title: str
     shape: tuple[int, int] | None = None  # of the board that numbered states are on
 
 
 @contextmanager
 def open_source(
-    source: Any, policy: Any, n_samples: int | None, n_envs: int | None, features: Any, seed: int
+    source: Any, columns: ReadOptions, policy: Any, n_samples: int | None, n_envs: int | None, seed: int
 ) -> Iterator[EvaluationSource]:
     """Give the rows of a log or of an environment; an environment that is made here is closed in the end."""
-    if isinstance(source, Log):
+    if _is_data(source):
         for name, value in (("policy", policy), ("n_envs", n_envs)):
             if value is not None:
                 raise InvalidInputError(f"{name} is for environments", "a log", f"drop {name}, or pass an environment")
-        yield _read_log(source, n_samples, features)
+        log = as_log(source, columns)
+        if not isinstance(log, Log):
+            raise InvalidInputError("source must be a Log, a table, files or an environment", "a Chunk", "pass a Log")
+        n_rows = log.n_rows if n_samples is None else check_count("n_samples", n_samples)
+        yield EvaluationSource(log, n_rows, _name_data(source))
         return
     gym = gymnasium_library()
     if not isinstance(source, str | gym.Env | gym.vector.VectorEnv):
         raise InvalidInputError(
-            "source must be a Log, a Gymnasium environment or the id of one",
+            "source must be a Log, a table, files, a Gymnasium environment or the id of one",
             type(source).__name__,
-            "make a log with vrtd.logs: from_arrays, read",
+            "pass one of them; arrays go to vrtd.logs.from_arrays",
         )
+    for name in columns:
+        raise InvalidInputError(f"{name} is for tables and files", "an environment", f"drop {name}, or pass a table")
     if n_envs is not None:
         check_count("n_envs", n_envs)
         if not isinstance(source, str):
@@ -64,52 +68,25 @@ def open_source(
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
         name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
-        chosen, n_numbers = _fit_space(log, name, features)
-        yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
+        yield EvaluationSource(log, log.n_rows, f"{name}{words}", _board_shape(gym, env))
     finally:
         if env is not source:
             env.close()
 
 
-def _read_log(log: Log, n_samples: int | None, features: Any) -> EvaluationSource:
-    """Look at the first chunk of a log. States that are whole numbers get a table unless features are given."""
-    n_rows = log.n_rows if n_samples is None else check_count("n_samples", n_samples)
-    chunks = (chunk for chunk in log.chunks() if chunk.n_rows)
-    start = [chunk.copy() for chunk in islice(chunks, 1)]  # the log may use the memory of a chunk for the next one
-    if not start:
-        raise DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
-    if n_rows is None:
-        start += islice(chunks, 1)
-        if len(start) == 1:  # a short file of a format that does not say how many
-            n_rows = start[0].n_rows
-    seen = start[0].observations
-    if features is None and seen.ndim == 1 and seen.dtype.kind in "iu":
-        features = "tabular"
-    begun = _Begun(log, chain(start, chunks))
-    return EvaluationSource(begun, n_rows, as_features(features), seen[0].size, "Policy evaluation")
+def _is_data(source: Any) -> bool:
+    """Return whether the source is a log, a table or files. Text is a file if it names one, the id of an environment
+    otherwise."""
+    if isinstance(source, str):
+        return is_file_name(source)
+    return isinstance(source, Log | Chunk | ArrowStream | os.PathLike | list | tuple)
 
 
-class _Begun(WrappedLog):
-    """A log whose first reading has begun, so that one that can be read only once is read only once."""
-
-    def __init__(self, log: Log, chunks: Iterator[Chunk]) -> None:
-        super().__init__(log)
-        self._begun: Iterator[Chunk] | None = chunks
-
-    def chunks(self) -> Iterator[Chunk]:
-        begun, self._begun = self._begun, None
-        yield from self._log.chunks() if begun is None else begun
-
-
-def _fit_space(log: EnvironmentLog, name: str, given: Any) -> tuple[Features, int]:
-    """Return features with what the observation space tells, and how many numbers an observation has."""
-    try:
-        features = complete(as_features("auto" if given is None else given), log.space)
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            f"features must fit the observations of {name}", f"{given} ({error})", "choose others"
-        ) from None
-    return features, prod(log.shape)
+def _name_data(source: Any) -> str:
+    """Return the title for the values of a log."""
+    paths = source if isinstance(source, list | tuple) else [source]
+    names = [str(path) for path in paths if isinstance(path, str | os.PathLike)]
+    return f"Value of the policy in {', '.join(names)}" if names else "Value of the policy"
 
 
 def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:
@@ -126,7 +103,8 @@ def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:
 
 
 def read_policy(policy: Any) -> tuple[Any, str]:
-    """Return the policy, read from its file where one is named, and words for the title. No code comes from a file."""
+    """Return the policy and words for the title. Text names a file with an array, or installed code; no code comes
+    from a file."""
     if not isinstance(policy, str | Path):
         return policy, ""
     if policy == "random":
@@ -134,7 +112,9 @@ def read_policy(policy: Any) -> tuple[Any, str]:
     path = Path(policy)
     if path.suffix not in (".npy", ".npz"):
         raise InvalidInputError(
-            "policy must be random, or a .npy or .npz file of (S, A) probabilities or (S,) actions", policy, "name one"
+            "policy must be random, a .npy or .npz file of (S, A) probabilities or (S,) actions, or installed code",
+            policy,
+            "name one, code as package.module:function",
         )
     with translate_errors(f"policy {policy}"):
         check_regular(path)
@@ -164,7 +144,7 @@ def record_rows(log: Log, path: Path, progress: ProgressCallback | None) -> Log:
     and then it is raised again."""
     live = _Live(log, progress)
     write(live, path)
-    return _Cut(read(path)) if live.is_cut else read(path)
+    return _Recording(read(path), log, live.is_cut)
 
 
 class _Live(WrappedLog):
@@ -188,9 +168,18 @@ class _Live(WrappedLog):
             self.is_cut = True
 
 
-class _Cut(WrappedLog):
-    """The rows of a log, and then the interruption that ended its recording."""
+class _Recording(WrappedLog):
+    """Rows that were written and are read back; after them the interruption that ended their recording, if any."""
+
+    def __init__(self, log: Log, live: Log, is_cut: bool) -> None:
+        super().__init__(log)
+        self._live, self._is_cut = live, is_cut
+
+    @property
+    def space(self) -> ObservationSpace | None:
+        return self._live.space
 
     def chunks(self) -> Iterator[Chunk]:
         yield from self._log.chunks()
-        raise KeyboardInterrupt
+        if self._is_cut:
+            raise KeyboardInterrupt

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Self, get_args, overload
+from dataclasses import replace
+from typing import Any, Literal, Self, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,17 +14,26 @@ from numpy.typing import ArrayLike
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import Floats, real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_fraction, check_level
-from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, InvalidInputError, NotFittedError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, DataWarning, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
-from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, distance_doubt
+from vrtd.estimator.diagnostics import (
+    LEAST_CHECKED,
+    NO_CONSTANT,
+    Diagnostics,
+    diagnose,
+    distance_doubt,
+    has_no_constant,
+)
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.spread import FitSummary, Intervals, Method, Spread, mean_interval
 from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
-from vrtd.features import Features, as_features
+from vrtd.features import Features, ObservationSpace, as_features, complete
+from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
+from vrtd.logs.reading import ReadOptions, as_log
 
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
 
@@ -33,27 +43,30 @@ class Evaluator:
 
     Parameters
     ----------
-    algorithm : str or Algorithm, default "vrtd"
-        The name of an algorithm in `vrtd.algorithms.REGISTRY` that can learn from a log, "closed_form" for the least
-        squares solution of all rows, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of
-        "vrtd" and "td" are chosen automatically. Other names run with the defaults of their class.
-    features : optional
+    algorithm : str or Algorithm, default "auto"
+        "auto" takes the closed form up to 512 features, or 900 states of a table, and VRTD beyond. "closed_form" is the
+        least-squares solution of all rows. Otherwise the name of an algorithm in `vrtd.algorithms.REGISTRY` that can
+        learn from a log, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of "vrtd" and "td"
+        are chosen automatically. Other names run with the defaults of their class.
+    features : default "auto"
         A `vrtd.features.Features`, a name such as "rbf:20", an (S, d) table, a function, or a scikit-learn transformer;
-        None if observations are features already. What features take from data they take from the pilot rows.
+        None or "identity" if observations are features already. "auto" chooses by what the observations are: a table of
+        numbered states, standardised columns with a constant, or features of a box; arrays with two dimensions are
+        features already. What features take from data they take from the pilot rows.
     discount : float
         The discount gamma; 0 is used where a transition terminates.
     step_size, batch_size : number or "auto"
-        "auto" decides when `pilot_rows` rows have come, for `n_samples` rows in all.
+        Settings of "vrtd" and "td". "auto" decides when `pilot_rows` rows have come, for `n_samples` rows in all.
     n_samples : int, optional
         The number of rows that will come. Without it, "auto" decides for four times the rows so far, again and again:
         batches grow with the data.
     pilot_rows : int, default 5000
-        Rows from which "auto" decides.
+        Rows from which "auto" decides, and from which features take what they need.
     theta_0 : array of shape (d,), optional
         Where learning starts. Default: zeros.
     closed_form : bool or "auto", default False
-        Sum up the closed form of every row, too, with d^2 operations per row, for its interval beside the other.
-        "auto": if there are at most 256 features, or 600 states of a table.
+        Sum up the closed form of every row beside another algorithm, with d^2 operations per row, for comparison.
+        "auto": if there are at most 512 features, or 900 states of a table.
     seed : int, default 0
         Seed of the algorithm's own draws.
 
@@ -68,7 +81,7 @@ class Evaluator:
     >>> problem = vrtd.problems.random_mdp(seed=0)
     >>> rows = vrtd.record(problem, 50_000, seed=1, shuffle=False)
     >>> log = vrtd.logs.from_arrays(rows.phi, rows.reward, rows.phi_next)
-    >>> evaluator = vrtd.Evaluator(discount=0.95, n_samples=50_000).fit(log)
+    >>> evaluator = vrtd.Evaluator(features="identity", discount=0.95).fit(log)
     >>> values = evaluator.predict(problem.phi, return_interval=0.95)
     >>> exact = problem.phi @ problem.theta_star
     >>> bool(np.mean((values.low < exact) & (exact < values.high)) > 0.9)
@@ -77,9 +90,9 @@ class Evaluator:
 
     def __init__(
         self,
-        algorithm: str | Algorithm = "vrtd",
+        algorithm: str | Algorithm = "auto",
         *,
-        features: Any = None,
+        features: Any = "auto",
         discount: float,
         step_size: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
@@ -96,10 +109,11 @@ class Evaluator:
             check_flag("closed_form", closed_form)
         check_count("seed", seed, least=0)
         theta = None if theta_0 is None else real_array("theta_0", theta_0)
-        self._setup = Setup(settings, given, float(discount), theta, settings.is_closed_form or closed_form, int(seed))
+        self._given = Setup(settings, given, float(discount), theta, closed_form, int(seed))
         self._reset()
 
     def _reset(self) -> None:
+        self._setup = self._given
         self._state = FitState()
         self._known: FitSummary | None = None  # of this state or an earlier one
 
@@ -111,40 +125,58 @@ class Evaluator:
 
     # Learning
 
-    def fit(self, log: Log | Chunk, *, n_passes: int = 1, progress: ProgressCallback | None = None) -> Self:
+    def fit(
+        self,
+        data: Any,
+        *,
+        n_passes: int = 1,
+        progress: ProgressCallback | None = None,
+        **columns: Unpack[ReadOptions],
+    ) -> Self:
         """Learn from a log from the start, and forget what was learned before.
 
         Parameters
         ----------
-        log : Log or Chunk
-            Where the transitions come from; see `vrtd.logs`.
+        data : Log, Chunk, table, or path
+            Where the transitions come from: a log or a chunk of `vrtd.logs`, a table of pandas, polars, pyarrow or
+            DuckDB, or files, as `vrtd.logs.read` takes them.
         n_passes : int, default 1
             How often to go through the log.
         progress : callable, optional
             Is called with the rows done and the rows in all passes, which are None if that is not known.
+        **columns
+            For a table or files: the columns, their order and what is missing, as for `vrtd.logs.read`.
 
         Warns
         -----
         ConvergenceWarning
             If the values are far from the closed form of the first rows.
+        DataWarning
+            If many rows were dropped, or no feature is constant.
         """
         check_count("n_passes", n_passes)
         self._reset()
+        log = as_log(data, columns)
         for k in range(n_passes):
             self._read(log, progress, k, n_passes)
             self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
+        if self._state.learner is None:
+            _ = self._summary.solution  # rows that do not determine the parameters are an error here
+        self._warn_of_data()
         self._warn_if_far()
         return self
 
-    def partial_fit(self, log: Log | Chunk, *, progress: ProgressCallback | None = None) -> Self:
+    def partial_fit(
+        self, data: Any, *, progress: ProgressCallback | None = None, **columns: Unpack[ReadOptions]
+    ) -> Self:
         """Learn from more rows, which continue those before unless the last of these ended an episode.
 
-        If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
+        It takes what `fit` takes. If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
-        self._read(log, progress)
+        self._read(as_log(data, columns), progress)
         return self
 
     def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:
@@ -154,23 +186,27 @@ class Evaluator:
         if isinstance(log, Chunk):
             log.check()
             chunks = (log.mark_truncated(slice(-1, None)) if is_over else log,)
-        elif isinstance(log, Log):
-            chunks = checked_chunks(log, is_over)
+            space: ObservationSpace | None = guess_space(log.observations)
         else:
-            raise InvalidInputError(
-                "log must be a Log or a Chunk", type(log).__name__, "make one with vrtd.logs: from_arrays, read, ..."
-            )
+            chunks, space = checked_chunks(log, is_over), log.space
+        state = self._state
+        if not before:
+            self._setup = replace(self._given, features=complete(self._given.features, space))
+            state = state._replace(space=space)
         for chunk in chunks:
-            for state in receive(self._setup, self._state, chunk, repeats):
-                self._state = state
+            for self._state in receive(self._setup, state, chunk, repeats):
+                state = self._state
                 if progress is not None:
                     n_done = state.n_rows - (0 if repeats else before)
                     progress(n_done, None if log.n_rows is None else n_passes * log.n_rows)
         if isinstance(log, Chunk):
             return
-        known = self._state.log_remarks
-        remarks = (*known, *(remark for remark in (*log.remarks, *self._cut(log)) if remark not in known))
-        self._state = self._state._replace(log_remarks=remarks, segment=log.segment or self._state.segment)
+        state = self._state
+        self._state = state._replace(
+            log_remarks=tuple(dict.fromkeys((*state.log_remarks, *log.remarks, *self._cut(log)))),
+            log_warnings=tuple(dict.fromkeys((*state.log_warnings, *log.warnings))),
+            segment=log.segment or state.segment,
+        )
         if self._state.n_rows == before:
             raise _no_rows()
 
@@ -242,8 +278,8 @@ class Evaluator:
 
         Parameters
         ----------
-        observations : array of shape (n, ...)
-            States to value.
+        observations : array of shape (n, ...), or table
+            States to value. For a model that was fitted to a table: a table with the same columns of observations.
         return_interval : float, optional
             Confidence level, for example 0.95. The intervals are for phi(s).theta_star, which is V(s) only where the
             features can represent it.
@@ -277,7 +313,7 @@ class Evaluator:
         if self.why_no_interval(method) is not None:
             return self._intervals(summary.sample.phi.mean(axis=0)[None], level, method)
         spread = self._spread(method, stacklevel=3)
-        if spread.sample is None and summary.state.sums is not None:
+        if (method or summary.own_method) == "closed_form" and summary.state.sums is not None:
             return mean_interval(spread, summary.solution, summary.state.sums.mean_phi, level)
         return spread.of(summary.sample.phi.mean(axis=0)[None], level)
 
@@ -291,7 +327,7 @@ class Evaluator:
         return Intervals(value, np.where(is_known, np.nan, -np.inf), np.where(is_known, np.nan, np.inf))
 
     def why_no_interval(self, method: Method | None = None) -> str | None:
-        """Return why no interval is known for the algorithm, whatever the rows, or None if one is."""
+        """Return why no interval is known, or None if one is."""
         check_choice("method", method, (None, *get_args(Method)))
         return self._summary.why_no_interval(method)
 
@@ -313,6 +349,13 @@ class Evaluator:
         if method == "closed_form" and spread.doubt is not None:
             warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=stacklevel)
         return spread
+
+    def _warn_of_data(self) -> None:
+        """Warn of what makes an answer from these rows and features doubtful."""
+        for warning in self._state.log_warnings:
+            warnings.warn(warning, DataWarning, stacklevel=3)
+        if self._summary.is_usable and has_no_constant(self._summary):
+            warnings.warn(NO_CONSTANT, DataWarning, stacklevel=3)
 
     def _warn_if_far(self, is_frequent: bool = False) -> None:
         """Warn if the values are further from the closed form of the sample than noise explains."""

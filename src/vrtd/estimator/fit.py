@@ -37,6 +37,7 @@ def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) 
 
     `repeats`: the rows are those of the first pass again.
     """
+    setup = setup.resolve(state.features)
     if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
         return (update(setup, _with_weights(state, chunk), chunk, repeats),)
     return _receive(setup, state, chunk, repeats)
@@ -46,8 +47,10 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
     if not chunk.n_rows:
         return
     state = _with_weights(state, chunk)
-    if state.features is None and not setup.waits:
-        state = _begin(setup, state, setup.features.bind(chunk.observations))
+    if state.features is None and not (setup.settings.needs_pilot or setup.features.needs_data):
+        bound = setup.features.bind(chunk.observations)
+        if not setup.resolve(bound).settings.needs_pilot:
+            state = _begin(setup.resolve(bound), state, bound)
     at, n = 0, chunk.n_rows
     if state.features is None:
         at = setup.settings.pilot_rows - state.n_rows
@@ -55,6 +58,7 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
         if state.n_rows == setup.settings.pilot_rows:
             state = decide(setup, state)
         yield state
+    setup = setup.resolve(state.features)
     while at < n:
         assert state.features is not None
         last = min(n, at + _piece_rows(state.features))
@@ -72,7 +76,9 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     if not chunks:
         return state
     state = state._replace(waiting=(), n_rows=0, n_pilot=n, n_expected=n if is_all else None)
-    state = _begin(setup, state, setup.features.bind(all_observations(chunks)))
+    features = setup.features.bind(all_observations(chunks))
+    setup = setup.resolve(features)
+    state = _begin(setup, state, features)
     assert state.features is not None
     size, n_kept = _piece_rows(state.features), 0
     if setup.settings.needs_pilot:

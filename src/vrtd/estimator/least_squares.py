@@ -8,7 +8,7 @@ solution is that of this mean: estimated by the means over blocks that outlast t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,16 @@ from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation, block_covariances
-from vrtd.solving import check_invertible, solve_scaled
+from vrtd.solving import least_norm_solver
 
 _FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
-_MOST_BYTES = 1 << 26  # of all blocks
+_MOST_BYTES = 1 << 27  # of all blocks
 _LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
 _PIECE = 1024  # rows that are multiplied at once
 _SPARSE = 0.1  # below this share of numbers that are not 0, zeros are skipped
+_DEPENDENT = 1e-3  # features are dependent in a direction where their root mean square is at most this
+_OUTSIDE = 1e-6  # of the squared length of a feature row, which may lie in directions that the rows do not determine
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,15 @@ class Solution:
     squares: Floats  # (d,) mean squares of the features
     block: int  # rows of a block
     degrees: int  # of freedom
-    condition_number: float  # of A on the features seen, each divided by its root mean square
+    size: Floats  # (d,) root mean squares of the features, 1 for those that were not seen
+    open: Floats  # (d, k) directions that the rows do not determine, of features divided by their size
+
+    def determines(self, phi: Floats) -> NDArray[np.bool_]:
+        """Return for each of these feature rows whether the rows of the log determine phi.theta."""
+        scaled = phi / self.size
+        outside = np.square(scaled @ self.open).sum(axis=1)
+        is_known = outside <= _OUTSIDE * np.square(scaled).sum(axis=1)
+        return np.asarray(is_known & ~(phi[:, ~self.seen | self.rare] != 0.0).any(axis=1))
 
     @property
     def doubt(self) -> str | None:
@@ -53,15 +63,20 @@ class Solution:
             return None
         return f"the rows are correlated over more than the {self.block:,} rows of a block"
 
+    @property
+    def why_no_interval(self) -> str | None:
+        """Why the noise of theta is not known, or None if it is."""
+        if self.influence is not None:
+            return None
+        if not most_blocks(self.theta.size):
+            return f"it is known for at most {_most_features()} features, and there are {self.theta.size:,}"
+        return f"{self.n_rows:,} rows are too few; it needs {_FIRST_BLOCK * _LEAST_BLOCKS}"
+
     def covariance(self) -> Floats:
         """Return the covariance of theta, (d, d)."""
         if self.influence is None:
-            raise InvalidInputError(
-                f"an interval of the closed form needs {_LEAST_BLOCKS} blocks of rows and at most "
-                f"{_most_features()} features",
-                f"{self.n_rows} rows and {self.theta.size} features",
-                "bring more rows, or fewer features",
-            )
+            must = "the rows must suffice for an interval of the closed form"
+            raise InvalidInputError(must, self.why_no_interval, "bring more rows, or fewer features")
         return block_covariances(self.influence)[0]
 
 
@@ -144,8 +159,19 @@ def _close_block(sums: Sums) -> Sums:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def solve(sums: Sums, theta_0: Floats) -> Solution:
-    """Solve A theta + b = 0 on all rows so far; features that were 0 on every row keep theta_0."""
+def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Solution:
+    """Solve A theta + b = 0 on all rows so far.
+
+    Parameters
+    ----------
+    sums : Sums
+        The sums over the rows.
+    theta_0 : array of shape (d,)
+        The parameters of features that were 0 on every row, and of directions in which features are dependent: nothing
+        else determines them, and they do not change the value of any state in the span of the rows.
+    sample : array of shape (n, d)
+        Feature rows that show which directions these are.
+    """
     total, squares = sums.open.copy(), sums.squares.copy()
     for block in sums.blocks:
         total += block
@@ -158,15 +184,20 @@ def solve(sums: Sums, theta_0: Floats) -> Solution:
         raise SingularSystemError("some feature must not be 0 on every row", "none", "use other features")
     n = max(sums.n_rows, 1)
     A = total[np.ix_(seen, np.append(seen, False))] / n
-    b = (total[:, d] + total[:, :d] @ np.where(seen, 0.0, theta))[seen] / n
-    finite = np.isfinite(A).all() and np.isfinite(b).all()
-    size = np.sqrt(squares[seen] / n)
-    condition = float(np.linalg.cond(A / np.outer(size, size))) if finite else np.inf
-    must = "the rows must determine the parameters: A must be invertible on the features that were seen"
-    got = f"condition number {condition:.3g} of {len(A)} features from {sums.n_rows} rows"
-    do = "remove dependent features, bring more rows, or scale what is huge"
-    check_invertible(condition, len(A), must, got, do, stacklevel=3)
-    theta[seen] = -solve_scaled(A, b, size)
+    rest = (total[:, d] + total[:, :d] @ theta)[seen] / n  # A theta_0 + b
+    size = np.ones(d)
+    size[seen] = np.sqrt(squares[seen] / n)
+    solver = least_norm_solver(A, size[seen])
+    phi = np.asarray(sample[:, seen], dtype=np.float64) / size[seen]
+    if solver is None or not np.isfinite(rest).all() or _largest_rms(phi @ solver.null) > _DEPENDENT:
+        raise SingularSystemError(
+            "the rows must determine the parameters: A must be invertible on the features that were seen",
+            f"a singular A of {len(A)} features from {sums.n_rows} rows",
+            "remove dependent features, bring more rows, or scale what is huge",
+        )
+    theta[seen] -= solver(rest)
+    unknown = np.zeros((d, solver.null.shape[1]))
+    unknown[seen] = solver.null
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
     influence = None
@@ -174,11 +205,15 @@ def solve(sums: Sums, theta_0: Floats) -> Solution:
         extended = np.append(theta, 1.0)
         g = np.array([(block @ extended)[seen] / sums.block for block in sums.blocks])
         influence = np.zeros((len(g), d))
-        influence[:, seen] = -solve_scaled(A, g.T, size).T
-    phi = between[:, 1] / sums.block
+        influence[:, seen] = -solver(g.T).T
     return Solution(
-        theta, sums.n_rows, seen, rare, influence, phi, squares / n, sums.block, len(sums.blocks) - 1, condition
+        theta, sums.n_rows, seen, rare, influence, between[:, 1] / sums.block, squares / n, sums.block,
+        len(sums.blocks) - 1, size, unknown,
     )  # fmt: skip
+
+
+def _largest_rms(columns: Floats) -> float:
+    return float(np.sqrt(np.square(columns).mean(axis=0).max())) if columns.size else 0.0
 
 
 def _accumulate(rows: Transitions, sums: Floats, squares: Floats, total_phi: Floats) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd-model-4"
+_FORMAT = "vrtd-model-5"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
@@ -59,7 +59,10 @@ def decode(kind: Any, tree: Any) -> Any:
         return None if tree is None else decode(next(part for part in arguments if part is not NoneType), tree)
     if origin is tuple:
         return tuple(decode(arguments[0], tree[str(i)]) for i in range(len(tree)))
-    if origin is np.ndarray or kind in (bool, int, str):
+    if origin is Literal:
+        _require(tree in arguments, f"{tree!r} instead of {kind}")
+        return tree
+    if origin is np.ndarray or kind in (bool, int, float, str):
         _require(type(tree) is (origin or kind), f"{type(tree).__name__} instead of {kind}")
         return tree
     if kind is Algorithm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -14,11 +14,8 @@ from vrtd.report.numbers import count, interval, number, plural
 MEANING = "The intervals are for phi(s).theta_star, which is V(s) only where the features can represent it."
 _MOST_UNSEEN = 30
 _LEAST_SHARE = 1e-6
-_VERDICTS = {
-    True: (html.Mark("holds", "✓"), "Converged"),
-    False: (html.Mark("fails", "✗"), "Not converged"),
-    None: (html.Mark("open", "?"), "Cannot be told"),
-}
+_MARKS = {True: html.Mark("holds", "✓"), False: html.Mark("fails", "✗"), None: html.Mark("open", "?")}
+_DOUBTFUL = html.Mark("under", "!")
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,8 @@ class Answer:
     low: float
     high: float
     level: float
-    method: str
+    method: str  # "closed_form", or the name of an algorithm
+    estimand: str = "mean value over the states of the log"
     reason: str | None = None  # why there is no interval; its ends are nan then
 
     def __str__(self) -> str:
@@ -59,14 +57,15 @@ class Facts:
     n_terminated: int
     n_truncated: int
     mean_reward: float
+    roles: Mapping[str, Sequence[str]]  # the columns of each field
     data_remarks: Sequence[str]
     has_states: bool  # features are those of numbered states
     interrupted: bool
 
 
-def diagnosis(diagnostics: Diagnostics) -> str:
-    """In words, without the remarks."""
-    return replace(diagnostics, remarks=()).text
+def describe_roles(roles: Mapping[str, Sequence[str]]) -> str:
+    """Return which columns play which role, in one line."""
+    return "; ".join(f"{field.replace('_', ' ')} {', '.join(names)}" for field, names in roles.items())
 
 
 def build_page(
@@ -102,33 +101,28 @@ def _draw(panels: Sequence[html.Panel], names: Sequence[str]) -> html.Html:
 
 
 def _describe_answer(answer: Answer, closed_form: Answer | None, diagnostics: Diagnostics, facts: Facts) -> html.Html:
-    mark, verdict = _VERDICTS[diagnostics.converged]
-    algorithm = _name_algorithm(diagnostics)
-    # What has not converged must not be the headline where something better is known.
-    instead = closed_form if diagnostics.converged is False else None
-    first = instead or answer
-    if first.reason is not None:
-        headline = html.join("The mean value is ", html.element("span", number(first.value, 4)), ".")
+    is_doubtful = diagnostics.converged is True and diagnostics.warnings
+    verdict = f"{diagnostics.verdict}, with warnings" if is_doubtful else diagnostics.verdict
+    if answer.reason is not None:
+        headline = html.join("Mean value ", html.element("span", number(answer.value, 4)))
     else:
-        value, low, high = (html.element("span", text) for text in interval(first.value, first.low, first.high))
-        confidence = f", and with confidence {answer.level:g} between "
-        headline = html.join("The mean value is ", value, confidence, low, " and ", high, ".")
+        value, low, high = (html.element("span", text) for text in interval(answer.value, answer.low, answer.high))
+        headline = html.join("Mean value ", value, f" ({answer.level:.4g} interval ", low, " to ", high, ")")
     interrupted = html.element("strong", f"Interrupted after {count(diagnostics.n_rows)} rows.")
-    _, _, limit = diagnosis(diagnostics).partition(". ")  # and what to do; the verdict stands above it already
     notes = (
         html.join(interrupted, " This is what they taught.") if facts.interrupted else "",
-        f"This is the closed form (least squares); {algorithm} gives {answer}." if instead else "",
-        first.reservation,
-        limit,
-        f"The closed form (least squares) gives {closed_form}." if closed_form and not instead else "",
+        *(html.join(html.element("strong", "Warning: "), f"{warning}.") for warning in diagnostics.warnings),
+        answer.reservation,
+        diagnostics.explanation,
+        f"For comparison: the closed form (least squares) gives {closed_form}." if closed_form else "",
     )
     return html.card(
-        mark,
+        _DOUBTFUL if is_doubtful else _MARKS[diagnostics.converged],
         verdict,
-        f"{algorithm}, {plural(diagnostics.n_rows, 'row')}, discount {facts.discount:g}",
+        f"{_name_algorithm(diagnostics)}, {plural(diagnostics.n_rows, 'row')}, discount {facts.discount:g}",
         html.element("h2", headline),
         *(html.paragraph(note) for note in notes if note),
-        html.paragraph("The mean is over the states of the log, as often as they are in it.", style="quiet"),
+        html.paragraph("Average over the states of the log, weighted by how often each occurs.", style="quiet"),
         style="answer",
     )
 
@@ -162,6 +156,7 @@ def _describe_data(diagnostics: Diagnostics, facts: Facts, unseen: str) -> dict[
     waiting = f", of which {count(d.n_waiting)} wait for the rest of their batch" if d.n_waiting else ""
     return {
         "Rows": f"{count(d.n_rows)}{waiting}",
+        "Columns": describe_roles(facts.roles),
         "Terminated": f"{count(facts.n_terminated)}: nothing follows",
         "Truncated": f"{count(facts.n_truncated)}: the value of the successor counts",
         "Mean reward": number(facts.mean_reward, 4),

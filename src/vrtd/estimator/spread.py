@@ -5,6 +5,7 @@ They are for phi(s).theta_star, which is the value V(s) only where the features 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -54,9 +55,8 @@ class Spread:
     bias: Floats  # (d,) the part of it that stays
     optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
     degrees: float  # of freedom of Student's t; inf: normal
-    method: str
-    sample: Transitions | None  # what the covariance rests on, where it knows only some directions
-    seen: NDArray[np.bool_]  # (d,) features that were not 0 often enough
+    determines: Callable[[Floats], NDArray[np.bool_]]  # whether the log determines phi.theta, for each row phi
+    rare: NDArray[np.bool_]  # (d,) features that were not 0 too seldom
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
     start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
@@ -70,11 +70,7 @@ class Spread:
         value = phi @ self.theta
         quantile = t.isf((1.0 - level) / 2.0, self.degrees_of(phi))
         half = quantile * self.standard_error(phi) + np.abs(phi @ self.remainder)
-        known = np.ones(len(phi), bool)
-        if self.sample is not None:
-            known &= self.sample.spans(phi)
-        known &= ~(phi[:, ~self.seen] != 0.0).any(axis=1)
-        half = np.where(known, half, np.inf)
+        half = np.where(self.determines(phi), half, np.inf)
         return Intervals(value, value - half, value + half)
 
     def degrees_of(self, phi: Floats) -> Floats:
@@ -133,7 +129,7 @@ class FitSummary:
     """What can be computed from a state of a fit, each once: its first rows, and the spread of its estimate."""
 
     def __init__(self, setup: Setup, state: FitState, before: FitSummary | None = None) -> None:
-        self.setup, self.state = setup, state
+        self.setup, self.state = setup.resolve(state.features), state
         if before is not None and before.state.n_sampled == state.n_sampled:  # it has grown to its full size
             vars(self).update({name: value for name, value in vars(before).items() if name in ("sample", "reduced")})
 
@@ -164,19 +160,21 @@ class FitSummary:
         """The closed form of all rows, where they are summed up."""
         if self.state.sums is None:
             raise NotFittedError("the rows must be summed up", "none", "pass closed_form=True")
-        return solve(self.state.sums, self.theta_0)
+        state, buffer = self.state, self.state.buffer
+        sample = np.empty((0, len(self.theta_0))) if buffer is None else buffer.phi[: state.n_sampled]
+        return solve(self.state.sums, self.theta_0, sample)
 
     @property
     def own_method(self) -> Method:
         return "closed_form" if self.setup.settings.is_closed_form else "recursion"
 
     def why_no_interval(self, method: Method | None) -> str | None:
-        """Return why no interval is known for the algorithm, whatever the rows, or None if one is."""
+        """Return why no interval is known, or None if one is."""
+        if (method or self.own_method) == "closed_form":
+            return self._closed_form_solution.why_no_interval
         learner = self.state.learner
-        if learner is None or method == "closed_form":
-            return None
-        match learner.algorithm:
-            case VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
+        match None if learner is None else learner.algorithm:
+            case None | VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
                 return None
             case algorithm:
                 return (
@@ -188,7 +186,8 @@ class FitSummary:
         return self._closed_form if (method or self.own_method) == "closed_form" else self._recursion
 
     @cached_property
-    def _closed_form(self) -> Spread:
+    def _closed_form_solution(self) -> Solution:
+        """The closed form of all rows where they are summed up, else of the sample."""
         trace_decay = self.setup.settings.trace_decay
         if trace_decay > 0.0:
             raise InvalidInputError(
@@ -197,10 +196,13 @@ class FitSummary:
                 'evaluate with algorithm="closed_form" for its interval',
             )
         if self.state.sums is not None:
-            solution = self.solution
-        else:
-            solution = solve(add(no_sums(self.sample.n_features), self.sample), self.theta_0)
-        return _closed_form_spread(solution, self.reduced if self.is_usable else None)
+            return self.solution
+        sums = add(no_sums(self.sample.n_features), self.sample)
+        return solve(sums, self.theta_0, self.sample.phi)
+
+    @cached_property
+    def _closed_form(self) -> Spread:
+        return _closed_form_spread(self._closed_form_solution, self.reduced if self.is_usable else None)
 
     @cached_property
     def _recursion(self) -> Spread:
@@ -224,7 +226,7 @@ def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     assert solution.influence is not None
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
-        "closed form, batch means", None, solution.seen & ~solution.rare, solution.influence, covariance,
+        solution.determines, ~solution.seen | solution.rare, solution.influence, covariance,
         doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
 
@@ -240,7 +242,8 @@ def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float)
         theta=np.array([phi @ solution.theta]),
         covariance=covariance,
         remainder=np.zeros(1),
-        seen=np.ones(1, bool),
+        determines=lambda phi: np.ones(len(phi), bool),
+        rare=np.zeros(1, bool),
         influence=centred,
         reference=covariance,
     )
@@ -283,12 +286,16 @@ def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:
     left = moments.left @ moments.optimal @ moments.left.T / n
     optimal = B @ moments.optimal @ B.T
     blocks = reduced.merged_influence @ B.T
-    seen = (sample.phi != 0.0).sum(axis=0) >= _LEAST_SEEN
+    rare = (sample.phi != 0.0).sum(axis=0) < _LEAST_SEEN
+
+    def determines(phi: Floats) -> NDArray[np.bool_]:
+        return np.asarray(sample.spans(phi) & ~(phi[:, rare] != 0.0).any(axis=1))
+
     # One standard error more, so that the noise of block means alone seldom widens an interval.
     reference = optimal / n * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
-        "second moment of the recursion", sample, seen, blocks, reference, start_covariance=B @ left @ B.T,
+        determines, rare, blocks, reference, start_covariance=B @ left @ B.T,
     )  # fmt: skip
     doubt = moments.remark or _slowness(reduced, n) or _doubt(found, summary)
     return replace(found, doubt=doubt)

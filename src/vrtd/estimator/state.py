@@ -5,24 +5,24 @@ Settings, intervals and diagnostics rest on these rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.algorithms import VRTD
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError, NotFittedError
-from vrtd.estimator.auto_settings import AutoSettings
+from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
 from vrtd.estimator.rows import append
-from vrtd.features import Features, Tabular
+from vrtd.features import Features, ObservationSpace
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-# Features up to which "auto" sums up the closed form; those of states are sparse, and cost little.
-_MOST_FEATURES, _MOST_STATES = 256, 600
 # Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
 
@@ -35,19 +35,31 @@ class Setup:
     features: Features  # as they were given, perhaps not bound yet
     discount: float
     theta_0: Floats | None
-    closed_form: bool | Literal["auto"]  # whether to sum up the closed form of every row
+    closed_form: bool | Literal["auto"]  # whether to sum up the closed form of every row beside another algorithm
     seed: int
 
-    @property
-    def waits(self) -> bool:
-        """Whether nothing can be learned before the pilot rows have come."""
-        return self.settings.needs_pilot or self.features.needs_data
+    def resolve(self, features: Features | None) -> Setup:
+        """Return the setup with the algorithm that "auto" stands for, with these bound features.
+
+        It is the closed form while that costs little, otherwise VRTD.
+        """
+        if features is None or not self.settings.is_auto:
+            return self
+        return self._with_closed_form if is_cheap(features) else self._with_vrtd
+
+    @cached_property
+    def _with_closed_form(self) -> Setup:
+        return replace(self, settings=replace(self.settings, algorithm=CLOSED_FORM))
+
+    @cached_property
+    def _with_vrtd(self) -> Setup:
+        return replace(self, settings=replace(self.settings, algorithm=VRTD.name))
 
     def needs_sums(self, features: Features) -> bool:
         """Return whether the closed form of every row is summed up; "auto": if it costs little."""
-        if self.closed_form == "auto":
-            return features.n_features <= (_MOST_STATES if isinstance(features, Tabular) else _MOST_FEATURES)
-        return self.closed_form
+        if self.settings.is_closed_form:
+            return True
+        return is_cheap(features) if self.closed_form == "auto" else self.closed_form
 
 
 class FitState(NamedTuple):
@@ -67,6 +79,8 @@ class FitState(NamedTuple):
     is_checked: bool = False  # whether the step that was asked for has been checked
     remarks: tuple[str, ...] = ()  # on settings
     log_remarks: tuple[str, ...] = ()  # of the logs that were read
+    log_warnings: tuple[str, ...] = ()
+    space: ObservationSpace | None = None  # of the first log
     segment: int | None = None  # consecutive steps of one of several environments that come together
     waiting: tuple[Chunk, ...] = ()  # rows before features or settings are decided
     features: Features | None = None  # bound

@@ -29,11 +29,15 @@ _VALUES = ("value", "low", "high")
 
 
 class LogSummary(WrappedLog):
-    """A log that remembers, while it is first read, what a report tells of it."""
+    """A log that remembers, while it is first read, what a report tells of it.
 
-    def __init__(self, log: Log) -> None:
+    `names` are those of the numbers of an observation, by default what the log calls them.
+    """
+
+    def __init__(self, log: Log, names: Sequence[str] | None = None) -> None:
         super().__init__(log)
         self._is_first = True
+        self.names = names
         self.n_terminated = self.n_truncated = self.n_seen = 0
         self.reward = 0.0  # the sum
         self.low: NDArray[Any] | None = None  # of the observations, where they are mapped
@@ -46,6 +50,8 @@ class LogSummary(WrappedLog):
         is_first, self._is_first = self._is_first, False
         for chunk in self._log.chunks():
             if is_first and chunk.n_rows:
+                if not self.n_seen:
+                    _check_names(self.names, chunk.observations[0].size)
                 self._add(chunk)
             yield chunk
 
@@ -101,12 +107,11 @@ class StateValues(NamedTuple):
         return np.asarray((self.table["high"] - self.table["low"]) / 2.0)
 
 
-def value_states(
-    evaluator: Evaluator, log: LogSummary, level: float, states: Any, names: Sequence[str] | None
-) -> StateValues:
+def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: Any) -> StateValues:
     """Return the values of `states`, or of those that show most where none are given."""
     kind, rows = _choose_states(evaluator.features, log) if states is None else ("list", _check_states(states, log))
     flat = rows.reshape(len(rows), -1)
+    names = log.names or (None if log.space is None else log.space.names)
     if names is None:
         word = "state" if kind == "table" else "observation"
         names = [word] if flat.shape[1] == 1 else [f"{word}_{j}" for j in range(flat.shape[1])]
@@ -127,7 +132,7 @@ def n_states_of(features: Features) -> int | None:
             return None
 
 
-def check_names(names: Sequence[str] | None, n_numbers: int) -> None:
+def _check_names(names: Sequence[str] | None, n_numbers: int) -> None:
     """Raise unless there is a name for each number of an observation."""
     taken = {*_VALUES, "half_width"}
     if names is not None and (

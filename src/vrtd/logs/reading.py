@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TypedDict, get_args
+from typing import Any, TypedDict, get_args
 
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
@@ -16,7 +16,7 @@ from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import ArrowStream, CsvPart, ParquetPart, TablePart
 from vrtd.logs.columns import Columns, EpisodeEnd, Missing
 from vrtd.logs.episodes import MinariPart, find_data_folder
-from vrtd.logs.log import Log
+from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
 
 PathLike = str | os.PathLike[str]
@@ -187,3 +187,18 @@ def _format_of(file: Path) -> str:
 
 def _count(kinds: Counter[str]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+
+
+def as_log(data: Any, columns: ReadOptions) -> Log | Chunk:
+    """Return a log or a chunk as it is, and make a log of a table or files with these columns."""
+    if not isinstance(data, Log | Chunk):
+        return read(data, **columns)
+    for name in columns:
+        kind = type(data).__name__
+        raise InvalidInputError(f"{name} is for tables and files", f"a {kind}", f"drop {name}")
+    return data
+
+
+def is_file_name(text: str) -> bool:
+    """Return whether text names files: it has the suffix of one, is a pattern, or names what exists."""
+    return Path(text).suffix.lower() in _SUFFIXES or has_magic(text) or os.path.lexists(text)

@@ -58,7 +58,7 @@ def test_every_transition_in_its_share_gives_theta_star() -> None:
     rows = np.repeat(np.arange(4), counts)
     log = from_arrays(phi[edges.origin[rows]], edges.reward[rows], phi[edges.successor[rows]])
     for algorithm in (vrtd.LSTD(ridge=1e-12), vrtd.RecursiveLSTD(ridge=1e-6)):
-        theta = vrtd.Evaluator(algorithm, discount=0.9).fit(log).theta_
+        theta = vrtd.Evaluator(algorithm, features=None, discount=0.9).fit(log).theta_
         np.testing.assert_allclose(theta, problem.theta_star, rtol=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_samples_without_features_decide_nothing(kind: Any) -> None:
 
 
 def test_a_system_without_a_solution_is_one_until_the_next_row() -> None:
-    evaluator = vrtd.Evaluator(vrtd.LSTD(ridge=0.2), discount=0.5)
+    evaluator = vrtd.Evaluator(vrtd.LSTD(ridge=0.2), features=None, discount=0.5)
     evaluator.partial_fit(from_arrays([[1.0]], [1.0], [[4.0]]))  # A + ridge s = 1 (1 - 0.5 4) + 0.2 (1 + 4)
     assert np.isnan(evaluator.theta_).all()
     evaluator.partial_fit(from_arrays([[1.0]], [1.0], [[1.0]]))
@@ -148,7 +148,7 @@ def test_a_system_without_a_solution_is_one_until_the_next_row() -> None:
 def test_it_learns_from_a_log_and_has_no_interval_of_its_own(kind: Any) -> None:
     rows = chunk(0, 20_000)
     evaluator = vrtd.Evaluator(kind(ridge=1e-3), discount=DISCOUNT).fit(rows)
-    closed = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows)
+    closed = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(rows)
     np.testing.assert_allclose(evaluator.theta_, closed.theta_, rtol=1e-4)
     with pytest.warns(AccuracyWarning, match="only for VRTD and TD with a constant step"):
         assert np.isnan(evaluator.predict(PROBLEM.phi[:3], return_interval=0.95).high).all()
@@ -159,7 +159,7 @@ def test_it_learns_from_a_log_and_has_no_interval_of_its_own(kind: Any) -> None:
 def test_sums_that_overflow_are_an_error_that_does_not_speak_of_steps() -> None:
     rows = from_arrays(np.full((5, 1), 1e150), np.ones(5), np.full((5, 1), 1e150))
     with pytest.raises(DivergenceError, match=r"the parameters must stay finite; got LSTD.*scale features and rewards"):
-        vrtd.Evaluator(vrtd.LSTD(), discount=0.5).fit(rows)
+        vrtd.Evaluator(vrtd.LSTD(), features=None, discount=0.5).fit(rows)
 
 
 @BOTH

@@ -70,7 +70,9 @@ def test_an_environment_prints_a_summary_and_writes_a_folder(tmp_path: Any, caps
     assert lines[-1].startswith(f"wrote {tmp_path / 'out' / 'report.html'}, ")
     shown.encode("ascii")
     model = vrtd.Evaluator.load(tmp_path / "out" / "model.npz")
-    expected = vrtd.Evaluator(features="tabular:16", discount=0.9, n_samples=3000, pilot_rows=750, closed_form=True)
+    expected = vrtd.Evaluator(
+        "vrtd", features="tabular:16", discount=0.9, n_samples=3000, pilot_rows=750, closed_form=True
+    )
     expected.fit(from_env("FrozenLake-v1", "random", 3000))
     assert np.array_equal(model.theta_, expected.theta_)
     page = (tmp_path / "out" / "report.html").read_text()

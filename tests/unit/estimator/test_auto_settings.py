@@ -15,7 +15,7 @@ from vrtd.theory.settings import settings_for
 
 
 def test_settings_are_made_for_four_times_the_rows_so_far() -> None:
-    evaluator = vrtd.Evaluator("td", discount=DISCOUNT, pilot_rows=400).fit(chunk(0, 6500))
+    evaluator = vrtd.Evaluator("td", features=None, discount=DISCOUNT, pilot_rows=400).fit(chunk(0, 6500))
     told = [remark.split(":")[0] for remark in evaluator.diagnostics_.remarks if remark.startswith("from row")]
     assert told == ["from row 0", "from row 1,600", "from row 6,400"]
     again = evaluator.fit(chunk(0, 6500)).diagnostics_.remarks  # forgets
@@ -28,7 +28,9 @@ def test_batches_are_bounded(n_samples: int | None, largest: int, monkeypatch: p
     spy = Mock(side_effect=settings_for)
     monkeypatch.setattr(auto_settings, "settings_for", spy)
     start = np.arange(4.0)
-    vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400, n_samples=n_samples, theta_0=start).partial_fit(chunk(0, 400))
+    vrtd.Evaluator(
+        "vrtd", features=None, discount=DISCOUNT, pilot_rows=400, n_samples=n_samples, theta_0=start
+    ).partial_fit(chunk(0, 400))
     assert np.array_equal(spy.call_args.args[2], start)
     assert [call.kwargs["largest_batch"] for call in spy.call_args_list] == [largest]
 
@@ -36,12 +38,12 @@ def test_batches_are_bounded(n_samples: int | None, largest: int, monkeypatch: p
 def test_settings_are_those_that_were_used() -> None:
     """A phase begins with its first row, not with the last of the one before."""
     rows, _, _ = boyan(20_000)
-    evaluator = vrtd.Evaluator("td", discount=1.0, n_samples=20_000).fit(rows)
+    evaluator = vrtd.Evaluator("td", features=None, discount=1.0, n_samples=20_000).fit(rows)
     assert len([remark for remark in evaluator.diagnostics_.remarks if remark.startswith("from row")]) == 1
     evaluator.partial_fit(Chunk(*(values[:1] for values in rows[:5])))
     assert len([remark for remark in evaluator.diagnostics_.remarks if remark.startswith("from row")]) == 2
 
 
 def test_fit_does_not_wait_for_rows_that_were_announced() -> None:
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, n_samples=1_000_000).fit(chunk(0, 2000))
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, n_samples=1_000_000).fit(chunk(0, 2000))
     assert evaluator.n_waiting_ < 1000

@@ -35,9 +35,9 @@ def test_the_bias_of_td_on_a_trajectory_is_told_from_its_transient() -> None:
 
 def test_the_limiting_error_of_a_run() -> None:
     rows, _, _ = boyan(N)
-    noisy = vrtd.Evaluator(vrtd.VRTD(0.3, 10), discount=1.0).fit(rows).diagnostics_
+    noisy = vrtd.Evaluator(vrtd.VRTD(0.3, 10), features=None, discount=1.0).fit(rows).diagnostics_
     assert (noisy.converged, noisy.limit) == (True, "variance")
-    short = vrtd.Evaluator("closed_form", discount=1.0).fit(rows).diagnostics_
+    short = vrtd.Evaluator("closed_form", features=None, discount=1.0).fit(rows).diagnostics_
     assert (short.converged, short.limit) == (True, "budget")
     assert short.errors["transient"] == short.errors["bias"] == 0.0
     assert short.explained is not None
@@ -88,12 +88,14 @@ def test_rank_is_that_of_the_features_and_not_of_their_squares(distance: float, 
     mix = np.eye(4)
     mix[0, 3], mix[3, 3] = 1.0, distance
     near = rows._replace(observations=rows.observations @ mix, next_observations=rows.next_observations @ mix)
-    assert vrtd.Evaluator(TD, discount=DISCOUNT).fit(near).diagnostics_.rank == rank
+    assert vrtd.Evaluator(TD, features=None, discount=DISCOUNT).fit(near).diagnostics_.rank == rank
 
 
 def test_rewards_of_zero_have_no_limiting_error() -> None:
     still = (
-        vrtd.Evaluator("closed_form", discount=0.9).fit(chunk(0, N_ROWS)._replace(reward=np.zeros(N_ROWS))).diagnostics_
+        vrtd.Evaluator("closed_form", features=None, discount=0.9)
+        .fit(chunk(0, N_ROWS)._replace(reward=np.zeros(N_ROWS)))
+        .diagnostics_
     )
     assert still.limit is None
 
@@ -102,7 +104,7 @@ def test_a_run_that_strays_from_its_sample_is_noticed() -> None:
     """Rows of another kind after the sample: theta is not where the sample says."""
     rows, _, _ = boyan(70_000)
     later = rows._replace(reward=np.where(np.arange(70_000) < 55_000, rows.reward, 50.0))
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), discount=1.0)
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), features=None, discount=1.0)
     with pytest.warns(ConvergenceWarning, match="away from the closed form of the first 50,000 rows"):
         diagnostics = evaluator.fit(later).diagnostics_
     assert diagnostics.converged is False
@@ -118,11 +120,11 @@ def sticky(n: int) -> Chunk:
 
 def test_correlation_longer_than_blocks_or_sample_is_warned_of() -> None:
     rows = sticky(4000)
-    closed = vrtd.Evaluator("closed_form", discount=0.9).fit(rows)
+    closed = vrtd.Evaluator("closed_form", features=None, discount=0.9).fit(rows)
     assert closed.diagnostics_.converged is False
     with pytest.warns(ConvergenceWarning, match="correlated over more than the 64 rows of a block"):
         closed.predict([[1.0]], return_interval=0.9)
-    run = vrtd.Evaluator(vrtd.VRTD(0.1, 500), discount=0.9).fit(rows)
+    run = vrtd.Evaluator(vrtd.VRTD(0.1, 500), features=None, discount=0.9).fit(rows)
     assert "correlation outlasts the sample" in run.diagnostics_.text
     with pytest.warns(ConvergenceWarning, match="correlation outlasts"):
         run.predict([[1.0]], return_interval=0.9)
@@ -145,9 +147,9 @@ def test_a_column_of_small_numbers_counts_in_the_rank() -> None:
     scale = np.array([1.0, 1.0, 1.0, 1e-6])
     rows = chunk(0, N_ROWS)
     small = rows._replace(observations=rows.observations * scale, next_observations=rows.next_observations * scale)
-    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(small)
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(small)
     assert evaluator.diagnostics_.rank == 4
-    plain = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows)
+    plain = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(rows)
     np.testing.assert_allclose(evaluator.theta_ * scale, plain.theta_, rtol=1e-6)
 
 
@@ -155,7 +157,9 @@ def test_data_without_noise_and_an_exact_start_are_not_warned_of() -> None:
     rows, start = chunk(0, 6000), np.arange(1.0, 5.0)
     exact = rows._replace(reward=rows.observations @ start - DISCOUNT * (rows.next_observations @ start))
     for algorithm in ("vrtd", "td"):
-        evaluator = vrtd.Evaluator(algorithm, discount=DISCOUNT, theta_0=start, n_samples=6000).fit(exact)
+        evaluator = vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT, theta_0=start, n_samples=6000).fit(
+            exact
+        )
         np.testing.assert_allclose(evaluator.theta_, start, rtol=1e-9)
 
 
@@ -163,9 +167,11 @@ def test_data_without_noise_and_an_exact_start_are_not_warned_of() -> None:
 def test_rows_of_zeros_and_huge_rows_are_learned_from(scale: float) -> None:
     rows = scaled(chunk(0, 2000), np.full(2000, scale))
     if scale:
-        assert np.isfinite(vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows).predict(rows.observations)).all()
+        assert np.isfinite(
+            vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(rows).predict(rows.observations)
+        ).all()
     else:
-        evaluator = vrtd.Evaluator(vrtd.TD(0.1), discount=DISCOUNT).fit(rows)
+        evaluator = vrtd.Evaluator(vrtd.TD(0.1), features=None, discount=DISCOUNT).fit(rows)
         assert np.array_equal(evaluator.predict(rows.observations), np.zeros(2000))
 
 
@@ -175,9 +181,8 @@ def test_nearly_dependent_columns_are_warned_of() -> None:
     for table in (phi, phi_next):
         table[:, 3] = table[:, 2] + 1e-6 * table[:, 3]
     log = rows._replace(observations=phi, next_observations=phi_next)
-    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(log)
-    with pytest.warns(AccuracyWarning, match="A has condition number"):
-        evaluator.predict(phi[:3])
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(log)
+    assert np.isfinite(evaluator.predict(phi[:3])).all()  # the direction that rounding hides is left out
     data = vrtd.Transitions(phi, rows.reward, phi_next, DISCOUNT)
     with pytest.warns(AccuracyWarning, match="A has condition number"):
         _ = data.theta_star
@@ -192,7 +197,7 @@ def test_predict_checks_the_sample_only_when_it_has_doubled(monkeypatch: pytest.
         return sample_of(state)
 
     monkeypatch.setattr(spread, "sample_of", counted)
-    evaluator = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT)
+    evaluator = vrtd.Evaluator(vrtd.TD(0.05), features=None, discount=DISCOUNT)
     for first in range(0, 6000, 100):
         evaluator.partial_fit(chunk(first, first + 100))
         evaluator.predict(chunk(0, 1).observations)

@@ -53,7 +53,7 @@ def states(n: int = N, n_states: int = 4) -> Log:
 def vrtd_settings(features: Any = "rbf:4", **rest: Any) -> dict[str, Any]:
     """Settings that are given: nothing waits for a pilot."""
     options = {"discount": 0.5, "step_size": 0.2, "batch_size": 100, "pilot_rows": 500, "closed_form": True}
-    return {"features": features} | options | rest
+    return {"algorithm": "vrtd", "features": features} | options | rest
 
 
 def least_squares(features: Any = "rbf:4") -> dict[str, Any]:
@@ -130,14 +130,14 @@ def test_the_page_says_it(done: Any) -> None:
     outline = Outline(done.report.read_text())
     value, low, high = interval(done.answer.value, done.answer.low, done.answer.high)
     text = " ".join(outline.text.split())
-    assert f"The mean value is {value}, and with confidence 0.95 between {low} and {high}." in text
+    assert f"Mean value {value} (0.95 interval {low} to {high})" in text
     verdict = "Converged" if done.diagnostics.converged else "Not converged"
     assert f"{verdict} VRTD, 4,000 rows, discount 0.5" in text
     assert "What limits it: " in text
-    assert f"The closed form (least squares) gives {done.closed_form}." in text
+    assert f"For comparison: the closed form (least squares) gives {done.closed_form}." in text
     assert MEANING in text
     assert "Interrupted" not in text
-    for words in ("Step size 0.2 ", "Batch size 100", "Rank 4 of 4", "Terminated 0:", "Truncated 0:", "A walk"):
+    for words in ("Step size 0.2 ", "Batch size 100", "Rank 5 of 5", "Terminated 0:", "Truncated 0:", "A walk"):
         assert words in text
     assert len([each for each in outline.having("src") if each.startswith(IMAGE)]) == 4
 
@@ -186,7 +186,7 @@ def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
     assert not (tmp_path / "figures" / "convergence.svg").exists()
     text = Outline(done.report.read_text()).text
     assert "closed form (LSTD)" in text
-    assert "with confidence 0.5 between" in " ".join(text.split())
+    assert "(0.5 interval " in " ".join(text.split())
     assert done.closed_form is None
 
 
@@ -308,7 +308,7 @@ def bad_log() -> Log:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source": [1, 2]}, "source must be a Log, a Gymnasium environment or the id of one; got list"),
+        ({"source": {1, 2}}, "source must be a Log, a table, files, a Gymnasium environment or the id of one; got set"),
         ({"policy": "random"}, "policy is for environments; got a log; drop policy"),
         ({"n_envs": 2}, "n_envs is for environments; got a log"),
         ({"record": "rows.txt"}, "record must be a .parquet, .npz, .csv file; got rows.txt"),

@@ -15,7 +15,7 @@ from tests.helpers.some_logs import DISCOUNT, chunk
 from vrtd.algorithms import REGISTRY
 from vrtd.cli import main
 from vrtd.cli.terminal import BAD_USAGE, OK
-from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataWarning, InvalidInputError
 from vrtd.estimator import evaluate
 from vrtd.logs import from_arrays
 from vrtd.sklearn import ValueRegressor
@@ -29,7 +29,7 @@ UNTUNED = [name for name in ON_LOGS if name not in ("td", "vrtd")]
 def fitted(name: str, **settings: Any) -> vrtd.Evaluator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the defaults of a class are not made for these rows
-        return vrtd.Evaluator(name, discount=DISCOUNT, pilot_rows=700, **settings).fit(chunk(0, N))
+        return vrtd.Evaluator(name, features=None, discount=DISCOUNT, pilot_rows=700, **settings).fit(chunk(0, N))
 
 
 def test_the_registry_is_divided_by_what_algorithms_declare() -> None:
@@ -79,7 +79,7 @@ def test_an_algorithm_that_needs_a_data_set_is_refused(name: str) -> None:
     )
     for algorithm in (name, REGISTRY[name]()):
         with pytest.raises(InvalidInputError, match=message):
-            vrtd.Evaluator(algorithm, discount=0.9)
+            vrtd.Evaluator(algorithm, features=None, discount=0.9)
 
 
 def test_lstd_is_the_algorithm_and_closed_form_the_solution_of_all_rows() -> None:
@@ -128,7 +128,7 @@ def test_the_interval_of_the_closed_form_is_there_for_methods_without_traces() -
 def test_the_files_of_an_evaluation_without_an_interval(tmp_path: Path) -> None:
     rows = chunk(0, N)
     log = from_arrays(rows.observations, rows.reward, rows.next_observations)
-    done = evaluate(log, "gtd2", discount=DISCOUNT, out=tmp_path / "out")
+    done = evaluate(log, "gtd2", features=None, discount=DISCOUNT, out=tmp_path / "out")
     stored = json.loads((tmp_path / "out" / "diagnostics.json").read_text())
     for found in (stored, done.as_dict()):
         assert found["value"] == done.answer.value
@@ -194,7 +194,10 @@ def test_the_command_refuses_what_needs_a_data_set(tmp_path: Path, capsys: Any) 
 
 def test_scikit_learn_takes_them_too() -> None:
     rows = chunk(0, N)
-    model = ValueRegressor("gtd2", discount=DISCOUNT).fit(rows.observations, rows.reward, next_X=rows.next_observations)
+    with pytest.warns(DataWarning, match="no combination of the features is constant"):
+        model = ValueRegressor("gtd2", discount=DISCOUNT).fit(
+            rows.observations, rows.reward, next_X=rows.next_observations
+        )
     assert model.coef_.tobytes() == fitted("gtd2").theta_.tobytes()
     with pytest.raises(InvalidInputError, match="svrg cannot learn from a log"):
         ValueRegressor("svrg").fit(rows.observations, rows.reward)

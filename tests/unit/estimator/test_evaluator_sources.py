@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.fits import make_evaluator
 from tests.helpers.some_logs import DISCOUNT, chain, chunk, sample
+from vrtd.features import RBF, Tabular
 from vrtd.logs import Chunk, Log, from_arrays, from_env, read, write
 
 N = 9000
@@ -22,7 +24,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def theta(log: Log, **settings: Any) -> bytes:
-    return vrtd.Evaluator(**({"discount": DISCOUNT} | settings)).fit(log).theta_.tobytes()
+    return make_evaluator(**settings).fit(log).theta_.tobytes()
 
 
 def arrays() -> Log:
@@ -39,7 +41,7 @@ def test_formats_do_not_change_a_bit(settings: Any, tmp_path: Path) -> None:
     for suffix in ("parquet", "csv", "npz"):
         path = tmp_path / f"log.{suffix}"
         write(log, path)
-        assert theta(read(path), **settings) == expected, suffix
+        assert theta(read(path, weight="weight"), **settings) == expected, suffix
     polars, pandas, duckdb = (pytest.importorskip(name) for name in ("polars", "pandas", "duckdb"))
     frame = pandas.read_parquet(tmp_path / "log.parquet")
     tables = {
@@ -48,7 +50,7 @@ def test_formats_do_not_change_a_bit(settings: Any, tmp_path: Path) -> None:
         "duckdb": duckdb.sql("select * from frame"),
     }
     for name, table in tables.items():
-        assert theta(read(table), **settings) == expected, name
+        assert theta(read(table, weight="weight"), **settings) == expected, name
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
@@ -85,7 +87,8 @@ def live(kind: str) -> Any:
 @pytest.mark.parametrize("suffix", ["parquet", "npz", "csv"])
 @pytest.mark.parametrize("kind", ["single", "vector", "finite"])
 def test_a_live_environment_equals_the_replay_of_its_recording(kind: str, suffix: str, tmp_path: Path) -> None:
-    path, features = tmp_path / f"log.{suffix}", "tabular:16" if kind == "finite" else "rbf:16"
+    path, most = tmp_path / f"log.{suffix}", (0.3, 1.5, 0.25, 2.0)
+    features = Tabular(16) if kind == "finite" else RBF(16, low=[-x for x in most], high=most, bias=False)
     log = live(kind)
     write(log, path)
     settings: dict[str, Any] = {"features": features, "discount": 0.9, "n_samples": 7000}
@@ -104,7 +107,7 @@ def _doubles(log: Log) -> list[Any]:
 
 def test_batches_of_a_vector_hold_whole_segments() -> None:
     log = live("vector")
-    evaluator = vrtd.Evaluator(features="rbf:16", discount=0.9, n_samples=7000).fit(log)
+    evaluator = vrtd.Evaluator("vrtd", features="rbf:16", discount=0.9, n_samples=7000).fit(log)
     algorithm = evaluator.algorithm_
     assert isinstance(algorithm, vrtd.VRTD)
     assert log.segment == 64
@@ -119,7 +122,9 @@ def test_the_same_rows_in_any_order_have_the_same_closed_form() -> None:
     (rows,) = log.chunks()
     order = np.random.default_rng(5).permutation(N)
     shuffled = Chunk(*(None if values is None else values[order] for values in rows[:6]))  # type: ignore[arg-type]
-    closed = [vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(each).theta_ for each in (rows, shuffled)]
+    closed = [
+        vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(each).theta_ for each in (rows, shuffled)
+    ]
     np.testing.assert_allclose(closed[0], closed[1], rtol=1e-10)
 
 
@@ -140,7 +145,7 @@ def test_the_closed_form_of_a_live_lake_tends_to_its_values() -> None:
 def test_remarks_of_the_log_reach_the_diagnostics() -> None:
     phi = chain().phi[np.random.default_rng(0).integers(0, 50, 400)]
     log = from_arrays(phi, np.ones(400), truncated=np.arange(400) % 100 == 50)
-    evaluator = vrtd.Evaluator("closed_form", discount=0.5).fit(log)
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.5).fit(log)
     assert "dropped" in " ".join(evaluator.diagnostics_.remarks)
     assert evaluator.n_rows_ == 395
 
@@ -162,7 +167,7 @@ class Segmented(Log):
 
 @pytest.mark.parametrize(("size", "cuts"), [(32, False), (64, False), (128, False), (96, True), (100, True)])
 def test_batches_that_fit_into_a_segment_cut_none(size: int, cuts: bool) -> None:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.01, size), discount=DISCOUNT).fit(Segmented())
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.01, size), features=None, discount=DISCOUNT).fit(Segmented())
     assert any("cut segments of 64" in remark for remark in evaluator.diagnostics_.remarks) == cuts
 
 
@@ -170,7 +175,7 @@ def test_batches_that_fit_into_a_segment_cut_none(size: int, cuts: bool) -> None
 def test_the_number_of_states_is_taken_from_the_pilot_rows(name: str) -> None:
     gymnasium = pytest.importorskip("gymnasium")
     newest = max(key for key in gymnasium.registry if key.startswith(name))
-    evaluator = vrtd.Evaluator(features="tabular", discount=0.9).fit(from_env(newest, "random", n_samples=8000))
+    evaluator = vrtd.Evaluator("vrtd", features="tabular", discount=0.9).fit(from_env(newest, "random", n_samples=8000))
     assert evaluator.n_rows_ == 8000
 
 

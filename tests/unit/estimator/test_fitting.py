@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.helpers.fits import SETTINGS, N, fed, fitted, whole_diagnostics, whole_fit
+from tests.helpers.fits import SETTINGS, N, fed, fitted, make_evaluator, whole_diagnostics, whole_fit
 from tests.helpers.some_logs import DISCOUNT, chain, chunk, split
 from vrtd.errors import (
     DataError,
@@ -51,14 +51,16 @@ def test_nothing_is_learned_before_the_pilot_rows_have_come() -> None:
     evaluator.partial_fit(chunk(4999, 5000))
     assert evaluator.algorithm_ is not None
     assert evaluator.diagnostics_.status == "learning"
-    assert vrtd.Evaluator(discount=0.9).fit(chunk(0, 100)).algorithm_ is not None  # no more rows will come
+    assert (
+        vrtd.Evaluator("vrtd", features=None, discount=0.9).fit(chunk(0, 100)).algorithm_ is not None
+    )  # no more rows will come
 
 
 def test_several_passes_and_a_second_fit() -> None:
     log = from_arrays(*(chunk(0, 6000)[k] for k in (0, 1, 2)))
     settings: dict[str, Any] = {"step_size": 0.02, "batch_size": 100}
-    twice = vrtd.Evaluator(discount=DISCOUNT, **settings).fit(log, n_passes=2)
-    by_hand = vrtd.Evaluator(discount=DISCOUNT, **settings).partial_fit(log).partial_fit(log)
+    twice = make_evaluator(**settings).fit(log, n_passes=2)
+    by_hand = make_evaluator(**settings).partial_fit(log).partial_fit(log)
     assert twice.theta_.tobytes() == by_hand.theta_.tobytes()
     assert twice.n_rows_ == 12_000
     again = twice.fit(log)  # forgets
@@ -66,7 +68,7 @@ def test_several_passes_and_a_second_fit() -> None:
 
 
 def test_float32_rows_are_kept_and_types_do_not_mix() -> None:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=DISCOUNT).fit(chunk(0, N, dtype="f4"))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500), features=None, discount=DISCOUNT).fit(chunk(0, N, dtype="f4"))
     near = fitted(algorithm=vrtd.VRTD(0.05, 500))
     np.testing.assert_allclose(evaluator.theta_, near.theta_, rtol=1e-4)
     before = evaluator.theta_
@@ -79,11 +81,13 @@ def test_weights_count_like_repeated_rows() -> None:
     """A row of weight 2 is a row that comes twice, for the closed form; ratios of 1 change nothing."""
     rows = chunk(0, 3000)
     doubled = Chunk(*(np.repeat(values, 2, axis=0) for values in rows[:5]))
-    heavy = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows._replace(weight=np.full(3000, 2.0)))
-    twice = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(doubled)
+    heavy = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(
+        rows._replace(weight=np.full(3000, 2.0))
+    )
+    twice = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(doubled)
     np.testing.assert_allclose(heavy.theta_, twice.theta_, rtol=1e-10)
-    plain = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT).fit(rows)
-    ones = vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT).fit(rows._replace(weight=np.ones(3000)))
+    plain = vrtd.Evaluator(vrtd.TD(0.05), features=None, discount=DISCOUNT).fit(rows)
+    ones = vrtd.Evaluator(vrtd.TD(0.05), features=None, discount=DISCOUNT).fit(rows._replace(weight=np.ones(3000)))
     np.testing.assert_allclose(ones.theta_, plain.theta_, rtol=1e-12)
 
 
@@ -94,19 +98,23 @@ def test_terminated_rows_do_not_bootstrap_and_need_no_successor() -> None:
     nothing[ends] = np.nan
     ended = rows._replace(terminated=ends)
     for algorithm in (vrtd.TD(0.05), vrtd.VRTD(0.05, 100), "closed_form", "vrtd"):
-        by_flag = vrtd.Evaluator(algorithm, discount=DISCOUNT).fit(ended._replace(next_observations=nothing))
-        zeros = vrtd.Evaluator(algorithm, discount=DISCOUNT).fit(
+        by_flag = vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT).fit(
+            ended._replace(next_observations=nothing)
+        )
+        zeros = vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT).fit(
             ended._replace(next_observations=np.where(ends[:, None], 0.0, rows.next_observations))
         )
         assert by_flag.theta_.tobytes() == zeros.theta_.tobytes()
-    through = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows)
+    through = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(rows)
     assert np.abs(through.theta_ - by_flag.theta_).max() > 0.1
 
 
 def test_progress_counts_rows() -> None:
     told: list[Any] = []
     log = from_arrays(*(chunk(0, N)[k] for k in (0, 1, 2)))
-    vrtd.Evaluator(vrtd.TD(0.05), discount=DISCOUNT).fit(log, progress=lambda *counts: told.append(counts))
+    vrtd.Evaluator(vrtd.TD(0.05), features=None, discount=DISCOUNT).fit(
+        log, progress=lambda *counts: told.append(counts)
+    )
     assert told[-1] == (N, N)
 
 
@@ -130,7 +138,7 @@ def test_splits_do_not_change_whether_discount_one_is_refused() -> None:
     rows = chunk(0, 1000)._replace(terminated=np.arange(1000) == 700)
     verdicts = []
     for cuts in ((0, 1000), (0, 500, 1000)):
-        evaluator = vrtd.Evaluator(TD, discount=1.0, pilot_rows=400)
+        evaluator = vrtd.Evaluator(TD, features=None, discount=1.0, pilot_rows=400)
         try:
             for first, last in itertools.pairwise(cuts):
                 evaluator.partial_fit(Chunk(*(values[first:last] for values in rows[:5])))  # type: ignore[arg-type]
@@ -145,16 +153,19 @@ def test_a_large_chunk_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     told: list[Any] = []
     rows = chunk(0, 3000)
     log = from_arrays(*rows[:3])
-    vrtd.Evaluator(TD, discount=DISCOUNT).fit(log, progress=lambda *counts: told.append(counts))
+    vrtd.Evaluator(TD, features=None, discount=DISCOUNT).fit(log, progress=lambda *counts: told.append(counts))
     assert told == [(1024, 3000), (2048, 3000), (3000, 3000)]
     reward = rows.reward.copy()
     reward[2100] = np.nan
     with pytest.raises(DataError, match="array reward, row 2100"):
-        vrtd.Evaluator(TD, discount=DISCOUNT).fit(from_arrays(rows.observations, reward, rows.next_observations))
+        make_evaluator(algorithm=TD).fit(from_arrays(rows.observations, reward, rows.next_observations))
 
 
 def test_td_with_a_step_waits_for_nothing() -> None:
-    assert vrtd.Evaluator("td", discount=DISCOUNT, step_size=0.01).partial_fit(chunk(0, 100)).n_waiting_ == 0
+    assert (
+        vrtd.Evaluator("td", features=None, discount=DISCOUNT, step_size=0.01).partial_fit(chunk(0, 100)).n_waiting_
+        == 0
+    )
 
 
 @pytest.mark.parametrize("algorithm", [vrtd.TD(vrtd.Harmonic(10.0, 200.0)), vrtd.TD(0.1, average=True)], ids=repr)
@@ -193,7 +204,7 @@ def test_the_successor_of_a_termination_is_not_looked_at() -> None:
     rows = chunk(0, N_ROWS)
     for nothing in (np.nan, 1e308):
         odd = np.where(ends[:, None], nothing, rows.next_observations)
-        evaluator = vrtd.Evaluator("closed_form", discount=0.9).fit(
+        evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.9).fit(
             rows._replace(next_observations=odd, terminated=ends)
         )
         assert evaluator.diagnostics_.explained is not None
@@ -201,10 +212,10 @@ def test_the_successor_of_a_termination_is_not_looked_at() -> None:
 
 def test_a_log_shorter_than_the_pilot_is_learned_from() -> None:
     rows = chunk(0, 2000)
-    evaluator = vrtd.Evaluator(discount=DISCOUNT).fit(rows)
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT).fit(rows)
     assert evaluator.algorithm_ is not None
     assert evaluator.n_waiting_ < 2000
-    closed = vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(rows).predict(rows.observations)
+    closed = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(rows).predict(rows.observations)
     np.testing.assert_allclose(evaluator.predict(rows.observations), closed, atol=0.5)  # values are 2 to 7
     evaluator.partial_fit(chunk(2000, 6000))
     assert evaluator.n_rows_ == 6000
@@ -216,7 +227,7 @@ def test_a_start_outside_of_the_span_counts() -> None:
     truncated, reward = states == 1, 0.1 * np.random.default_rng(0).normal(size=12_000)
     rows = Chunk(np.eye(3)[states], reward, np.eye(3)[states + 1], np.zeros(12_000, bool), truncated)
     start = np.array([0.0, 0.0, 10.0])
-    run, closed = (vrtd.Evaluator(name, discount=0.9, theta_0=start).fit(rows) for name in ("vrtd", "closed_form"))
+    run, closed = (make_evaluator(algorithm=a, discount=0.9, theta_0=start).fit(rows) for a in ("vrtd", "closed_form"))
     sample = sample_of(run._state)
     found = sample.basis @ sample.reduce_rank(start).theta_star + sample.outside(start)
     np.testing.assert_allclose(found, closed.theta_, atol=1e-8)
@@ -225,16 +236,16 @@ def test_a_start_outside_of_the_span_counts() -> None:
 
 def test_before_the_pilot_rows_values_are_those_of_theta_0() -> None:
     start = np.arange(4.0)
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, theta_0=start).partial_fit(chunk(0, 2000))
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, theta_0=start).partial_fit(chunk(0, 2000))
     observations = chunk(0, 3).observations
     np.testing.assert_array_equal(evaluator.predict(observations), observations @ start)
-    scaled = vrtd.Evaluator(features="rbf:4", discount=DISCOUNT).partial_fit(chunk(0, 2000))
+    scaled = vrtd.Evaluator("vrtd", features="rbf:4", discount=DISCOUNT).partial_fit(chunk(0, 2000))
     with pytest.raises(NotFittedError, match="must have received its pilot rows; got 2,000 of 5,000"):
         scaled.predict(observations)
 
 
 @pytest.mark.parametrize(
-    ("features", "sums"), [(Identity(256), True), (Identity(257), False), (Tabular(600), True), (Tabular(601), False)]
+    ("features", "sums"), [(Identity(512), True), (Identity(513), False), (Tabular(900), True), (Tabular(901), False)]
 )
 def test_auto_sums_up_the_closed_form_of_few_features(features: Any, sums: bool) -> None:
     """A row of a table has one number that is not 0, so more states than other features are cheap."""

@@ -59,7 +59,7 @@ def test_vrtd_learns_values_with_dependent_features() -> None:
         observations=np.repeat(rows.observations, 2, axis=1),
         next_observations=np.repeat(rows.next_observations, 2, axis=1),
     )
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, n_samples=N).fit(twice)
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, n_samples=N).fit(twice)
     assert evaluator.diagnostics_.rank == 4
     phi, theta_star = chain().phi, chain().theta_star
     found = evaluator.predict(np.repeat(phi, 2, axis=1), return_interval=0.95)
@@ -69,7 +69,7 @@ def test_vrtd_learns_values_with_dependent_features() -> None:
 
 def test_a_run_that_has_not_converged_says_so_and_offers_the_closed_form() -> None:
     rows, phi, theta_star = boyan(N)
-    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 1000), discount=1.0).fit(rows)
+    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 1000), features=None, discount=1.0).fit(rows)
     diagnostics = evaluator.diagnostics_
     assert (diagnostics.converged, diagnostics.limit) == (False, "transient")
     assert "Not converged" in diagnostics.text
@@ -96,7 +96,7 @@ def test_methods_without_known_moments_have_the_closed_form_only() -> None:
 def test_further_passes_do_not_shorten_intervals(algorithm: Any) -> None:
     rows, _, _ = boyan(N_ROWS)
     log = from_arrays(*rows[:5])
-    once, often = (vrtd.Evaluator(algorithm, discount=1.0).fit(log, n_passes=n) for n in (1, 9))
+    once, often = (vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(log, n_passes=n) for n in (1, 9))
     assert often.n_rows_ == 9 * N_ROWS
     halves = [float(np.ptp(each.mean_value()[1:])) / 2 for each in (once, often)]
     assert halves[1] > 0.5 * halves[0]
@@ -135,7 +135,7 @@ def test_what_was_seen_seldom_has_no_interval(algorithm: Any) -> None:
 
 
 def test_a_projection_that_may_be_active_has_no_interval() -> None:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500, radius=1.0), discount=DISCOUNT).fit(chunk(0, N_ROWS))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500, radius=1.0), features=None, discount=DISCOUNT).fit(chunk(0, N_ROWS))
     with pytest.warns(AccuracyWarning, match=r"no interval: none is known for VRTD\(.*no radius"):
         assert np.isnan(evaluator.theta_interval().low).all()
 
@@ -159,7 +159,9 @@ def test_the_closed_form_takes_columns_of_very_different_scales(scale: float) ->
     rows = chunk(0, 20_000)
     sizes = np.array([scale, 1.0, 1.0 / scale, 1.0])
     scaled = rows._replace(observations=rows.observations * sizes, next_observations=rows.next_observations * sizes)
-    plain, other = (vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(part) for part in (rows, scaled))
+    plain, other = (
+        vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(part) for part in (rows, scaled)
+    )
     np.testing.assert_allclose(other.theta_ * sizes, plain.theta_, rtol=1e-8)
     half = [np.subtract(*found.theta_interval()[:0:-1]) for found in (plain, other)]
     np.testing.assert_allclose(half[1] * sizes, half[0], rtol=1e-6)
@@ -170,7 +172,7 @@ def test_intervals_of_few_rows(n_rows: int, why: str | None) -> None:
     rng = np.random.default_rng(0)
     phi = np.c_[np.ones(n_rows + 1), rng.choice([-1.0, 1.0], n_rows + 1)]
     log = from_arrays(phi[:-1], rng.normal(size=n_rows), phi[1:])
-    evaluator = vrtd.Evaluator(vrtd.TD(0.1), discount=0.0).fit(log)
+    evaluator = vrtd.Evaluator(vrtd.TD(0.1), features=None, discount=0.0).fit(log)
     if why is None:
         with pytest.raises(InvalidInputError, match="an interval of the recursion needs at least 32 rows; got 31"):
             evaluator.predict(phi[:2], return_interval=0.95)

@@ -21,7 +21,7 @@ def solved(rows: Transitions, pieces: Any = None, theta_0: Any = None) -> Any:
     sums = no_sums(d)
     for first, last in itertools.pairwise([0, *sorted(pieces or ()), len(rows)]):
         sums = add(sums, rows.part(first, last))
-    return solve(sums, np.zeros(d) if theta_0 is None else theta_0)
+    return solve(sums, np.zeros(d) if theta_0 is None else theta_0, rows.phi)
 
 
 def naive(rows: Transitions) -> Any:
@@ -70,12 +70,13 @@ def test_sums_are_a_value() -> None:
     """Adding rows leaves the sums before as they were."""
     rows = some_rows(9000, 5)
     before = add(no_sums(5), rows.part(0, 4000))
-    theta = solve(before, np.zeros(5)).theta
+    theta = solve(before, np.zeros(5), rows.phi).theta
     first, other, again = (
-        solve(add(before, part), np.zeros(5)).theta for part in (rows.part(4000, 9000), rows, rows.part(4000, 9000))
+        solve(add(before, part), np.zeros(5), rows.phi).theta
+        for part in (rows.part(4000, 9000), rows, rows.part(4000, 9000))
     )
     assert first.tobytes() == again.tobytes() == solved(rows).theta.tobytes() != other.tobytes()
-    assert solve(before, np.zeros(5)).theta.tobytes() == theta.tobytes()
+    assert solve(before, np.zeros(5), rows.phi).theta.tobytes() == theta.tobytes()
 
 
 def test_any_order_gives_the_same_solution() -> None:
@@ -111,23 +112,53 @@ def test_features_that_were_never_seen_keep_their_start() -> None:
     assert np.all(found.covariance()[3] == 0.0)
 
 
-def test_dependent_features_are_an_error() -> None:
-    rows = some_rows(1000, 3)
-    phi, phi_next = (np.column_stack([table, table[:, 0]]) for table in (rows.phi, rows.phi_next))
-    with pytest.raises(SingularSystemError, match="remove dependent features"):
-        solved(with_columns(rows, phi=phi, phi_next=phi_next))
-    zero = np.zeros_like(rows.phi)
+def test_dependent_features_have_the_values_of_independent_ones() -> None:
+    """Columns that are combinations of others change theta, but not the value of a state or its noise."""
+    rows, start = some_rows(1000, 3), np.array([1.0, -2.0, 0.5, 3.0, 0.0])
+    mix = np.array([[1.0, 0.0, 0.0, 2.0, 1.0], [0.0, 1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0, -1.0]])
+    found = solved(with_columns(rows, phi=rows.phi @ mix, phi_next=rows.phi_next @ mix), theta_0=start)
+    plain = solved(rows)
+    phi = np.random.default_rng(3).normal(size=(20, 3))
+    np.testing.assert_allclose(phi @ mix @ found.theta, phi @ plain.theta, rtol=1e-9)
+    noise, plain_noise = mix @ found.covariance() @ mix.T, plain.covariance()
+    np.testing.assert_allclose(noise, plain_noise, rtol=1e-7, atol=1e-12)
+    assert found.open.shape == (5, 2)
+    assert found.determines(phi @ mix).all()
+    assert not found.determines(np.eye(5)).any()
+    assert plain.determines(np.eye(3)).all()
+    # In the directions that stay open theta is theta_0, in units of the sizes of the features.
+    np.testing.assert_allclose((found.theta - start) * found.size @ found.open, 0.0, atol=1e-9)
+
+
+def test_more_features_than_rows_reproduce_the_rows() -> None:
+    """Without bootstrapping the solution of least norm passes through every reward."""
+    rows = some_rows(6, 9)
+    rows = with_columns(rows, discount=np.zeros(6))
+    np.testing.assert_allclose(rows.phi @ solved(rows).theta, rows.reward, rtol=1e-9)
+
+
+def test_a_singular_system_of_independent_features_is_an_error() -> None:
+    """A state that leads to itself without discount has no value."""
+    phi = np.eye(2)[np.arange(200) % 2]
+    rows = Transitions(phi, np.ones(200), phi, 1.0)
+    with pytest.raises(SingularSystemError, match="the rows must determine the parameters"):
+        solved(rows)
+    half = Transitions(phi, np.ones(200), phi, np.where(phi[:, 0] == 1.0, 1.0, 0.5))
+    with pytest.raises(SingularSystemError, match="the rows must determine the parameters"):
+        solved(half)
     with pytest.raises(SingularSystemError, match="some feature must not be 0"):
-        solved(with_columns(rows, phi=zero))
+        solved(with_columns(some_rows(100, 3), phi=np.zeros((100, 3))))
 
 
 def test_too_few_rows_or_too_many_features_have_no_interval() -> None:
     found = solved(some_rows(19 * 16 + 15, 3))
-    with pytest.raises(InvalidInputError, match="20 blocks"):
+    assert found.why_no_interval == "319 rows are too few; it needs 320"
+    with pytest.raises(InvalidInputError, match="319 rows are too few"):
         found.covariance()
     assert solved(some_rows(20 * 16, 3)).covariance().shape == (3, 3)
-    wide = solved(some_rows(1500, 700))
-    with pytest.raises(InvalidInputError, match="at most 6"):
+    wide = solved(with_columns(some_rows(320, 920), discount=np.zeros(320)))
+    assert wide.why_no_interval is not None
+    with pytest.raises(InvalidInputError, match="at most 91"):
         wide.covariance()
 
 
@@ -154,10 +185,10 @@ def test_features_of_successors_only_bootstrap_from_their_start() -> None:
     """Feature 1 is never left: it keeps its start, and what is bootstrapped from it is that."""
     phi, phi_next = np.tile([1.0, 0.0], (40, 1)), np.tile([0.0, 1.0], (40, 1))
     sums = add(no_sums(2), Transitions(phi, np.ones(40), phi_next, 0.5))
-    np.testing.assert_allclose(solve(sums, np.array([0.0, 8.0])).theta, [1.0 + 0.5 * 8.0, 8.0], rtol=1e-14)
+    np.testing.assert_allclose(solve(sums, np.array([0.0, 8.0]), phi).theta, [1.0 + 0.5 * 8.0, 8.0], rtol=1e-14)
 
 
 def test_a_feature_that_only_waiting_rows_have_is_seen() -> None:
     phi = np.vstack([np.tile([1.0, 0.0], (16, 1)), [[0.0, 1.0]]])
     sums = add(no_sums(2), Transitions(phi, np.arange(17.0), np.zeros((17, 2)), 0.0))
-    assert solve(sums, np.zeros(2)).theta.tolist() == [7.5, 16.0]
+    assert solve(sums, np.zeros(2), phi).theta.tolist() == [7.5, 16.0]

@@ -124,7 +124,7 @@ def test_a_transformer_that_cannot_be_fitted_again_must_be_fitted(
 
 def test_a_loaded_model_does_not_check_its_step_again(tmp_path: Path) -> None:
     """It does not warn again."""
-    evaluator = vrtd.Evaluator(vrtd.TD(1.5), discount=DISCOUNT, pilot_rows=100)
+    evaluator = vrtd.Evaluator(vrtd.TD(1.5), features=None, discount=DISCOUNT, pilot_rows=100)
     with pytest.warns(StabilityWarning):
         evaluator.partial_fit(chunk(0, 200))
     evaluator.save(tmp_path / "model.npz")
@@ -142,7 +142,7 @@ def test_visited_states_are_stored(tmp_path: Path) -> None:
 
 def test_headers_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    vrtd.Evaluator("closed_form", discount=DISCOUNT).fit(chunk(0, 500)).save(path)
+    vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(chunk(0, 500)).save(path)
     with np.load(path) as file:
         arrays = dict(file)
     for is_old in (True, False):
@@ -160,7 +160,7 @@ def test_headers_are_checked(tmp_path: Path) -> None:
 def test_a_file_whose_rows_have_weights_only_in_part_is_refused(part: str, tmp_path: Path) -> None:
     """Rows that wait are joined with rows that come: both have weights, or none."""
     path = tmp_path / "model.npz"
-    vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT).fit(weighted(0, 400)).save(path)
+    vrtd.Evaluator(vrtd.VRTD(0.05, 300), features=None, discount=DISCOUNT).fit(weighted(0, 400)).save(path)
     with read_model(path) as tree:
         rows = tree["state"]["learner"]["buffer"] if part == "learner" else tree["state"]["buffer"]
         assert rows["weight"].size
@@ -173,7 +173,9 @@ def test_a_file_whose_rows_have_weights_only_in_part_is_refused(part: str, tmp_p
 @pytest.mark.parametrize("part", ["learner", "sums"])
 def test_rows_that_wait_must_be_in_the_file(part: str, tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    vrtd.Evaluator(vrtd.VRTD(0.05, 300), discount=DISCOUNT, closed_form=True).fit(chunk(0, 405)).save(path)
+    vrtd.Evaluator(vrtd.VRTD(0.05, 300), features=None, discount=DISCOUNT, closed_form=True).fit(chunk(0, 405)).save(
+        path
+    )
     with read_model(path) as tree:
         assert tree["state"][part]["n_waiting"] > 0
         tree["state"][part]["buffer"] = None
@@ -184,7 +186,7 @@ def test_rows_that_wait_must_be_in_the_file(part: str, tmp_path: Path) -> None:
 
 def test_a_model_with_parameters_that_are_not_finite_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    vrtd.Evaluator(vrtd.TD(0.05), discount=0.9).fit(chunk(0, 6000)).save(path)
+    vrtd.Evaluator(vrtd.TD(0.05), features=None, discount=0.9).fit(chunk(0, 6000)).save(path)
     with np.load(path) as file:
         arrays = dict(file)
     np.savez(path, **(arrays | {"state/learner/theta": np.full(4, np.nan)}))
@@ -194,7 +196,7 @@ def test_a_model_with_parameters_that_are_not_finite_is_refused(tmp_path: Path) 
 
 def test_a_short_log_with_features_of_the_users_own_is_loaded(tmp_path: Path) -> None:
     scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
-    evaluator = vrtd.Evaluator(features=scaler(), discount=DISCOUNT).fit(chunk(0, 2000))
+    evaluator = vrtd.Evaluator("vrtd", features=scaler(), discount=DISCOUNT).fit(chunk(0, 2000))
     evaluator.save(tmp_path / "model.npz")
     loaded = vrtd.Evaluator.load(tmp_path / "model.npz", features=scaler())
     observations = chunk(0, 3).observations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.helpers.fits import SETTINGS, N, fitted, weighted, whole_fit
+from tests.helpers.fits import SETTINGS, N, fitted, make_evaluator, weighted, whole_fit
 from tests.helpers.some_logs import DISCOUNT, chunk
 from vrtd.errors import (
     DataError,
@@ -52,8 +52,8 @@ def test_bad_arguments_are_refused(settings: Any, message: str) -> None:
 def test_bad_calls_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="theta_0 must have the shape"):
         fitted(theta_0=[1.0, 2.0])
-    with pytest.raises(InvalidInputError, match="must be a Log or a Chunk"):
-        vrtd.Evaluator(discount=0.9).fit([1, 2, 3])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="data must be a path, a pattern, a list of them, or a table"):
+        vrtd.Evaluator("vrtd", features=None, discount=0.9).fit([1, 2, 3])
     evaluator = fitted(algorithm="closed_form")
     for level in (0.0, 1.0, True, "0.9"):
         with pytest.raises(InvalidInputError, match="level of an interval"):
@@ -68,7 +68,7 @@ def test_bad_calls_are_refused() -> None:
     with pytest.raises(DataError, match="of the type of the observations"):
         evaluator.partial_fit(rows._replace(next_observations=rows.next_observations.astype("f4")))
     with pytest.raises(NotFittedError, match="must have received its pilot rows; got 0 of 5,000"):
-        vrtd.Evaluator(discount=0.9).predict([[1.0]])
+        vrtd.Evaluator("vrtd", features=None, discount=0.9).predict([[1.0]])
 
 
 BAD = [
@@ -89,7 +89,7 @@ def test_a_number_that_is_not_finite_is_named_and_leaves_no_trace(
     good = chunk(0, N)
     values = getattr(good, field).copy()
     values[row] = value
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, **settings)
+    evaluator = make_evaluator(**settings)
     pieces = [(0, 2000), (2000, 12_990), (12_990, N)]
     for first, last in pieces:
         part = Chunk(*(array[first:last] for array in good._replace(**{field: values})[:5]))
@@ -104,14 +104,14 @@ def test_a_bad_row_is_located_by_its_source() -> None:
     rows = chunk(0, 300)._replace(reward=np.where(np.arange(300) == 250, np.nan, 0.0))
     located = rows._replace(locate=lambda field, row: f"a.parquet, {field}, row {row + 1000}")
     with pytest.raises(DataError, match=r"a\.parquet, reward, row 1250"):
-        vrtd.Evaluator(vrtd.VRTD(0.1, 70), discount=0.9).partial_fit(located)
+        vrtd.Evaluator(vrtd.VRTD(0.1, 70), features=None, discount=0.9).partial_fit(located)
 
 
 def test_a_step_that_diverges_is_refused() -> None:
     with pytest.raises(DivergenceError, match="lower it"):
         fitted(algorithm=vrtd.TD(30.0))
     with pytest.warns(StabilityWarning, match="as the first 5,000 rows show"):
-        evaluator = vrtd.Evaluator(vrtd.TD(1.5), discount=DISCOUNT).fit(chunk(0, 5000))
+        evaluator = vrtd.Evaluator(vrtd.TD(1.5), features=None, discount=DISCOUNT).fit(chunk(0, 5000))
     assert "beyond the limit of stability" in evaluator.diagnostics_.text
 
 
@@ -119,9 +119,9 @@ def test_discount_one_needs_ends() -> None:
     rows = chunk(0, 6000)
     for algorithm in ("vrtd", "closed_form", vrtd.TD(0.01)):
         with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
-            vrtd.Evaluator(algorithm, discount=1.0).fit(rows)
+            vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(rows)
     ends = np.arange(6000) % 10 == 9
-    vrtd.Evaluator("closed_form", discount=1.0).fit(rows._replace(terminated=ends))
+    vrtd.Evaluator("closed_form", features=None, discount=1.0).fit(rows._replace(terminated=ends))
 
 
 @pytest.mark.parametrize("algorithm", [TD, "closed_form", "vrtd"], ids=["td", "closed_form", "auto"])
@@ -129,7 +129,7 @@ def test_discount_one_needs_ends() -> None:
 @pytest.mark.parametrize("at", [300, 450])  # inside the pilot and after it
 def test_all_rows_have_weights_or_none(algorithm: Any, one: Any, other: Any, at: int) -> None:
     """A loop that was compiled for weights would read beyond an array without any."""
-    evaluator = vrtd.Evaluator(algorithm, discount=DISCOUNT, pilot_rows=400).partial_fit(one(0, at))
+    evaluator = vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT, pilot_rows=400).partial_fit(one(0, at))
     with pytest.raises(DataError, match="must have weights, or none"):
         evaluator.partial_fit(other(at, 500))
     assert evaluator.n_rows_ == at
@@ -145,15 +145,15 @@ def test_a_weight_that_is_no_ratio_is_named(algorithm: Any, bad: float) -> None:
     log = from_arrays(rows.observations, rows.reward, rows.next_observations, weight=weight)
     for source, place in ((log, "array weight, row 10"), (rows._replace(weight=weight), "row 10 of the log")):
         with pytest.raises(DataError, match=place):
-            vrtd.Evaluator(algorithm, discount=DISCOUNT, pilot_rows=400).fit(source)
+            vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT, pilot_rows=400).fit(source)
 
 
 @pytest.mark.parametrize("algorithm", [TD, "closed_form"], ids=["td", "closed_form"])
 def test_discount_one_is_refused_on_a_log_that_is_shorter_than_the_pilot(algorithm: Any) -> None:
     with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
-        vrtd.Evaluator(algorithm, discount=1.0).fit(chunk(0, 300))
+        vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(chunk(0, 300))
     ends = np.arange(300) == 299
-    vrtd.Evaluator(algorithm, discount=1.0).fit(chunk(0, 300)._replace(terminated=ends))
+    vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(chunk(0, 300)._replace(terminated=ends))
 
 
 FIELDS: list[tuple[str, Any]] = [
@@ -168,7 +168,7 @@ FIELDS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("field", "value"), FIELDS, ids=[f"{field} {np.shape(value)}" for field, value in FIELDS])
 def test_fields_of_a_chunk_are_of_the_types_that_it_says(field: str, value: Any) -> None:
     with pytest.raises(DataError, match=f"{field} of a chunk must be an array of one"):
-        vrtd.Evaluator(TD, discount=DISCOUNT).partial_fit(chunk(0, 300)._replace(**{field: value}))
+        vrtd.Evaluator(TD, features=None, discount=DISCOUNT).partial_fit(chunk(0, 300)._replace(**{field: value}))
 
 
 def test_the_first_bad_row_is_named_whatever_its_field() -> None:
@@ -176,7 +176,7 @@ def test_the_first_bad_row_is_named_whatever_its_field() -> None:
     observations, reward = rows.observations.copy(), rows.reward.copy()
     observations[50], reward[20] = np.nan, np.nan
     with pytest.raises(DataError, match="reward: row 20 of the log"):
-        vrtd.Evaluator(TD, discount=DISCOUNT).fit(rows._replace(observations=observations, reward=reward))
+        make_evaluator(algorithm=TD).fit(rows._replace(observations=observations, reward=reward))
 
 
 @pytest.mark.parametrize(("rows", "reward"), [(1e160, 1.0), (1e-160, 1.0), (1.0, 1e160), (1.0, 1e-160)])
@@ -188,13 +188,13 @@ def test_huge_and_tiny_numbers_are_refused(rows: float, reward: float) -> None:
         reward=reward * good.reward,
     )
     with pytest.raises(InvalidInputError, match="scale them"):
-        vrtd.Evaluator(discount=0.9).fit(odd)
+        vrtd.Evaluator("vrtd", features=None, discount=0.9).fit(odd)
     with pytest.raises(InvalidInputError, match="scale"):
-        _ = vrtd.Evaluator("closed_form", discount=0.9).fit(odd).diagnostics_
+        _ = vrtd.Evaluator("closed_form", features=None, discount=0.9).fit(odd).diagnostics_
 
 
 def test_observations_of_another_width_before_the_pilot() -> None:
-    evaluator = vrtd.Evaluator(discount=0.9).partial_fit(chunk(0, 600))
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=0.9).partial_fit(chunk(0, 600))
     narrow = Chunk(*(values[:, :3].copy() if values.ndim == 2 else values for values in chunk(600, 900)[:5]))
     with pytest.raises(DataError, match="must have one shape"):
         evaluator.partial_fit(narrow)
@@ -202,7 +202,7 @@ def test_observations_of_another_width_before_the_pilot() -> None:
 
 
 def test_discount_one_leaves_no_trace_and_is_refused_for_short_logs() -> None:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.001, 100), discount=1.0).partial_fit(chunk(0, 4000))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.001, 100), features=None, discount=1.0).partial_fit(chunk(0, 4000))
     before = evaluator.theta_
     for _ in range(2):
         with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
@@ -210,7 +210,7 @@ def test_discount_one_leaves_no_trace_and_is_refused_for_short_logs() -> None:
         assert evaluator.n_rows_ == 4000
         assert np.array_equal(evaluator.theta_, before)
     with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
-        vrtd.Evaluator("closed_form", discount=1.0).fit(chunk(0, 1000))
+        vrtd.Evaluator("closed_form", features=None, discount=1.0).fit(chunk(0, 1000))
     evaluator.partial_fit(chunk(4000, 6000)._replace(terminated=np.arange(2000) == 7))  # one end is enough
 
 
@@ -230,6 +230,6 @@ def test_what_features_refuse_is_located() -> None:
 
 def test_parameters_before_any_row() -> None:
     with pytest.raises(NotFittedError, match="call fit or partial_fit"):
-        _ = vrtd.Evaluator(discount=0.9).theta_
+        _ = vrtd.Evaluator("vrtd", features=None, discount=0.9).theta_
     with pytest.raises(InvalidInputError, match="discount must lie in"):
-        vrtd.Evaluator(discount=True)
+        vrtd.Evaluator("vrtd", features=None, discount=True)

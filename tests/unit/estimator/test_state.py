@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.fits import make_evaluator
 from tests.helpers.some_logs import DISCOUNT, chunk
 from vrtd.errors import (
     ConvergenceWarning,
@@ -84,7 +85,7 @@ def assert_same_arrays(found: dict[str, Any], right: dict[str, Any]) -> None:
 
 @cache
 def uninterrupted(name: str) -> vrtd.Evaluator:
-    return vrtd.Evaluator(discount=DISCOUNT, features=squares, **SETTINGS[name]).partial_fit(chunk(0, N))
+    return make_evaluator(features=squares, **SETTINGS[name]).partial_fit(chunk(0, N))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -97,7 +98,7 @@ def test_an_update_that_raises_leaves_the_state_as_it_was(
     function = Broken(getattr(fit, where, None))
     if where in ("learn", "add", "keep_until"):
         monkeypatch.setattr(fit, where, function)
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, features=features, **settings)
+    evaluator = make_evaluator(features=features, **settings)
     if stop:
         evaluator.partial_fit(chunk(0, stop))
     state, before = evaluator._state, kept(evaluator._state)
@@ -128,7 +129,7 @@ def test_an_update_that_raises_leaves_the_state_as_it_was(
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_state_is_not_changed_by_what_follows(settings: Any) -> None:
     """Buffers grow behind the rows of a state; an older state can be gone on from in two ways."""
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, **settings).partial_fit(chunk(0, 1100))
+    evaluator = make_evaluator(**settings).partial_fit(chunk(0, 1100))
     state, before = evaluator._state, kept(evaluator._state)
     evaluator.partial_fit(chunk(1100, N))
     theta = evaluator.theta_
@@ -143,10 +144,12 @@ def test_a_state_is_not_changed_by_what_follows(settings: Any) -> None:
 
 def test_an_interrupted_pilot_is_decided_again() -> None:
     """Ctrl-C at any call of the features, from the first rows that wait to the first that are learned."""
-    whole = vrtd.Evaluator(discount=DISCOUNT, features=squares, pilot_rows=700).partial_fit(chunk(0, 1500))
+    whole = vrtd.Evaluator("vrtd", discount=DISCOUNT, features=squares, pilot_rows=700).partial_fit(chunk(0, 1500))
     for after in (1, 2, 3, 4, 5):
         features = Broken(squares)
-        evaluator = vrtd.Evaluator(discount=DISCOUNT, features=features, pilot_rows=700).partial_fit(chunk(0, 600))
+        evaluator = vrtd.Evaluator("vrtd", discount=DISCOUNT, features=features, pilot_rows=700).partial_fit(
+            chunk(0, 600)
+        )
         state = evaluator._state
         features.interrupt(after)
         with pytest.raises(KeyboardInterrupt):
@@ -176,20 +179,20 @@ def test_features_of_a_row_are_computed_once(splits: Any, settings: Any) -> None
         seen.append(np.unique(observations[:, 0]))  # the last row of a short block is repeated to fill it up
         return observations[:, 1:]
 
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, features=counted, **settings)
+    evaluator = make_evaluator(features=counted, **settings)
     for first, last in splits:
         evaluator.partial_fit(numbered(first, last))
     rows, counts = np.unique(np.concatenate(seen), return_counts=True)
     assert len(rows) == 2 * N
     assert rows[counts > 1].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-    whole = vrtd.Evaluator(discount=DISCOUNT, **settings).partial_fit(chunk(0, N))
+    whole = make_evaluator(**settings).partial_fit(chunk(0, N))
     assert evaluator.theta_.tobytes() == whole.theta_.tobytes()
 
 
 def test_a_pilot_that_is_larger_than_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sample has room for 400 of 1000 pilot rows: all of them are learned, however they are split."""
     monkeypatch.setattr(fit_state, "_MOST_ROWS", 400)
-    whole, parts = (vrtd.Evaluator(discount=DISCOUNT, features=squares, pilot_rows=1000) for _ in range(2))
+    whole, parts = (vrtd.Evaluator("vrtd", discount=DISCOUNT, features=squares, pilot_rows=1000) for _ in range(2))
     whole.partial_fit(chunk(0, N))
     for first, last in ((0, 250), (250, 700), (700, N)):
         parts.partial_fit(chunk(first, last))
@@ -206,34 +209,34 @@ def test_pilot_rows_of_two_types_are_refused_and_not_kept(first: Any, then: Any)
             observations=rows.observations.astype(dtype), next_observations=rows.next_observations.astype(dtype)
         )
 
-    evaluator = vrtd.Evaluator("td", discount=DISCOUNT, pilot_rows=300).partial_fit(of(first, 0, 100))
+    evaluator = vrtd.Evaluator("td", features=None, discount=DISCOUNT, pilot_rows=300).partial_fit(of(first, 0, 100))
     for last in (200, 300, 600):
         with pytest.raises(DataError, match=f"of one type, {np.dtype(first)}; got {np.dtype(then)}"):
             evaluator.partial_fit(of(then, 100, last))
         assert evaluator.n_rows_ == 100
-    whole = vrtd.Evaluator("td", discount=DISCOUNT, pilot_rows=300).partial_fit(of(first, 0, N))
+    whole = vrtd.Evaluator("td", features=None, discount=DISCOUNT, pilot_rows=300).partial_fit(of(first, 0, N))
     assert evaluator.partial_fit(of(first, 100, N)).theta_.tobytes() == whole.theta_.tobytes()
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_chunks_without_rows_change_nothing(settings: dict[str, Any]) -> None:
     empty = chunk(0, 0)
-    evaluator = vrtd.Evaluator(**settings, discount=DISCOUNT).partial_fit(empty)
+    evaluator = make_evaluator(**settings).partial_fit(empty)
     before = evaluator._state
     assert before.n_rows == 0
     assert evaluator.partial_fit(empty._replace(weight=np.empty(0)))._state is before
     with pytest.raises(DataError, match="a log must hold a transition; got none"):
-        vrtd.Evaluator(**settings, discount=DISCOUNT).fit(empty)
+        make_evaluator(**settings).fit(empty)
 
 
 def test_intervals_before_the_first_row() -> None:
     for ask in (lambda e: e.theta_interval(), lambda e: e.mean_value(), lambda e: e.predict([[0.0]], 0.9)):
         with pytest.raises(NotFittedError):
-            ask(vrtd.Evaluator(discount=DISCOUNT))
+            ask(vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT))
 
 
 def test_a_mean_value_warns_once() -> None:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 50), discount=DISCOUNT).partial_fit(chunk(0, 300))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 50), features=None, discount=DISCOUNT).partial_fit(chunk(0, 300))
     with pytest.warns(ConvergenceWarning, match="not converged") as caught:
         evaluator.mean_value()
     assert len(caught) == 1
@@ -245,7 +248,7 @@ def test_observations_of_another_type_or_shape_are_refused() -> None:
     states = np.arange(20) % 3
     whole = Chunk(states, rows.reward, states, rows.terminated, rows.truncated)
     for settings in ({"algorithm": vrtd.TD(0.1)}, {"pilot_rows": 30}):
-        evaluator = vrtd.Evaluator(**settings, features="tabular:3", discount=0.5).partial_fit(whole)
+        evaluator = make_evaluator(**settings, features="tabular:3", discount=0.5).partial_fit(whole)
         other = states.astype(np.float64)
         with pytest.raises(DataError, match="all parts of a log must be of one type, int64; got float64"):
             evaluator.partial_fit(whole._replace(observations=other, next_observations=other))
@@ -257,13 +260,13 @@ def test_observations_of_another_type_or_shape_are_refused() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_copies_learn_apart(settings: dict[str, Any]) -> None:
-    first = vrtd.Evaluator(**settings, discount=DISCOUNT).partial_fit(chunk(0, 950))
+    first = make_evaluator(**settings).partial_fit(chunk(0, 950))
     second = copy.copy(first)
     second.partial_fit(chunk(2000, N))
     first.partial_fit(chunk(950, N))
     second.partial_fit(chunk(0, 500))
     for evaluator, parts in ((first, [(0, N)]), (second, [(0, 950), (2000, N), (0, 500)])):
-        expected = vrtd.Evaluator(**settings, discount=DISCOUNT)
+        expected = make_evaluator(**settings)
         for a, b in parts:
             expected.partial_fit(chunk(a, b))
         assert evaluator.theta_.tobytes() == expected.theta_.tobytes()
@@ -274,11 +277,11 @@ def test_copies_learn_apart(settings: dict[str, Any]) -> None:
 def test_a_given_step_that_diverges_with_a_batch_size_from_auto() -> None:
     rows = chunk(0, N)
     with pytest.warns(StabilityWarning), pytest.raises(DivergenceError, match=r"step size must let .*; got 30"):
-        vrtd.Evaluator(discount=DISCOUNT, step_size=30.0, pilot_rows=700).fit(rows)
+        vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, step_size=30.0, pilot_rows=700).fit(rows)
 
 
 def test_warnings_point_at_the_line_that_asked() -> None:
-    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 50), discount=DISCOUNT).partial_fit(chunk(0, 300))
+    evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 50), features=None, discount=DISCOUNT).partial_fit(chunk(0, 300))
     states = chunk(0, 2).observations
     for ask in (lambda: evaluator.mean_value(), lambda: evaluator.spread(), lambda: evaluator.predict(states, 0.9)):
         with pytest.warns(ConvergenceWarning) as caught:
@@ -287,7 +290,7 @@ def test_warnings_point_at_the_line_that_asked() -> None:
 
 
 def test_an_interrupted_decision_leaves_no_remark(monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluator, times = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400), iter([True, False])
+    evaluator, times = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, pilot_rows=400), iter([True, False])
 
     def interrupted(*arguments: Any) -> Any:
         after = learn(*arguments)
@@ -304,7 +307,7 @@ def test_an_interrupted_decision_leaves_no_remark(monkeypatch: pytest.MonkeyPatc
 
 def test_an_interrupted_sum_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes in the middle of a piece: the sums are those of the pieces before it."""
-    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).partial_fit(chunk(0, 1024))
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).partial_fit(chunk(0, 1024))
     accumulate, times = least_squares._accumulate, iter(range(100))
 
     def interrupted(*arguments: Any) -> None:
@@ -320,7 +323,7 @@ def test_an_interrupted_sum_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> 
     assert sums is not None
     assert sums.n_rows == evaluator.n_rows_ == 1024
     np.testing.assert_allclose(sums.mean_phi, chunk(0, 1024).observations.mean(axis=0), rtol=1e-12)
-    whole = vrtd.Evaluator("closed_form", discount=DISCOUNT).partial_fit(chunk(0, 9000))
+    whole = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).partial_fit(chunk(0, 9000))
     assert evaluator.partial_fit(chunk(1024, 9000)).theta_.tobytes() == whole.theta_.tobytes()
 
 
@@ -341,20 +344,22 @@ def test_rows_that_wait_are_copies() -> None:
         reward=rows.reward.copy(),
         next_observations=rows.next_observations.copy(),
     )
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400).partial_fit(given)
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, pilot_rows=400).partial_fit(given)
     given.observations[:] = given.next_observations[:] = 7.0
     given.reward[:] = 7.0
-    whole = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=400).partial_fit(chunk(0, 1000))
+    whole = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, pilot_rows=400).partial_fit(chunk(0, 1000))
     assert evaluator.partial_fit(chunk(300, 1000)).theta_.tobytes() == whole.theta_.tobytes()
 
 
 def test_a_pilot_that_is_refused_leaves_no_trace() -> None:
-    evaluator = vrtd.Evaluator(discount=1.0, pilot_rows=400).partial_fit(chunk(0, 300))
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=1.0, pilot_rows=400).partial_fit(chunk(0, 300))
     with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
         evaluator.partial_fit(chunk(300, 500))
     assert (evaluator.n_rows_, evaluator.algorithm_) == (300, None)
     rest = chunk(300, 1000)._replace(terminated=np.arange(700) % 7 == 0)
-    fresh = vrtd.Evaluator(discount=1.0, pilot_rows=400).partial_fit(chunk(0, 300)).partial_fit(rest)
+    fresh = (
+        vrtd.Evaluator("vrtd", features=None, discount=1.0, pilot_rows=400).partial_fit(chunk(0, 300)).partial_fit(rest)
+    )
     assert evaluator.partial_fit(rest).theta_.tobytes() == fresh.theta_.tobytes()
     assert evaluator.diagnostics_.as_dict() == fresh.diagnostics_.as_dict()
 
@@ -365,7 +370,9 @@ def test_a_phase_does_not_end_before_a_bad_row(row: int) -> None:
     rest = chunk(1000, row + 1)
     reward = rest.reward.copy()
     reward[-1] = np.nan
-    found, fresh = (vrtd.Evaluator("td", discount=DISCOUNT, pilot_rows=400).partial_fit(chunk(0, 1000)) for _ in "ab")
+    found, fresh = (
+        vrtd.Evaluator("td", features=None, discount=DISCOUNT, pilot_rows=400).partial_fit(chunk(0, 1000)) for _ in "ab"
+    )
     with pytest.raises(DataError, match=f"row {row}"):
         found.partial_fit(rest._replace(reward=reward))
     for each in (found, fresh):
@@ -377,7 +384,7 @@ def test_a_phase_does_not_end_before_a_bad_row(row: int) -> None:
 
 def test_diagnostics_and_intervals_in_between_change_nothing() -> None:
     """What is kept of an answer is kept for as long as no row comes."""
-    asked, silent = (vrtd.Evaluator(vrtd.VRTD(0.05, 100), discount=DISCOUNT) for _ in range(2))
+    asked, silent = (vrtd.Evaluator(vrtd.VRTD(0.05, 100), features=None, discount=DISCOUNT) for _ in range(2))
     for first, last in ((0, 400), (400, 2000)):
         asked.partial_fit(chunk(first, last))
         silent.partial_fit(chunk(first, last))

@@ -45,13 +45,13 @@ def reported_log() -> tuple[Any, Any]:
 
 def test_the_default_warns_where_it_is_far_from_the_closed_form() -> None:
     log, phi = reported_log()
-    evaluator = vrtd.Evaluator(discount=0.9, n_samples=10_000)
+    evaluator = vrtd.Evaluator("vrtd", features=None, discount=0.9, n_samples=10_000)
     with pytest.warns(ConvergenceWarning, match="not converged: values are .* away from the closed form"):
         evaluator.fit(log)
     with pytest.warns(ConvergenceWarning, match="not converged"):
         values = evaluator.predict(phi)
     assert np.abs(values).max() < 20.0  # the truth is 0 to 11
-    closed = vrtd.Evaluator("closed_form", discount=0.9).fit(log).predict(phi)
+    closed = vrtd.Evaluator("closed_form", features=None, discount=0.9).fit(log).predict(phi)
     assert 0.0 < closed.min() < closed.max() < 11.0
 
 
@@ -61,7 +61,7 @@ def largest_values(n_logs: int) -> Any:
     for seed in range(n_logs):
         P, phi, reward = two_halves(seed, switch=3e-3, scale=4.0)
         rows = rows_of(phi, reward, walk(P, 1500, np.random.default_rng(seed)))
-        evaluator = vrtd.Evaluator(discount=0.9, n_samples=1500, pilot_rows=400)
+        evaluator = vrtd.Evaluator("vrtd", features=None, discount=0.9, n_samples=1500, pilot_rows=400)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
@@ -93,7 +93,7 @@ def quiet(evaluator: Any, rows: Any) -> Any:
 def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
     """It does not depend on how rows are split, survives a file, and is said."""
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) >= 12_000, 20.0, 1.0))
-    whole = quiet(vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000), rows)
+    whole = quiet(vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, n_samples=20_000), rows)
     phases = whole._state.learner.phases
     M = phases[0].algorithm.batch_size
     assert [phase.is_lowered for phase in phases][:2] == [False, True]
@@ -102,7 +102,7 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
     batch = Transitions(rows.observations[used], rows.reward[used], rows.next_observations[used], DISCOUNT)
     np.testing.assert_allclose(phases[1].algorithm.step_size, 1.25 / settings.growth_ratio(batch))
     assert any("the step was lowered" in remark for remark in whole.diagnostics_.remarks)
-    parts = vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000)
+    parts = vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, n_samples=20_000)
     for k, (first, last) in enumerate(split(20_000, seed=3)):
         parts.partial_fit(Chunk(*(None if field is None else field[first:last] for field in rows[:5])))
         if k % 4 == 0:
@@ -115,7 +115,7 @@ def test_a_step_is_lowered_at_the_batch_that_needs_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("algorithm", ["vrtd", "td"])
 def test_the_planned_step_comes_back_after_an_outlier(algorithm: str) -> None:
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) == 6000, 100.0, 1.0))
-    evaluator = quiet(vrtd.Evaluator(algorithm, discount=DISCOUNT, n_samples=20_000), rows)
+    evaluator = quiet(vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT, n_samples=20_000), rows)
     steps = [phase.algorithm.step_size for phase in evaluator._state.learner.phases]
     assert len(steps) == 3
     assert steps[0] == steps[2] > 2.0 * steps[1]
@@ -124,7 +124,7 @@ def test_the_planned_step_comes_back_after_an_outlier(algorithm: str) -> None:
 def test_steps_are_lowered_seldom_on_rows_that_grow() -> None:
     """Each time for twice as many epochs as before, so that phases do not grow with the log."""
     rows = scaled(chunk(0, 20_000), np.linspace(1.0, 50.0, 20_000))
-    evaluator = quiet(vrtd.Evaluator("td", discount=DISCOUNT, n_samples=20_000), rows)
+    evaluator = quiet(vrtd.Evaluator("td", features=None, discount=DISCOUNT, n_samples=20_000), rows)
     assert len(evaluator._state.learner.phases) <= 2 * 15
     assert len(evaluator.diagnostics_.remarks) < 10
 
@@ -190,7 +190,7 @@ def test_the_growth_ratio_is_computed_in_double_precision() -> None:
 def test_a_step_of_the_users_own_is_not_lowered() -> None:
     rows = chunk(0, 6000)
     large = rows._replace(observations=2.0 * rows.observations, next_observations=2.0 * rows.next_observations)
-    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=DISCOUNT).fit(rows)
+    evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500), features=None, discount=DISCOUNT).fit(rows)
     evaluator.partial_fit(large)
     assert len(evaluator._state.learner.phases) == 1
 
@@ -199,16 +199,18 @@ def test_an_automatic_step_that_diverges_names_a_remedy(monkeypatch: pytest.Monk
     monkeypatch.setattr(learners, "_within", lambda columns, first, n_epochs, size, step: (n_epochs, np.inf))
     rows = scaled(chunk(0, 20_000), np.where(np.arange(20_000) >= 6000, 1e6, 1.0))
     with pytest.raises(DivergenceError, match=r"with the step that 'auto' chose; scale .* algorithm='closed_form'"):
-        vrtd.Evaluator(discount=DISCOUNT, n_samples=20_000).fit(rows)
+        vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT, n_samples=20_000).fit(rows)
 
 
 def test_weights_lower_the_limit_of_a_step() -> None:
     """One constant feature: an update multiplies the error by 1 - 0.1 step weight, here by -1.5, whatever is drawn."""
     ones, no = np.ones((400, 1)), np.zeros(400, bool)
     rows = Chunk(ones, np.random.default_rng(0).normal(size=400), ones, no, no)
-    evaluator = vrtd.Evaluator(vrtd.TD(0.025), discount=0.9, pilot_rows=100)
+    evaluator = vrtd.Evaluator(vrtd.TD(0.025), features=None, discount=0.9, pilot_rows=100)
     with pytest.warns(StabilityWarning, match="step_size must be below 0.02, as the first 100 rows show"):
         evaluator.partial_fit(rows._replace(weight=np.full(400, 1000.0)))
     with pytest.warns(ConvergenceWarning, match="away from the closed form"):
         evaluator.predict(ones)
-    vrtd.Evaluator(vrtd.TD(0.025), discount=0.9, pilot_rows=100).partial_fit(rows).predict(ones)  # no warning
+    vrtd.Evaluator(vrtd.TD(0.025), features=None, discount=0.9, pilot_rows=100).partial_fit(rows).predict(
+        ones
+    )  # no warning

@@ -52,7 +52,7 @@ def test_theta_star_is_the_closed_form_of_the_estimator() -> None:
     log = Pieces(rows)
     data = data_set(log, None, 1.0)
     assert (data.discount == 0.0).sum() == rows.terminated.sum() > 0
-    evaluator = vrtd.Evaluator(discount=1.0, algorithm="closed_form").fit(log)
+    evaluator = vrtd.Evaluator(features=None, discount=1.0, algorithm="closed_form").fit(log)
     np.testing.assert_allclose(data.theta_star, evaluator.theta_, rtol=1e-9)
 
 
