@@ -194,8 +194,8 @@ class Evaluator:
             self._setup = replace(self._given, features=complete(self._given.features, space))
             state = state._replace(space=space)
         for chunk in chunks:
-            for self._state in receive(self._setup, state, chunk, repeats):
-                state = self._state
+            for learned in receive(self._setup, state, chunk, repeats):
+                self._state = state = learned
                 if progress is not None:
                     n_done = state.n_rows - (0 if repeats else before)
                     progress(n_done, None if log.n_rows is None else n_passes * log.n_rows)
