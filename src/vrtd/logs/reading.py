@@ -200,5 +200,8 @@ def as_log(data: Any, columns: ReadOptions) -> Log | Chunk:
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether text names files: it has the suffix of one, is a pattern, or names what exists."""
-    return Path(text).suffix.lower() in _SUFFIXES or has_magic(text) or os.path.lexists(text)
+    """Return whether text names files: it has the suffix of one, is a pattern, or is a path with folders that exists.
+
+    A single word may be the id of an environment, even if a folder has this name.
+    """
+    return Path(text).suffix.lower() in _SUFFIXES or has_magic(text) or (os.sep in text and os.path.lexists(text))

@@ -243,7 +243,9 @@ class Transitions:
         B, reward = self.basis, self.reward
         if theta_0 is not None:
             reward = reward + self.psi @ self.outside(theta_0)
-        return Transitions.wrap(self.phi @ B, reward, self.phi_next @ B, self.discount, self._weight, self.ends)
+        reduced = Transitions.wrap(self.phi @ B, reward, self.phi_next @ B, self.discount, self._weight, self.ends)
+        reduced._span = np.eye(self.rank), self.condition_number  # full rank by construction, whatever rounding says
+        return reduced
 
     def outside(self, theta: Floats) -> Floats:
         """Return the part of theta that is orthogonal to the span of the rows."""
