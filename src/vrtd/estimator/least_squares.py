@@ -23,7 +23,7 @@ from vrtd.solving import least_norm_solver
 
 _FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
-_MOST_BYTES = 1 << 27  # of all blocks
+_USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of all blocks
 _LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
 _PIECE = 1024  # rows that are multiplied at once
 _SPARSE = 0.1  # below this share of numbers that are not 0, zeros are skipped
@@ -114,9 +114,14 @@ def no_sums(n_features: int) -> Sums:
 
 
 def most_blocks(n_features: int) -> int:
-    """Return how many blocks are kept: 0 if memory does not allow enough of them for an interval."""
-    most = _MOST_BYTES // (8 * n_features * (n_features + 1)) // 2 * 2
-    return min(_MOST_BLOCKS, most) if most >= _LEAST_BLOCKS else 0
+    """Return how many blocks are kept: 0 if memory does not allow enough of them for an interval.
+
+    When they are full, half of them remain, which must be enough, too.
+    """
+    block_bytes, least = 8 * n_features * (n_features + 1), 2 * _LEAST_BLOCKS
+    if least * block_bytes > _MOST_BYTES:
+        return 0
+    return max(least, min(_MOST_BLOCKS, _USUAL_BYTES // block_bytes // 2 * 2))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used

@@ -12,7 +12,7 @@ import vrtd
 from tests.helpers.statistics import FAMILY_RATE
 from tests.helpers.streams import GAMMA, some_rows, with_columns
 from vrtd.errors import InvalidInputError, SingularSystemError
-from vrtd.estimator.least_squares import add, no_sums, solve
+from vrtd.estimator.least_squares import add, most_blocks, no_sums, solve
 from vrtd.problems import Transitions
 
 
@@ -160,6 +160,15 @@ def test_too_few_rows_or_too_many_features_have_no_interval() -> None:
     assert wide.why_no_interval is not None
     with pytest.raises(InvalidInputError, match="at most 91"):
         wide.covariance()
+
+
+def test_half_of_the_blocks_suffice_for_an_interval() -> None:
+    """Blocks are merged in pairs when they are full: an interval must not vanish then."""
+    kept = [most_blocks(d) for d in range(1, 1000)]
+    assert all(most % 2 == 0 and (most == 0 or most // 2 >= 20) for most in kept)
+    assert kept[0] == 64
+    assert kept[899] > 0
+    assert kept[998] == 0
 
 
 def test_covariance_is_that_of_the_solution() -> None:
