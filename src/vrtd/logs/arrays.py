@@ -14,11 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
+from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, find_columns
+from vrtd.logs.column_parts import ColumnPart
+from vrtd.logs.columns import VECTORS, Columns, find_columns
+from vrtd.logs.encoding import Encoder, Missing, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
+from vrtd.tables import library
 
 OpenFile = Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]]
 
@@ -62,55 +66,83 @@ class _MemoryPart(Part):
             arrays[name] = array
         self.columns = Columns(**{name: name for name in arrays})
         self.n_rows = len(arrays["observations"])
-        self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows))
+        self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows), Encoder())
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:  # noqa: ARG002
         yield self._block
 
 
-def npz_part(path: Path, wanted: Columns) -> Part:
-    return _StoredPart(path, wanted, _open_npz, None)
+def npz_part(path: Path, wanted: Columns, missing: Missing = "error") -> Part:
+    return _StoredPart(path, wanted, missing, _open_npz, None)
 
 
-def hdf5_part(path: Path, wanted: Columns) -> Part:
+def hdf5_part(path: Path, wanted: Columns, missing: Missing = "error") -> Part:
     """Read an HDF5 file with one array per column, as D4RL keeps its data, or with one per episode, as d3rlpy does."""
     with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
         is_by_episode = "num_episodes" in file and "observations_0" in file
-    return D3rlpyPart(path, wanted) if is_by_episode else _StoredPart(path, wanted, _open_hdf5, HDF5_UNVERIFIED)
+    if is_by_episode:
+        return D3rlpyPart(path, wanted, missing)
+    return _StoredPart(path, wanted, missing, _open_hdf5, HDF5_UNVERIFIED)
 
 
-class _StoredPart(Part):
+class _StoredPart(ColumnPart):
     """A file of arrays, which are read in step, some rows of each at a time."""
 
     n_rows: int
 
-    def __init__(self, path: Path, wanted: Columns, open_file: OpenFile, unverified: str | None) -> None:
-        self.where, self.unverified = str(path), unverified
+    def __init__(
+        self, path: Path, wanted: Columns, missing: Missing, open_file: OpenFile, unverified: str | None
+    ) -> None:
+        self.where, self.unverified, self.missing = str(path), unverified, missing
         self._path, self._open = path, open_file
         with translate_errors(self.where), open_file(path) as arrays:
             self.columns = find_columns(list(arrays), wanted, self.where)
             names = self.columns.all
             self.n_rows = (arrays[names[0]].shape or (0,))[0]
+            self.kinds = self._find_types(arrays)
             for name in names:
-                shape, dtype = arrays[name].shape, arrays[name].dtype
-                if dtype.kind not in ("biufUS" if name == self.columns.episode else "biuf") or not shape:
-                    must = f"{path}, column {name}, must hold numbers, one entry a row"
-                    raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
+                shape = arrays[name].shape
                 if shape[0] != self.n_rows:
                     must = f"the columns of {path} must have one entry a row"
                     what = f"{shape[0]} entries of {name} and {self.n_rows} of {names[0]}"
                     raise DataError(must, what, "write arrays of one length")
-            self.kinds = {name: f"{arrays[name].dtype} {arrays[name].shape[1:]}" for name in names}
             row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
         self._step = rows_per_block(row_bytes)
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def _find_types(self, arrays: Mapping[str, StoredArray]) -> dict[str, ColumnType]:
+        """Return what the columns hold; text may be a category of the observations, or name episodes."""
+        found = {}
+        for field, names in self.columns.by_field.items():
+            for name in names:
+                dtype, shape = arrays[name].dtype, arrays[name].shape
+                may_be_text = field in VECTORS and len(shape) == 1
+                if may_be_text and _is_text(dtype):
+                    found[name] = TEXT
+                elif shape and (dtype.kind in "biuf" or (field == "episode" and dtype.kind in "US")):
+                    found[name] = ColumnType(f"{dtype} {shape[1:]}", False, dtype.kind in "iu", shape[1:])
+                else:
+                    must = f"{self.where}, column {name}, must hold numbers, one entry a row"
+                    raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
+        return found
+
+    def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         with translate_errors(self.where), self._open(self._path) as arrays:
             for start in range(0, self.n_rows, self._step):
                 stop = min(self.n_rows, start + self._step)
-                rows = {name: arrays[name][start:stop] for name in self.columns.all}
-                piece = Piece(self.where, self.columns.by_field, start, stop - start)
-                yield make_block(self.columns.select(rows), piece)
+                rows = {name: arrays[name][start:stop] for name in self.kinds}
+                rows |= {name: _to_text(rows[name]) for name, kind in self.kinds.items() if kind.is_category}
+                yield Piece(self.where, self.columns.by_field, start, stop - start), rows
+
+
+def _is_text(dtype: np.dtype[Any]) -> bool:
+    """Return whether entries are text: of NumPy, or of any length as h5py describes it."""
+    metadata: Mapping[str, Any] = dtype.metadata or {}
+    return dtype.kind in "US" or metadata.get("vlen") in (str, bytes)
+
+
+def _to_text(entries: NDArray[Any]) -> Any:
+    pyarrow = library()
+    return pyarrow.array(entries).cast(pyarrow.string())
 
 
 @contextmanager

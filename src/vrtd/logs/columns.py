@@ -30,7 +30,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "weight": ("weight", "weights", "importance_ratio", "importance_ratios", "rho"),
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
 }
-_VECTORS = ("observations", "next_observations")
+VECTORS = ("observations", "next_observations")
 
 
 class Columns(NamedTuple):
@@ -104,7 +104,7 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     for name in columns.all:
         if counts[name] > 1:
             raise DataError(f"{where} must have each column once", f"{name!r} {counts[name]} times", "rename one")
-    names, next_names = (columns.by_field.get(field, ()) for field in _VECTORS)
+    names, next_names = (columns.by_field.get(field, ()) for field in VECTORS)
     if next_names and len(names) != len(next_names):
         raise DataError(
             f"{where} must have as many columns of next observations as of observations",
@@ -134,7 +134,7 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
         found += matches
     if not found:
         raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
-    if field in _VECTORS:
+    if field in VECTORS:
         return found[0] if is_one else tuple(found)
     if len(found) != 1:
         raise DataError(f"{field} must be one column of {where}", _list(found), "name one of them")
@@ -145,7 +145,7 @@ def _find_usual(field: str, there: Sequence[str], where: str) -> str | tuple[str
     for alias in ALIASES[field]:
         if alias in there:
             return alias
-        members = [name for name in there if field in _VECTORS and re.fullmatch(rf"{alias}[_.]\d+", name)]
+        members = [name for name in there if field in VECTORS and re.fullmatch(rf"{alias}[_.]\d+", name)]
         if members:
             members.sort(key=order_by_number)
             numbers = [int(re.split(r"[_.]", name)[-1]) for name in members]

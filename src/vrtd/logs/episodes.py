@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from vrtd.checks import import_extra
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular, translate_errors
-from vrtd.logs.arrow import to_numpy
+from vrtd.logs.arrow_values import ColumnType, to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
 from vrtd.logs.columns import Columns, order_by_number
+from vrtd.logs.encoding import Encoder, Missing
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 from vrtd.tables import library as arrow_library
@@ -60,13 +61,13 @@ class Episode(NamedTuple):
     has_final: bool
 
 
-def _make_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block, None, None]:
+def _make_blocks(episodes: Generator[Episode, None, None], encoder: Encoder) -> Generator[Block, None, None]:
     """Yield blocks of several short episodes, or of a part of a long one."""
     waiting: list[Block] = []
     wanted: str | None = None
     with closing(episodes):
         for episode in episodes:
-            for block in _cut(episode):
+            for block in _cut(episode, encoder):
                 kind = f"{block.observations.dtype} {block.observations.shape[1:]}"
                 wanted = wanted or kind
                 if kind != wanted:
@@ -84,7 +85,7 @@ def _make_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block, N
         yield Block.join(waiting)
 
 
-def _cut(episode: Episode) -> Iterator[Block]:
+def _cut(episode: Episode, encoder: Encoder) -> Iterator[Block]:
     with translate_errors(episode.where):
         shape = episode.columns["reward"].shape
         n_steps = shape[0] if shape else 0
@@ -105,7 +106,7 @@ def _cut(episode: Episode) -> Iterator[Block]:
             if episode.has_final:
                 fields["next_observations"] = observations[1:]
             columns = _COLUMNS.by_field | {"observations": names, "next_observations": names}
-            yield make_block(fields, Piece(episode.where, columns, start, stop - start, successors_at=1))
+            yield make_block(fields, Piece(episode.where, columns, start, stop - start, successors_at=1), encoder)
 
 
 def _lay_side_by_side(episode: Episode, start: int, stop: int) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -128,9 +129,10 @@ class D3rlpyPart(Part):
     unverified = HDF5_UNVERIFIED
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing = "error") -> None:
         self.where, self._path = str(path), path
-        _refuse_names(wanted, f"{path}, which d3rlpy wrote,")
+        self.missing = missing
+        _refuse_options(wanted, missing, f"{path}, which d3rlpy wrote,")
         with translate_errors(self.where), hdf5_library().File(path, "r") as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
             if len(self._numbers) != int(file["num_episodes"][()]):
@@ -138,10 +140,10 @@ class D3rlpyPart(Part):
                 raise DataError(f"{path} must hold all of its episodes", what, "the file is damaged: write it again")
             self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
             first = file["observations_0"]
-            self.kinds = {"observations": f"{first.dtype} {first.shape[1:]}"}
+            self.kinds = {"observations": ColumnType(f"{first.dtype} {first.shape[1:]}", row_shape=None)}
 
-    def blocks(self) -> Generator[Block, None, None]:
-        yield from _make_blocks(self._episodes())
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        yield from _make_blocks(self._episodes(), encoder)
 
     def _episodes(self) -> Generator[Episode, None, None]:
         with translate_errors(self.where), hdf5_library().File(self._path, "r") as file:
@@ -175,15 +177,16 @@ class MinariPart(Part):
 
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Columns) -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing = "error") -> None:
         folder = find_data_folder(path)
         if folder is None:
             must = f"{path} must be the folder of a Minari data set"
             raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
         self._folder, self.where = folder, str(folder)
-        _refuse_names(wanted, self.where)
+        self.missing = missing
+        _refuse_options(wanted, missing, self.where)
         metadata = _read_metadata(folder)
-        self.kinds = {"observations": str(metadata.get("observation_space"))}
+        self.kinds = {"observations": ColumnType(str(metadata.get("observation_space")), row_shape=None)}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
         self._shape = _check_space(metadata, self.where)
         if self._kind not in ("hdf5", "arrow", "parquet"):
@@ -200,8 +203,8 @@ class MinariPart(Part):
                 arrow_library()
                 self.n_rows = sum(_count_rows(file) - 1 for file in self._files())
 
-    def blocks(self) -> Generator[Block, None, None]:
-        yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables())
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables(), encoder)
 
     def _read_hdf5(self) -> Generator[Episode, None, None]:
         path = self._folder / _MAIN
@@ -319,6 +322,9 @@ def _count_rows(path: Path) -> int:
     return int(read_metadata(path).num_rows)
 
 
-def _refuse_names(wanted: Columns, where: str) -> None:
+def _refuse_options(wanted: Columns, missing: Missing, where: str) -> None:
+    if missing == "indicator":
+        must = f"missing must be 'error' or 'drop' for {where}"
+        raise InvalidInputError(must, repr(missing), "missing values are filled in only in columns of tables")
     for field in wanted.by_field:
         raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")

@@ -3,7 +3,8 @@
 Where next observations were recorded, rows are handed on as they are. Elsewhere row i + 1 follows row i within an
 episode. A terminated row needs no successor and gets zeros. A row at the end of an episode that did not terminate, or
 at the end of the recording, has no successor: it is dropped and counted, and the row before it, which bootstraps from
-the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway.
+the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway. Rows with
+missing values are dropped in the same way where that was asked for: the rows around them are not joined.
 
 Rows of different parts (files) follow each other only where an episode column says so: a wrong join would be learned
 as a transition, a cut costs one row, which is reported.
@@ -17,14 +18,17 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vrtd.errors import DataError
+from vrtd.features.spaces import ObservationSpace
 from vrtd.logs import blocks as sizes
+from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block
 from vrtd.logs.columns import Columns
+from vrtd.logs.encoding import PILOT_ROWS, Encoder, Missing, Values
 from vrtd.logs.log import Chunk, Log
 
 Item = TypeVar("Item")
@@ -33,6 +37,10 @@ NO_FINAL = "truncated without a final observation"
 NO_NEXT_IN_EPISODE = "the last of an episode without a final observation"
 LAST_OF_FILE = "the last of a file"
 LAST_OF_LOG = "the last of the log"
+MISSING = "a value is missing"
+MISSING_NEXT = "the next observation is missing"
+
+_MANY = 0.01  # of the rows: a warning
 
 
 class Part(ABC):
@@ -41,22 +49,28 @@ class Part(ABC):
     where: str
     n_rows: int | None  # with a successor or not; None when only a reading tells
     columns: Columns
-    #: Column -> type, in words; columns and types must be the same in all parts of a log.
-    kinds: Mapping[str, str] = {}
+    #: Columns and types must be the same in all parts of a log.
+    kinds: Mapping[str, ColumnType] = {}
+    missing: Missing = "error"
     #: Why damage may go unnoticed, or None where checksums are verified.
     unverified: str | None = None
 
     @abstractmethod
-    def blocks(self) -> Generator[Block, None, None]:
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
         """Yield all rows, in order. Blocks have at least one row each and belong to whoever takes them."""
+
+    def peek(self, n_rows: int) -> list[Values]:  # noqa: ARG002
+        """Return the first rows, at least so many where there are, or none where columns have no names."""
+        return []
 
 
 class PartsLog(Log):
     """The parts one after another, paired into transitions. `in_thread`: read one block ahead."""
 
-    def __init__(self, parts: Sequence[Part], in_thread: bool) -> None:
-        self._parts, self._in_thread = tuple(parts), in_thread
+    def __init__(self, parts: Sequence[Part], in_thread: bool, space: ObservationSpace | None = None) -> None:
+        self._parts, self._in_thread, self._space = tuple(parts), in_thread, space
         self._dropped: Counter[str] = Counter()  # by the last whole reading
+        self._unseen: Counter[str] = Counter()  # by the last whole reading
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
@@ -78,17 +92,36 @@ class PartsLog(Log):
             others = f" (and {len(places) - 1} more of {len(self._parts)} files)" if len(places) > 1 else ""
             remarks.append(f"{places[0]} {reason}{others}: integrity cannot be verified")
         remarks += [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.items() if n]
+        remarks += self._describe_unseen(1)
         return tuple(dict.fromkeys(remarks))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._describe_unseen(_MANY * (self._rows_before or 0)))
+
+    @property
+    def space(self) -> ObservationSpace | None:
+        return self._space
+
+    def _describe_unseen(self, least: float) -> list[str]:
+        """Describe the columns of which at least so many rows had a value that is no level."""
+        return [
+            f"{_rows(n)} with a value in column {name!r} that the first {PILOT_ROWS:,} rows do not show: "
+            "these values count as one, 'other'"
+            for name, n in self._unseen.items()
+            if n >= least
+        ]
+
     def chunks(self) -> Iterator[Chunk]:
-        self._dropped = Counter()
+        self._dropped, self._unseen = Counter(), Counter()
+        encoder = Encoder(self._space, self._parts[0].missing)
         dropped: Counter[str] = Counter()
         n_kept = 0
-        blocks = read_ahead(self._blocks()) if self._in_thread else self._blocks()
+        blocks = read_ahead(self._blocks(encoder)) if self._in_thread else self._blocks(encoder)
         try:
             for first in blocks:
                 has_next = first.next_observations is not None
-                for chunk in _keep_next(first, blocks) if has_next else _pair(first, blocks, dropped):
+                for chunk in _keep_next(first, blocks, dropped) if has_next else _pair(first, blocks, dropped):
                     n_kept += chunk.n_rows
                     yield chunk
         finally:
@@ -102,13 +135,13 @@ class PartsLog(Log):
                 f"{_rows(n_read)} now and {_rows(self._rows_before or 0)} before",
                 "pass what can be read again: a file, a table or arrays",
             )
-        self._rows_before, self._dropped = n_read, dropped
+        self._rows_before, self._dropped, self._unseen = n_read, dropped, encoder.unseen
 
-    def _blocks(self) -> Generator[Block, None, None]:
+    def _blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
         shape: tuple[int, ...] | None = None
         for i, part in enumerate(self._parts):
             n_read = 0
-            for block in part.blocks():
+            for block in part.blocks(encoder):
                 n_read += block.reward.size
                 row_shape = block.observations.shape[1:]
                 shape = row_shape if shape is None else shape
@@ -131,23 +164,37 @@ class PartsLog(Log):
         return DataError(f"{where} must hold at least one transition", what, "pass a log with more rows")
 
 
-def _keep_next(block: Block | None, others: Iterator[Block]) -> Iterator[Chunk]:
+def _keep_next(block: Block | None, others: Iterator[Block], dropped: Counter[str]) -> Iterator[Chunk]:
     """Yield rows with the successors that were recorded; those before a change of the episode are truncated.
 
-    A block waits for the next one where that tells whether its last episode continues.
+    Rows with missing values are dropped, and those before them are truncated. A block waits for the next one where that
+    tells whether its last row continues.
     """
     while block is not None:
-        following, truncated = None, block.truncated
-        if block.episode is not None:
+        following, truncated, rows = None, block.truncated, None
+        is_last = np.zeros(block.reward.size, np.bool_)
+        if block.episode is not None or block.is_unusable is not None:
             following = next(others, None)
-            episode = block.episode
+        if block.episode is not None:
+            is_last[:-1] = block.episode[1:] != block.episode[:-1]
             if following is not None and following.episode is not None:
-                episode = np.append(episode, following.episode[0])
-            is_last = episode[1:] != episode[:-1]
-            truncated = truncated.copy()
-            truncated[: is_last.size] |= is_last & ~block.terminated[: is_last.size]
+                is_last[-1] = block.episode[-1] != following.episode[0]
+        if block.is_unusable is not None:
+            is_last[:-1] |= block.is_unusable[1:]
+            if following is not None and following.is_unusable is not None:
+                is_last[-1] |= following.is_unusable[0]
+            if block.is_unusable.any():
+                dropped[MISSING] += int(block.is_unusable.sum())
+                rows = np.flatnonzero(~block.is_unusable)
+        if is_last.any():
+            truncated = truncated | (is_last & ~block.terminated)
         # The columns of a block are those of a chunk, in the same order.
-        yield Chunk._make([*block._replace(truncated=truncated)[:6], partial(block.locate, None)])
+        chunk = Chunk._make([*block._replace(truncated=truncated)[:6], partial(block.locate, rows)])
+        if rows is not None:
+            columns: dict[str, Any] = {name: values[rows] for name, values in chunk.columns.items()}
+            chunk = chunk._replace(**columns)
+        if chunk.n_rows:
+            yield chunk
         block = following or next(others, None)
 
 
@@ -189,6 +236,14 @@ def _transitions(block: Block, n: int, end: str | None, dropped: Counter[str]) -
     if end is not None and is_cut:
         dropped[end] += 1
     missing[-1] |= is_cut and end == LAST_OF_FILE
+    if block.is_unusable is not None and block.is_unobserved is not None:
+        has_next = np.append(~missing[:-1], not is_cut and not missing[-1])
+        for reason, gaps in (
+            (MISSING, block.is_unusable & has_next),
+            (MISSING_NEXT, np.append(block.is_unobserved[1:], False) & ~block.is_unusable & goes_on & has_next),
+        ):
+            dropped[reason] += int(gaps[:n].sum())
+            missing |= gaps
     marks = np.append(missing[1:], False) & goes_on
     missing[-1] |= is_cut
     for start in range(0, n, sizes.CHUNK_ROWS):

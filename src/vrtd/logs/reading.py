@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from glob import glob, has_magic
 from pathlib import Path
+from typing import Literal, get_args
 
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
-from vrtd.logs.arrow import ArrowStream, CsvPart, ParquetPart, TablePart
+from vrtd.logs.arrow import CsvPart, ParquetPart, TablePart
+from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.columns import Columns
+from vrtd.logs.encoding import Missing, choose_space
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
@@ -22,7 +25,7 @@ PathLike = str | os.PathLike[str]
 
 #: Suffix -> format
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
-_PARTS: dict[str, Callable[[Path, Columns], Part]] = {
+_PARTS: dict[str, Callable[[Path, Columns, Missing], Part]] = {
     "parquet": ParquetPart,
     "csv": CsvPart,
     "npz": npz_part,
@@ -41,6 +44,7 @@ def read(
     truncated: str | None = None,
     weight: str | None = None,
     episode: str | None = None,
+    missing: Literal["error", "drop", "indicator"] = "error",
     format: str | None = None,  # noqa: A002 - what it is called everywhere
 ) -> Log:
     """Make a log of files or of a table.
@@ -56,6 +60,10 @@ def read(
         Columns: a name, a pattern ('x_*') or a list of names. Columns that are not named are found by convention.
     reward, terminated, truncated, weight, episode : str, optional
         One column each.
+    missing : {'error', 'drop', 'indicator'}
+        What is done where a value is missing (null or NaN). 'drop' leaves out the rows that need it; the rows around
+        them are not joined. 'indicator' puts the mean of the first 5,000 rows in the place of a missing number of an
+        observation, and adds a number that is 1 there and 0 elsewhere; a missing category counts as 'other'.
     format : str, optional
         Decides where suffixes do not: 'parquet', 'csv', 'npz', 'hdf5' or 'minari'.
 
@@ -66,9 +74,11 @@ def read(
     """
     if format is not None:
         check_choice("format", format, _PARTS)
+    check_choice("missing", missing, get_args(Missing))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode)
     if isinstance(data, ArrowStream):
-        return PartsLog([TablePart(data, wanted)], in_thread=False)
+        table = TablePart(data, wanted, missing)
+        return PartsLog([table], in_thread=False, space=choose_space([table]))
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
@@ -83,17 +93,18 @@ def read(
     if len(kinds) > 1:
         raise DataError("the parts of a log must be of one format", _count(kinds), "pass format=, or fewer files")
     (kind,) = kinds
-    parts = [_PARTS[kind](file, wanted) for file in files]
+    parts = [_PARTS[kind](file, wanted, missing) for file in files]
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
-    return PartsLog(parts, in_thread=kind != "parquet")  # which reads ahead by itself
+    return PartsLog(parts, in_thread=kind != "parquet", space=choose_space(parts))  # which reads ahead by itself
 
 
 def _check_same_columns(one: Part, other: Part) -> None:
     """Raise unless the parts have the same columns of the same types. The names decide what each of them holds."""
     for name in [*one.kinds, *other.kinds]:
-        if one.kinds.get(name) != other.kinds.get(name):
-            kinds = [f"{part.kinds[name]} {name!r}" if name in part.kinds else f"no {name!r}" for part in (one, other)]
+        words = [part.kinds[name].words if name in part.kinds else "no" for part in (one, other)]
+        if words[0] != words[1]:
+            kinds = [f"{word} {name!r}" for word in words]
             what = f"{kinds[0]} in {one.where} and {kinds[1]} in {other.where}"
             do = "convert the parts, or read them apart"
             raise DataError("all parts of a log must have the same columns", what, do)

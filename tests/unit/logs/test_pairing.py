@@ -15,6 +15,7 @@ from vrtd.errors import DataError
 from vrtd.logs import blocks, from_arrays
 from vrtd.logs.blocks import Block, Piece
 from vrtd.logs.columns import Columns
+from vrtd.logs.encoding import Encoder
 from vrtd.logs.parts import Part, PartsLog
 
 NAMES = {
@@ -35,13 +36,13 @@ class Cut(Part):
         self.where, self._arrays, self._start, self._stop, self._sizes = where, arrays, start, stop, sizes
         self.n_rows = stop - start
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
         start, k = self._start, 0
         while start < self._stop:
             stop = min(self._stop, start + self._sizes[k % len(self._sizes)])
             cut = {name: None if array is None else array[start:stop] for name, array in self._arrays.items()}
             piece = Piece(self.where, NAMES, start - self._start, stop - start)
-            yield Block(**cut, weight=None, pieces=(piece,))
+            yield Block(**cut, weight=None, is_unusable=None, is_unobserved=None, pieces=(piece,))
             start, k = stop, k + 1
 
 
