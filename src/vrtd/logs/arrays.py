@@ -111,7 +111,7 @@ class _StoredPart(ColumnPart):
 
     def _find_types(self, arrays: Mapping[str, StoredArray]) -> dict[str, ColumnType]:
         """Return what the columns hold; text may be a category of the observations, or name episodes."""
-        found = {}
+        found: dict[str, ColumnType] = {}
         for field, names in self.columns.by_field.items():
             for name in names:
                 dtype, shape = arrays[name].dtype, arrays[name].shape
@@ -119,7 +119,7 @@ class _StoredPart(ColumnPart):
                 if may_be_text and _is_text(dtype):
                     found[name] = TEXT
                 elif shape and (dtype.kind in "biuf" or (field == "episode" and dtype.kind in "US")):
-                    found[name] = ColumnType(f"{dtype} {shape[1:]}", False, dtype.kind in "iu", shape[1:])
+                    found.setdefault(name, ColumnType(f"{dtype} {shape[1:]}", False, dtype.kind in "iu", shape[1:]))
                 else:
                     must = f"{self.where}, column {name}, must hold numbers, one entry a row"
                     raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")

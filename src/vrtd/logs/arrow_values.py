@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 from vrtd.logs.blocks import Piece
-from vrtd.logs.columns import Columns
+from vrtd.logs.columns import VECTORS, Columns
 from vrtd.tables import library
 
 
@@ -37,14 +37,14 @@ def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnTyp
 
     Observations may be numbers, lists of them, text and categories. Episodes may be anything, all else are numbers.
     """
-    found = {}
+    found: dict[str, ColumnType] = {}
     for field, names in columns.by_field.items():
         for name in names:
             kind = schema.field(name).type
             if field == "episode":
-                found[name] = ColumnType(str(kind), row_shape=None)
+                found.setdefault(name, ColumnType(str(kind), row_shape=None))
             else:
-                found[name] = _find_type(kind, f"{where}, column {name},", field.endswith("observations"))
+                found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in VECTORS))
     return found
 
 

@@ -156,13 +156,10 @@ def choose_space(parts: Sequence[Part]) -> ObservationSpace | None:
     None where neither types nor rows tell.
     """
     first = parts[0]
-    names, types = first.columns.by_field["observations"], first.kinds
+    fields, types = first.columns.by_field, first.kinds
+    names, next_names = fields["observations"], fields.get("next_observations", ())
     kinds = [types[name] for name in names]
-    for name, successor in zip(names, first.columns.by_field.get("next_observations", ()), strict=False):
-        if types[name].is_category != types[successor].is_category:
-            what = f"{types[successor].words} after {types[name].words}"
-            must = f"{first.where}, column {successor}, must be like column {name}"
-            raise DataError(must, what, "convert one of them")
+    _check_roles(first)
     fills = first.missing == "indicator"
     pilot: list[Values] = []
     if fills or any(kind.is_category or kind.row_shape is None for kind in kinds):
@@ -173,12 +170,27 @@ def choose_space(parts: Sequence[Part]) -> ObservationSpace | None:
         return _choose_one(parts, names[0], pilot, fills)
     columns = []
     for j, name in enumerate(names):
-        if not types[name].is_category:
+        if types[name].is_category:
+            both = (name, *next_names[j : j + 1])
+            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name)
+            columns.append(Column(name, levels))
+        else:
             columns.append(Column(name, fill=_find_fill([rows[name] for rows in pilot]) if fills else None))
-            continue
-        both = {name, first.columns.by_field.get("next_observations", names)[j]}
-        columns.append(Column(name, _find_levels([rows[one] for rows in pilot for one in both], first.where, name)))
     return ObservationSpace("columns", tuple(columns))
+
+
+def _check_roles(part: Part) -> None:
+    """Raise unless categories are observations only, and those of rows and of their successors are alike."""
+    fields, types = part.columns.by_field, part.kinds
+    for name, successor in zip(fields["observations"], fields.get("next_observations", ()), strict=False):
+        if types[name].is_category != types[successor].is_category:
+            must = f"{part.where}, column {successor}, must be like column {name}"
+            raise DataError(must, f"{types[successor].words} after {types[name].words}", "convert one of them")
+    for field, names in fields.items():
+        for name in names if field not in VECTORS else ():
+            if name in types and types[name].is_category:
+                must = f"{part.where}, column {name}, must have one role"
+                raise DataError(must, f"observations and {field}", "leave it out of the observations, or copy it")
 
 
 def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values], fills: bool) -> ObservationSpace:

@@ -171,25 +171,23 @@ def _keep_next(block: Block | None, others: Iterator[Block], dropped: Counter[st
     tells whether its last row continues.
     """
     while block is not None:
-        following, truncated, rows = None, block.truncated, None
-        is_last = np.zeros(block.reward.size, np.bool_)
+        following, rows = None, None
         if block.episode is not None or block.is_unusable is not None:
             following = next(others, None)
-        if block.episode is not None:
-            is_last[:-1] = block.episode[1:] != block.episode[:-1]
-            if following is not None and following.episode is not None:
-                is_last[-1] = block.episode[-1] != following.episode[0]
-        if block.is_unusable is not None:
-            is_last[:-1] |= block.is_unusable[1:]
-            if following is not None and following.is_unusable is not None:
-                is_last[-1] |= following.is_unusable[0]
-            if block.is_unusable.any():
+            is_last = np.zeros(block.reward.size, np.bool_)
+            if block.episode is not None:
+                is_last[:-1] = block.episode[1:] != block.episode[:-1]
+                if following is not None and following.episode is not None:
+                    is_last[-1] = block.episode[-1] != following.episode[0]
+            if block.is_unusable is not None:
+                is_last[:-1] |= block.is_unusable[1:]
+                if following is not None and following.is_unusable is not None:
+                    is_last[-1] |= following.is_unusable[0]
                 dropped[MISSING] += int(block.is_unusable.sum())
-                rows = np.flatnonzero(~block.is_unusable)
-        if is_last.any():
-            truncated = truncated | (is_last & ~block.terminated)
+                rows = np.flatnonzero(~block.is_unusable) if block.is_unusable.any() else None
+            block = block._replace(truncated=block.truncated | (is_last & ~block.terminated))
         # The columns of a block are those of a chunk, in the same order.
-        chunk = Chunk._make([*block._replace(truncated=truncated)[:6], partial(block.locate, rows)])
+        chunk = Chunk._make([*block[:6], partial(block.locate, rows)])
         if rows is not None:
             columns: dict[str, Any] = {name: values[rows] for name, values in chunk.columns.items()}
             chunk = chunk._replace(**columns)
