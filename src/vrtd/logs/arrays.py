@@ -17,8 +17,8 @@ from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import VECTORS, Columns, find_columns
-from vrtd.logs.encoding import Encoder, Missing, Values
+from vrtd.logs.columns import VECTORS, Columns, Missing, find_columns
+from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
@@ -72,11 +72,11 @@ class _MemoryPart(Part):
         yield self._block
 
 
-def npz_part(path: Path, wanted: Columns, missing: Missing = "error") -> Part:
+def npz_part(path: Path, wanted: Columns, missing: Missing) -> Part:
     return _StoredPart(path, wanted, missing, _open_npz, None)
 
 
-def hdf5_part(path: Path, wanted: Columns, missing: Missing = "error") -> Part:
+def hdf5_part(path: Path, wanted: Columns, missing: Missing) -> Part:
     """Read an HDF5 file with one array per column, as D4RL keeps its data, or with one per episode, as d3rlpy does."""
     with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
         is_by_episode = "num_episodes" in file and "observations_0" in file

@@ -15,8 +15,8 @@ from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text
 from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import VECTORS, Columns, find_columns
-from vrtd.logs.encoding import Missing, Values, to_values
+from vrtd.logs.columns import VECTORS, Columns, Missing, find_columns
+from vrtd.logs.encoding import Values, to_values
 from vrtd.logs.parts import read_ahead
 from vrtd.tables import library
 
@@ -31,7 +31,7 @@ class TablePart(ColumnPart):
 
     where = "the table"
 
-    def __init__(self, table: Any, wanted: Columns, missing: Missing = "error") -> None:
+    def __init__(self, table: Any, wanted: Columns, missing: Missing) -> None:
         pyarrow = library()
         self.missing = missing
         self._table, self._started = table, False
@@ -78,7 +78,7 @@ class TablePart(ColumnPart):
 class ParquetPart(ColumnPart):
     """A Parquet file, batch by batch, with the checksums of its pages verified."""
 
-    def __init__(self, path: Path, wanted: Columns, missing: Missing = "error") -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
         self.where, self._path, self.missing = str(path), path, missing
         with translate_errors(self.where), closing(self._open()) as file:
@@ -114,7 +114,7 @@ class CsvPart(ColumnPart):
     n_rows = None
     unverified = "is text, without checksums"
 
-    def __init__(self, path: Path, wanted: Columns, missing: Missing = "error") -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
         self.where, self._path, self.missing, self._header = str(path), path, missing, []
         with translate_errors(self.where), self._open({}) as reader:
@@ -162,8 +162,8 @@ class CsvPart(ColumnPart):
             include_columns=list(types),  # none: all
             null_values=[""] if self.missing == "error" else ["", *_NULLS],
             strings_can_be_null=True,  # nan is a number here, and found where numbers are checked
-            true_values=_YES if types else [word for word in _YES if word.isalpha()],
-            false_values=_NO if types else [word for word in _NO if word.isalpha()],
+            true_values=_YES if types else None,  # 1.0 and 0.0 are numbers where nothing else is known
+            false_values=_NO if types else None,
         )
         # Rows are numbered in messages only when one thread reads.
         options = csv.ReadOptions(use_threads=False, block_size=2**22)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -31,6 +31,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
 }
 VECTORS = ("observations", "next_observations")
+
+#: What is done about missing values.
+Missing = Literal["error", "drop", "indicator"]
 
 
 class Columns(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,11 @@ from vrtd.features.spaces import Column, ObservationSpace
 from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import ArrowStream, ColumnType, find_types, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
-from vrtd.logs.columns import VECTORS, Columns
+from vrtd.logs.columns import VECTORS, Columns, Missing
 from vrtd.tables import library
 
 if TYPE_CHECKING:
     from vrtd.logs.parts import Part
-
-#: What is done where a value is missing.
-Missing = Literal["error", "drop", "indicator"]
 
 #: The rows that show which levels a category has, which columns have missing values, and the means of columns.
 PILOT_ROWS = 5000
@@ -153,9 +150,11 @@ def _fill(column: NDArray[Any]) -> NDArray[Any]:
 def choose_space(parts: Sequence[Part]) -> ObservationSpace | None:
     """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
 
-    None where neither types nor rows tell.
+    None where nothing but all rows tells.
     """
     first = parts[0]
+    if first.space is not None or not first.kinds:
+        return first.space
     fields, types = first.columns.by_field, first.kinds
     names, next_names = fields["observations"], fields.get("next_observations", ())
     kinds = [types[name] for name in names]

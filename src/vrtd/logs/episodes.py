@@ -23,8 +23,8 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs.arrow_values import ColumnType, to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
-from vrtd.logs.columns import Columns, order_by_number
-from vrtd.logs.encoding import Encoder, Missing
+from vrtd.logs.columns import Columns, Missing, order_by_number
+from vrtd.logs.encoding import Encoder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 from vrtd.tables import library as arrow_library
@@ -129,7 +129,7 @@ class D3rlpyPart(Part):
     unverified = HDF5_UNVERIFIED
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Columns, missing: Missing = "error") -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         self.where, self._path = str(path), path
         self.missing = missing
         _refuse_options(wanted, missing, f"{path}, which d3rlpy wrote,")
@@ -161,7 +161,7 @@ def from_minari(path: str | os.PathLike[str]) -> Log:
     Observations of dictionary and tuple spaces are laid side by side, in the order of their names. Every step has its
     successor, the final observation of an episode included. Needs h5py, or pyarrow for data sets in Arrow or Parquet.
     """
-    return PartsLog([MinariPart(Path(path), Columns())], in_thread=True)
+    return PartsLog([MinariPart(Path(path), Columns(), "error")], in_thread=True)
 
 
 def find_data_folder(path: Path) -> Path | None:
@@ -177,7 +177,7 @@ class MinariPart(Part):
 
     columns = _COLUMNS
 
-    def __init__(self, path: Path, wanted: Columns, missing: Missing = "error") -> None:
+    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         folder = find_data_folder(path)
         if folder is None:
             must = f"{path} must be the folder of a Minari data set"

@@ -27,8 +27,8 @@ from vrtd.features.spaces import ObservationSpace
 from vrtd.logs import blocks as sizes
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block
-from vrtd.logs.columns import Columns
-from vrtd.logs.encoding import PILOT_ROWS, Encoder, Missing, Values
+from vrtd.logs.columns import Columns, Missing
+from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space
 from vrtd.logs.log import Chunk, Log
 
 Item = TypeVar("Item")
@@ -52,6 +52,8 @@ class Part(ABC):
     #: Columns and types must be the same in all parts of a log.
     kinds: Mapping[str, ColumnType] = {}
     missing: Missing = "error"
+    #: What the observations are, where the part itself tells.
+    space: ObservationSpace | None = None
     #: Why damage may go unnoticed, or None where checksums are verified.
     unverified: str | None = None
 
@@ -67,8 +69,8 @@ class Part(ABC):
 class PartsLog(Log):
     """The parts one after another, paired into transitions. `in_thread`: read one block ahead."""
 
-    def __init__(self, parts: Sequence[Part], in_thread: bool, space: ObservationSpace | None = None) -> None:
-        self._parts, self._in_thread, self._space = tuple(parts), in_thread, space
+    def __init__(self, parts: Sequence[Part], in_thread: bool) -> None:
+        self._parts, self._in_thread = tuple(parts), in_thread
         self._dropped: Counter[str] = Counter()  # by the last whole reading
         self._unseen: Counter[str] = Counter()  # by the last whole reading
         self._rows_before: int | None = None
@@ -76,6 +78,7 @@ class PartsLog(Log):
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
         if self._n_rows == 0:
             raise self._empty("no rows")
+        self._space = choose_space(self._parts)
 
     @property
     def n_rows(self) -> int | None:

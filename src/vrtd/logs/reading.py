@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
@@ -15,8 +15,7 @@ from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import CsvPart, ParquetPart, TablePart
 from vrtd.logs.arrow_values import ArrowStream
-from vrtd.logs.columns import Columns
-from vrtd.logs.encoding import Missing, choose_space
+from vrtd.logs.columns import Columns, Missing
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
@@ -44,7 +43,7 @@ def read(
     truncated: str | None = None,
     weight: str | None = None,
     episode: str | None = None,
-    missing: Literal["error", "drop", "indicator"] = "error",
+    missing: Missing = "error",
     format: str | None = None,  # noqa: A002 - what it is called everywhere
 ) -> Log:
     """Make a log of files or of a table.
@@ -77,8 +76,7 @@ def read(
     check_choice("missing", missing, get_args(Missing))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode)
     if isinstance(data, ArrowStream):
-        table = TablePart(data, wanted, missing)
-        return PartsLog([table], in_thread=False, space=choose_space([table]))
+        return PartsLog([TablePart(data, wanted, missing)], in_thread=False)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
@@ -96,7 +94,7 @@ def read(
     parts = [_PARTS[kind](file, wanted, missing) for file in files]
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
-    return PartsLog(parts, in_thread=kind != "parquet", space=choose_space(parts))  # which reads ahead by itself
+    return PartsLog(parts, in_thread=kind != "parquet")  # which reads ahead by itself
 
 
 def _check_same_columns(one: Part, other: Part) -> None:
