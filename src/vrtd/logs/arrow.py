@@ -180,7 +180,8 @@ class CsvPart(ColumnPart):
             raise DataError(
                 f"{where} must hold a number in each of its fields, as many as the header has",
                 str(error).split(f"{line[0]}: ")[-1],
-                "repair that line",
+                "repair that line"
+                + ("" if self.missing != "error" else ", or choose missing='drop' or 'indicator' if it means no value"),
             ) from None
 
 

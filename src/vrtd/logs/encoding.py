@@ -127,6 +127,8 @@ class Encoder:
             must, do = "episodes must be told in every row", "fill it in"
         elif gap.field in VECTORS and self.missing == "error":
             do += " or 'indicator'"
+        elif gap.field in VECTORS and not self._columns:
+            must = "only numbers and vectors can be filled in with missing='indicator'"
         elif gap.field in VECTORS:
             must = f"a column of numbers that lacks some must lack one in the first {PILOT_ROWS:,} rows to be filled in"
         elif self.missing == "indicator":
@@ -226,7 +228,7 @@ def _read_pilot(parts: Sequence[Part]) -> Iterator[Values]:
 
 
 def _find_levels(arrays: Sequence[Any], where: str, name: str) -> tuple[str, ...]:
-    """Return the values of a category, sorted: as numbers where all of them are."""
+    """Return the values of a category, sorted: numbers before text."""
     from pyarrow import compute
 
     unique = compute.unique(library().chunked_array(arrays, library().string())).drop_null().to_pylist()

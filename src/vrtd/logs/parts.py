@@ -95,24 +95,25 @@ class PartsLog(Log):
             others = f" (and {len(places) - 1} more of {len(self._parts)} files)" if len(places) > 1 else ""
             remarks.append(f"{places[0]} {reason}{others}: integrity cannot be verified")
         remarks += [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.items() if n]
-        remarks += self._describe_unseen(1)
+        remarks += self._describe_unseen(0.0)
         return tuple(dict.fromkeys(remarks))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(self._describe_unseen(_MANY * (self._rows_before or 0)))
+        return tuple(self._describe_unseen(_MANY))
 
     @property
     def space(self) -> ObservationSpace | None:
         return self._space
 
-    def _describe_unseen(self, least: float) -> list[str]:
-        """Describe the columns of which at least so many rows had a value that is no level."""
+    def _describe_unseen(self, share: float) -> list[str]:
+        """Describe the columns of which a larger share of rows had a value that is no level."""
+        n_rows = self._rows_before or 0
         return [
-            f"{_rows(n)} with a value in column {name!r} that the first {PILOT_ROWS:,} rows do not show: "
-            "these values count as one, 'other'"
+            f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) have a value in column {name!r} that the first "
+            f"{PILOT_ROWS:,} rows do not show: these values count as one, 'other'"
             for name, n in self._unseen.items()
-            if n >= least
+            if n > share * n_rows
         ]
 
     def chunks(self) -> Iterator[Chunk]:

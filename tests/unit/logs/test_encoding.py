@@ -115,19 +115,19 @@ def long_table(n_unseen: int) -> pa.Table:
 
 
 def test_values_that_the_first_rows_do_not_show_are_counted():
-    text = "with a value in column 'obs' that the first 5,000 rows do not show: these values count as one, 'other'"
-    log = read(long_table(59))
+    text = "a value in column 'obs' that the first 5,000 rows do not show: these values count as one, 'other'"
+    log = read(long_table(60))
     assert log.space.columns == (Column("obs", ("a", "b")),)
     for _ in range(2):
         observations = rows(log)["observations"]
-        assert observations[:, 2].sum() == 58  # the last row is dropped
+        assert observations[:, 2].sum() == 59  # the last row is dropped
         assert (observations.sum(axis=1) == 1).all()
-        assert f"59 rows {text}" in log.remarks
+        assert f"60 of 6,000 rows (1.0%) have {text}" in log.remarks
         assert log.warnings == ()
-    log = read(long_table(60))
+    log = read(long_table(61))
     assert log.warnings == ()
     rows(log)
-    assert log.warnings == (f"60 rows {text}",)
+    assert log.warnings == (f"61 of 6,000 rows (1.0%) have {text}",)
     assert encode(log.space, pa.table({"obs": ["q", None, "a"]})).tolist() == [[0, 0, 1], [0, 0, 1], [1, 0, 0]]
 
 
