@@ -124,7 +124,7 @@ class Encoder:
         gap, place = first
         must, do = "every column that is used must have a value in every row", "fill it in, or choose missing='drop'"
         if gap.field == "episode":
-            must, do = "episodes must be told in every row", "fill it in"
+            must, do = "episode must have a value in every row", "fill or drop that row"
         elif gap.field in VECTORS and self.missing == "error":
             do += " or 'indicator'"
         elif gap.field in VECTORS and not self._columns:

@@ -267,8 +267,12 @@ def test_a_first_missing_value_after_the_pilot_is_refused(tmp_path):
         ({"r": [0.0, float("nan")]}, "indicator", "only observations may be missing .*column r, row 1"),
         ({"w": [1.0, None]}, "indicator", "only observations may be missing .*column w, row 1"),
         ({"terminated": [True, None]}, "indicator", "only observations may be missing .*column terminated, row 1"),
-        ({"episode": ["a", None]}, "drop", "episodes must be told in every row; .*column episode, row 1; fill it in$"),
-        ({"episode": [1.0, float("nan")]}, "error", "episodes must be told in every row; .*column episode, row 1"),
+        (
+            {"episode": ["a", None]},
+            "drop",
+            "episode must have a value in every row; .*column episode, row 1; fill or drop",
+        ),
+        ({"episode": [1.0, float("nan")]}, "error", "episode must have a value in every row; .*column episode, row 1"),
         ({"x": [1, None]}, "indicator", "must have a state in every row, because states have no mean; got missing"),
     ],
 )
