@@ -49,6 +49,7 @@ def from_arrays(
 
 class _MemoryPart(Part):
     where = "the arrays"
+    has_names = False
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays = {}

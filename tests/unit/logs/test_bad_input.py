@@ -171,7 +171,10 @@ def test_files_with_different_columns_are_refused(tmp_path):
             "obs,r\n1,2\n3,4\nx,5\n",
             "line 4 of .*; got CSV conversion error to double: invalid value 'x'; repair that line",
         ),
-        ("obs,r,done\n1,2,0\n3,4,2\n", "column done, must hold flags: 1, 1.0, true, .* no, n; got .2. in line 3; convert"),
+        (
+            "obs,r,done\n1,2,0\n3,4,2\n",
+            "column done, must hold flags: 1, 1.0, true, .* no, n; got .2. in line 3; convert",
+        ),
         ("obs\n1\n", "must have a column for reward"),
         ("1,2\n3,4\n", "must have a column for observations"),
     ],
