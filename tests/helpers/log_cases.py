@@ -92,7 +92,7 @@ def paired_by_hand(observations, reward, terminated, truncated, episode, part_en
         "truncated": np.array([mark for _, _, mark in out], dtype=bool),
         "weight": None,
     }
-    remarks = {f"{k} row{'s' if k > 1 else ''} dropped: {reason}" for reason, k in reasons.items()}
+    remarks = {f"{k:,} row{'s' if k > 1 else ''} dropped: {reason}" for reason, k in reasons.items()}
     return whole, remarks
 
 

@@ -13,9 +13,10 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import DataError
+from vrtd.features import ObservationSpace
 from vrtd.files import translate_errors
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, Missing, find_columns
+from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end, find_columns
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
@@ -31,20 +32,24 @@ def from_arrays(
     truncated: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     episode: ArrayLike | None = None,
+    *,
+    episode_end: EpisodeEnd | None = None,
 ) -> Log:
     """Make a log of NumPy arrays with one entry per step.
 
     Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.parts`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
-    log is in use.
+    log is in use. `episode_end` says what the last row of an episode is where no flag tells, as for `vrtd.logs.read`.
 
     >>> log = from_arrays([[0.0], [1.0], [2.0]], reward=[1.0, 2.0, 3.0])
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
     """
+    check_episode_end(episode_end)
     values = (observations, reward, next_observations, terminated, truncated, weight, episode)
     named = zip((*Chunk._fields[:6], "episode"), values, strict=True)
-    return PartsLog([_MemoryPart({name: value for name, value in named if value is not None})], in_thread=False)
+    part = _MemoryPart({name: value for name, value in named if value is not None})
+    return PartsLog([part], in_thread=False, episode_end=episode_end)
 
 
 class _MemoryPart(Part):
@@ -65,6 +70,11 @@ class _MemoryPart(Part):
         self.columns = Columns(**names)
         self.n_rows = len(arrays["observations"])
         self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows))
+        observations = self._block.observations
+        if observations.ndim > 1:
+            self.space = ObservationSpace("features")
+        else:
+            self.space = ObservationSpace("states" if observations.dtype.kind in "iu" else "columns")
 
     def blocks(self) -> Generator[Block, None, None]:
         yield self._block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,8 +24,14 @@ class Origins(NamedTuple):
     """Where rows come from that were put in order."""
 
     files: Sequence[str]
-    file: NDArray[np.intp]  # (n,) index of each row's file
-    row: NDArray[np.intp]  # (n,) its number in that file
+    first: Sequence[int]  # the number of each file's first row, when the rows of all files are counted on
+    numbers: NDArray[np.int64]  # (n,) of the rows
+
+    def find(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and its number there."""
+        number = int(self.numbers[row])
+        file = bisect_right(self.first, number) - 1
+        return self.files[file], number - self.first[file]
 
 
 class Piece(NamedTuple):
@@ -47,7 +54,7 @@ class Piece(NamedTuple):
         row += self.first_row + (self.successors_at if field == "next_observations" else 0)
         where = self.where
         if self.origins is not None:
-            where, row = self.origins.files[self.origins.file[row]], int(self.origins.row[row])
+            where, row = self.origins.find(row)
         names = self.names.get(field, (field,))
         if entry is not None and len(names) > 1:
             names, entry = [names[entry[0]]], None

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from numpy.typing import NDArray
 
+from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 
 Names = str | Sequence[str]
@@ -96,6 +97,11 @@ class Columns(NamedTuple):
             name = self.unused_weight
             remarks.append(f"column {name!r} is not used; pass weight={name!r} if it holds importance ratios")
         return tuple(remarks)
+
+
+def check_episode_end(episode_end: EpisodeEnd | None) -> None:
+    if episode_end is not None:
+        check_choice("episode_end", episode_end, get_args(EpisodeEnd))
 
 
 def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from vrtd.checks import import_extra
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.features import ObservationSpace
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs.arrow import to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
@@ -139,6 +140,7 @@ class D3rlpyPart(Part):
             self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
             first = file["observations_0"]
             self.kinds = {"observations": f"{first.dtype} {first.shape[1:]}"}
+            self.space = ObservationSpace("states" if first.ndim == 1 and first.dtype.kind in "iu" else "box")
 
     def blocks(self) -> Generator[Block, None, None]:
         yield from _make_blocks(self._episodes())
@@ -186,6 +188,7 @@ class MinariPart(Part):
         self.kinds = {"observations": str(metadata.get("observation_space"))}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
         self._shape = _check_space(metadata, self.where)
+        self.space = _describe_space(metadata)
         if self._kind not in ("hdf5", "arrow", "parquet"):
             raise DataError(
                 f"the data format of {folder} must be hdf5, arrow or parquet", repr(self._kind), "convert the data set"
@@ -247,11 +250,24 @@ def _read_metadata(folder: Path) -> Mapping[str, Any]:
         return metadata
 
 
+def _read_space(metadata: Mapping[str, Any]) -> Any:
+    """Return the space of the observations as JSON, None where the metadata do not tell."""
+    text = metadata.get("observation_space")
+    with suppress(ValueError):
+        return json.loads(text) if isinstance(text, str) else None
+    return None
+
+
+def _describe_space(metadata: Mapping[str, Any]) -> ObservationSpace:
+    match _read_space(metadata):
+        case {"type": "Discrete", "n": int(n), "start": int(start)}:
+            return ObservationSpace("states", sizes=(start + n,))
+    return ObservationSpace("box")
+
+
 def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
     """Return the shape of an observation, where it is one array and the metadata tell. Refuse images kept as JPEG."""
-    text, space = metadata.get("observation_space"), None
-    with suppress(ValueError):
-        space = json.loads(text) if isinstance(text, str) else None
+    space = _read_space(metadata)
     if metadata.get("jpeg_encoding", True) and _has_images(space):
         raise DataError(
             f"the observations of {where} must be stored as numbers",

@@ -1,8 +1,8 @@
 """Rows in the order of their episodes and of time: DuckDB sorts them into a temporary file.
 
 DuckDB sorts more rows than fit into memory, by columns of any type, within a limit. It is given the keys of each row,
-its file and number, and everything else as one binary entry, so that all formats are alike and every bit comes back.
-File and number make each key unique: the order depends on the rows alone.
+its number in the log, and everything else as one binary entry, so that all formats are alike and every bit comes back.
+The number makes each key unique: ties keep their order, and the result depends on the rows alone.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from vrtd.logs.blocks import Block, Origins, Piece, rows_per_block, split_keys
 from vrtd.logs.columns import Columns
 from vrtd.tables import library
 
-_MEMORY, _THREADS = "512MB", 4
+MEMORY, THREADS = "512MB", 4
 _GROUP_BYTES, _GROUP_ROWS = 2**25, 2**17  # of a row group in the temporary file
-_NOT_PACKED = ("episode", "part", "order", "pieces")
+_ARRAYS = Block._fields[: Block._fields.index("pieces")]
 
 
 class _Sorted(NamedTuple):
@@ -37,13 +37,16 @@ class _Sorted(NamedTuple):
 
     path: Path
     packed: np.dtype[Any]  # of the entry with everything but the keys
-    episodes: tuple[str, ...]  # its columns that tell episodes apart
+    episodes: Sequence[str]  # its columns that tell episodes apart
+    first: Sequence[int]  # the number of each file's first row
 
 
 class OrderedRows:
     """The rows of a log in order. They are sorted once; the file is removed with this object, or when Python exits."""
 
     def __init__(self, files: Sequence[str], columns: Columns) -> None:
+        library()
+        import_extra("duckdb", "data")
         self._files, self._columns = tuple(files), columns
         self._sorted: _Sorted | None = None
 
@@ -77,57 +80,61 @@ class OrderedRows:
             return
         from pyarrow.parquet import ParquetFile
 
-        path, packed, episodes = self._sorted
+        path, packed, episodes, first = self._sorted
         names = self._columns.by_field
         last: tuple[Any, ...] = ()  # the episode of the row before
         n_episodes = 0
         with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
             for batch in file.iter_batches(rows_per_block(packed.itemsize)):
                 n = batch.num_rows
-                arrays: dict[str, Any] = dict.fromkeys(Block._fields[:7]) | _unpack(batch.column("rest"), packed)
+                arrays: dict[str, Any] = dict.fromkeys(_ARRAYS) | _unpack(batch.column("rest"), packed)
                 if episodes:
                     ids = [batch.column(name) for name in episodes]
                     starts = _find_starts(ids, last)
                     arrays["episode"] = n_episodes + np.cumsum(starts)
                     n_episodes += int(starts.sum())
                     last = tuple(column[n - 1].as_py() for column in ids)
-                origins = Origins(self._files, *(batch.column(name).to_numpy() for name in ("file", "row")))
+                origins = Origins(self._files, first, batch.column("number").to_numpy())
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
 
 
 def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sorted:
     duckdb, pyarrow = import_extra("duckdb", "data"), library()
     packed = _packed_type(first)
-    batch = _make_batch(first, packed, None)
+    batch = _make_batch(first, 0, packed, None)
     episodes, order = ([name for name in batch.schema.names if name.startswith(key)] for key in ("episode", "order"))
     path, room = folder / "rows.parquet", shutil.disk_usage(folder).free
+    first_of_file = [0] * (first.part + 1)
     failures: list[Exception] = []
     is_stopped = Event()
 
     def batches() -> Iterator[Any]:
         """Yield what DuckDB sorts. It would turn an error into text."""
         yield batch
+        n_rows = batch.num_rows
         try:
             for block in others:
                 if is_stopped.is_set():
                     return
-                yield _make_batch(block, packed, batch.schema)
+                first_of_file.extend([n_rows] * (block.part + 1 - len(first_of_file)))
+                yield _make_batch(block, n_rows, packed, batch.schema)
+                n_rows += block.reward.size
         except Exception as error:
             failures.append(error)
             raise
 
-    columns, keys = ", ".join([*episodes, "file", "row", "rest"]), ", ".join([*episodes, *order, "file", "row"])
-    n_rows = int(min(_GROUP_ROWS, max(2048, _GROUP_BYTES // (packed.itemsize + 64))))
+    columns, keys = ", ".join([*episodes, "number", "rest"]), ", ".join([*episodes, *order, "number"])
+    group = int(min(_GROUP_ROWS, max(2048, _GROUP_BYTES // (packed.itemsize + 64))))
     query = f"COPY (SELECT {columns} FROM recorded ORDER BY {keys}) TO '{_quote(path)}' "  # noqa: S608 - own names
     settings = {
-        "memory_limit": _MEMORY,
-        "threads": min(_THREADS, os.cpu_count() or 1),
+        "memory_limit": MEMORY,
+        "threads": min(THREADS, os.cpu_count() or 1),
         "temp_directory": str(folder / "unfinished"),
     }
     with duckdb.connect(config=settings) as connection, ThreadPoolExecutor(1, "vrtd-sort") as thread:
         connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
         # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
-        work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {n_rows})")
+        work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
         try:
             work.result()
         except duckdb.Error as error:
@@ -144,17 +151,18 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sort
             is_stopped.set()
             connection.interrupt()
             raise
-    return _Sorted(path, packed, tuple(episodes))
+    return _Sorted(path, packed, episodes, first_of_file)
 
 
 def _packed_type(block: Block) -> np.dtype[Any]:
     """Return the type of a row without its keys."""
-    arrays = {name: value for name, value in block._asdict().items() if name not in _NOT_PACKED and value is not None}
-    return np.dtype([(name, array.dtype, array.shape[1:]) for name, array in arrays.items()])
+    named = [(name, getattr(block, name)) for name in _ARRAYS if name != "episode"]
+    return np.dtype([(name, array.dtype, array.shape[1:]) for name, array in named if array is not None])
 
 
-def _make_batch(block: Block, packed: np.dtype[Any], schema: Any) -> Any:
-    """Return a record batch of the keys of a block and its packed rows; the first one makes the schema."""
+def _make_batch(block: Block, n_before: int, packed: np.dtype[Any], schema: Any) -> Any:
+    """Return a record batch of the keys of a block, the numbers of its rows, and the rows; the first one makes the
+    schema."""
     pyarrow, n = library(), block.reward.size
     if _packed_type(block) != packed:
         what = f"{_packed_type(block)} from {block.locate(None, 'observations', 0)} on, {packed} before"
@@ -164,8 +172,7 @@ def _make_batch(block: Block, packed: np.dtype[Any], schema: Any) -> Any:
         rows[name] = getattr(block, name)
     keys = {f"episode_{k}": key for k, key in enumerate([] if block.episode is None else split_keys(block.episode))}
     keys |= {f"order_{k}": key for k, key in enumerate(block.order)}
-    keys["file"] = np.full(n, block.part, np.int64)
-    keys["row"] = np.concatenate([piece.first_row + np.arange(piece.n_rows, dtype=np.int64) for piece in block.pieces])
+    keys["number"] = np.arange(n_before, n_before + n)
     columns = {
         name: pyarrow.array(key, None if schema is None else schema.field(name).type) for name, key in keys.items()
     }

@@ -19,20 +19,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from vrtd.errors import DataError
+from vrtd.features import ObservationSpace
 from vrtd.logs import blocks as sizes
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import Columns, EpisodeEnd
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.repeats import SeenEpisodes
-
-if TYPE_CHECKING:
-    from vrtd.features import ObservationSpace
 
 Item = TypeVar("Item")
 

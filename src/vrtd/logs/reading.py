@@ -14,7 +14,7 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import ArrowStream, CsvPart, ParquetPart, TablePart
-from vrtd.logs.columns import Columns, EpisodeEnd, Missing
+from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
@@ -102,8 +102,7 @@ def read(
     """
     if format is not None:
         check_choice("format", format, _PARTS)
-    if episode_end is not None:
-        check_choice("episode_end", episode_end, get_args(EpisodeEnd))
+    check_episode_end(episode_end)
     check_choice("missing", missing, get_args(Missing))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode, order_by)
     if isinstance(data, ArrowStream):
