@@ -117,7 +117,10 @@ class _StoredPart(Part):
                     must = f"the columns of {path} must have one entry a row"
                     what = f"{shape[0]} entries of {name} and {self.n_rows} of {names[0]}"
                     raise DataError(must, what, "write arrays of one length")
-            self.kinds = {name: f"{arrays[name].dtype} {arrays[name].shape[1:]}" for name in names}
+            self.kinds = {
+                name: "text" if arrays[name].dtype.kind in "US" else f"{arrays[name].dtype} {arrays[name].shape[1:]}"
+                for name in names
+            }
             row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
         self._step = rows_per_block(row_bytes)
 

@@ -51,7 +51,8 @@ class SeenEpisodes:
     def _error(self, place: str, name: Any) -> DataError:
         columns = self._columns.by_field.get("episode", ())
         values = name if isinstance(name, tuple) else (name,)  # with the file after the columns
-        shown = ", ".join(f"{column}={value!r}" for column, value in zip(columns, values, strict=False))
+        texts = [repr(value) if isinstance(value, str) else str(value) for value in values]
+        shown = ", ".join(f"{column}={text}" for column, text in zip(columns, texts, strict=False))
         others = [*map(repr, columns), "'...'" if self._columns.is_by_file else repr(FILE)]
         return DataError(
             "the rows of an episode must follow each other",
