@@ -13,11 +13,12 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import DataError
+from vrtd.features import ObservationSpace
 from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import VECTORS, Columns, Missing, find_columns
+from vrtd.logs.columns import KEYS, VECTORS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
 from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
@@ -35,24 +36,29 @@ def from_arrays(
     truncated: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     episode: ArrayLike | None = None,
+    *,
+    episode_end: EpisodeEnd | None = None,
 ) -> Log:
     """Make a log of NumPy arrays with one entry per step.
 
     Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.parts`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
-    log is in use.
+    log is in use. `episode_end` says what the last row of an episode is where no flag tells, as for `vrtd.logs.read`.
 
     >>> log = from_arrays([[0.0], [1.0], [2.0]], reward=[1.0, 2.0, 3.0])
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
     """
+    check_episode_end(episode_end)
     values = (observations, reward, next_observations, terminated, truncated, weight, episode)
     named = zip((*Chunk._fields[:6], "episode"), values, strict=True)
-    return PartsLog([_MemoryPart({name: value for name, value in named if value is not None})], in_thread=False)
+    part = _MemoryPart({name: value for name, value in named if value is not None})
+    return PartsLog([part], in_thread=False, episode_end=episode_end)
 
 
 class _MemoryPart(Part):
     where = "the arrays"
+    has_names = False
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays = {}
@@ -64,9 +70,15 @@ class _MemoryPart(Part):
             if array.ndim == 0:
                 raise DataError(f"{name} must have one entry a row", f"{array.dtype} without rows", "pass an array")
             arrays[name] = array
-        self.columns = Columns(**{name: name for name in arrays})
+        names: dict[str, Any] = {name: name for name in arrays}
+        self.columns = Columns(**names)
         self.n_rows = len(arrays["observations"])
         self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows), Encoder())
+        observations = self._block.observations
+        if observations.ndim > 1:
+            self.space = ObservationSpace("features")
+        else:
+            self.space = ObservationSpace("states" if observations.dtype.kind in "iu" else "columns")
 
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:  # noqa: ARG002
         yield self._block
@@ -118,8 +130,9 @@ class _StoredPart(ColumnPart):
                 may_be_text = field in VECTORS and len(shape) == 1
                 if may_be_text and _is_text(dtype):
                     found[name] = TEXT
-                elif shape and (dtype.kind in "biuf" or (field == "episode" and dtype.kind in "US")):
-                    found.setdefault(name, ColumnType(f"{dtype} {shape[1:]}", False, dtype.kind in "iu", shape[1:]))
+                elif shape and dtype.kind in ("biufUSmM" if field in KEYS else "biuf"):
+                    words = "text" if dtype.kind in "US" else f"{dtype} {shape[1:]}"
+                    found.setdefault(name, ColumnType(words, False, dtype.kind in "iu", shape[1:]))
                 else:
                     must = f"{self.where}, column {name}, must hold numbers, one entry a row"
                     raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")

@@ -15,12 +15,12 @@ from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text
 from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import VECTORS, Columns, Missing, find_columns
+from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
 from vrtd.logs.parts import read_ahead
 from vrtd.tables import library
 
-_YES, _NO = ("1", "1.0", "True", "true", "TRUE"), ("0", "0.0", "False", "false", "FALSE")
+_YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters
 _FLAGS = ("terminated", "done", "truncated")
 _NULLS = ("NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan")
 _NUMBERS, _WORDS = ColumnType("numbers"), ColumnType("true and false")  # of a CSV file
@@ -121,15 +121,50 @@ class CsvPart(ColumnPart):
             self._header = reader.schema.names
             self.columns = find_columns(self._header, wanted, self.where)
             self.kinds = self._find_types(reader)
+            self._types = self._choose_types(reader.schema)
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
-        pyarrow, fields = library(), self.columns.by_field.items()
-        kinds = dict.fromkeys(_FLAGS, pyarrow.bool_()) | {"episode": pyarrow.string()}
-        types = {name: kinds.get(field, pyarrow.float64()) for field, names in fields for name in names}
+        with translate_errors(self.where), self._open(self._types) as reader:
+            yield from _to_rows(self._with_flags(reader), self)
+
+    def _choose_types(self, schema: Any) -> dict[str, Any]:
+        """Return the type of each column. Rows are sorted by numbers or times where the beginning of the file holds
+        them, by text elsewhere."""
+        pyarrow, by_field = library(), self.columns.by_field
+        types = {name: schema.field(name).type for name in by_field.get("order_by", ())}
+        for name, kind in types.items():
+            if pyarrow.types.is_timestamp(kind):
+                types[name] = pyarrow.timestamp("ns", kind.tz)  # later ones may have fractions of a second
+            elif pyarrow.types.is_null(kind):
+                types[name] = pyarrow.string()
+        types |= dict.fromkeys(by_field.get("episode", ()), pyarrow.string())
+        fields = [field for field in by_field if field not in KEYS]
+        types |= {name: pyarrow.float64() for field in fields for name in by_field[field]}
         types |= {name: pyarrow.string() for name, kind in self.kinds.items() if kind == TEXT}
         types |= {name: pyarrow.bool_() for name, kind in self.kinds.items() if kind == _WORDS}
-        with translate_errors(self.where), self._open(types) as reader:
-            yield from _to_rows(reader, self)
+        return types | {name: pyarrow.string() for field in _FLAGS for name in by_field.get(field, ())}
+
+    def _with_flags(self, batches: Iterable[Any]) -> Generator[Any, None, None]:
+        """Yield the batches with the words of flags as booleans."""
+        from pyarrow import compute
+
+        words = library().array([*_YES, *_NO])
+        by_field, first = self.columns.by_field, 0
+        for batch in batches:
+            for name in {name for field in _FLAGS for name in by_field.get(field, ())}:
+                texts = batch.column(name)
+                index = compute.index_in(compute.utf8_lower(compute.utf8_trim_whitespace(texts)), words)
+                if index.null_count > texts.null_count:
+                    row = compute.index(compute.and_(index.is_null(), texts.is_valid()), True).as_py()
+                    raise DataError(
+                        f"{self.where}, column {name}, must hold flags: {', '.join(_YES)} or {', '.join(_NO)}",
+                        f"{texts[row].as_py()!r} in line {first + row + 2}",
+                        "convert the column, or name another",
+                    )
+                flags = compute.less(index, len(_YES))
+                batch = batch.set_column(batch.schema.get_field_index(name), name, flags)
+            yield batch
+            first += batch.num_rows
 
     def _find_types(self, reader: Any) -> dict[str, ColumnType]:
         """Return what the columns hold, by the first block of the file."""
@@ -162,8 +197,6 @@ class CsvPart(ColumnPart):
             include_columns=list(types),  # none: all
             null_values=[""] if self.missing == "error" else ["", *_NULLS],
             strings_can_be_null=True,  # nan is a number here, and found where numbers are checked
-            true_values=_YES if types else None,  # 1.0 and 0.0 are numbers where nothing else is known
-            false_values=_NO if types else None,
         )
         # Rows are numbered in messages only when one thread reads.
         options = csv.ReadOptions(use_threads=False, block_size=2**22)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 from vrtd.logs.blocks import Piece
-from vrtd.logs.columns import VECTORS, Columns
+from vrtd.logs.columns import KEYS, VECTORS, Columns
 from vrtd.tables import library
 
 
@@ -35,17 +35,27 @@ TEXT = ColumnType("text", is_category=True)
 def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnType]:
     """Return what each column holds. Raise unless that can be used.
 
-    Observations may be numbers, lists of them, text and categories. Episodes may be anything, all else are numbers.
+    Observations may be numbers, lists of them, text and categories. Episodes and order may be text or times. All
+    else are numbers.
     """
     found: dict[str, ColumnType] = {}
     for field, names in columns.by_field.items():
         for name in names:
             kind = schema.field(name).type
-            if field == "episode":
-                found.setdefault(name, ColumnType(str(kind), row_shape=None))
+            if field in KEYS:
+                found.setdefault(name, _find_key_type(kind, f"{where}, column {name},"))
             else:
                 found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in VECTORS))
     return found
+
+
+def _find_key_type(kind: Any, where: str) -> ColumnType:
+    types, words = library().types, str(kind)
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_nested(kind) or types.is_null(kind):
+        raise DataError(f"{where} must hold numbers, text or times", f"type {kind}", "name another")
+    return ColumnType(words, row_shape=None)
 
 
 def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
@@ -102,6 +112,8 @@ def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
             is_null = nulls.reshape(shape) if is_null is None else is_null | nulls.reshape(shape)
             array = _replace_nulls(array, nulls, name, piece)
         if not is_list(array.type):
+            if types.is_decimal(array.type):
+                array = array.cast("float64")
             entries: NDArray[Any] = array.to_numpy(zero_copy_only=False).reshape(shape)
             return entries if is_null is None else np.ma.MaskedArray(entries, is_null)
         from pyarrow.compute import list_value_length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,20 @@ def rows_per_block(row_bytes: float) -> int:
     return int(min(CHUNK_ROWS, max(64, CHUNK_BYTES // max(row_bytes, 1))))
 
 
+class Origins(NamedTuple):
+    """Where rows come from that were put in order."""
+
+    files: Sequence[str]
+    first: Sequence[int]  # the number of each file's first row, when the rows of all files are counted on
+    numbers: NDArray[np.int64]  # (n,) of the rows
+
+    def find(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and its number there."""
+        number = int(self.numbers[row])
+        file = bisect_right(self.first, number) - 1
+        return self.files[file], number - self.first[file]
+
+
 class Piece(NamedTuple):
     """Consecutive rows of a file, a table or arrays, and the columns that each field was read from."""
 
@@ -30,6 +45,7 @@ class Piece(NamedTuple):
     first_row: int  # counted from 0
     n_rows: int
     successors_at: int = 0  # how many rows further on a recorded successor lies
+    origins: Origins | None = None  # of rows that were put in order; `first_row` counts from their beginning
 
     def column(self, field: str) -> str:
         """Name the column of a field, as the beginning of a message."""
@@ -39,10 +55,13 @@ class Piece(NamedTuple):
     def place(self, field: str, row: int, entry: tuple[int, ...] | None = None) -> str:
         """Say where a row of this piece comes from. `entry`: where in the row, when that is known."""
         row += self.first_row + (self.successors_at if field == "next_observations" else 0)
+        where = self.where
+        if self.origins is not None:
+            where, row = self.origins.find(row)
         names = self.names.get(field, (field,))
         if entry is not None and len(names) > 1:
             names, entry = [names[entry[0]]], None
-        column = f"{self.where}, column {_show(names)}" if self.where else f"array {_show(names)}"
+        column = f"{where}, column {_show(names)}" if where else f"array {_show(names)}"
         inside = "" if not entry else f", entry {entry[0] if len(entry) == 1 else entry}"
         return f"{column}, row {row}{inside}"
 
@@ -64,11 +83,12 @@ class Block(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     weight: Floats | None
-    episode: NDArray[Any] | None
+    episode: NDArray[Any] | None  # of several columns: a structured array
     is_unusable: NDArray[np.bool_] | None  # a value is missing; None: no row with a missing value may be dropped
     is_unobserved: NDArray[np.bool_] | None  # the observation is missing, so that no row has it as its successor
     pieces: tuple[Piece, ...]
     part: int = 0  # rows of different parts follow each other only where the episode says so
+    order: tuple[NDArray[Any], ...] = ()  # the columns that rows are to be sorted by, before they are
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
@@ -78,7 +98,7 @@ class Block(NamedTuple):
         columns = zip(*(block[:9] for block in blocks), strict=True)
         arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
-        return Block._make([*arrays, pieces, blocks[-1].part])
+        return Block._make([*arrays, pieces, blocks[-1].part, ()])
 
     def rows_from(self, start: int) -> Block:
         """Return the rows from `start` on."""
@@ -89,7 +109,7 @@ class Block(NamedTuple):
                 pieces.append(piece._replace(first_row=piece.first_row + piece.n_rows - left, n_rows=left))
             skip -= piece.n_rows - left
         arrays = [None if array is None else array[start:] for array in self[:9]]
-        return Block._make([*arrays, tuple(pieces), self.part])
+        return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
         """Say where row `row` of a chunk comes from. The chunk holds these `rows` of the block, or all of them.
@@ -138,7 +158,8 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
     terminated = _flags(fields, "done" if "done" in fields else "terminated", piece, gaps, counts_nan)
     if "done" in fields:
         terminated = terminated & ~truncated
-    episode = _one_per_row(fields, "episode", piece, gaps, counts_nan=True)
+    episodes, order = (_keys(fields, field, piece, gaps) for field in ("episode", "order_by"))
+    episode = join_keys(episodes) if episodes else None
     # The successor of a terminated row is not looked at.
     gaps = [gap._replace(rows=gap.rows & ~terminated) if gap.field == "next_observations" else gap for gap in gaps]
     encoder.check(gaps, piece)
@@ -150,9 +171,36 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
             if gap.field == "observations":
                 is_unobserved |= gap.rows
     piece = piece._replace(names=encoder.name_numbers(piece.names))
-    return Block(
-        observations, reward, successors, terminated, truncated, weight, episode, is_unusable, is_unobserved, (piece,)
-    )
+    arrays = (observations, reward, successors, terminated, truncated, weight, episode, is_unusable, is_unobserved)
+    return Block(*arrays, (piece,), order=order)
+
+
+def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[NDArray[Any], ...]:
+    """Return the columns by which rows are told apart or sorted: numbers, times or text."""
+    columns, keys = fields.get(field, []), []
+    for k, column in enumerate(columns if isinstance(columns, list) else [columns]):
+        where = piece._replace(names={field: (piece.names[field][k],)}).column(field)
+        key = _check_column(column, where, piece)
+        rows = find_missing(key, counts_nan=True)
+        if rows is not None:
+            gaps.append(Gap(field, k, rows))
+        keys.append(np.ma.getdata(key))
+    return tuple(keys)
+
+
+def join_keys(keys: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return several columns as one array, whose entries are equal where all of theirs are."""
+    if len(keys) == 1:
+        return keys[0]
+    joined = np.empty(len(keys[0]), np.dtype([(f"key_{k}", key.dtype) for k, key in enumerate(keys)]))
+    for k, key in enumerate(keys):
+        joined[f"key_{k}"] = key
+    return joined
+
+
+def split_keys(joined: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the columns that were joined."""
+    return [joined] if joined.dtype.names is None else [joined[name] for name in joined.dtype.names]
 
 
 def _one_per_row(
@@ -172,18 +220,23 @@ def _one_per_row(
     if array is None:
         return None
     where = piece.column(field)
-    if field != "episode":  # whose labels are only compared
-        _check_numbers(array, where, of)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise DataError(f"{where} must have one entry a row", f"shape {array.shape}", "name or pass a single column")
-    _check_length(array, where, piece)
+    _check_numbers(array, where, of)
+    array = _check_column(array, where, piece)
     rows = find_missing(array, counts_nan)
     if rows is not None:
         gaps.append(Gap(field, 0, rows))
         array = np.where(rows, 0, np.ma.getdata(array))
     return np.ascontiguousarray(array, dtype)
+
+
+def _check_column(array: NDArray[Any], where: str, piece: Piece) -> NDArray[Any]:
+    """Return a column with one entry per row."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(f"{where} must have one entry a row", f"shape {array.shape}", "name or pass a single column")
+    _check_length(array, where, piece)
+    return array
 
 
 def _flags(fields: Fields, field: str, piece: Piece, gaps: list[Gap], counts_nan: bool) -> NDArray[np.bool_]:
@@ -202,7 +255,7 @@ def _flags(fields: Fields, field: str, piece: Piece, gaps: list[Gap], counts_nan
 def find_missing(array: NDArray[Any], counts_nan: bool) -> NDArray[np.bool_] | None:
     """Return the rows (n,) with a masked entry or, if it counts, NaN; None where there are none."""
     is_missing: Any = np.ma.getmask(array)
-    if counts_nan and array.dtype.kind == "f":
+    if counts_nan and array.dtype.kind in "fmM":
         is_missing = is_missing | np.isnan(np.ma.getdata(array))
     if not is_missing.any():
         return None

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from numpy.typing import NDArray
 
+from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 
 Names = str | Sequence[str]
@@ -31,7 +32,12 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
 }
 VECTORS = ("observations", "next_observations")
+KEYS = ("episode", "order_by")  # may be several columns
+#: In `episode`, where no column has this name: the file that a row comes from.
+FILE = "file"
 
+#: What the last row of an episode is where no flag tells.
+EpisodeEnd = Literal["terminated", "truncated", "drop"]
 #: What is done about missing values.
 Missing = Literal["error", "drop", "indicator"]
 
@@ -48,14 +54,26 @@ class Columns(NamedTuple):
     terminated: str | None = None
     truncated: str | None = None
     weight: str | None = None
-    episode: str | None = None
+    episode: Names | None = None
+    order_by: Names | None = None
     done: str | None = None  # cannot be named; in the place of `terminated`, where nothing else tells
+    is_by_file: bool = False  # rows of different files are of different episodes
+    unused_weight: str | None = None  # a column that is called like weights, which nobody asked for
+
+    @property
+    def _named(self) -> dict[str, Names]:
+        return {field: names for field, names in zip(self._fields[:9], self[:9], strict=True) if names is not None}
 
     @property
     def by_field(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each field that has some."""
-        named = self._asdict().items()
-        return {field: (name,) if isinstance(name, str) else tuple(name) for field, name in named if name is not None}
+        return {field: (names,) if isinstance(names, str) else tuple(names) for field, names in self._named.items()}
+
+    @property
+    def roles(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of each field under the names of the parameters of `read`."""
+        roles = {"terminated" if field == "done" else field: names for field, names in self.by_field.items()}
+        return roles | {"episode": (*roles.get("episode", ()), FILE)} if self.is_by_file else roles
 
     @property
     def all(self) -> list[str]:
@@ -64,17 +82,26 @@ class Columns(NamedTuple):
 
     def select(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any] | list[NDArray[Any]]]:
         """Return the array or arrays of each field, from those of each column."""
-        named = [(field, name) for field, name in self._asdict().items() if name is not None]
+        named = self._named.items()
         return {f: arrays[name] if isinstance(name, str) else [arrays[one] for one in name] for f, name in named}
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        if self.done is None or self.truncated is not None:
-            return ()
-        return (
-            f"column {self.done!r} does not tell termination from truncation: every row it marks counts as terminated, "
-            "and nothing is bootstrapped from it",
-        )
+        remarks = []
+        if self.done is not None and self.truncated is None:
+            remarks.append(
+                f"column {self.done!r} does not tell termination from truncation: every row it marks counts as "
+                "terminated, and nothing is bootstrapped from it"
+            )
+        if self.unused_weight is not None:
+            name = self.unused_weight
+            remarks.append(f"column {name!r} is not used; pass weight={name!r} if it holds importance ratios")
+        return tuple(remarks)
+
+
+def check_episode_end(episode_end: EpisodeEnd | None) -> None:
+    if episode_end is not None:
+        check_choice("episode_end", episode_end, get_args(EpisodeEnd))
 
 
 def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
@@ -84,16 +111,23 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     ('obs_9', 'obs_10')
     """
     found: dict[str, Any] = {}
-    for field, names in wanted._asdict().items():
-        if names is not None:
-            found[field] = _find_named(field, names, there, where)
+    episode = wanted.by_field.get("episode", ())
+    if FILE in episode and FILE not in there:
+        others = tuple(name for name in episode if name != FILE)
+        wanted = wanted._replace(episode=others or None)
+        found |= {"is_by_file": True, "episode": None}  # no other column unless it is named
+    for field, names in wanted._named.items():
+        found[field] = _find_named(field, names, there, where)
     if "observations" in found and "next_observations" not in found:
-        found["next_observations"] = _find_successors(found["observations"], there)
+        successors = _find_successors(found["observations"], there)
+        found |= {} if successors is None else {"next_observations": successors}
     for field in ALIASES:
-        if found.get(field) is None:
+        if field not in found:
             found[field] = _find_usual(field, there, where)
     if found["terminated"] is not None:
         found["done"] = None
+    if wanted.weight is None:  # which is only used when it is asked for
+        found |= {"unused_weight": found["weight"], "weight": None}
     for field in ("observations", "reward"):
         if found[field] is None:
             near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
@@ -139,6 +173,8 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
         raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
     if field in VECTORS:
         return found[0] if is_one else tuple(found)
+    if field in KEYS:
+        return found[0] if len(found) == 1 else tuple(found)
     if len(found) != 1:
         raise DataError(f"{field} must be one column of {where}", _list(found), "name one of them")
     return found[0]

@@ -16,7 +16,7 @@ from vrtd.features.spaces import Column, ObservationSpace
 from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import ArrowStream, ColumnType, find_types, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
-from vrtd.logs.columns import VECTORS, Columns, Missing
+from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing
 from vrtd.tables import library
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ class Encoder:
     def check(self, gaps: Sequence[Gap], piece: Piece) -> None:
         """Raise for the first row with a missing value that can be neither filled nor dropped."""
         if self.missing == "drop":
-            gaps = [gap for gap in gaps if gap.field == "episode"]
+            gaps = [gap for gap in gaps if gap.field in KEYS]
         first = _find_first(gaps, piece)
         if first is None:
             return
         gap, place = first
         must, do = "every column that is used must have a value in every row", "fill it in, or choose missing='drop'"
-        if gap.field == "episode":
-            must, do = "episode must have a value in every row", "fill or drop that row"
+        if gap.field in KEYS:
+            must, do = f"{gap.field} must have a value in every row", "fill or drop that row"
         elif gap.field in VECTORS and self.missing == "error":
             do += " or 'indicator'"
         elif gap.field in VECTORS and not self._columns:

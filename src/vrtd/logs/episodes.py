@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from vrtd.checks import import_extra
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.features import ObservationSpace
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs.arrow_values import ColumnType, to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
@@ -32,7 +33,7 @@ from vrtd.tables import library as arrow_library
 HDF5_UNVERIFIED = "is HDF5 without checksums"
 _MAIN, _METADATA = "main_data.hdf5", "metadata.json"
 _NAMES = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
-_COLUMNS = Columns("observations", **_NAMES)
+_COLUMNS = Columns("observations", "rewards", None, "terminations", "truncations")
 
 
 def hdf5_library() -> Any:
@@ -141,6 +142,7 @@ class D3rlpyPart(Part):
             self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
             first = file["observations_0"]
             self.kinds = {"observations": ColumnType(f"{first.dtype} {first.shape[1:]}", row_shape=None)}
+            self.space = ObservationSpace("states" if first.ndim == 1 and first.dtype.kind in "iu" else "box")
 
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
         yield from _make_blocks(self._episodes(), encoder)
@@ -189,6 +191,7 @@ class MinariPart(Part):
         self.kinds = {"observations": ColumnType(str(metadata.get("observation_space")), row_shape=None)}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
         self._shape = _check_space(metadata, self.where)
+        self.space = _describe_space(metadata)
         if self._kind not in ("hdf5", "arrow", "parquet"):
             raise DataError(
                 f"the data format of {folder} must be hdf5, arrow or parquet", repr(self._kind), "convert the data set"
@@ -250,11 +253,24 @@ def _read_metadata(folder: Path) -> Mapping[str, Any]:
         return metadata
 
 
+def _read_space(metadata: Mapping[str, Any]) -> Any:
+    """Return the space of the observations as JSON, None where the metadata do not tell."""
+    text = metadata.get("observation_space")
+    with suppress(ValueError):
+        return json.loads(text) if isinstance(text, str) else None
+    return None
+
+
+def _describe_space(metadata: Mapping[str, Any]) -> ObservationSpace:
+    match _read_space(metadata):
+        case {"type": "Discrete", "n": int(n), "start": int(start)}:
+            return ObservationSpace("states", sizes=(start + n,))
+    return ObservationSpace("box")
+
+
 def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
     """Return the shape of an observation, where it is one array and the metadata tell. Refuse images kept as JPEG."""
-    text, space = metadata.get("observation_space"), None
-    with suppress(ValueError):
-        space = json.loads(text) if isinstance(text, str) else None
+    space = _read_space(metadata)
     if metadata.get("jpeg_encoding", True) and _has_images(space):
         raise DataError(
             f"the observations of {where} must be stored as numbers",
@@ -323,8 +339,8 @@ def _count_rows(path: Path) -> int:
 
 
 def _refuse_options(wanted: Columns, missing: Missing, where: str) -> None:
+    for field in wanted.by_field:
+        raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")
     if missing == "indicator":
         must = f"missing must be 'error' or 'drop' for {where}"
         raise InvalidInputError(must, repr(missing), "missing values are filled in only in columns of tables")
-    for field in wanted.by_field:
-        raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import get_args
+from typing import TypedDict, get_args
 
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
@@ -15,7 +15,7 @@ from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import CsvPart, ParquetPart, TablePart
 from vrtd.logs.arrow_values import ArrowStream
-from vrtd.logs.columns import Columns, Missing
+from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
@@ -33,6 +33,22 @@ _PARTS: dict[str, Callable[[Path, Columns, Missing], Part]] = {
 }
 
 
+class ReadOptions(TypedDict, total=False):
+    """The keywords of `read`, for functions that pass them on."""
+
+    observations: str | Sequence[str] | None
+    next_observations: str | Sequence[str] | None
+    reward: str | None
+    terminated: str | None
+    truncated: str | None
+    weight: str | None
+    episode: str | Sequence[str] | None
+    order_by: str | Sequence[str] | None
+    episode_end: EpisodeEnd | None
+    missing: Missing
+    format: str | None
+
+
 def read(
     data: PathLike | Iterable[PathLike] | ArrowStream,
     *,
@@ -42,7 +58,9 @@ def read(
     terminated: str | None = None,
     truncated: str | None = None,
     weight: str | None = None,
-    episode: str | None = None,
+    episode: str | Sequence[str] | None = None,
+    order_by: str | Sequence[str] | None = None,
+    episode_end: EpisodeEnd | None = None,
     missing: Missing = "error",
     format: str | None = None,  # noqa: A002 - what it is called everywhere
 ) -> Log:
@@ -57,8 +75,21 @@ def read(
         pandas, DuckDB or pyarrow. A RecordBatchReader can be read once; everything else as often as wanted.
     observations, next_observations : str or sequence of str, optional
         Columns: a name, a pattern ('x_*') or a list of names. Columns that are not named are found by convention.
-    reward, terminated, truncated, weight, episode : str, optional
+    reward, terminated, truncated : str, optional
         One column each.
+    weight : str, optional
+        The column of importance ratios. Without it all rows have weight 1, whatever columns there are.
+    episode : str or sequence of str, optional
+        Columns that change where another episode begins. 'file' stands for the file that a row comes from, where no
+        column has this name.
+    order_by : str or sequence of str, optional
+        Columns that say in which order the rows of an episode were recorded, such as a time or a step. Rows are sorted
+        by episode, these columns, file and row, in a temporary file that is made at the first reading and removed with
+        the log. Without an episode column all rows are one trajectory. Needs DuckDB. None: rows are in order.
+    episode_end : {'terminated', 'truncated', 'drop'}, optional
+        What the last row of an episode is where no flag tells. 'terminated': it is kept, and nothing is bootstrapped.
+        'truncated': it is kept where its successor was recorded; elsewhere it is only the successor of the row before.
+        'drop': it is left out. None is 'truncated' with a warning when many rows are lost.
     missing : {'error', 'drop', 'indicator'}
         What is done where a value is missing (null or NaN). 'drop' leaves out the rows that need it; the rows around
         them are not joined. 'indicator' puts the mean of the first 5,000 rows in the place of a missing number of an
@@ -73,10 +104,11 @@ def read(
     """
     if format is not None:
         check_choice("format", format, _PARTS)
+    check_episode_end(episode_end)
     check_choice("missing", missing, get_args(Missing))
-    wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode)
+    wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode, order_by)
     if isinstance(data, ArrowStream):
-        return PartsLog([TablePart(data, wanted, missing)], in_thread=False)
+        return PartsLog([TablePart(data, wanted, missing)], in_thread=False, episode_end=episode_end)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
@@ -94,7 +126,8 @@ def read(
     parts = [_PARTS[kind](file, wanted, missing) for file in files]
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
-    return PartsLog(parts, in_thread=kind != "parquet")  # which reads ahead by itself
+    in_thread = kind != "parquet"  # which reads ahead by itself
+    return PartsLog(parts, in_thread, episode_end)
 
 
 def _check_same_columns(one: Part, other: Part) -> None:

@@ -39,7 +39,7 @@ def test_formats_do_not_change_a_bit(settings: Any, tmp_path: Path) -> None:
     for suffix in ("parquet", "csv", "npz"):
         path = tmp_path / f"log.{suffix}"
         write(log, path)
-        assert theta(read(path), **settings) == expected, suffix
+        assert theta(read(path, weight="weight"), **settings) == expected, suffix
     polars, pandas, duckdb = (pytest.importorskip(name) for name in ("polars", "pandas", "duckdb"))
     frame = pandas.read_parquet(tmp_path / "log.parquet")
     tables = {
@@ -48,7 +48,7 @@ def test_formats_do_not_change_a_bit(settings: Any, tmp_path: Path) -> None:
         "duckdb": duckdb.sql("select * from frame"),
     }
     for name, table in tables.items():
-        assert theta(read(table), **settings) == expected, name
+        assert theta(read(table, weight="weight"), **settings) == expected, name
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

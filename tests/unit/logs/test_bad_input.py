@@ -172,7 +172,10 @@ def test_files_with_different_columns_are_refused(tmp_path):
             "obs,r\n1,2\n3,4\nx,5\n",
             "line 4 of .*; got CSV conversion error to double: invalid value 'x'; repair that line",
         ),
-        ("obs,r,done\n1,2,0\n3,4,2\n", "line 3 of .*; got CSV conversion error to bool: invalid value '2'"),
+        (
+            "obs,r,done\n1,2,0\n3,4,2\n",
+            "column done, must hold flags: 1, 1.0, true, .* no, n; got .2. in line 3; convert",
+        ),
         ("obs\n1\n", "must have a column for reward"),
         ("1,2\n3,4\n", "must have a column for observations"),
     ],
@@ -189,6 +192,24 @@ def test_flags_in_csv_are_words_or_numbers(tmp_path):
     )
     log = read(tmp_path / "a.csv")
     assert [chunk.terminated.tolist() for chunk in log.chunks()] == [[True, False, True]]
+    words = {"yes": "no", "YES": "NO", "Yes": "No", "y": "n", "Y": "N", "t": "f", "T": "F", "TRUE": "FALSE", " 1": "0 "}
+    for yes, no in words.items():
+        (tmp_path / "a.csv").write_text(f"obs,r,over,next_obs\n1,1,{yes},2\n2,1,{no},3\n3,1,{yes},4\n")
+        (chunk,) = read(tmp_path / "a.csv", terminated="over").chunks()
+        assert chunk.terminated.tolist() == [True, False, True], yes
+
+
+def test_a_column_that_holds_no_flags_is_refused_with_its_line(tmp_path):
+    lines = ["1,1,no"] * 70_000 + ["1,1,maybe"]
+    (tmp_path / "a.csv").write_text("\n".join(["obs,r,over", *lines]))
+    message = (
+        r"a.csv, column over, must hold flags: 1, 1.0, true, t, yes, y or 0, .*, n; got 'maybe' in line 70002; conv"
+    )
+    with pytest.raises(DataError, match=message):
+        list(read(tmp_path / "a.csv", terminated="over").chunks())
+    (tmp_path / "a.csv").write_text("obs,r,over\n1,1,no\n1,1,\n")
+    with pytest.raises(DataError, match=r"must have a value in every row; got no value at .*a.csv, column over, row 1"):
+        list(read(tmp_path / "a.csv", terminated="over").chunks())
 
 
 def test_arrays_in_files_that_are_refused(tmp_path):

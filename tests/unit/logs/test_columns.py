@@ -14,7 +14,7 @@ def test_every_alias_is_found_alone():
             base = {"observations": "obs", "reward": "r"}
             there = [name for key, name in base.items() if key != field] + [alias]
             found = find_columns(there, Columns(), "a.csv")
-            assert getattr(found, field) == alias, field
+            assert getattr(found, "unused_weight" if field == "weight" else field) == alias, field
     every = [alias for aliases in ALIASES.values() for alias in aliases]
     assert len(every) == len(set(every))
 

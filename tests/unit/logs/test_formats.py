@@ -35,7 +35,7 @@ def test_written_logs_are_read_back_bit_for_bit(tmp_path, suffix, dtype):
     expected = rows(log)
     if suffix == ".csv":
         expected |= {name: expected[name].astype(np.float64) for name in ("observations", "next_observations")}
-    back = read(path)
+    back = read(path, weight="weight")
     for _ in range(2):
         same_bits(rows(back), expected)
     assert back.n_rows == (None if suffix == ".csv" else 3000)
@@ -113,7 +113,7 @@ def test_tables_of_all_libraries(tmp_path):
     with duckdb.connect() as connection:
         tables.append(connection.read_parquet(str(tmp_path / "t.parquet")))
         for table in tables:
-            log = read(table)
+            log = read(table, weight="weight")
             assert isinstance(log, Log)
             for _ in range(2):
                 same_bits(rows(log), expected)
@@ -122,7 +122,7 @@ def test_tables_of_all_libraries(tmp_path):
 
 def test_a_record_batch_reader_is_read_once():
     case = episodic(100)
-    log = read(pa.table(as_columns(case)).to_reader(max_chunksize=13))
+    log = read(pa.table(as_columns(case)).to_reader(max_chunksize=13), weight="weight")
     same_bits(rows(log), rows(from_arrays(**case)))
     with pytest.raises(
         DataError, match="a RecordBatchReader must be read only once; got a second reading; pass a table"
@@ -162,8 +162,8 @@ def test_lists_are_vectors(tmp_path, kind):
     }
     expected = rows(from_arrays(**case))
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    same_bits(rows(read(tmp_path / "a.parquet")), expected)
-    same_bits(rows(read(pa.table(columns).slice(100, 200))), {k: v[100:] for k, v in expected.items()})
+    same_bits(rows(read(tmp_path / "a.parquet", weight="rho")), expected)
+    same_bits(rows(read(pa.table(columns).slice(100, 200), weight="rho")), {k: v[100:] for k, v in expected.items()})
 
 
 def test_files_of_d3rlpy(tmp_path):
@@ -210,7 +210,7 @@ def test_parts_are_read_in_the_order_of_their_names(tmp_path):
     (tmp_path / "notes.txt").touch()
     several = [tmp_path / "a.parquet", str(tmp_path / "b"), f"{tmp_path}/c*"]
     for paths in (tmp_path, several, [tmp_path]):
-        log = read(paths)
+        log = read(paths, weight="weight")
         assert log.n_rows == 100
         same_bits(rows(log), expected)
     with pytest.raises(DataError, match=r"must be there; got no such file or folder"):
@@ -220,7 +220,7 @@ def test_parts_are_read_in_the_order_of_their_names(tmp_path):
     (tmp_path / "x.csv").write_text("obs,r\n1,2\n")
     with pytest.raises(DataError, match=r"must hold files of one format .*; got 1 csv, 3 parquet; pass format="):
         read(tmp_path)
-    same_bits(rows(read(tmp_path, format="parquet")), expected)
+    same_bits(rows(read(tmp_path, weight="weight", format="parquet")), expected)
     with pytest.raises(DataError, match="the parts of a log must be of one format; got 1 csv, 1 parquet"):
         read([tmp_path / "a.parquet", tmp_path / "x.csv"])
     with pytest.raises(DataError, match=r"the suffix of .*notes.txt must be one of .parquet, .*; got '.txt'; rename"):
