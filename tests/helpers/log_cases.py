@@ -59,10 +59,14 @@ def episodic(n: int = 500, width: int = 3, seed: int = 0, dtype: type = np.float
     }
 
 
-def paired_by_hand(observations, reward, terminated, truncated, episode, part_ends=()):
+def paired_by_hand(observations, reward, terminated, truncated, episode, part_ends=(), episode_end=None):
     """Row by row: what pairing must give for one log whose files end before the rows `part_ends`."""
     n, out, reasons = len(reward), [], Counter()
+    terminated = terminated.copy()
     for i in range(n):
+        goes_on = continues(i, n, episode, part_ends)
+        if episode_end == "terminated" and not truncated[i] and not goes_on:
+            terminated[i] = True
         if terminated[i]:
             out.append([i, None, False])
         elif truncated[i]:
@@ -92,8 +96,34 @@ def paired_by_hand(observations, reward, terminated, truncated, episode, part_en
         "truncated": np.array([mark for _, _, mark in out], dtype=bool),
         "weight": None,
     }
-    remarks = {f"{k} row{'s' if k > 1 else ''} dropped: {reason}" for reason, k in reasons.items()}
+    remarks = {f"{k:,} row{'s' if k > 1 else ''} dropped: {reason}" for reason, k in reasons.items()}
     return whole, remarks
+
+
+def kept_by_hand(terminated, truncated, episode, part_ends, episode_end):
+    """Row by row, where successors were recorded: the rows that are kept, and their flags."""
+    n, kept = len(terminated), []
+    terminated, truncated = terminated.copy(), truncated.copy()
+    for i in range(n):
+        if episode is None or terminated[i] or truncated[i] or continues(i, n, episode, part_ends):
+            kept.append(i)
+        elif episode_end == "terminated":
+            terminated[i] = True
+            kept.append(i)
+        elif episode_end == "drop":
+            if kept and kept[-1] == i - 1 and i + 1 < n and not terminated[i - 1]:
+                truncated[i - 1] = True  # nothing continues it any more
+        else:
+            truncated[i] = i + 1 < n  # the end of the log needs no mark
+            kept.append(i)
+    return kept, terminated[kept], truncated[kept]
+
+
+def continues(i, n, episode, part_ends):
+    """Whether row i + 1 is of the same episode, flags apart."""
+    if i + 1 == n:
+        return False
+    return i + 1 not in part_ends if episode is None else bool(episode[i] == episode[i + 1])
 
 
 def flip(path: Path, at: int, by: int) -> None:

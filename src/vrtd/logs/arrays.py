@@ -13,12 +13,17 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.errors import DataError
+from vrtd.features import ObservationSpace
 from vrtd.files import translate_errors
+from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, Missing, find_columns
+from vrtd.logs.column_parts import ColumnPart
+from vrtd.logs.columns import KEYS, VECTORS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
+from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
+from vrtd.tables import library
 
 OpenFile = Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]]
 
@@ -31,24 +36,29 @@ def from_arrays(
     truncated: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     episode: ArrayLike | None = None,
+    *,
+    episode_end: EpisodeEnd | None = None,
 ) -> Log:
     """Make a log of NumPy arrays with one entry per step.
 
     Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.parts`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
-    log is in use.
+    log is in use. `episode_end` says what the last row of an episode is where no flag tells, as for `vrtd.logs.read`.
 
     >>> log = from_arrays([[0.0], [1.0], [2.0]], reward=[1.0, 2.0, 3.0])
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
     """
+    check_episode_end(episode_end)
     values = (observations, reward, next_observations, terminated, truncated, weight, episode)
     named = zip((*Chunk._fields[:6], "episode"), values, strict=True)
-    return PartsLog([_MemoryPart({name: value for name, value in named if value is not None})], in_thread=False)
+    part = _MemoryPart({name: value for name, value in named if value is not None})
+    return PartsLog([part], in_thread=False, episode_end=episode_end)
 
 
 class _MemoryPart(Part):
     where = "the arrays"
+    has_names = False
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays = {}
@@ -63,9 +73,14 @@ class _MemoryPart(Part):
         names: dict[str, Any] = {name: name for name in arrays}
         self.columns = Columns(**names)
         self.n_rows = len(arrays["observations"])
-        self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows))
+        self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows), Encoder())
+        observations = self._block.observations
+        if observations.ndim > 1:
+            self.space = ObservationSpace("features")
+        else:
+            self.space = ObservationSpace("states" if observations.dtype.kind in "iu" else "columns")
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:  # noqa: ARG002
         yield self._block
 
 
@@ -82,7 +97,7 @@ def hdf5_part(path: Path, wanted: Columns, missing: Missing) -> Part:
     return _StoredPart(path, wanted, missing, _open_hdf5, HDF5_UNVERIFIED)
 
 
-class _StoredPart(Part):
+class _StoredPart(ColumnPart):
     """A file of arrays, which are read in step, some rows of each at a time."""
 
     n_rows: int
@@ -90,33 +105,57 @@ class _StoredPart(Part):
     def __init__(
         self, path: Path, wanted: Columns, missing: Missing, open_file: OpenFile, unverified: str | None
     ) -> None:
-        self.where, self.unverified = str(path), unverified
-        self._path, self._missing, self._open = path, missing, open_file
+        self.where, self.unverified, self.missing = str(path), unverified, missing
+        self._path, self._open = path, open_file
         with translate_errors(self.where), open_file(path) as arrays:
             self.columns = find_columns(list(arrays), wanted, self.where)
-            names, by_field = self.columns.all, self.columns.by_field
-            keys = {*by_field.pop("episode", ()), *by_field.pop("order_by", ())} - {*sum(by_field.values(), ())}
+            names = self.columns.all
             self.n_rows = (arrays[names[0]].shape or (0,))[0]
+            self.kinds = self._find_types(arrays)
             for name in names:
-                shape, dtype = arrays[name].shape, arrays[name].dtype
-                if dtype.kind not in ("biufUSmM" if name in keys else "biuf") or not shape:
-                    must = f"{path}, column {name}, must hold numbers, one entry a row"
-                    raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
+                shape = arrays[name].shape
                 if shape[0] != self.n_rows:
                     must = f"the columns of {path} must have one entry a row"
                     what = f"{shape[0]} entries of {name} and {self.n_rows} of {names[0]}"
                     raise DataError(must, what, "write arrays of one length")
-            self.kinds = {name: f"{arrays[name].dtype} {arrays[name].shape[1:]}" for name in names}
             row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
         self._step = rows_per_block(row_bytes)
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def _find_types(self, arrays: Mapping[str, StoredArray]) -> dict[str, ColumnType]:
+        """Return what the columns hold; text may be a category of the observations, or name episodes."""
+        found: dict[str, ColumnType] = {}
+        for field, names in self.columns.by_field.items():
+            for name in names:
+                dtype, shape = arrays[name].dtype, arrays[name].shape
+                may_be_text = field in VECTORS and len(shape) == 1
+                if may_be_text and _is_text(dtype):
+                    found[name] = TEXT
+                elif shape and dtype.kind in ("biufUSmM" if field in KEYS else "biuf"):
+                    words = "text" if dtype.kind in "US" else f"{dtype} {shape[1:]}"
+                    found.setdefault(name, ColumnType(words, False, dtype.kind in "iu", shape[1:]))
+                else:
+                    must = f"{self.where}, column {name}, must hold numbers, one entry a row"
+                    raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
+        return found
+
+    def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         with translate_errors(self.where), self._open(self._path) as arrays:
             for start in range(0, self.n_rows, self._step):
                 stop = min(self.n_rows, start + self._step)
-                rows = {name: arrays[name][start:stop] for name in self.columns.all}
-                piece = Piece(self.where, self.columns.by_field, start, stop - start)
-                yield make_block(self.columns.select(rows), piece)
+                rows = {name: arrays[name][start:stop] for name in self.kinds}
+                rows |= {name: _to_text(rows[name]) for name, kind in self.kinds.items() if kind.is_category}
+                yield Piece(self.where, self.columns.by_field, start, stop - start), rows
+
+
+def _is_text(dtype: np.dtype[Any]) -> bool:
+    """Return whether entries are text: of NumPy, or of any length as h5py describes it."""
+    metadata: Mapping[str, Any] = dtype.metadata or {}
+    return dtype.kind in "US" or metadata.get("vlen") in (str, bytes)
+
+
+def _to_text(entries: NDArray[Any]) -> Any:
+    pyarrow = library()
+    return pyarrow.array(entries).cast(pyarrow.string())
 
 
 @contextmanager

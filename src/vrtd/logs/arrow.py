@@ -1,4 +1,4 @@
-"""Tables, Parquet and CSV files: columns of Arrow as NumPy arrays, without a copy where that is possible."""
+"""Tables, Parquet and CSV files, as rows of Arrow's columns."""
 
 from __future__ import annotations
 
@@ -6,88 +6,96 @@ import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from math import prod
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
-from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
-from vrtd.logs.columns import Columns, Missing, find_columns
-from vrtd.logs.parts import Part, read_ahead
+from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text
+from vrtd.logs.blocks import Piece, rows_per_block
+from vrtd.logs.column_parts import ColumnPart
+from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing, find_columns
+from vrtd.logs.encoding import Values, to_values
+from vrtd.logs.parts import read_ahead
 from vrtd.tables import library
 
 _YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters
-_KEYS = ("episode", "order_by")
 _FLAGS = ("terminated", "done", "truncated")
+_NULLS = ("NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan")
+_NUMBERS, _WORDS = ColumnType("numbers"), ColumnType("true and false")  # of a CSV file
 
 
-@runtime_checkable
-class ArrowStream(Protocol):
-    """A table that speaks the Arrow C stream: of polars, pandas, DuckDB or pyarrow."""
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
-
-
-class TablePart(Part):
+class TablePart(ColumnPart):
     """A table in memory, or a RecordBatchReader, which can be read once."""
 
     where = "the table"
 
     def __init__(self, table: Any, wanted: Columns, missing: Missing) -> None:
         pyarrow = library()
-        self._table, self._missing, self._started = table, missing, False
+        self.missing = missing
+        self._table, self._started = table, False
+        self._seen: list[Any] = []  # batches that were looked at, of what can be read once
         self._once = isinstance(table, pyarrow.RecordBatchReader)
         with translate_errors(self.where):
             schema = self._open().schema
         self.columns = find_columns(schema.names, wanted, self.where)
-        self.kinds = _check_types(schema, self.columns, self.where)
+        self.kinds = find_types(schema, self.columns, self.where)
         self.n_rows = table.num_rows if isinstance(table, pyarrow.Table | pyarrow.RecordBatch) else None
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         if self._once and self._started:
             raise DataError(
                 "a RecordBatchReader must be read only once", "a second reading", "pass a table, or write it to a file"
             )
         self._started = True
         with translate_errors(self.where):
-            yield from _make_blocks(self._batches(), self)
+            yield from _to_rows(self._batches(), self)
+
+    def peek(self, n_rows: int) -> list[Values]:
+        if not self._once:
+            return super().peek(n_rows)
+        with translate_errors(self.where):
+            while sum(batch.num_rows for batch in self._seen) < n_rows:
+                batch = next(iter(self._table), None)
+                if batch is None:
+                    break
+                self._seen.append(batch)
+            return [values for _, values in _to_rows(self._seen, self)]
 
     def _open(self) -> Any:
         return self._table if self._once else library().RecordBatchReader.from_stream(self._table)
 
     def _batches(self) -> Generator[Any, None, None]:
         """Yield the batches, large ones cut: views, so that what is made of them stays small."""
-        for batch in self._open():
+        seen, self._seen = self._seen, []
+        for batch in chain(seen, self._open()):
             rows = rows_per_block(batch.nbytes / max(batch.num_rows, 1))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
 
 
-class ParquetPart(Part):
+class ParquetPart(ColumnPart):
     """A Parquet file, batch by batch, with the checksums of its pages verified."""
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
-        self.where, self._path, self._missing = str(path), path, missing
+        self.where, self._path, self.missing = str(path), path, missing
         with translate_errors(self.where), closing(self._open()) as file:
             metadata, schema = file.metadata, file.schema_arrow
             self.n_rows = int(metadata.num_rows)
             _check_names(metadata, schema.names, self.where)
             self.columns = find_columns(schema.names, wanted, self.where)
-            self.kinds = _check_types(schema, self.columns, self.where)
+            self.kinds = find_types(schema, self.columns, self.where)
             self._batch = rows_per_block(_row_bytes(schema, self.columns, metadata))
             self.unverified = None if _has_checksums(path) or not self.n_rows else "has no page checksums"
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         with translate_errors(self.where), closing(self._open()) as file:
             # Only decoding is done ahead: it uses every core, and putting rows together beside it would take one.
             batches = read_ahead(file.iter_batches(self._batch, columns=self.columns.all))
             with closing(batches):
-                yield from _make_blocks(batches, self)
+                yield from _to_rows(batches, self)
 
     def _open(self) -> Any:
         from pyarrow.parquet import ParquetFile
@@ -96,23 +104,28 @@ class ParquetPart(Part):
         return ParquetFile(self._path, pre_buffer=False, buffer_size=2**18, page_checksum_verification=True)
 
 
-class CsvPart(Part):
-    """A CSV file. Text has no types: every number is a float64, so that no row can change the type."""
+class CsvPart(ColumnPart):
+    """A CSV file. Text has no types: every number is a float64, so that no row can change the type.
+
+    The first block of the file tells which observations are text. A column with text and numbers is one of numbers, so
+    that an entry with a mistake makes no category of them.
+    """
 
     n_rows = None
     unverified = "is text, without checksums"
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
-        self.where, self._path, self._missing = str(path), path, missing
+        self.where, self._path, self.missing, self._header = str(path), path, missing, []
         with translate_errors(self.where), self._open({}) as reader:
-            self.columns = find_columns(reader.schema.names, wanted, self.where)
+            self._header = reader.schema.names
+            self.columns = find_columns(self._header, wanted, self.where)
+            self.kinds = self._find_types(reader)
             self._types = self._choose_types(reader.schema)
-        self.kinds = dict.fromkeys(self.columns.all, "column")
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         with translate_errors(self.where), self._open(self._types) as reader:
-            yield from _make_blocks(self._with_flags(reader), self)
+            yield from _to_rows(self._with_flags(reader), self)
 
     def _choose_types(self, schema: Any) -> dict[str, Any]:
         """Return the type of each column. Rows are sorted by numbers or times where the beginning of the file holds
@@ -125,8 +138,10 @@ class CsvPart(Part):
             elif pyarrow.types.is_null(kind):
                 types[name] = pyarrow.string()
         types |= dict.fromkeys(by_field.get("episode", ()), pyarrow.string())
-        fields = [field for field in by_field if field not in _KEYS]
+        fields = [field for field in by_field if field not in KEYS]
         types |= {name: pyarrow.float64() for field in fields for name in by_field[field]}
+        types |= {name: pyarrow.string() for name, kind in self.kinds.items() if kind == TEXT}
+        types |= {name: pyarrow.bool_() for name, kind in self.kinds.items() if kind == _WORDS}
         return types | {name: pyarrow.string() for field in _FLAGS for name in by_field.get(field, ())}
 
     def _with_flags(self, batches: Iterable[Any]) -> Generator[Any, None, None]:
@@ -151,16 +166,37 @@ class CsvPart(Part):
             yield batch
             first += batch.num_rows
 
+    def _find_types(self, reader: Any) -> dict[str, ColumnType]:
+        """Return what the columns hold, by the first block of the file."""
+        types = library().types
+        names = self.columns.by_field
+        observations = [name for field in VECTORS for name in names.get(field, ())]
+        found = dict.fromkeys(self.columns.all, _NUMBERS)
+        texts = [name for name in observations if is_text(reader.schema.field(name).type)]
+        block = reader.read_next_batch() if texts else None
+        for name in observations:
+            kind = reader.schema.field(name).type
+            if types.is_boolean(kind):
+                found[name] = _WORDS
+            elif types.is_integer(kind):
+                found[name] = _NUMBERS._replace(is_integer=True)
+            elif name in texts and block is not None and not _has_numbers(block.column(name)):
+                found[name] = TEXT
+            elif types.is_temporal(kind):
+                must = f"{self.where}, column {name}, must hold numbers or categories"
+                raise DataError(must, f"type {kind}", "convert or name another")
+        return found
+
     @contextmanager
     def _open(self, types: Mapping[str, Any]) -> Iterator[Any]:
-        """Open the file with columns of these types; errors say which line it is, where pyarrow does."""
+        """Open the file with columns of these types; errors say which line and column it is, where pyarrow does."""
         from pyarrow import csv
 
         convert = csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),  # none: all
-            null_values=[""],  # nan is a number here, and found where numbers are checked
-            strings_can_be_null=True,
+            null_values=[""] if self.missing == "error" else ["", *_NULLS],
+            strings_can_be_null=True,  # nan is a number here, and found where numbers are checked
         )
         # Rows are numbered in messages only when one thread reads.
         options = csv.ReadOptions(use_threads=False, block_size=2**22)
@@ -168,83 +204,35 @@ class CsvPart(Part):
             with closing(csv.open_csv(self._path, options, convert_options=convert)) as reader:
                 yield reader
         except library().ArrowInvalid as error:
-            line = re.search(r"Row #(\d+)", str(error))
+            line, column = (re.search(rf"{word} #(\d+)", str(error)) for word in ("Row", "column"))
             if line is None:
                 raise
+            where = f"line {line[1]} of {self.where}"
+            if column is not None and int(column[1]) < len(self._header):
+                where += f", column {self._header[int(column[1])]},"
             raise DataError(
-                f"line {line[1]} of {self.where} must hold a number in each of its fields, as many as the header has",
+                f"{where} must hold a number in each of its fields, as many as the header has",
                 str(error).split(f"{line[0]}: ")[-1],
-                "repair that line",
+                "repair that line"
+                + ("" if self.missing != "error" else ", or choose missing='drop' or 'indicator' if it means no value"),
             ) from None
 
 
-def _make_blocks(batches: Iterable[Any], part: Part) -> Generator[Block, None, None]:
+def _has_numbers(column: Any) -> bool:
+    """Return whether an entry of a column of text is a number."""
+    from pyarrow import compute
+
+    is_number = compute.match_substring_regex(compute.unique(column), r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$")
+    return bool(compute.any(is_number).as_py())
+
+
+def _to_rows(batches: Iterable[Any], part: ColumnPart) -> Generator[tuple[Piece, Values], None, None]:
     first, names = 0, part.columns.by_field
     for batch in batches:
         if batch.num_rows:
             piece = Piece(part.where, names, first, batch.num_rows)
-            arrays = {name: to_numpy(batch.column(name), name, piece) for name in part.columns.all}
-            yield make_block(part.columns.select(arrays), piece)
+            yield piece, {name: to_values(batch.column(name), name, piece, part.kinds[name]) for name in part.kinds}
             first += batch.num_rows
-
-
-def _check_types(schema: Any, columns: Columns, where: str) -> dict[str, str]:
-    """Raise unless every column holds numbers, lists of them for observations; episodes and order may be text or times.
-
-    Return the types in words.
-    """
-    types = library().types
-    for field, names in columns.by_field.items():
-        for name in names:
-            kind = schema.field(name).type
-            if types.is_dictionary(kind):
-                kind = kind.value_type
-            if field in _KEYS:
-                if types.is_nested(kind) or types.is_null(kind):
-                    must = f"{where}, column {name}, must hold numbers, text or times"
-                    raise DataError(must, f"type {kind}", "name another")
-                continue
-            while field.endswith("observations") and _is_list(kind):
-                kind = kind.value_type
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-                raise DataError(f"{where}, column {name}, must hold numbers", f"type {kind}", "convert or name another")
-    return {name: str(schema.field(name).type) for name in columns.all}
-
-
-def _is_list(kind: Any) -> bool:
-    types = library().types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def to_numpy(array: Any, name: str, piece: Piece) -> NDArray[Any]:
-    """Return the entries of a column: (n,) or, of lists, (n, k)."""
-    shape = [len(array)]
-    if library().types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    while True:
-        per_row = prod(shape[1:])
-        if array.null_count:
-            is_null = array.is_null().to_numpy(zero_copy_only=False)
-            got = f"null in row {piece.first_row + int(np.argmax(is_null)) // per_row}"
-            must = f"{piece.where}, column {name}, must have a value in every row"
-            raise DataError(must, got, "fill or drop that row")
-        if not _is_list(array.type):
-            if library().types.is_decimal(array.type):
-                array = array.cast("float64")
-            entries: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-            return entries.reshape(shape)
-        from pyarrow.compute import list_value_length
-
-        lengths = list_value_length(array).to_numpy(zero_copy_only=False)
-        odd = np.flatnonzero(lengths != lengths[0])
-        if odd.size:
-            raise DataError(
-                f"the lists of {piece.where}, column {name}, must have one length",
-                f"{lengths[odd[0]]} entries in row {piece.first_row + odd[0] // per_row} and {lengths[0]} before",
-                "pad them, or split the column",
-            )
-        shape.append(int(lengths[0]))
-        array = array.flatten()
 
 
 def _check_names(metadata: Any, names: list[str], where: str) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import DataError
+
+if TYPE_CHECKING:
+    from vrtd.logs.encoding import Encoder
 
 #: What is read at a time: enough rows to make the cost of a chunk small, few enough to stay near the processor.
 CHUNK_ROWS, CHUNK_BYTES = 65_536, 4 * 2**20
@@ -23,8 +27,14 @@ class Origins(NamedTuple):
     """Where rows come from that were put in order."""
 
     files: Sequence[str]
-    file: NDArray[np.intp]  # (n,) index of each row's file
-    row: NDArray[np.intp]  # (n,) its number in that file
+    first: Sequence[int]  # the number of each file's first row, when the rows of all files are counted on
+    numbers: NDArray[np.int64]  # (n,) of the rows
+
+    def find(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and its number there."""
+        number = int(self.numbers[row])
+        file = bisect_right(self.first, number) - 1
+        return self.files[file], number - self.first[file]
 
 
 class Piece(NamedTuple):
@@ -47,13 +57,21 @@ class Piece(NamedTuple):
         row += self.first_row + (self.successors_at if field == "next_observations" else 0)
         where = self.where
         if self.origins is not None:
-            where, row = self.origins.files[self.origins.file[row]], int(self.origins.row[row])
+            where, row = self.origins.find(row)
         names = self.names.get(field, (field,))
         if entry is not None and len(names) > 1:
             names, entry = [names[entry[0]]], None
         column = f"{where}, column {_show(names)}" if where else f"array {_show(names)}"
         inside = "" if not entry else f", entry {entry[0] if len(entry) == 1 else entry}"
         return f"{column}, row {row}{inside}"
+
+
+class Gap(NamedTuple):
+    """Rows in which a column has no value."""
+
+    field: str
+    entry: int  # which of the columns of the field
+    rows: NDArray[np.bool_]
 
 
 class Block(NamedTuple):
@@ -66,6 +84,8 @@ class Block(NamedTuple):
     truncated: NDArray[np.bool_]
     weight: Floats | None
     episode: NDArray[Any] | None  # of several columns: a structured array
+    is_unusable: NDArray[np.bool_] | None  # a value is missing; None: no row with a missing value may be dropped
+    is_unobserved: NDArray[np.bool_] | None  # the observation is missing, so that no row has it as its successor
     pieces: tuple[Piece, ...]
     part: int = 0  # rows of different parts follow each other only where the episode says so
     order: tuple[NDArray[Any], ...] = ()  # the columns that rows are to be sorted by, before they are
@@ -75,7 +95,7 @@ class Block(NamedTuple):
         """Put blocks one after another, as a block of the last one's part."""
         if len(blocks) == 1:
             return blocks[0]
-        columns = zip(*(block[:7] for block in blocks), strict=True)
+        columns = zip(*(block[:9] for block in blocks), strict=True)
         arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
         return Block._make([*arrays, pieces, blocks[-1].part, ()])
@@ -88,7 +108,7 @@ class Block(NamedTuple):
             if left:
                 pieces.append(piece._replace(first_row=piece.first_row + piece.n_rows - left, n_rows=left))
             skip -= piece.n_rows - left
-        arrays = [None if array is None else array[start:] for array in self[:7]]
+        arrays = [None if array is None else array[start:] for array in self[:9]]
         return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
@@ -111,17 +131,18 @@ class Block(NamedTuple):
         raise IndexError(f"row {row} of a chunk with fewer rows")
 
 
-#: Field -> its column; a list of columns, one number per row each, makes a vector.
-Fields = Mapping[str, NDArray[Any] | list[NDArray[Any]]]
+#: Field -> its column; a list of columns, one entry per row each, makes a vector. Values that are missing are masked.
+Fields = Mapping[str, Any]
 
 
-def make_block(fields: Fields, piece: Piece) -> Block:
-    """Check and convert the columns of a block."""
-    observations = convert_observations(fields["observations"], piece.column("observations"))
+def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
+    """Check and convert the columns of a block. Raise for missing values, unless rows that have some are dropped."""
+    gaps: list[Gap] = []
+    observations = encoder.encode(fields["observations"], "observations", piece, gaps)
     successors = None
     if "next_observations" in fields:
         where = piece.column("next_observations")
-        successors = convert_observations(fields["next_observations"], where)
+        successors = encoder.encode(fields["next_observations"], "next_observations", piece, gaps)
         _check_length(successors, where, piece)
         shape = observations.shape[1:]
         if successors.shape[1:] != shape:
@@ -129,26 +150,41 @@ def make_block(fields: Fields, piece: Piece) -> Block:
             raise DataError(must, successors.shape[1:], "name or pass the matching ones")
         kind = np.result_type(successors, observations)
         observations, successors = observations.astype(kind, copy=False), successors.astype(kind, copy=False)
-    reward, weight = (_one_per_row(fields, field, piece, dtype=np.float64) for field in ("reward", "weight"))
+    counts_nan = encoder.missing != "error"
+    reward = _one_per_row(fields, "reward", piece, gaps, counts_nan, dtype=np.float64)
+    weight = _one_per_row(fields, "weight", piece, gaps, counts_nan, dtype=np.float64)
     assert reward is not None
-    truncated = _flags(fields, "truncated", piece)
-    terminated = _flags(fields, "done", piece) & ~truncated if "done" in fields else _flags(fields, "terminated", piece)
-    episodes, order = _keys(fields, "episode", piece), _keys(fields, "order_by", piece)
+    truncated = _flags(fields, "truncated", piece, gaps, counts_nan)
+    terminated = _flags(fields, "done" if "done" in fields else "terminated", piece, gaps, counts_nan)
+    if "done" in fields:
+        terminated = terminated & ~truncated
+    episodes, order = (_keys(fields, field, piece, gaps) for field in ("episode", "order_by"))
     episode = join_keys(episodes) if episodes else None
-    return Block(observations, reward, successors, terminated, truncated, weight, episode, (piece,), order=order)
+    # The successor of a terminated row is not looked at.
+    gaps = [gap._replace(rows=gap.rows & ~terminated) if gap.field == "next_observations" else gap for gap in gaps]
+    encoder.check(gaps, piece)
+    is_unusable = is_unobserved = None
+    if encoder.missing == "drop":
+        is_unusable, is_unobserved = np.zeros((2, piece.n_rows), np.bool_)
+        for gap in gaps:
+            is_unusable |= gap.rows
+            if gap.field == "observations":
+                is_unobserved |= gap.rows
+    piece = piece._replace(names=encoder.name_numbers(piece.names))
+    arrays = (observations, reward, successors, terminated, truncated, weight, episode, is_unusable, is_unobserved)
+    return Block(*arrays, (piece,), order=order)
 
 
-def _keys(fields: Fields, field: str, piece: Piece) -> tuple[NDArray[Any], ...]:
-    """Return the columns by which rows are told apart or sorted: numbers, times or text, without gaps."""
-    columns = fields.get(field, [])
-    keys = []
+def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[NDArray[Any], ...]:
+    """Return the columns by which rows are told apart or sorted: numbers, times or text."""
+    columns, keys = fields.get(field, []), []
     for k, column in enumerate(columns if isinstance(columns, list) else [columns]):
         where = piece._replace(names={field: (piece.names[field][k],)}).column(field)
         key = _check_column(column, where, piece)
-        if key.dtype.kind in "fmM" and np.isnan(key).any():
-            got = f"none in row {piece.first_row + int(np.argmax(np.isnan(key)))}"
-            raise DataError(f"{where} must have a value in every row", got, "fill or drop that row")
-        keys.append(key)
+        rows = find_missing(key, counts_nan=True)
+        if rows is not None:
+            gaps.append(Gap(field, k, rows))
+        keys.append(np.ma.getdata(key))
     return tuple(keys)
 
 
@@ -168,16 +204,29 @@ def split_keys(joined: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _one_per_row(
-    fields: Fields, field: str, piece: Piece, of: str = "of numbers", dtype: DTypeLike | None = None
+    fields: Fields,
+    field: str,
+    piece: Piece,
+    gaps: list[Gap],
+    counts_nan: bool,
+    of: str = "of numbers",
+    dtype: DTypeLike | None = None,
 ) -> NDArray[Any] | None:
-    """Return a column with one entry per row, of a type if one is named; None for a field that was not recorded."""
+    """Return a column with one entry per row, of a type if one is named; None for a field that was not recorded.
+
+    Missing entries are put down in `gaps`, and 0 is in their place.
+    """
     array = fields.get(field)
     if array is None:
         return None
-    assert isinstance(array, np.ndarray)
     where = piece.column(field)
     _check_numbers(array, where, of)
-    return np.ascontiguousarray(_check_column(array, where, piece), dtype)
+    array = _check_column(array, where, piece)
+    rows = find_missing(array, counts_nan)
+    if rows is not None:
+        gaps.append(Gap(field, 0, rows))
+        array = np.where(rows, 0, np.ma.getdata(array))
+    return np.ascontiguousarray(array, dtype)
 
 
 def _check_column(array: NDArray[Any], where: str, piece: Piece) -> NDArray[Any]:
@@ -190,9 +239,9 @@ def _check_column(array: NDArray[Any], where: str, piece: Piece) -> NDArray[Any]
     return array
 
 
-def _flags(fields: Fields, field: str, piece: Piece) -> NDArray[np.bool_]:
+def _flags(fields: Fields, field: str, piece: Piece, gaps: list[Gap], counts_nan: bool) -> NDArray[np.bool_]:
     """Return bools, of which a column holds True and False or numbers that are all 1 or 0; all False without one."""
-    array = _one_per_row(fields, field, piece, "of True and False, or 1 and 0")
+    array = _one_per_row(fields, field, piece, gaps, counts_nan, "of True and False, or 1 and 0")
     if array is None:
         return np.zeros(piece.n_rows, dtype=np.bool_)
     if array.dtype.kind != "b":
@@ -201,6 +250,17 @@ def _flags(fields: Fields, field: str, piece: Piece) -> NDArray[np.bool_]:
             got = f"{array[bad[0]]} at {piece.place(field, int(bad[0]))}"
             raise DataError("a flag must be 0 or 1", got, "repair it or name another column")
     return array.astype(np.bool_, copy=False)
+
+
+def find_missing(array: NDArray[Any], counts_nan: bool) -> NDArray[np.bool_] | None:
+    """Return the rows (n,) with a masked entry or, if it counts, NaN; None where there are none."""
+    is_missing: Any = np.ma.getmask(array)
+    if counts_nan and array.dtype.kind in "fmM":
+        is_missing = is_missing | np.isnan(np.ma.getdata(array))
+    if not is_missing.any():
+        return None
+    rows: NDArray[np.bool_] = is_missing.reshape(len(array), -1).any(axis=1)
+    return rows
 
 
 def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str) -> NDArray[Any]:
@@ -246,4 +306,4 @@ def _check_length(array: NDArray[Any], where: str, piece: Piece) -> None:
 
 
 def _show(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    return names[0] if names[0] == names[-1] else f"{names[0]} to {names[-1]}"

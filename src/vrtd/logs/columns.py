@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from numpy.typing import NDArray
 
+from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 
 Names = str | Sequence[str]
@@ -30,8 +31,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "weight": ("weight", "weights", "importance_ratio", "importance_ratios", "rho"),
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
 }
-_VECTORS = ("observations", "next_observations")
-_KEYS = ("episode", "order_by")  # may be several columns
+VECTORS = ("observations", "next_observations")
+KEYS = ("episode", "order_by")  # may be several columns
 #: In `episode`, where no column has this name: the file that a row comes from.
 FILE = "file"
 
@@ -98,6 +99,11 @@ class Columns(NamedTuple):
         return tuple(remarks)
 
 
+def check_episode_end(episode_end: EpisodeEnd | None) -> None:
+    if episode_end is not None:
+        check_choice("episode_end", episode_end, get_args(EpisodeEnd))
+
+
 def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     """Find what `wanted` means for the columns that are there.
 
@@ -135,7 +141,7 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     for name in columns.all:
         if counts[name] > 1:
             raise DataError(f"{where} must have each column once", f"{name!r} {counts[name]} times", "rename one")
-    names, next_names = (columns.by_field.get(field, ()) for field in _VECTORS)
+    names, next_names = (columns.by_field.get(field, ()) for field in VECTORS)
     if next_names and len(names) != len(next_names):
         raise DataError(
             f"{where} must have as many columns of next observations as of observations",
@@ -165,9 +171,9 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
         found += matches
     if not found:
         raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
-    if field in _VECTORS:
+    if field in VECTORS:
         return found[0] if is_one else tuple(found)
-    if field in _KEYS:
+    if field in KEYS:
         return found[0] if len(found) == 1 else tuple(found)
     if len(found) != 1:
         raise DataError(f"{field} must be one column of {where}", _list(found), "name one of them")
@@ -178,7 +184,7 @@ def _find_usual(field: str, there: Sequence[str], where: str) -> str | tuple[str
     for alias in ALIASES[field]:
         if alias in there:
             return alias
-        members = [name for name in there if field in _VECTORS and re.fullmatch(rf"{alias}[_.]\d+", name)]
+        members = [name for name in there if field in VECTORS and re.fullmatch(rf"{alias}[_.]\d+", name)]
         if members:
             members.sort(key=order_by_number)
             numbers = [int(re.split(r"[_.]", name)[-1]) for name in members]

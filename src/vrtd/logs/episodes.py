@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from vrtd.checks import import_extra
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.features import ObservationSpace
 from vrtd.files import check_regular, translate_errors
-from vrtd.logs.arrow import to_numpy
+from vrtd.logs.arrow_values import ColumnType, to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
 from vrtd.logs.columns import Columns, Missing, order_by_number
+from vrtd.logs.encoding import Encoder
 from vrtd.logs.log import Log
 from vrtd.logs.parts import Part, PartsLog
 from vrtd.tables import library as arrow_library
@@ -60,13 +62,13 @@ class Episode(NamedTuple):
     has_final: bool
 
 
-def _make_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block, None, None]:
+def _make_blocks(episodes: Generator[Episode, None, None], encoder: Encoder) -> Generator[Block, None, None]:
     """Yield blocks of several short episodes, or of a part of a long one."""
     waiting: list[Block] = []
     wanted: str | None = None
     with closing(episodes):
         for episode in episodes:
-            for block in _cut(episode):
+            for block in _cut(episode, encoder):
                 kind = f"{block.observations.dtype} {block.observations.shape[1:]}"
                 wanted = wanted or kind
                 if kind != wanted:
@@ -84,7 +86,7 @@ def _make_blocks(episodes: Generator[Episode, None, None]) -> Generator[Block, N
         yield Block.join(waiting)
 
 
-def _cut(episode: Episode) -> Iterator[Block]:
+def _cut(episode: Episode, encoder: Encoder) -> Iterator[Block]:
     with translate_errors(episode.where):
         shape = episode.columns["reward"].shape
         n_steps = shape[0] if shape else 0
@@ -105,7 +107,7 @@ def _cut(episode: Episode) -> Iterator[Block]:
             if episode.has_final:
                 fields["next_observations"] = observations[1:]
             columns = _COLUMNS.by_field | {"observations": names, "next_observations": names}
-            yield make_block(fields, Piece(episode.where, columns, start, stop - start, successors_at=1))
+            yield make_block(fields, Piece(episode.where, columns, start, stop - start, successors_at=1), encoder)
 
 
 def _lay_side_by_side(episode: Episode, start: int, stop: int) -> tuple[NDArray[Any], tuple[str, ...]]:
@@ -130,6 +132,7 @@ class D3rlpyPart(Part):
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         self.where, self._path = str(path), path
+        self.missing = missing
         _refuse_options(wanted, missing, f"{path}, which d3rlpy wrote,")
         with translate_errors(self.where), hdf5_library().File(path, "r") as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
@@ -138,10 +141,11 @@ class D3rlpyPart(Part):
                 raise DataError(f"{path} must hold all of its episodes", what, "the file is damaged: write it again")
             self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
             first = file["observations_0"]
-            self.kinds = {"observations": f"{first.dtype} {first.shape[1:]}"}
+            self.kinds = {"observations": ColumnType(f"{first.dtype} {first.shape[1:]}", row_shape=None)}
+            self.space = ObservationSpace("states" if first.ndim == 1 and first.dtype.kind in "iu" else "box")
 
-    def blocks(self) -> Generator[Block, None, None]:
-        yield from _make_blocks(self._episodes())
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        yield from _make_blocks(self._episodes(), encoder)
 
     def _episodes(self) -> Generator[Episode, None, None]:
         with translate_errors(self.where), hdf5_library().File(self._path, "r") as file:
@@ -181,11 +185,13 @@ class MinariPart(Part):
             must = f"{path} must be the folder of a Minari data set"
             raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
         self._folder, self.where = folder, str(folder)
+        self.missing = missing
         _refuse_options(wanted, missing, self.where)
         metadata = _read_metadata(folder)
-        self.kinds = {"observations": str(metadata.get("observation_space"))}
+        self.kinds = {"observations": ColumnType(str(metadata.get("observation_space")), row_shape=None)}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
         self._shape = _check_space(metadata, self.where)
+        self.space = _describe_space(metadata)
         if self._kind not in ("hdf5", "arrow", "parquet"):
             raise DataError(
                 f"the data format of {folder} must be hdf5, arrow or parquet", repr(self._kind), "convert the data set"
@@ -200,8 +206,8 @@ class MinariPart(Part):
                 arrow_library()
                 self.n_rows = sum(_count_rows(file) - 1 for file in self._files())
 
-    def blocks(self) -> Generator[Block, None, None]:
-        yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables())
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables(), encoder)
 
     def _read_hdf5(self) -> Generator[Episode, None, None]:
         path = self._folder / _MAIN
@@ -247,11 +253,24 @@ def _read_metadata(folder: Path) -> Mapping[str, Any]:
         return metadata
 
 
+def _read_space(metadata: Mapping[str, Any]) -> Any:
+    """Return the space of the observations as JSON, None where the metadata do not tell."""
+    text = metadata.get("observation_space")
+    with suppress(ValueError):
+        return json.loads(text) if isinstance(text, str) else None
+    return None
+
+
+def _describe_space(metadata: Mapping[str, Any]) -> ObservationSpace:
+    match _read_space(metadata):
+        case {"type": "Discrete", "n": int(n), "start": int(start)}:
+            return ObservationSpace("states", sizes=(start + n,))
+    return ObservationSpace("box")
+
+
 def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
     """Return the shape of an observation, where it is one array and the metadata tell. Refuse images kept as JPEG."""
-    text, space = metadata.get("observation_space"), None
-    with suppress(ValueError):
-        space = json.loads(text) if isinstance(text, str) else None
+    space = _read_space(metadata)
     if metadata.get("jpeg_encoding", True) and _has_images(space):
         raise DataError(
             f"the observations of {where} must be stored as numbers",
@@ -322,5 +341,6 @@ def _count_rows(path: Path) -> int:
 def _refuse_options(wanted: Columns, missing: Missing, where: str) -> None:
     for field in wanted.by_field:
         raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")
-    if missing != "error":
-        raise InvalidInputError(f"missing must be 'error' for {where}", repr(missing), "omit it")
+    if missing == "indicator":
+        must = f"missing must be 'error' or 'drop' for {where}"
+        raise InvalidInputError(must, repr(missing), "missing values are filled in only in columns of tables")

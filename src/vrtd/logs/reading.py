@@ -13,8 +13,9 @@ from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
-from vrtd.logs.arrow import ArrowStream, CsvPart, ParquetPart, TablePart
-from vrtd.logs.columns import Columns, EpisodeEnd, Missing
+from vrtd.logs.arrow import CsvPart, ParquetPart, TablePart
+from vrtd.logs.arrow_values import ArrowStream
+from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
@@ -90,8 +91,9 @@ def read(
         'truncated': it is kept where its successor was recorded; elsewhere it is only the successor of the row before.
         'drop': it is left out. None is 'truncated' with a warning when many rows are lost.
     missing : {'error', 'drop', 'indicator'}
-        What is done about missing values: raise an error, leave out the rows, or replace a number by its mean and add a
-        number that tells where it was missing.
+        What is done where a value is missing (null or NaN). 'drop' leaves out the rows that need it; the rows around
+        them are not joined. 'indicator' puts the mean of the first 5,000 rows in the place of a missing number of an
+        observation, and adds a number that is 1 there and 0 elsewhere; a missing category counts as 'other'.
     format : str, optional
         Decides where suffixes do not: 'parquet', 'csv', 'npz', 'hdf5' or 'minari'.
 
@@ -102,8 +104,7 @@ def read(
     """
     if format is not None:
         check_choice("format", format, _PARTS)
-    if episode_end is not None:
-        check_choice("episode_end", episode_end, get_args(EpisodeEnd))
+    check_episode_end(episode_end)
     check_choice("missing", missing, get_args(Missing))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode, order_by)
     if isinstance(data, ArrowStream):
@@ -132,8 +133,9 @@ def read(
 def _check_same_columns(one: Part, other: Part) -> None:
     """Raise unless the parts have the same columns of the same types. The names decide what each of them holds."""
     for name in [*one.kinds, *other.kinds]:
-        if one.kinds.get(name) != other.kinds.get(name):
-            kinds = [f"{part.kinds[name]} {name!r}" if name in part.kinds else f"no {name!r}" for part in (one, other)]
+        words = [part.kinds[name].words if name in part.kinds else "no" for part in (one, other)]
+        if words[0] != words[1]:
+            kinds = [f"{word} {name!r}" for word in words]
             what = f"{kinds[0]} in {one.where} and {kinds[1]} in {other.where}"
             do = "convert the parts, or read them apart"
             raise DataError("all parts of a log must have the same columns", what, do)

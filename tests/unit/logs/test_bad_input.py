@@ -110,16 +110,17 @@ def test_nulls_are_refused_with_their_row(tmp_path):
     obs, r = np.arange(100_000.0), pa.array([None if i == 70_123 else 1.0 for i in range(100_000)])
     pq.write_table(pa.table({"obs": obs, "r": r}), tmp_path / "a.parquet")
     with pytest.raises(
-        DataError, match=r"a.parquet, column r, must have a value in every row; got null in row 70123; fill"
+        DataError,
+        match=r"must have a value in every row; got no value at .*a.parquet, column r, row 70123; fill it in, or",
     ):
         list(read(tmp_path / "a.parquet").chunks())
     table = pa.table({"obs": [[1.0, 2.0], [3.0, None], [5.0, 6.0]], "r": [1.0, 2.0, 3.0]})
-    with pytest.raises(DataError, match="column obs, must have a value in every row; got null in row 1"):
+    with pytest.raises(DataError, match="must have a value in every row; got no value at the table, column obs, row 1"):
         list(read(table).chunks())
-    with pytest.raises(DataError, match="column obs, must have a value in every row; got null in row 0"):
+    with pytest.raises(DataError, match="must have a value in every row; got no value at the table, column obs, row 0"):
         list(read(table.slice(1)).chunks())
     (tmp_path / "a.csv").write_text("obs,r\n1,2\n3,\n")
-    with pytest.raises(DataError, match=r"a.csv, column r, must have a value in every row; got null in row 1"):
+    with pytest.raises(DataError, match=r"must have a value in every row; got no value at .*a.csv, column r, row 1"):
         list(read(tmp_path / "a.csv").chunks())
 
 
@@ -191,6 +192,24 @@ def test_flags_in_csv_are_words_or_numbers(tmp_path):
     )
     log = read(tmp_path / "a.csv")
     assert [chunk.terminated.tolist() for chunk in log.chunks()] == [[True, False, True]]
+    words = {"yes": "no", "YES": "NO", "Yes": "No", "y": "n", "Y": "N", "t": "f", "T": "F", "TRUE": "FALSE", " 1": "0 "}
+    for yes, no in words.items():
+        (tmp_path / "a.csv").write_text(f"obs,r,over,next_obs\n1,1,{yes},2\n2,1,{no},3\n3,1,{yes},4\n")
+        (chunk,) = read(tmp_path / "a.csv", terminated="over").chunks()
+        assert chunk.terminated.tolist() == [True, False, True], yes
+
+
+def test_a_column_that_holds_no_flags_is_refused_with_its_line(tmp_path):
+    lines = ["1,1,no"] * 70_000 + ["1,1,maybe"]
+    (tmp_path / "a.csv").write_text("\n".join(["obs,r,over", *lines]))
+    message = (
+        r"a.csv, column over, must hold flags: 1, 1.0, true, t, yes, y or 0, .*, n; got 'maybe' in line 70002; conv"
+    )
+    with pytest.raises(DataError, match=message):
+        list(read(tmp_path / "a.csv", terminated="over").chunks())
+    (tmp_path / "a.csv").write_text("obs,r,over\n1,1,no\n1,1,\n")
+    with pytest.raises(DataError, match=r"must have a value in every row; got no value at .*a.csv, column over, row 1"):
+        list(read(tmp_path / "a.csv", terminated="over").chunks())
 
 
 def test_arrays_in_files_that_are_refused(tmp_path):
@@ -204,12 +223,12 @@ def test_arrays_in_files_that_are_refused(tmp_path):
         DataError, match=r"column obs, must hold numbers, one entry a row; got dtype object, shape \(\)"
     ):
         read(tmp_path / "a.npz")
-    np.savez(tmp_path / "a.npz", obs=np.array(["a", "b"]), r=np.zeros(2))
+    np.savez(tmp_path / "a.npz", obs=np.array([["a"], ["b"]]), r=np.zeros(2))
     with pytest.raises(DataError, match="column obs, must hold numbers, one entry a row; got dtype <U1"):
         read(tmp_path / "a.npz")
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["obs"], file["r"] = ["a", "b"], [1.0, 2.0]
-    with pytest.raises(DataError, match="column obs, must hold numbers, one entry a row; got dtype object"):
+        file["obs"], file["r"] = [1.0, 2.0], ["a", "b"]
+    with pytest.raises(DataError, match="column r, must hold numbers, one entry a row; got dtype object"):
         read(tmp_path / "a.h5")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file[b"\xff"] = [1.0]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.log_cases import check_chunk, episodic, paired_by_hand, rows, same_bits
+from tests.helpers.log_cases import check_chunk, episodic, kept_by_hand, paired_by_hand, rows, same_bits
 from vrtd.errors import DataError
 from vrtd.logs import blocks, from_arrays
 from vrtd.logs.blocks import Block, Piece
 from vrtd.logs.columns import Columns
+from vrtd.logs.encoding import Encoder
 from vrtd.logs.parts import Part, PartsLog
 
 NAMES = {
@@ -35,13 +36,13 @@ class Cut(Part):
         self.where, self._arrays, self._start, self._stop, self._sizes = where, arrays, start, stop, sizes
         self.n_rows = stop - start
 
-    def blocks(self) -> Generator[Block, None, None]:
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
         start, k = self._start, 0
         while start < self._stop:
             stop = min(self._stop, start + self._sizes[k % len(self._sizes)])
             cut = {name: None if array is None else array[start:stop] for name, array in self._arrays.items()}
             piece = Piece(self.where, NAMES, start - self._start, stop - start)
-            yield Block(**cut, weight=None, pieces=(piece,))
+            yield Block(**cut, weight=None, is_unusable=None, is_unobserved=None, pieces=(piece,))
             start, k = stop, k + 1
 
 
@@ -65,17 +66,20 @@ def cases(draw):
     return arrays, files, sizes, draw(st.sampled_from([1, 2, 7, 65_536]))
 
 
+ENDS = st.sampled_from([None, "terminated", "truncated", "drop"])
+
+
 @settings(max_examples=400, deadline=None)
-@given(cases())
-def test_any_cut_gives_the_rows_of_the_plain_form(case):
+@given(cases(), ENDS)
+def test_any_cut_gives_the_rows_of_the_plain_form(case, episode_end):
     arrays, files, sizes, most = case
-    expected, remarks = paired_by_hand(*(arrays[name] for name in arrays), files)
+    expected, remarks = paired_by_hand(*(arrays[name] for name in arrays), files, episode_end)
     edges = [0, *files, len(arrays["reward"])]
     parts = [
         Cut({**arrays, "next_observations": None}, a, b, sizes, f"file {k}")
         for k, (a, b) in enumerate(itertools.pairwise(edges))
     ]
-    log = PartsLog(parts, in_thread=False)
+    log = PartsLog(parts, False, episode_end)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "CHUNK_ROWS", most)
         if expected["reward"].size == 0:
@@ -100,22 +104,30 @@ def check_places(chunk, arrays, edges):
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases())
-def test_recorded_successors_are_kept_and_ends_of_episodes_marked(case):
-    arrays, files, sizes, _ = case
+@given(cases(), ENDS)
+def test_recorded_successors_are_kept_and_ends_of_episodes_marked(case, episode_end):
+    arrays, files, sizes, most = case
     successors = -arrays["observations"]
     edges = [0, *files, len(arrays["reward"])]
     parts = [
         Cut({**arrays, "next_observations": successors}, a, b, sizes, f"file {k}")
         for k, (a, b) in enumerate(itertools.pairwise(edges))
     ]
-    log = PartsLog(parts, in_thread=False)
-    truncated = arrays["truncated"].copy()
-    if arrays["episode"] is not None:
-        truncated[:-1] |= (np.diff(arrays["episode"]) != 0) & ~arrays["terminated"][:-1]
-    expected = {**arrays, "next_observations": successors, "truncated": truncated, "weight": None}
-    same_bits(rows(log), expected)
-    assert log.remarks == ()
+    log = PartsLog(parts, False, episode_end)
+    flags = (arrays[name] for name in ("terminated", "truncated", "episode"))
+    kept, terminated, truncated = kept_by_hand(*flags, files, episode_end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "CHUNK_ROWS", most)
+        if not kept:
+            with pytest.raises(DataError, match="must hold at least one transition"):
+                list(log.chunks())
+            return
+        found = rows(log)
+    expected = {name: arrays[name][kept] for name in ("observations", "reward")}
+    expected |= {"next_observations": successors[kept], "terminated": terminated, "truncated": truncated}
+    same_bits(found, expected | {"weight": None})
+    n_dropped = len(arrays["reward"]) - len(kept)
+    assert sum(int(remark.split()[0]) for remark in log.remarks) == n_dropped
 
 
 def test_a_long_log_is_paired_as_the_plain_form_says():

@@ -1,0 +1,160 @@
+"""Columns of Arrow: what they hold, and their entries as NumPy arrays, without a copy where that is possible."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import DataError
+from vrtd.logs.blocks import Piece
+from vrtd.logs.columns import KEYS, VECTORS, Columns
+from vrtd.tables import library
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A table that speaks the Arrow C stream: of polars, pandas, DuckDB or pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+class ColumnType(NamedTuple):
+    """What a column holds. `words` must be the same in all parts of a log."""
+
+    words: str
+    is_category: bool = False
+    is_integer: bool = False
+    row_shape: tuple[int, ...] | None = ()  # of the numbers in a row; None: only the rows tell
+
+
+TEXT = ColumnType("text", is_category=True)
+
+
+def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnType]:
+    """Return what each column holds. Raise unless that can be used.
+
+    Observations may be numbers, lists of them, text and categories. Episodes and order may be text or times. All
+    else are numbers.
+    """
+    found: dict[str, ColumnType] = {}
+    for field, names in columns.by_field.items():
+        for name in names:
+            kind = schema.field(name).type
+            if field in KEYS:
+                found.setdefault(name, _find_key_type(kind, f"{where}, column {name},"))
+            else:
+                found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in VECTORS))
+    return found
+
+
+def _find_key_type(kind: Any, where: str) -> ColumnType:
+    types, words = library().types, str(kind)
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_nested(kind) or types.is_null(kind):
+        raise DataError(f"{where} must hold numbers, text or times", f"type {kind}", "name another")
+    return ColumnType(words, row_shape=None)
+
+
+def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
+    types, words = library().types, str(kind)
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+        if is_observation and not is_text(kind):
+            return ColumnType(f"category of {kind}", is_category=True)
+    if is_observation and is_text(kind):
+        return TEXT
+    shape: tuple[int, ...] | None = ()
+    while is_observation and is_list(kind):
+        size = kind.list_size if types.is_fixed_size_list(kind) else None
+        shape = None if shape is None or size is None else (*shape, size)
+        kind = kind.value_type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        must, do = f"{where} must hold numbers", "convert or name another"
+        raise DataError(must + (" or categories" if is_observation else ""), f"type {kind}", do)
+    return ColumnType(words, is_integer=types.is_integer(kind), row_shape=shape)
+
+
+def is_text(kind: Any) -> bool:
+    types = library().types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_list(kind: Any) -> bool:
+    types = library().types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def to_text(array: Any) -> Any:
+    """Return the entries of a category as an Arrow array of text.
+
+    >>> import pyarrow
+    >>> to_text(pyarrow.array([2, 1, 2]).dictionary_encode()).to_pylist()
+    ['2', '1', '2']
+    """
+    pyarrow = library()
+    if pyarrow.types.is_dictionary(array.type):
+        return array.dictionary.cast(pyarrow.string()).take(array.indices)
+    return array.cast(pyarrow.string())
+
+
+def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
+    """Return the entries of a column: (n,) or, of lists, (n, k). An array with nulls becomes a masked array."""
+    types, shape = library().types, [len(array)]
+    is_null: NDArray[np.bool_] | None = None
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    while True:
+        if array.null_count:
+            nulls = array.is_null().to_numpy(zero_copy_only=False)
+            is_null = nulls.reshape(shape) if is_null is None else is_null | nulls.reshape(shape)
+            array = _replace_nulls(array, nulls, name, piece)
+        if not is_list(array.type):
+            if types.is_decimal(array.type):
+                array = array.cast("float64")
+            entries: NDArray[Any] = array.to_numpy(zero_copy_only=False).reshape(shape)
+            return entries if is_null is None else np.ma.MaskedArray(entries, is_null)
+        from pyarrow.compute import list_value_length
+
+        lengths = list_value_length(array).to_numpy(zero_copy_only=False)
+        odd = np.flatnonzero(lengths != lengths[0])
+        if odd.size:
+            raise DataError(
+                f"the lists of {piece.where}, column {name}, must have one length",
+                f"{lengths[odd[0]]} entries in row {piece.first_row + odd[0] // int(np.prod(shape[1:]))} "
+                f"and {lengths[0]} before",
+                "pad them, or split the column",
+            )
+        shape.append(int(lengths[0]))
+        if is_null is not None:
+            is_null = np.repeat(is_null[..., np.newaxis], shape[-1], axis=-1)
+        array = array.flatten()
+
+
+def _replace_nulls(array: Any, nulls: NDArray[np.bool_], name: str, piece: Piece) -> Any:
+    """Return the array with any value of its type in the place of nulls, so that its type and shape stay."""
+    types = library().types
+    if types.is_integer(array.type) or types.is_boolean(array.type):
+        return array.fill_null(False if types.is_boolean(array.type) else 0)
+    if not is_list(array.type):
+        return array
+    rows = np.arange(nulls.size)
+    if nulls.all():
+        raise DataError(
+            f"the lists of {piece.where}, column {name}, must show how long they are",
+            f"{nulls.size} rows of nulls from row {piece.first_row} on",
+            "drop these rows before",
+        )
+    return array.take(library().array(np.where(nulls, rows[~nulls][0], rows)))
+
+
+def to_numpy(array: Any, name: str, piece: Piece) -> NDArray[Any]:
+    """Return the entries of a column: (n,) or, of lists, (n, k). Raise if one is null."""
+    entries = to_masked(array, name, piece)
+    if isinstance(entries, np.ma.MaskedArray):
+        row = int(np.argmax(np.ma.getmaskarray(entries).reshape(len(entries), -1).any(axis=1)))
+        must = f"{piece.where}, column {name}, must have a value in every row"
+        raise DataError(must, f"null in row {piece.first_row + row}", "fill or drop that row")
+    return entries

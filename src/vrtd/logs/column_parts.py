@@ -1,0 +1,47 @@
+"""Parts of a log that hold columns with names: tables, and files of tables and arrays."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
+from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
+from vrtd.logs.encoding import Encoder, Values
+from vrtd.logs.parts import Part
+
+
+class ColumnPart(Part):
+    """Columns by name, a number of rows at a time, which the encoder of a reading makes observations of."""
+
+    @abstractmethod
+    def rows(self) -> Generator[tuple[Piece, Values], None, None]:
+        """Yield all rows, in order, as they are before they are encoded."""
+
+    def peek(self, n_rows: int) -> list[Values]:
+        found: list[Values] = []
+        with closing(self.rows()) as rows:
+            for piece, values in rows:
+                found.append(values)
+                n_rows -= piece.n_rows
+                if n_rows <= 0:
+                    break
+        return found
+
+    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        with closing(self.rows()) as rows:
+            for piece, values in rows:
+                for cut, columns in _cut(piece, values, encoder):
+                    yield make_block(self.columns.select(columns), cut, encoder)
+
+
+def _cut(piece: Piece, values: Values, encoder: Encoder) -> Iterator[tuple[Piece, Values]]:
+    """Yield the rows in pieces that stay small when categories have become many numbers."""
+    step = piece.n_rows if encoder.row_bytes is None else rows_per_block(encoder.row_bytes)
+    if step >= piece.n_rows:
+        yield piece, values
+        return
+    for start in range(0, piece.n_rows, step):
+        stop = min(piece.n_rows, start + step)
+        cut = piece._replace(first_row=piece.first_row + start, n_rows=stop - start)
+        yield cut, {name: column[start:stop] for name, column in values.items()}

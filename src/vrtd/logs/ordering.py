@@ -1,0 +1,207 @@
+"""Rows in the order of their episodes and of time: DuckDB sorts them into a temporary file.
+
+DuckDB sorts more rows than fit into memory, by columns of any type, within a limit. It is given the keys of each row,
+its number in the log, and everything else as one binary entry, so that all formats are alike and every bit comes back.
+The number makes each key unique: ties keep their order, and the result depends on the rows alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.checks import import_extra
+from vrtd.errors import DataError
+from vrtd.logs.blocks import Block, Origins, Piece, rows_per_block, split_keys
+from vrtd.logs.columns import Columns
+from vrtd.tables import library
+
+MEMORY, THREADS = "512MB", 4
+_GROUP_BYTES, _GROUP_ROWS = 2**25, 2**17  # of a row group in the temporary file
+_ARRAYS = Block._fields[: Block._fields.index("pieces")]
+
+
+class _Sorted(NamedTuple):
+    """The temporary file, and how to read it."""
+
+    path: Path
+    packed: np.dtype[Any]  # of the entry with everything but the keys
+    episodes: Sequence[str]  # its columns that tell episodes apart
+    first: Sequence[int]  # the number of each file's first row
+    names: Mapping[str, Sequence[str]]  # field -> columns, one for each number of an observation
+
+
+class OrderedRows:
+    """The rows of a log in order. They are sorted once; the file is removed with this object, or when Python exits."""
+
+    def __init__(self, files: Sequence[str], columns: Columns) -> None:
+        library()
+        import_extra("duckdb", "data")
+        self._files, self._columns = tuple(files), columns
+        self._sorted: _Sorted | None = None
+
+    @property
+    def is_sorted(self) -> bool:
+        return self._sorted is not None
+
+    @property
+    def remark(self) -> str | None:
+        """Say what was sorted, and where; None before that."""
+        if self._sorted is None:
+            return None
+        roles = self._columns.roles
+        within = f" within each {', '.join(roles['episode'])}" if "episode" in roles else ""
+        folder = self._sorted.path.parent.parent
+        return f"rows were put in order by {', '.join(roles['order_by'])}{within}, in a temporary file in {folder}"
+
+    def sort(self, blocks: Generator[Block, None, None]) -> None:
+        """Sort the rows of these blocks, unless that was done before; whatever stops it leaves no file behind."""
+        with closing(blocks):
+            first = next(blocks, None) if self._sorted is None else None
+            if first is None:
+                return
+            folder = Path(tempfile.mkdtemp(prefix="vrtd-"))
+            remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            try:
+                self._sorted = _sort(first, blocks, folder, ", ".join(self._columns.roles["order_by"]))
+            except BaseException:
+                remove()
+                raise
+
+    def blocks(self) -> Generator[Block, None, None]:
+        """Yield the sorted rows."""
+        if self._sorted is None:
+            return
+        from pyarrow.parquet import ParquetFile
+
+        path, packed, episodes, first, names = self._sorted
+        last: tuple[Any, ...] = ()  # the episode of the row before
+        n_episodes = 0
+        with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
+            for batch in file.iter_batches(rows_per_block(packed.itemsize)):
+                n = batch.num_rows
+                arrays: dict[str, Any] = dict.fromkeys(_ARRAYS) | _unpack(batch.column("rest"), packed)
+                if episodes:
+                    ids = [batch.column(name) for name in episodes]
+                    starts = _find_starts(ids, last)
+                    arrays["episode"] = n_episodes + np.cumsum(starts)
+                    n_episodes += int(starts.sum())
+                    last = tuple(column[n - 1].as_py() for column in ids)
+                origins = Origins(self._files, first, batch.column("number").to_numpy())
+                yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
+
+
+def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sorted:
+    duckdb, pyarrow = import_extra("duckdb", "data"), library()
+    packed = _packed_type(first)
+    batch = _make_batch(first, 0, packed, None)
+    episodes, order = ([name for name in batch.schema.names if name.startswith(key)] for key in ("episode", "order"))
+    path, room = folder / "rows.parquet", shutil.disk_usage(folder).free
+    first_of_file = [0] * (first.part + 1)
+    failures: list[Exception] = []
+    is_stopped = Event()
+
+    def batches() -> Iterator[Any]:
+        """Yield what DuckDB sorts. It would turn an error into text."""
+        yield batch
+        n_rows = batch.num_rows
+        try:
+            for block in others:
+                if is_stopped.is_set():
+                    return
+                first_of_file.extend([n_rows] * (block.part + 1 - len(first_of_file)))
+                yield _make_batch(block, n_rows, packed, batch.schema)
+                n_rows += block.reward.size
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    columns, keys = ", ".join([*episodes, "number", "rest"]), ", ".join([*episodes, *order, "number"])
+    group = int(min(_GROUP_ROWS, max(2048, _GROUP_BYTES // (packed.itemsize + 64))))
+    query = f"COPY (SELECT {columns} FROM recorded ORDER BY {keys}) TO '{_quote(path)}' "  # noqa: S608 - own names
+    settings = {
+        "memory_limit": MEMORY,
+        "threads": min(THREADS, os.cpu_count() or 1),
+        "temp_directory": str(folder / "unfinished"),
+    }
+    with duckdb.connect(config=settings) as connection, ThreadPoolExecutor(1, "vrtd-sort") as thread:
+        connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
+        # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
+        work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
+        try:
+            work.result()
+        except duckdb.Error as error:
+            if failures:
+                raise failures[0] from None
+            if not isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
+                raise DataError(f"rows must be sortable by {by}", error, "name other columns") from None
+            raise DataError(
+                f"{folder.parent} must have room for a temporary file with the rows in order",
+                f"{room / 2**30:.1f} GiB free, and DuckDB: {' '.join(str(error).split()):.300}",
+                "set the environment variable TMPDIR to a folder with more room",
+            ) from None
+        except BaseException:
+            is_stopped.set()
+            connection.interrupt()
+            raise
+    return _Sorted(path, packed, episodes, first_of_file, first.pieces[0].names)
+
+
+def _packed_type(block: Block) -> np.dtype[Any]:
+    """Return the type of a row without its keys."""
+    named = [(name, getattr(block, name)) for name in _ARRAYS if name != "episode"]
+    return np.dtype([(name, array.dtype, array.shape[1:]) for name, array in named if array is not None])
+
+
+def _make_batch(block: Block, n_before: int, packed: np.dtype[Any], schema: Any) -> Any:
+    """Return a record batch of the keys of a block, the numbers of its rows, and the rows; the first one makes the
+    schema."""
+    pyarrow, n = library(), block.reward.size
+    if _packed_type(block) != packed:
+        what = f"{_packed_type(block)} from {block.locate(None, 'observations', 0)} on, {packed} before"
+        raise DataError("all rows of a log must be of one type", what, "convert the files")
+    rows = np.empty(n, packed)
+    for name in packed.names or ():
+        rows[name] = getattr(block, name)
+    keys = {f"episode_{k}": key for k, key in enumerate([] if block.episode is None else split_keys(block.episode))}
+    keys |= {f"order_{k}": key for k, key in enumerate(block.order)}
+    keys["number"] = np.arange(n_before, n_before + n)
+    columns = {
+        name: pyarrow.array(key, None if schema is None else schema.field(name).type) for name, key in keys.items()
+    }
+    kind = pyarrow.binary(packed.itemsize)
+    columns["rest"] = pyarrow.FixedSizeBinaryArray.from_buffers(kind, n, [None, pyarrow.py_buffer(rows)])
+    return pyarrow.RecordBatch.from_pydict(columns, schema)
+
+
+def _unpack(column: Any, packed: np.dtype[Any]) -> dict[str, NDArray[Any]]:
+    _, offsets, content = column.buffers()
+    first = int(np.frombuffer(offsets, np.int32)[column.offset])
+    rows = np.frombuffer(content, packed, len(column), first)
+    return {name: np.ascontiguousarray(rows[name]) for name in packed.names or ()}
+
+
+def _find_starts(ids: Sequence[Any], last: tuple[Any, ...]) -> NDArray[np.bool_]:
+    """Return where one of the columns is not what it was in the row before."""
+    from pyarrow.compute import not_equal
+
+    starts = np.empty(len(ids[0]), np.bool_)
+    starts[0] = last != tuple(column[0].as_py() for column in ids)
+    changes = [not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for column in ids]
+    starts[1:] = np.logical_or.reduce(changes)
+    return starts
+
+
+def _quote(path: Path) -> str:
+    return str(path).replace("'", "''")
