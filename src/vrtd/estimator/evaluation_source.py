@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain, islice
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from vrtd.checks import check_count
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
+from vrtd.estimator.state_values import Board
 from vrtd.features import Features, as_features, with_bounds, with_states
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
@@ -34,7 +36,7 @@ class EvaluationSource(NamedTuple):
     features: Features
     n_numbers: int  # in an observation
     title: str
-    shape: tuple[int, int] | None = None  # of the board that numbered states are on
+    board: Board | None = None  # that numbered states are on
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def open_source(
         space = env.single_observation_space if is_vector else env.observation_space
         name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
         chosen, n_numbers = _fit_space(gym.spaces, deepcopy(space), name, features)
-        yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
+        yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _find_board(gym, env))
     finally:
         if env is not source:
             env.close()
@@ -134,16 +136,20 @@ def _fit_space(spaces: Any, space: Any, name: str, given: Any) -> tuple[Features
     return features, observations[0].size
 
 
-def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:
-    """Return rows and columns of the toy environments whose states are the cells of a board."""
+def _find_board(gym: Any, env: Any) -> Board | None:
+    """Return the board of the toy environments whose states are the cells of one."""
     from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
     one = env.envs[0].unwrapped if isinstance(env, gym.vector.SyncVectorEnv) else env.unwrapped
     if isinstance(one, FrozenLakeEnv):
-        return int(one.nrow), int(one.ncol)
+        return Board((int(one.nrow), int(one.ncol)), np.asarray(one.desc).tobytes().decode())
     if isinstance(one, CliffWalkingEnv):
-        return int(one.shape[0]), int(one.shape[1])
+        shape, start = (int(one.shape[0]), int(one.shape[1])), int(one.start_state_index)
+        # The last cell is the goal; the row of the start is the cliff but for its ends.
+        letters = ["C" if start < s < prod(shape) - 1 else " " for s in range(prod(shape))]
+        letters[start], letters[-1] = "S", "G"
+        return Board(shape, "".join(letters))
     return None
 
 
