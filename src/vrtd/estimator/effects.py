@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.estimator.evaluator import Evaluator
-from vrtd.estimator.state_values import LogSummary, StateValues
+from vrtd.estimator.state_values import LogSummary, StateValues, free_name
 from vrtd.features import Column
 from vrtd.tables import Table
 
@@ -53,10 +53,10 @@ def value_effects(evaluator: Evaluator, log: LogSummary, level: float, names: Se
     columns = _split_columns(rows.reshape(len(rows), -1), log, names)
     variables = [variable for column in columns if len((variable := _group(*column)).labels) > 1]
     sums = [np.zeros((len(variable.labels), evaluator.features.n_features)) for variable in variables]
-    values = np.empty(len(rows))
+    theta, values = evaluator.theta_, np.empty(len(rows))
     for at in range(0, len(rows), _BLOCK):
         phi = np.asarray(evaluator.features(rows[at : at + _BLOCK]), dtype=np.float64)
-        values[at : at + _BLOCK] = phi @ evaluator.theta_
+        values[at : at + _BLOCK] = phi @ theta
         for total, variable in zip(sums, variables, strict=True):
             total += (variable.groups[at : at + _BLOCK] == np.arange(len(total))[:, None]) @ phi
     effects = [
@@ -87,7 +87,7 @@ def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) ->
     for column in columns:
         numbers = rows[:, first : first + len(column.numbers)]
         if column.levels is not None:
-            variables.append((column.name, np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
+            variables.append((free_name(column.name), np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
         else:  # the second number of a column, where it has one, says whether the first is missing
             variables.append((names[first], np.where(numbers[:, 1:].any(axis=1), np.nan, numbers[:, 0])))
         first += len(column.numbers)

@@ -241,7 +241,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     )
     board = _check_board(words.board, len(valued.table["value"])) if valued.kind == "table" else None
     effects, extremes = [], None
-    if valued.kind == "list" and len(valued.names) > 2:
+    if valued.kind == "list" and words.states is None:  # too many numbers for a map
         effects, extremes = value_effects(evaluator, log, words.level, valued.names), extreme_states(valued, log)
     figures, tables = figures_of(valued, effects, diagnostics, words.level, board)
     panels = [

@@ -122,9 +122,9 @@ def _set_ticks(axis: Axis, numbers: NDArray[Any]) -> None:
         axis.set_ticks(np.arange(len(shorter)), list(map(_as_text, shorter)))
         if sum(map(len, shorter)) > 3 * _MOST_LETTERS:
             axis.set_tick_params(rotation=30)
-    elif (numbers == np.round(numbers)).all():
+    elif _are_whole(numbers):
         if len(numbers) <= _MOST_TICKS:
-            axis.set_ticks(numbers)
+            axis.set_ticks(numbers.astype(np.float64))
         else:
             axis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
 
@@ -163,9 +163,12 @@ def _select(table: Table, rows: NDArray[np.bool_]) -> Table:
 
 
 def _has_few(numbers: NDArray[Any]) -> bool:
-    """Return whether these are names or few whole numbers, which nothing lies between."""
-    is_name = numbers.dtype.kind == "U"
-    return is_name or (len(numbers) <= _MOST_RANKS and bool((numbers == np.round(numbers)).all()))
+    """Return whether these are names, few whole numbers, or a single number: nothing lies between them."""
+    return numbers.dtype.kind == "U" or len(numbers) == 1 or (len(numbers) <= _MOST_RANKS and _are_whole(numbers))
+
+
+def _are_whole(numbers: NDArray[Any]) -> bool:
+    return numbers.dtype.kind in "biu" or bool((numbers == np.round(numbers)).all())
 
 
 def _draw_line(
@@ -177,9 +180,9 @@ def _draw_line(
     x = (np.arange(len(table[name])) if is_text else table[name]).astype(np.float64)
     value, half = table["value"], (table["high"] - table["low"]) / 2.0
     if has_few:
+        axes.set_xlim(x[0] - 0.5, x[-1] + 0.5)
         x, value, half = (x + shift)[is_known], value[is_known], half[is_known]
         axes.errorbar(x, value, half, fmt="o", color=colour, markersize=4.5, elinewidth=1.2, capsize=2.3, label=label)
-        axes.set_xlim(float(x.min()) - 0.5, float(x.max()) + 0.5)
     else:
         axes.plot(x, np.where(is_known, value, np.nan), color=colour, linewidth=1.6, label=label)
         is_banded = is_known & np.isfinite(half)

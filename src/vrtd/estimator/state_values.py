@@ -150,11 +150,16 @@ def _choose_near(n_rows: int, n_numbers: int) -> float:
     return float(np.clip((_NEAR_ROWS / n_rows) ** (1.0 / n_numbers) / 2.0, *_NEAR_LIMITS))
 
 
+def free_name(name: str) -> str:
+    """Return the name of a column of the log, or another one where it is that of a column of the tables."""
+    return f"observation_{name}" if name in _TAKEN else name
+
+
 def _default_names(log: LogSummary, word: str, n_numbers: int) -> tuple[str, ...]:
     """Return the names of the columns that the numbers of an observation were read from, or numbers after a word."""
     read = None if log.space is None else log.space.names
     if read is not None and len(read) == n_numbers:
-        own = tuple(f"{word}_{name}" if name in _TAKEN else name for name in read)
+        own = tuple(map(free_name, read))
         if len({*own}) == n_numbers:
             return own
     return (word,) if n_numbers == 1 else tuple(f"{word}_{j}" for j in range(n_numbers))

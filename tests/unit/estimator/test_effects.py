@@ -97,6 +97,18 @@ def test_few_states_are_named_once(fitted: Any) -> None:
     assert extreme_states(three, log)["states"].tolist() == ["best", "best", "worst"]
 
 
+def test_a_category_with_the_name_of_another_column_is_renamed(fitted: Any) -> None:
+    class Values(Columns):
+        space = ObservationSpace("columns", (Column("size"), Column("value", ("a", "b")), Column("age", fill=0.0)))
+
+    evaluator, log, valued = fitted
+    named = LogSummary(Values(log))
+    list(named.chunks())
+    first, *_ = value_effects(evaluator, named, 0.95, valued.names)
+    assert list(first.table) == ["observation_value", "value", "low", "high", "n_rows"]
+    assert list(extreme_states(valued, named))[2:] == ["observation_value", "age", "value", "low", "high"]
+
+
 def test_an_image_has_no_variables(fitted: Any) -> None:
     evaluator, log, _ = fitted
     assert value_effects(evaluator, log, 0.95, [f"pixel_{i}" for i in range(65)]) == []

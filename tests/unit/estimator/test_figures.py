@@ -145,6 +145,23 @@ def test_whole_numbers_are_points_with_whole_ticks() -> None:
     assert axes.get_xlabel() == "n_items"
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float32])
+def test_two_numbers_with_two_values_each_are_four_points(dtype: Any) -> None:
+    x = np.random.default_rng(10).integers(0, 2, (N, 2)).astype(dtype)
+    x[x[:, 0] > x[:, 1], 0] = 0  # (1, 0) is never seen
+    axes, table, _ = draw(log_of(x, "a", "b"), "polynomial:1")
+    # each with two lines of caps
+    assert [line.get_xdata().round().tolist() for line in axes.lines[::3]] == [[0.0], [0.0, 1.0]]
+    assert axes.get_xticks().tolist() == [0.0, 1.0]
+    assert axes.get_xlim() == (-0.5, 1.5)
+    assert (table["n_rows"] > 0).tolist() == [True, True, False, True]
+
+
+def test_a_single_observation_is_a_point() -> None:
+    axes, _, _ = draw(log_of(np.full((N, 1), 0.25), "a"), vrtd.features.Polynomial(0, low=0, high=1))
+    assert axes.lines[0].get_xdata().tolist() == [0.25]
+
+
 def test_a_map_of_whole_numbers_has_equal_cells_and_whole_ticks() -> None:
     x = np.random.default_rng(9).integers(0, (100, 5), (20_000, 2))
     axes, table, _ = draw(log_of(x, "a", "b"), "polynomial:1")
