@@ -62,14 +62,15 @@ def _value_figures(valued: StateValues, level: str, board: Board | None) -> list
         by = next((n for n in names[::-1] if len(names) == 2 and len(np.unique(table[n])) <= _MOST_LINES), None)
         if valued.kind == "curve" or by is not None:
             (x,) = (n for n in names if n != by)
-            caption = f"The values over the observed range{intervals}. {_describe_gaps(valued, 'Hatched or left out')}"
+            word = "Left out" if _has_few(np.unique(table[x])) else "Hatched" if by is None else "Hatched or left out"
+            caption = f"The values over the observed range{intervals}.{_describe_gaps(valued, word)}"
             return [_figure("values", caption, table, partial(_draw_lines, x, by, least))]
         gaps = _describe_gaps(valued, "Hatched")
-        values = _figure("values", f"The values over the observed range. {gaps}", table, partial(_draw_map, least))
+        values = _figure("values", f"The values over the observed range.{gaps}", table, partial(_draw_map, least))
         if not has_intervals:
             return [values]
         halves = {n: table[n] for n in names} | {"half_width": valued.half_width, "n_rows": table["n_rows"]}
-        sure = f"How sure they are: half the width of each {level} interval. {gaps}"
+        sure = f"How sure they are: half the width of each {level} interval.{gaps}"
         return [values, _figure("half-widths", sure, halves, partial(_draw_map, least))]
     if valued.kind == "table" and board is not None:
         half = f", and half the width of its {level} interval" if has_intervals else ""
@@ -85,9 +86,12 @@ def _value_figures(valued: StateValues, level: str, board: Board | None) -> list
 
 
 def _describe_gaps(valued: StateValues, word: str) -> str:
+    """Say what the missing states of a figure are, where there are any."""
+    if valued.is_known.all():
+        return ""
     least = valued.least_rows
     rows = "no row of the log is" if least <= 1 else f"fewer than {least:,} rows of the log are"
-    return f"{word}: {rows} near (within {100 * valued.near:.1f} % of the range), so values would be extrapolated."
+    return f" {word}: {rows} near (within {100 * valued.near:.1f} % of the range), so values would be extrapolated."
 
 
 def _draw_map(least_rows: int, axes: Axes, table: Table) -> None:

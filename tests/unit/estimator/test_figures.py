@@ -120,6 +120,9 @@ def test_the_captions_say_so(tmp_path: Path) -> None:
     )
     text = " ".join(Outline(done.report.read_text()).text.split())
     assert "Hatched: no row of the log is near (within 5.0 % of the range), so values would be extrapolated." in text
+    log = log_of(np.arange(N)[:, None] % 5, "a")
+    done = evaluate(log, "closed_form", features="polynomial:1", discount=0.5, out=tmp_path)
+    assert "no row of the log is near" not in done.report.read_text()
 
 
 # Axes
