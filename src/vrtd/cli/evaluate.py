@@ -98,7 +98,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     try:
         raise_when_safe()
         source = given["env"] if "env" in given else read(given["data"], **_columns(given))
-        title = None if "env" in given else ", ".join(given["data"])
+        title = None if "env" in given else f"Value of the policy in {', '.join(given['data'])}"
         found = evaluate(source, title=title, progress=progress, **options)
     except EvaluationInterrupted as stop:
         if progress is not None:

@@ -20,13 +20,14 @@ from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.diagnostics import Diagnostics, to_json
+from vrtd.estimator.effects import extreme_states, value_effects
 from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import Answer, Facts, build_page
+from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
 from vrtd.estimator.spread import Method
-from vrtd.estimator.state_values import LogSummary, n_states_of, value_states
+from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
 from vrtd.features import as_features, complete
 from vrtd.logs.reading import ReadOptions
 from vrtd.plots import new_panels
@@ -209,8 +210,8 @@ def evaluate(
         )  # fmt: skip
         complete(as_features(features), rows.log.space)  # what cannot fit is refused before rows are made
         summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress), names)
-        title, shape = rows.title if title is None else str(title), rows.shape if shape is None else shape
-        words = _Words(title, shape, states, float(level))
+        title, board = rows.title if title is None else str(title), rows.board if shape is None else Board(shape)
+        words = _Words(title, board, states, float(level))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
@@ -230,7 +231,7 @@ class _Words(NamedTuple):
     """What was asked for, for the page."""
 
     title: str
-    shape: tuple[int, int] | None
+    board: Board | None
     states: Any
     level: float
 
@@ -256,9 +257,11 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         has_states=n_states_of(evaluator.features) is not None,
         interrupted=interrupted,
     )
-    shape = _board(words.shape, len(valued.table["value"])) if valued.kind == "table" else None
-    visited = log.points if valued.kind in ("curve", "map") else None
-    figures, tables = figures_of(valued, diagnostics, words.level, visited, shape)
+    board = _check_board(words.board, len(valued.table["value"])) if valued.kind == "table" else None
+    effects, extremes = [], None
+    if valued.kind == "list" and words.states is None:  # too many numbers for a map
+        effects, extremes = value_effects(evaluator, log, words.level, valued.names), extreme_states(valued, log)
+    figures, tables = figures_of(valued, effects, diagnostics, words.level, board)
     panels = [
         Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         for figure in figures
@@ -278,11 +281,13 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         },
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
-    html, files = build_page(answer, closed_form, diagnostics, facts, panels, record).html, found.files
+    html, files = build_page(answer, closed_form, diagnostics, facts, panels, extremes, record).html, found.files
     mark(folder, _FORMAT, ("figures",), _FILES["diagnostics"])
     for panel in panels:
         write_text(panel.svg, folder / panel.file)
         write_csv(tables[panel.figure.table], folder / panel.data)
+    if extremes is not None:
+        write_csv(extremes, folder / EXTREMES)
     write_parquet(valued.table, files["values"])
     evaluator.save(files["model"])
     write_text(html, files["report"])
@@ -290,6 +295,8 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     for name in set(FIGURES) - {figure.name for figure in figures}:  # of an earlier evaluation
         for suffix in ("svg", "csv"):
             (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
+    if extremes is None:
+        (folder / EXTREMES).unlink(missing_ok=True)
     return found
 
 
@@ -299,9 +306,9 @@ def _answer(evaluator: Evaluator, level: float, method: Method | None) -> Answer
     return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, name, reason=reason)
 
 
-def _board(shape: tuple[int, int] | None, n_states: int) -> tuple[int, int] | None:
-    if shape is not None and (len(shape) != 2 or int(np.prod(shape)) != n_states):
+def _check_board(board: Board | None, n_states: int) -> Board | None:
+    if board is not None and (len(board.shape) != 2 or int(np.prod(board.shape)) != n_states):
         raise InvalidInputError(
-            f"shape must be the rows and columns of a board of {n_states} states", repr(shape), "pass e.g. (4, 4)"
+            f"shape must be the rows and columns of a board of {n_states} states", repr(board.shape), "pass e.g. (4, 4)"
         )
-    return shape
+    return board

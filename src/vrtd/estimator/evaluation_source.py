@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ import numpy as np
 from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
+from vrtd.estimator.state_values import Board
 from vrtd.features import ObservationSpace
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
-from vrtd.logs.arrow import ArrowStream
+from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.environment import from_env
 from vrtd.logs.log import WrappedLog
 from vrtd.logs.reading import ReadOptions, as_log, is_file_name
@@ -32,7 +34,7 @@ class EvaluationSource(NamedTuple):
     log: Log
     n_rows: int | None  # None: not known
     title: str
-    shape: tuple[int, int] | None = None  # of the board that numbered states are on
+    board: Board | None = None  # that numbered states are on
 
 
 @contextmanager
@@ -68,7 +70,7 @@ def open_source(
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
         name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
-        yield EvaluationSource(log, log.n_rows, f"{name}{words}", _board_shape(gym, env))
+        yield EvaluationSource(log, log.n_rows, f"{name}{words}", _find_board(gym, env))
     finally:
         if env is not source:
             env.close()
@@ -89,16 +91,20 @@ def _name_data(source: Any) -> str:
     return f"Value of the policy in {', '.join(names)}" if names else "Value of the policy"
 
 
-def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:
-    """Return rows and columns of the toy environments whose states are the cells of a board."""
+def _find_board(gym: Any, env: Any) -> Board | None:
+    """Return the board of the toy environments whose states are the cells of one."""
     from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
     one = env.envs[0].unwrapped if isinstance(env, gym.vector.SyncVectorEnv) else env.unwrapped
     if isinstance(one, FrozenLakeEnv):
-        return int(one.nrow), int(one.ncol)
+        return Board((int(one.nrow), int(one.ncol)), np.asarray(one.desc).tobytes().decode())
     if isinstance(one, CliffWalkingEnv):
-        return int(one.shape[0]), int(one.shape[1])
+        shape, start = (int(one.shape[0]), int(one.shape[1])), int(one.start_state_index)
+        # The last cell is the goal; the row of the start is the cliff but for its ends.
+        letters = ["C" if start < s < prod(shape) - 1 else " " for s in range(prod(shape))]
+        letters[start], letters[-1] = "S", "G"
+        return Board(shape, "".join(letters))
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.estimator.diagnostics import Diagnostics
-from vrtd.estimator.state_values import StateValues
+from vrtd.estimator.effects import MOST_EFFECTS, Effect
+from vrtd.estimator.state_values import CELLS, Board, StateValues, known_states
 from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes
 from vrtd.report.numbers import number
 from vrtd.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
+_EFFECTS = tuple(f"effect-{i + 1}" for i in range(MOST_EFFECTS))
 #: Names that any evaluation may give to its figures.
-FIGURES = ("values", "half-widths", "intervals", "convergence", "errors")
+FIGURES = ("values", "half-widths", "intervals", *_EFFECTS, "convergence", "errors")
 
 _BLUE, _VERMILION, _INK = PALETTE[0], PALETTE[1], PALETTE[6]
-_MOST_WHISKERS, _MOST_RANKS, _MOST_CELLS, _MOST_MARKS = 128, 40, 144, 20
+_GRID = "#b0b0b0"  # of grids, and of hatches where there are no rows
+_MOST_WHISKERS, _MOST_RANKS, _MOST_CELLS, _MOST_MARKS, _MOST_TICKS, _MOST_LETTERS = 128, 40, 144, 20, 12, 16
+_MOST_LINES = 3  # different values of a number up to which it makes lines, not a side of a map
 _ROUNDING = 1e-9  # of the largest error: less is none
 # On colours that are the same in light and dark; the theme of a figure knows neither.
 _BRIGHT, _DARK = "#fefefe", "#010101"
@@ -31,16 +36,13 @@ Draw = Callable[["Axes", Table], None]
 
 
 def figures_of(
-    valued: StateValues,
-    diagnostics: Diagnostics,
-    level: float,
-    visited: NDArray[Any] | None,
-    shape: tuple[int, int] | None,
+    valued: StateValues, effects: Sequence[Effect], diagnostics: Diagnostics, level: float, board: Board | None
 ) -> tuple[list[Figure], dict[str, Table]]:
     """The figures that there is something to show on, and the tables behind them."""
     made = [
-        *_value_figures(valued, f"{level:.6g}", visited, shape),
+        *_value_figures(valued, f"{level:.6g}", board),
         _interval_figure(valued, f"{level:.6g}"),
+        *_effect_figures(effects, f"{level:.6g}"),
         _convergence_figure(diagnostics),
         _error_figure(diagnostics),
     ]
@@ -51,55 +53,84 @@ def figures_of(
 # Values
 
 
-def _value_figures(
-    valued: StateValues, level: str, visited: NDArray[Any] | None, shape: tuple[int, int] | None
-) -> list[tuple[Figure, Table]]:
-    table = valued.table
+def _value_figures(valued: StateValues, level: str, board: Board | None) -> list[tuple[Figure, Table]]:
+    table, least, names = valued.table, valued.least_rows, valued.names
     has_intervals = not np.isnan(valued.half_width).any()
     intervals = f", with their {level} intervals" if has_intervals else ""
-    if valued.kind == "map":
-        dots = "Dots: where the log has been."
-        known = table | {"value": np.where(_is_known(valued.half_width), table["value"], np.nan)}
-        halves = {name: table[name] for name in valued.names} | {"half_width": valued.half_width}
-        sure = f"How sure they are: half the width of each {level} interval. {dots}"
-        shown = [_figure("values", f"The values over the observed range. {dots}", known, partial(_draw_map, visited))]
-        return [*shown, _figure("half-widths", sure, halves, partial(_draw_map, visited))] if has_intervals else shown
-    if valued.kind == "curve":
-        caption = f"The values over the observed range{intervals}. Ticks: where the log has been."
-        return [_figure("values", caption, table, partial(_draw_curve, visited))]
-    if valued.kind == "table" and shape is not None:
+    if valued.kind in ("curve", "map"):
+        # Few values of the last number, or else of the first, make a line each.
+        by = next((n for n in names[::-1] if len(names) == 2 and len(np.unique(table[n])) <= _MOST_LINES), None)
+        if valued.kind == "curve" or by is not None:
+            (x,) = (n for n in names if n != by)
+            word = "Left out" if _has_few(np.unique(table[x])) else "Hatched" if by is None else "Hatched or left out"
+            caption = f"The values over the observed range{intervals}.{_describe_gaps(valued, word)}"
+            return [_figure("values", caption, table, partial(_draw_lines, x, by, least))]
+        gaps = _describe_gaps(valued, "Hatched")
+        values = _figure("values", f"The values over the observed range.{gaps}", table, partial(_draw_map, least))
+        if not has_intervals:
+            return [values]
+        halves = {n: table[n] for n in names} | {"half_width": valued.half_width, "n_rows": table["n_rows"]}
+        sure = f"How sure they are: half the width of each {level} interval.{gaps}"
+        return [values, _figure("half-widths", sure, halves, partial(_draw_map, least))]
+    if valued.kind == "table" and board is not None:
         half = f", and half the width of its {level} interval" if has_intervals else ""
-        caption = f"The value of each state{half}. A dash: it is not known."
-        return [_figure("values", caption, table, partial(_draw_board, shape))]
+        cells = "".join(f", {letter} {word}" for letter, word in CELLS.items() if letter in board.letters)
+        caption = (
+            f"The value of each state{half}. A dash: it is not known. In the corners: the number of the state{cells}."
+        )
+        return [_figure("values", caption, table, partial(_draw_board, board, least))]
     if valued.kind == "table":
         caption = f"The values of states{intervals}; states that the rows say nothing of are left out."
-        return [_figure("values", caption, table, _draw_whiskers)]
+        return [_figure("values", caption, table, partial(_draw_whiskers, least))]
     return []
 
 
-def _is_known(half_width: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether the rows say something of a state: its interval is not infinite. It is nan where none is known for the
-    algorithm."""
-    return ~np.isinf(half_width)
+def _describe_gaps(valued: StateValues, word: str) -> str:
+    """Say what the missing states of a figure are, where there are any."""
+    if valued.is_known.all():
+        return ""
+    least = valued.least_rows
+    rows = "no row of the log is" if least <= 1 else f"fewer than {least:,} rows of the log are"
+    return f" {word}: {rows} near (within {100 * valued.near:.1f} % of the range), so values would be extrapolated."
 
 
-def _draw_map(visited: NDArray[Any] | None, axes: Axes, table: Table) -> None:
+def _draw_map(least_rows: int, axes: Axes, table: Table) -> None:
     x_name, y_name, column = list(table)[:3]
     x, y = np.unique(table[x_name]), np.unique(table[y_name])
-    cells = np.where(np.isfinite(table[column]), table[column], np.nan).reshape(len(x), len(y))
+    is_shown = np.isfinite(table[column]) & (table["n_rows"] >= least_rows)
+    if column == "value":
+        is_shown &= known_states(table, least_rows)
+    cells = np.where(is_shown, table[column], np.nan).reshape(len(x), len(y))
     extent, colours = (*_edges(x), *_edges(y)), "viridis" if column == "value" else "cividis"
+    axes.patch.set(hatch="////", edgecolor=_GRID, linewidth=0.0)  # seen where there is no colour
     image = axes.imshow(cells.T, origin="lower", extent=extent, aspect="auto", interpolation="none", cmap=colours)
-    if visited is not None:
-        axes.plot(*visited.T, ".", color=_BRIGHT, markersize=2.8, alpha=0.6, markeredgewidth=0)
     axes.set_xlim(extent[:2])
     axes.set_ylim(extent[2:])
-    axes.set_xlabel(_words(x_name))
-    axes.set_ylabel(_words(y_name))
+    axes.locator_params(axis="x", nbins=6)  # long numbers must not touch
+    _set_ticks(axes.xaxis, x)
+    _set_ticks(axes.yaxis, y)
+    axes.set_xlabel(_as_text(x_name))
+    axes.set_ylabel(_as_text(y_name))
     _draw_bar(axes, image, column.replace("_", "-"))
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+def _as_text(name: str) -> str:
+    """Return a name of the user as matplotlib draws it, not as a formula."""
+    return name.replace("$", r"\$")
+
+
+def _set_ticks(axis: Axis, numbers: NDArray[Any]) -> None:
+    """Put the ticks of whole numbers, or of the positions of texts, where they are."""
+    if numbers.dtype.kind == "U":
+        shorter = [name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}…" for name in numbers.tolist()]
+        axis.set_ticks(np.arange(len(shorter)), list(map(_as_text, shorter)))
+        if sum(map(len, shorter)) > 3 * _MOST_LETTERS:
+            axis.set_tick_params(rotation=30)
+    elif _are_whole(numbers):
+        if len(numbers) <= _MOST_TICKS:
+            axis.set_ticks(numbers.astype(np.float64))
+        else:
+            axis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
 
 
 def _draw_bar(axes: Axes, image: Any, label: str) -> None:
@@ -110,28 +141,65 @@ def _draw_bar(axes: Axes, image: Any, label: str) -> None:
 
 def _edges(centres: NDArray[Any]) -> tuple[float, float]:
     """Where the first and the last cell about these centres end."""
+    centres = centres.astype(np.float64)
     half = float(centres[1] - centres[0]) / 2.0 if len(centres) > 1 else 0.5
     return float(centres[0]) - half, float(centres[-1]) + half
 
 
-def _draw_curve(visited: NDArray[Any] | None, axes: Axes, table: Table) -> None:
-    name = next(iter(table))
-    x, value, low, high = (table[column].astype(np.float64) for column in (name, "value", "low", "high"))
-    known = np.isfinite(high - low)
-    axes.plot(x, np.where(_is_known(high - low), value, np.nan), color=_BLUE, linewidth=1.6, label="value")
-    if known.any():
-        axes.fill_between(x, low, high, where=known.tolist(), color=_BLUE, alpha=0.22, linewidth=0, label="interval")
-    if visited is not None:
-        axes.plot(
-            visited[:, 0], np.full(len(visited), 0.015), "|", color=_INK, markersize=5, markeredgewidth=0.6, alpha=0.5,
-            transform=axes.get_xaxis_transform(), label="visited",
+def _draw_lines(x_name: str, by: str | None, least_rows: int, axes: Axes, table: Table) -> None:
+    """Draw values with their intervals over one column, one line for each value of the column `by`."""
+    levels = [None] if by is None else np.unique(table[by]).tolist()
+    parts = [table if level is None else _select(table, table[str(by)] == level) for level in levels]
+    for i, (part, level, colour) in enumerate(zip(parts, levels, PALETTE, strict=False)):
+        label = "value" if level is None else _as_text(f"{by} = {level:g}")
+        _draw_line(axes, part, x_name, least_rows, label, colour, (i - (len(parts) - 1) / 2.0) / 8.0)
+    is_empty = ~np.logical_or.reduce([known_states(part, least_rows) for part in parts])
+    if not _has_few(parts[0][x_name]) and is_empty.any():
+        axes.fill_between(
+            parts[0][x_name], 0.0, 1.0, where=is_empty.tolist(), transform=axes.get_xaxis_transform(),
+            facecolor="none", edgecolor=_GRID, hatch="////", linewidth=0.0, zorder=0,
         )  # fmt: skip
-    finish_axes(axes, _words(name), "value")
+    finish_axes(axes, _as_text(x_name), "value", legend="medium" if by is not None else "")
 
 
-def _draw_board(shape: tuple[int, int], axes: Axes, table: Table) -> None:
+def _select(table: Table, rows: NDArray[np.bool_]) -> Table:
+    return {name: column[rows] for name, column in table.items()}
+
+
+def _has_few(numbers: NDArray[Any]) -> bool:
+    """Return whether these are names, few whole numbers, or a single number: nothing lies between them."""
+    return numbers.dtype.kind == "U" or len(numbers) == 1 or (len(numbers) <= _MOST_RANKS and _are_whole(numbers))
+
+
+def _are_whole(numbers: NDArray[Any]) -> bool:
+    return numbers.dtype.kind in "biu" or bool((numbers == np.round(numbers)).all())
+
+
+def _draw_line(
+    axes: Axes, table: Table, name: str, least_rows: int, label: str, colour: str, shift: float = 0.0
+) -> None:
+    """Draw values with their intervals: a curve with a band, or points with bars where nothing lies between them."""
+    is_known, has_few = known_states(table, least_rows), _has_few(table[name])
+    is_text = table[name].dtype.kind == "U"
+    x = (np.arange(len(table[name])) if is_text else table[name]).astype(np.float64)
+    value, half = table["value"], (table["high"] - table["low"]) / 2.0
+    if has_few:
+        axes.set_xlim(x[0] - 0.5, x[-1] + 0.5)
+        x, value, half = (x + shift)[is_known], value[is_known], half[is_known]
+        axes.errorbar(x, value, half, fmt="o", color=colour, markersize=4.5, elinewidth=1.2, capsize=2.3, label=label)
+    else:
+        axes.plot(x, np.where(is_known, value, np.nan), color=colour, linewidth=1.6, label=label)
+        is_banded = is_known & np.isfinite(half)
+        if is_banded.any():
+            low, high = table["low"], table["high"]
+            axes.fill_between(x, low, high, where=is_banded.tolist(), color=colour, alpha=0.22, linewidth=0)
+    _set_ticks(axes.xaxis, table[name])
+
+
+def _draw_board(board: Board, least_rows: int, axes: Axes, table: Table) -> None:
+    shape = board.shape
     half = (table["high"] - table["low"]) / 2.0
-    known = _is_known(half)
+    known = known_states(table, least_rows)
     cells = np.where(known, table["value"], np.nan).reshape(shape)
     is_wide = shape[1] > 2 * shape[0]  # square cells would be too small for their text
     image = axes.imshow(cells, interpolation="none", cmap="viridis", aspect="auto" if is_wide else "equal")
@@ -141,12 +209,43 @@ def _draw_board(shape: tuple[int, int], axes: Axes, table: Table) -> None:
         for s in range(cells.size):
             row, column = divmod(s, shape[1])
             text = number(table["value"][s], 3) if known[s] else "–"  # noqa: RUF001
-            text += f"\n± {number(half[s], 2)}" if np.isfinite(half[s]) else ""
+            text += f"\n± {number(half[s], 2)}" if known[s] and np.isfinite(half[s]) else ""
             colour = _INK if not known[s] else _DARK if table["value"][s] > middle else _BRIGHT
             axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
+            corner = f"{s} {board.letters[s]}" if board.letters else f"{s}"
+            axes.text(column - 0.46, row - 0.46, corner, va="top", fontsize=0.75 * size, color=colour)
     axes.set_xticks([])
     axes.set_yticks([])
     _draw_bar(axes, image, "value")
+
+
+# Effects
+
+
+def _effect_figures(effects: Sequence[Effect], level: str) -> list[tuple[Figure, Table]]:
+    """Show how the value depends on each variable, all on the same scale."""
+    if not effects:
+        return []
+    ends = np.concatenate([effect.table[name] for effect in effects for name in ("value", "low", "high")])
+    ends = ends[np.isfinite(ends)]
+    margin = 0.05 * float(np.ptp(ends)) or 0.5
+    limits = float(ends.min()) - margin, float(ends.max()) + margin
+    drawn = []
+    for figure_name, effect in zip(_EFFECTS, effects, strict=False):
+        bands = f", with {level} intervals" if np.isfinite(effect.table["high"]).any() else ""
+        caption = (
+            f"Mean value by {effect.name}{bands}: each mean is over observations with the same or a similar "
+            f"{effect.name}, of the {effect.table['n_rows'].sum():,} that the log begins with. The other numbers of "
+            "these observations differ, too."
+        )
+        drawn.append(_figure(figure_name, caption, effect.table, partial(_draw_effect, effect.name, limits)))
+    return drawn
+
+
+def _draw_effect(name: str, limits: tuple[float, float], axes: Axes, table: Table) -> None:
+    _draw_line(axes, table, name, 0, "value", _BLUE)
+    axes.set_ylim(limits)
+    finish_axes(axes, _as_text(name), "mean value", legend="")
 
 
 # Intervals
@@ -154,36 +253,37 @@ def _draw_board(shape: tuple[int, int], axes: Axes, table: Table) -> None:
 
 def _interval_figure(valued: StateValues, level: str) -> tuple[Figure, Table] | None:
     """Show the intervals of states, ordered by value, as many as the figure can tell apart."""
-    table, known = valued.table, np.flatnonzero(np.isfinite(valued.half_width))
+    table, known = valued.table, np.flatnonzero(np.isfinite(valued.half_width) & valued.is_known)
     if not known.size:
         return None
     order = known[np.argsort(table["value"][known], kind="stable")]
     order = order[np.unique(np.linspace(0, len(order) - 1, min(_MOST_RANKS, len(order))).round().astype(int))]
     shown = {"rank": np.arange(1, len(order) + 1)} | {name: column[order] for name, column in table.items()}
-    share = "all" if len(order) == len(table["value"]) else f"{len(order)} of {len(table['value']):,}"
-    caption = f"States from the least value to the largest ({share}), with their {level} intervals."
+    share = "all" if len(order) == len(known) else f"{len(order)} of {len(known):,}"
+    which = "" if len(known) == len(table["value"]) else " that were visited"
+    caption = f"States{which}, from the least value to the largest ({share}), with their {level} intervals."
     return _figure("intervals", caption, shown, _draw_ranks)
 
 
 def _draw_ranks(axes: Axes, table: Table) -> None:
-    _draw_whiskers(axes, table)
+    _draw_whiskers(0, axes, table)
     axes.set_xlabel("states, sorted by value")
     axes.set_xticks([])
 
 
-def _draw_whiskers(axes: Axes, table: Table) -> None:
+def _draw_whiskers(least_rows: int, axes: Axes, table: Table) -> None:
     """Draw values with their intervals over the first column."""
     name = next(iter(table))
-    half = (table["high"] - table["low"]) / 2.0
-    known = _is_known(half)
-    x, value, half = table[name][known], table["value"][known], half[known]
+    known = known_states(table, least_rows)
+    x, value, half = table[name][known], table["value"][known], ((table["high"] - table["low"]) / 2.0)[known]
     if len(x) <= _MOST_WHISKERS:
         size = 4.5 if len(x) <= _MOST_RANKS else 3.0
         axes.errorbar(x, value, half, fmt="o", color=_BLUE, markersize=size, elinewidth=1.2, capsize=size / 2.0)
     else:
         axes.plot(x, value, ".", color=_BLUE, markersize=2.5)
         axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, step="mid")
-    finish_axes(axes, _words(name), "value", grid="y", legend="")
+    _set_ticks(axes.xaxis, table[name])
+    finish_axes(axes, _as_text(name), "value", grid="y", legend="")
 
 
 # The run
@@ -238,6 +338,7 @@ def _draw_errors(limit: str | None, axes: Axes, table: Table) -> None:
     )
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.22 * most)
+    axes.locator_params(axis="x", nbins=4)  # long numbers must not touch
     axes.spines[["top", "right"]].set_visible(False)
     finish_axes(axes, "error, in units of value", "", grid="x", legend="")
     axes.set_axisbelow(True)

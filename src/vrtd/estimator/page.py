@@ -8,10 +8,14 @@ from math import isfinite
 from typing import Any
 
 from vrtd.estimator.diagnostics import Diagnostics
+from vrtd.estimator.figures import FIGURES
 from vrtd.report import html
 from vrtd.report.numbers import count, interval, number, plural
+from vrtd.tables import Table, rows
 
 MEANING = "The intervals are for phi(s).theta_star, which is V(s) only where the features can represent it."
+EXTREMES = "figures/extremes.csv"
+_RUN = ("convergence", "errors")  # figures that are not of values
 _MOST_UNSEEN = 30
 _LEAST_SHARE = 1e-6
 _MARKS = {True: html.Mark("holds", "✓"), False: html.Mark("fails", "✗"), None: html.Mark("open", "?")}
@@ -74,18 +78,23 @@ def build_page(
     diagnostics: Diagnostics,
     facts: Facts,
     panels: Sequence[html.Panel],
+    extremes: Table | None,
     record: Mapping[str, Any],
 ) -> html.Page:
-    """Return the page; `record` is plain JSON, shown at the end."""
+    """Return the page; `extremes` are the best and worst states, `record` is plain JSON, shown at the end."""
     unseen = _list_unseen(diagnostics)
     return html.Page(
         facts.title,
         html.join(_describe_answer(answer, closed_form, diagnostics, facts), _list_tiles(diagnostics, facts)),
         html.join(
             html.section(
-                "Values", "values", html.paragraph(MEANING), _draw(panels, ("values", "half-widths", "intervals"))
+                "Values",
+                "values",
+                html.paragraph(MEANING),
+                _draw(panels, [name for name in FIGURES if name not in _RUN]),
+                html.EMPTY if extremes is None else _list_extremes(extremes),
             ),
-            html.section("Convergence", "convergence", _draw(panels, ("convergence", "errors"))),
+            html.section("Convergence", "convergence", _draw(panels, _RUN)),
             html.section("Settings", "settings", html.definitions(_describe_settings(diagnostics, facts))),
             html.section("Data", "data", html.definitions(_describe_data(diagnostics, facts, unseen))),
             html.section("Features", "features", html.definitions(_describe_features(diagnostics, facts, unseen))),
@@ -98,6 +107,28 @@ def build_page(
 def _draw(panels: Sequence[html.Panel], names: Sequence[str]) -> html.Html:
     shown = [panel for name in names for panel in panels if panel.figure.name == name]
     return html.figures(shown) if shown else html.paragraph("There is nothing to draw.")
+
+
+def _list_extremes(extremes: Table) -> html.Html:
+    """Return the table of the best and worst states, with a link to its file."""
+    names = [name for name in extremes if name not in ("value", "low", "high")]
+    lines = []
+    for row in rows(extremes):
+        value, low, high = interval(row["value"], row["low"], row["high"])
+        has_interval = isfinite(row["low"]) and isfinite(row["high"])
+        answer = f"{value} [{low}, {high}]" if has_interval else number(row["value"], 4)
+        lines.append([*(_describe_entry(row[name]) for name in names), answer])
+    caption = "The states with the largest and the least values, of the observations that the log begins with."
+    data = html.element("a", "data (CSV)", attributes={"href": f"./{EXTREMES}"})
+    return html.join(html.table("Best and worst states", [*names, "value"], lines, caption), html.paragraph(data))
+
+
+def _describe_entry(entry: Any) -> str:
+    if isinstance(entry, str):
+        return entry
+    if entry != entry:
+        return "missing"
+    return count(int(entry)) if entry == int(entry) else number(entry, 4)
 
 
 def _describe_answer(answer: Answer, closed_form: Answer | None, diagnostics: Diagnostics, facts: Facts) -> html.Html:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import Evaluator
+from vrtd.estimator.visits import VisitCounts
 from vrtd.features import Features, Scaled, Tabular
 from vrtd.features import Table as FeatureTable
 from vrtd.logs import Chunk, Log
@@ -22,10 +23,25 @@ Kind = Literal["table", "curve", "map", "list"]
 
 _CURVE, _MAP, _LIST = 201, 61, 256  # points of a curve, along each side of a map, and in a list
 _BLOCK = 512  # states whose features are held at once
-_MOST_POINTS = 512  # of the picture of where the log has been; beyond, every second one is dropped
 _FIRST_ROWS, _FIRST_BYTES = 4096, 1 << 23
-_MAPPED = 2  # numbers in an observation of which there are maps: only then its range is asked for
-_VALUES = ("value", "low", "high")
+_MAPPED = 2  # numbers in an observation of which there are maps: only then its visits are counted
+# Rows are near a state if they are within this share of the range of each number: as far as this many of evenly spread
+# rows are, but within these limits. The least is one cell of a map.
+_NEAR_ROWS, _NEAR_LIMITS = 20, (1 / 60, 1 / 20)
+_FEW = 1e-5  # of all rows: a state with fewer rows near it counts as not visited
+_VALUES, _N_ROWS = ("value", "low", "high"), "n_rows"
+_TAKEN = {*_VALUES, _N_ROWS, "half_width", "rank", "states"}  # names of other columns of these tables
+
+
+class Board(NamedTuple):
+    """The cells of a board that numbered states are on, row by row."""
+
+    shape: tuple[int, int]
+    letters: str = ""  # one for each cell, see `CELLS`, or a space; empty: they have none
+
+
+#: What the letters of a board stand for.
+CELLS = {"S": "start", "F": "frozen", "H": "hole", "C": "cliff", "G": "goal"}
 
 
 class LogSummary(WrappedLog):
@@ -40,11 +56,8 @@ class LogSummary(WrappedLog):
         self.names = names
         self.n_terminated = self.n_truncated = self.n_seen = 0
         self.reward = 0.0  # the sum
-        self.low: NDArray[Any] | None = None  # of the observations, where they are mapped
-        self.high: NDArray[Any] | None = None
+        self.visits: VisitCounts | None = None  # where observations are one number or two
         self._first: list[NDArray[Any]] = []
-        self._points: list[NDArray[Any]] = []
-        self._stride = 1
 
     def chunks(self) -> Iterator[Chunk]:
         is_first, self._is_first = self._is_first, False
@@ -61,13 +74,18 @@ class LogSummary(WrappedLog):
         return self._first[0].shape[1:]
 
     @property
-    def points(self) -> NDArray[Any]:
-        """Observations at equal distances along the log."""
-        return np.concatenate(self._points)
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers of an observation."""
+        return self._first[0].dtype
+
+    @property
+    def beginning(self) -> NDArray[Any]:
+        """The observations that the log begins with."""
+        return np.concatenate(self._first)
 
     def first(self, most: int) -> NDArray[Any]:
         """Return the first observations that are not the same, in order."""
-        rows = np.concatenate(self._first)
+        rows = self.beginning
         _, at = np.unique(rows.reshape(len(rows), -1), axis=0, return_index=True)
         return rows[np.sort(at)[:most]]
 
@@ -76,49 +94,80 @@ class LogSummary(WrappedLog):
         n_wanted = min(_FIRST_ROWS, max(1, _FIRST_BYTES // rows[:1].nbytes)) - sum(map(len, self._first))
         if n_wanted > 0:
             self._first.append(rows[:n_wanted].copy())
-        if prod(self.shape) <= _MAPPED:
-            self._add_points(rows.reshape(n, -1))
+        if (n_numbers := prod(self.shape)) <= _MAPPED:
+            if self.visits is None:
+                self.visits = VisitCounts(n_numbers)
+            self.visits.add(rows.reshape(n, -1))
         self.n_seen += n
         self.n_terminated += int(chunk.terminated.sum())
         self.n_truncated += int((chunk.truncated & ~chunk.terminated).sum())
         self.reward += float(chunk.reward.sum())
 
-    def _add_points(self, rows: NDArray[Any]) -> None:
-        low, high = rows.min(axis=0), rows.max(axis=0)
-        self.low = low if self.low is None else np.minimum(self.low, low)
-        self.high = high if self.high is None else np.maximum(self.high, high)
-        self._points.append(rows[-self.n_seen % self._stride :: self._stride].copy())
-        if sum(map(len, self._points)) > _MOST_POINTS:
-            points = self.points
-            while len(points) > _MOST_POINTS:
-                points, self._stride = points[::2], 2 * self._stride
-            self._points = [points]
-
 
 class StateValues(NamedTuple):
-    """States with the numbers of their observations, their values and intervals."""
+    """States with the numbers of their observations, their values and intervals, and the rows of the log near them."""
 
     kind: Kind
     names: tuple[str, ...]  # of the columns that hold the observation
-    table: Table  # these columns, value, low, high
+    table: Table  # these columns, value, low, high, and n_rows where rows are counted
+    near: float = 0.0  # share of the range of each number within which rows are near
+    least_rows: int = 0  # a state with fewer rows near it is not visited
 
     @property
     def half_width(self) -> Floats:
         return np.asarray((self.table["high"] - self.table["low"]) / 2.0)
+
+    @property
+    def is_known(self) -> NDArray[np.bool_]:
+        """Whether the rows say something of a state: see `known_states`."""
+        return known_states(self.table, self.least_rows)
+
+
+def known_states(table: Table, least_rows: int) -> NDArray[np.bool_]:
+    """Return whether the rows say something of each state: it was visited, and its interval is not infinite. An
+    interval is nan where none is known for the algorithm."""
+    is_known: NDArray[np.bool_] = ~np.isinf(table["high"] - table["low"])
+    return is_known & (table[_N_ROWS] >= least_rows) if _N_ROWS in table else is_known
 
 
 def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: Any) -> StateValues:
     """Return the values of `states`, or of those that show most where none are given."""
     kind, rows = _choose_states(evaluator.features, log) if states is None else ("list", _check_states(states, log))
     flat = rows.reshape(len(rows), -1)
-    names = log.names or (None if log.space is None else log.space.names)
+    names = log.names
     if names is None:
-        word = "state" if kind == "table" else "observation"
-        names = [word] if flat.shape[1] == 1 else [f"{word}_{j}" for j in range(flat.shape[1])]
+        names = _default_names(log, "state" if kind == "table" else "observation", flat.shape[1])
     table: Table = {name: np.ascontiguousarray(flat[:, j]) for j, name in enumerate(names)}
     parts = [evaluator.predict(rows[at : at + _BLOCK], level) for at in range(0, len(rows), _BLOCK)]
     table |= dict(zip(_VALUES, map(np.concatenate, zip(*parts, strict=True)), strict=True))
-    return StateValues(kind, tuple(names), table)
+    if log.visits is None:
+        return StateValues(kind, tuple(names), table)
+    near = 0.0 if kind == "table" else _choose_near(log.n_seen, flat.shape[1])
+    table[_N_ROWS] = log.visits.near(flat, near)
+    if states is not None:
+        least = 0  # whoever asks for states is shown them
+    else:
+        least = 1 if kind == "table" else max(1, round(_FEW * log.n_seen))
+    return StateValues(kind, tuple(names), table, near, least)
+
+
+def _choose_near(n_rows: int, n_numbers: int) -> float:
+    return float(np.clip((_NEAR_ROWS / n_rows) ** (1.0 / n_numbers) / 2.0, *_NEAR_LIMITS))
+
+
+def free_name(name: str) -> str:
+    """Return the name of a column of the log, or another one where it is that of a column of the tables."""
+    return f"observation_{name}" if name in _TAKEN else name
+
+
+def _default_names(log: LogSummary, word: str, n_numbers: int) -> tuple[str, ...]:
+    """Return the names of the columns that the numbers of an observation were read from, or numbers after a word."""
+    read = None if log.space is None else log.space.names
+    if read is not None and len(read) == n_numbers:
+        own = tuple(map(free_name, read))
+        if len({*own}) == n_numbers:
+            return own
+    return (word,) if n_numbers == 1 else tuple(f"{word}_{j}" for j in range(n_numbers))
 
 
 def n_states_of(features: Features) -> int | None:
@@ -134,15 +183,14 @@ def n_states_of(features: Features) -> int | None:
 
 def _check_names(names: Sequence[str] | None, n_numbers: int) -> None:
     """Raise unless there is a name for each number of an observation."""
-    taken = {*_VALUES, "half_width"}
     if names is not None and (
         len(names) != n_numbers
-        or len({*names, *taken}) != n_numbers + len(taken)
+        or len({*names, *_TAKEN}) != n_numbers + len(_TAKEN)
         or not all(isinstance(name, str) and name for name in names)
     ):
         raise InvalidInputError(
             f"names must be {n_numbers} different words, one for each number of an observation, and none of "
-            f"{', '.join(sorted(taken))}",
+            f"{', '.join(sorted(_TAKEN))}",
             repr(names),
             "pass as many",
         )
@@ -152,19 +200,21 @@ def _choose_states(features: Features, log: LogSummary) -> tuple[Kind, NDArray[A
     n_states = n_states_of(features)
     if n_states is not None:
         return "table", np.arange(n_states)
-    if log.low is None or log.high is None:
+    if log.visits is None:
         return "list", log.first(_LIST)
-    kind: Kind = "curve" if len(log.low) == 1 else "map"
+    visits = log.visits
+    kind: Kind = "curve" if len(visits.low) == 1 else "map"
     n = _CURVE if kind == "curve" else _MAP
-    sides = [_side(low, high, n) for low, high in zip(log.low, log.high, strict=True)]
+    sides = [_side(*side, n).astype(log.dtype) for side in zip(visits.low, visits.high, visits.is_whole, strict=True)]
     return kind, np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, *log.shape)
 
 
-def _side(low: Any, high: Any, n: int) -> NDArray[Any]:
-    points = np.linspace(low, high, n if low < high else 1)
-    if low.dtype.kind in "biu":  # observations between whole numbers are none
-        points = np.unique(points.round())
-    return points.astype(low.dtype)
+def _side(low: float, high: float, is_whole: bool, n: int) -> Floats:
+    """Return at most n points at equal distances; between whole numbers there are none."""
+    if not is_whole:
+        return np.linspace(low, high, n if low < high else 1)
+    step = max(1.0, np.ceil((high - low) / (n - 1)))
+    return np.asarray(low + step * np.arange((high - low) // step + 1.0))
 
 
 def _check_states(states: Any, log: LogSummary) -> NDArray[Any]:

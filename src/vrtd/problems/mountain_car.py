@@ -69,6 +69,16 @@ def mountain_car(
     return Simulator("mountain_car", *functions, n_features=int(n_features), state_size=3, params=params)
 
 
+def push_with_velocity(observation: ArrayLike) -> NDArray[np.int64]:
+    """Return the action of Gymnasium's MountainCar-v0 that pushes in the direction of the velocity: it adds energy at
+    every step, so that the car reaches the goal. The observations of a vector environment give one action each.
+
+    >>> push_with_velocity([-0.5, -0.01]).item(), push_with_velocity([[-0.5, 0.0], [-0.9, -0.02]])
+    (0, array([2, 0]))
+    """
+    return np.where(np.asarray(observation)[..., 1] < 0.0, 0, 2)
+
+
 def visited(car: Simulator, steps: ArrayLike, seed: int = 0) -> tuple[Floats, Floats]:
     """Positions and velocities before and after some steps of one trajectory, each of shape (len(steps), 2).
 

@@ -96,7 +96,7 @@ def test_files(done: Any) -> None:
 def test_values_are_the_model_s(done: Any) -> None:
     table = pyarrow.parquet.read_table(done.out / "values.parquet", page_checksum_verification=True)
     columns = {name: table[name].to_numpy() for name in table.column_names}
-    assert list(columns) == ["observation", "value", "low", "high"]
+    assert list(columns) == ["observation", "value", "low", "high", "n_rows"]
     x = rows()[0]
     assert columns["observation"][[0, -1]].tolist() == [x.min(), x.max()]
     model = vrtd.Evaluator.load(done.out / "model.npz")
@@ -173,7 +173,7 @@ def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
     halves, values = (
         parse_csv((tmp_path / "figures" / f"{name}.csv").read_bytes()) for name in ("half-widths", "values")
     )
-    assert list(halves) == ["here", "there", "half_width"]
+    assert list(halves) == ["here", "there", "half_width", "n_rows"]
     assert len(values["value"]) == 61 * 61
     assert np.allclose(halves["half_width"], (values["high"] - values["low"]) / 2.0)
     x = rows(k=2)[0]
@@ -242,7 +242,13 @@ def test_many_numbers_are_listed_as_they_came(tmp_path: Any) -> None:
     table = pyarrow.parquet.read_table(tmp_path / "values.parquet").to_pydict()
     assert list(table)[:3] == ["observation_0", "observation_1", "observation_2"]
     assert table["observation_2"] == [x[0, 2], *x[2:258, 2]][:256]
-    assert not (tmp_path / "figures" / "values.svg").exists()
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"effect-1.svg", "effect-3.csv", "extremes.csv"} <= names
+    assert not {"values.svg", "effect-4.svg"} & names
+    evaluate(walk(), **least_squares(), out=tmp_path)  # what it does not have is removed
+    assert not {"effect-1.svg", "effect-3.csv", "extremes.csv"} & {
+        path.name for path in (tmp_path / "figures").iterdir()
+    }
 
 
 def test_states_that_are_asked_for(tmp_path: Any) -> None:
@@ -262,14 +268,15 @@ class Pieces(Log):
             yield Chunk(x, x, x, none, none)
 
 
-def test_points_along_the_log_are_thinned_evenly() -> None:
+def test_a_log_is_summed_up_while_it_is_read_first() -> None:
     log = LogSummary(Pieces())
     assert sum(len(chunk.reward) for chunk in log.chunks()) == 5000
-    assert log.points[:, 0].tolist() == list(range(0, 5000, 16))
-    assert (log.low, log.high) == (0.0, 4999.0)
     assert log.first(3).tolist() == [0.0, 1.0, 2.0]
     list(log.chunks())  # a second pass is not looked at
     assert log.n_seen == 5000
+    assert log.visits is not None
+    assert (log.visits.n_rows, *log.visits.low, *log.visits.high) == (5000, 0.0, 4999.0)
+    assert log.visits.near(np.array([[4000.0], [4000.5]]), 0.0).tolist() == [1, 0]
 
 
 # Ctrl-C

@@ -1,0 +1,140 @@
+"""The values of observations of more numbers than a map can show: along each variable, and the best and worst ones.
+
+The value along a variable is a mean over observations that the log has. A partial dependence, which sets one number and
+keeps the others, would be taken at observations that cannot occur where the numbers are correlated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.arrays import Floats
+from vrtd.estimator.evaluator import Evaluator
+from vrtd.estimator.state_values import LogSummary, StateValues, free_name
+from vrtd.features import Column
+from vrtd.tables import Table
+
+MOST_EFFECTS = 6
+_MOST_NUMBERS = 64  # of an observation: no pixel of an image tells something by itself
+_MOST_LEVELS = 12  # of a category; of more, only the most frequent have a mean
+_MOST_VALUES, _N_RANGES = 25, 12  # of a number: with more different values, there is a mean for each of these ranges
+_BLOCK = 512  # observations whose features are held at once
+_EXTREMES = 5  # best states to name, and worst ones
+
+
+class Effect(NamedTuple):
+    """The mean value over the observations in which a variable has one value, or is in one range."""
+
+    name: str
+    table: Table  # the variable: levels, or numbers, which are means over ranges; value, low, high, n_rows
+
+
+class _Variable(NamedTuple):
+    """A variable of the observations, and groups of observations in which it is nearly the same."""
+
+    name: str
+    labels: NDArray[Any]  # (k,) the level, or the mean number, of each group
+    groups: NDArray[np.int64]  # (n,) the group of each observation, or k: none
+
+
+def value_effects(evaluator: Evaluator, log: LogSummary, level: float, names: Sequence[str]) -> list[Effect]:
+    """Return the effects of the variables along which the value varies most, the largest first.
+
+    `names` are those of the numbers of an observation. The means are over the observations that the log begins with.
+    """
+    if len(names) > _MOST_NUMBERS:
+        return []
+    rows = log.beginning
+    columns = _split_columns(rows.reshape(len(rows), -1), log, names)
+    variables = [variable for column in columns if len((variable := _group(*column)).labels) > 1]
+    sums = [np.zeros((len(variable.labels), evaluator.features.n_features)) for variable in variables]
+    theta, values = evaluator.theta_, np.empty(len(rows))
+    for at in range(0, len(rows), _BLOCK):
+        phi = np.asarray(evaluator.features(rows[at : at + _BLOCK]), dtype=np.float64)
+        values[at : at + _BLOCK] = phi @ theta
+        for total, variable in zip(sums, variables, strict=True):
+            total += (variable.groups[at : at + _BLOCK] == np.arange(len(total))[:, None]) @ phi
+    effects = [
+        _value_effect(evaluator, variable, total, values, level)
+        for variable, total in zip(variables, sums, strict=True)
+    ]
+    return sorted(effects, key=lambda effect: -np.ptp(effect.table["value"]))[:MOST_EFFECTS]
+
+
+def extreme_states(valued: StateValues, log: LogSummary) -> Table:
+    """Return the states with the largest values and those with the least, in order, with their observations."""
+    known = np.flatnonzero(valued.is_known)
+    order = known[np.argsort(-valued.table["value"][known], kind="stable")]
+    n_best, n_worst = min(_EXTREMES, (len(order) + 1) // 2), min(_EXTREMES, len(order) // 2)
+    chosen = np.concatenate([order[:n_best], order[len(order) - n_worst :]])
+    rows = np.stack([valued.table[name][chosen] for name in valued.names], axis=1)
+    table = {"states": np.array(["best"] * n_best + ["worst"] * n_worst)}
+    table |= dict(_split_columns(rows, log, valued.names))
+    return table | {name: valued.table[name][chosen] for name in ("value", "low", "high")}
+
+
+def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) -> list[tuple[str, NDArray[Any]]]:
+    """Return the variables by name: the levels of a category, or numbers, nan where they are missing."""
+    columns = () if log.space is None else log.space.columns
+    if sum(len(column.numbers) for column in columns) != len(names):
+        columns = tuple(Column(name) for name in names)
+    variables, first = [], 0
+    for column in columns:
+        numbers = rows[:, first : first + len(column.numbers)]
+        if column.levels is not None:
+            variables.append((free_name(column.name), np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
+        else:  # the second number of a column, where it has one, says whether the first is missing
+            variables.append((names[first], np.where(numbers[:, 1:].any(axis=1), np.nan, numbers[:, 0])))
+        first += len(column.numbers)
+    return variables
+
+
+def _group(name: str, values: NDArray[Any]) -> _Variable:
+    """Group equal values, and numbers that have many values in ranges with equally many observations."""
+    labels, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
+    if values.dtype.kind == "U":
+        is_frequent = np.argsort(np.argsort(-counts, kind="stable")) < _MOST_LEVELS
+        places = np.where(is_frequent, np.cumsum(is_frequent) - 1, is_frequent.sum())
+        return _Variable(name, labels[is_frequent], places[groups])
+    is_number = ~np.isnan(labels)
+    n_labels, n_rows = int(is_number.sum()), int(counts[is_number].sum())
+    if n_labels <= _MOST_VALUES:
+        return _Variable(name, labels[is_number], groups)  # nan is the last
+    # The number of observations below a value chooses its range, so that equal values stay together.
+    ranges = np.unique((np.cumsum(counts) - counts)[is_number] * _N_RANGES // n_rows, return_inverse=True)[1]
+    weights = counts[is_number]
+    means = np.bincount(ranges, weights * labels[is_number]) / np.bincount(ranges, weights)
+    return _Variable(name, means, np.append(ranges, len(means))[np.minimum(groups, n_labels)])
+
+
+def _value_effect(evaluator: Evaluator, variable: _Variable, sums: Floats, values: Floats, level: float) -> Effect:
+    n_rows = np.bincount(variable.groups, minlength=len(sums))[: len(sums)]
+    phi = sums / n_rows[:, None]
+    if evaluator.why_no_interval() is None:
+        mean, low, high = evaluator.spread().of(phi, level)  # a mean of values is linear in theta, too
+        chance = NormalDist().inv_cdf((1.0 + level) / 2.0) * _standard_errors(variable.groups, values)[: len(sums)]
+        half = np.hypot((high - low) / 2.0, chance)
+    else:
+        mean, half = phi @ evaluator.theta_, np.full(len(sums), np.nan)
+    found = {"value": mean, "low": mean - half, "high": mean + half, "n_rows": n_rows}
+    return Effect(variable.name, {variable.name: variable.labels} | found)
+
+
+def _standard_errors(groups: NDArray[np.int64], values: Floats) -> Floats:
+    """Return the standard error of the mean of each group that comes from which observations are in it.
+
+    Consecutive observations of a group are one cluster, because they are correlated. It is nan for a single cluster.
+    """
+    sizes = np.bincount(groups)
+    distances = values - (np.bincount(groups, values) / np.maximum(sizes, 1))[groups]
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    clusters, of = np.add.reduceat(distances, starts), groups[starts]
+    n_clusters = np.bincount(of)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variances = np.bincount(of, clusters**2) * n_clusters / (n_clusters - 1.0)
+        return np.asarray(np.where(n_clusters > 1, np.sqrt(variances) / sizes, np.nan))
