@@ -27,6 +27,7 @@ from vrtd.estimator.page import Answer, Facts, build_page
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
 from vrtd.plots import new_panels
+from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
 from vrtd.report.svg import draw_svg
@@ -103,7 +104,7 @@ def evaluate(
     title: str | None = None,
     names: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
 ) -> Evaluation:
     """Learn the values of a policy and write a report on them.
 
@@ -157,8 +158,9 @@ def evaluate(
         Names of the numbers of an observation, for the axes and for the columns of `values.parquet`.
     shape : (int, int), optional
         Rows and columns, where numbered states are the cells of a board. Known for some toy environments.
-    progress : callable, optional
-        Is called with the rows done and those in all, which are None where that is not known.
+    progress : bool or callable, optional
+        True shows a bar on stderr. A function is called with the rows done and those in all, which are None where that
+        is not known.
 
     Returns
     -------
@@ -182,6 +184,7 @@ def evaluate(
         library()
         rows = stack.enter_context(open_source(source, policy, n_samples, n_envs, features, seed))
         check_names(names, rows.n_numbers)
+        report = stack.enter_context(show_progress(progress, RowProgressBar))
         n = rows.n_rows
         if pilot_rows is None:
             pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
@@ -190,14 +193,14 @@ def evaluate(
             n_samples=None if n is None else n * n_passes, pilot_rows=pilot_rows, theta_0=theta_0,
             closed_form=closed_form, seed=seed,
         )  # fmt: skip
-        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress))
+        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), report))
         title, shape = rows.title if title is None else str(title), rows.shape if shape is None else shape
         words = _Words(title, names, shape, states, float(level))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
         try:
-            evaluator.fit(summary, n_passes=n_passes, progress=progress)
+            evaluator.fit(summary, n_passes=n_passes, progress=report)
         except KeyboardInterrupt:
             evaluation = None
             with suppress(VrtdError):  # too little was learned to say anything of it

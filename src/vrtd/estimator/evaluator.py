@@ -24,6 +24,7 @@ from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, as_features
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
+from vrtd.progress import RowProgressBar, show_progress
 
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
 
@@ -111,7 +112,7 @@ class Evaluator:
 
     # Learning
 
-    def fit(self, log: Log | Chunk, *, n_passes: int = 1, progress: ProgressCallback | None = None) -> Self:
+    def fit(self, log: Log | Chunk, *, n_passes: int = 1, progress: ProgressCallback | bool | None = None) -> Self:
         """Learn from a log from the start, and forget what was learned before.
 
         Parameters
@@ -120,8 +121,9 @@ class Evaluator:
             Where the transitions come from; see `vrtd.logs`.
         n_passes : int, default 1
             How often to go through the log.
-        progress : callable, optional
-            Is called with the rows done and the rows in all passes, which are None if that is not known.
+        progress : bool or callable, optional
+            True shows a bar on stderr. A function is called with the rows done and the rows in all passes, which are
+            None if that is not known.
 
         Warns
         -----
@@ -130,21 +132,23 @@ class Evaluator:
         """
         check_count("n_passes", n_passes)
         self._reset()
-        for k in range(n_passes):
-            self._read(log, progress, k, n_passes)
-            self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
+        with show_progress(progress, RowProgressBar) as report:
+            for k in range(n_passes):
+                self._read(log, report, k, n_passes)
+                self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
         self._warn_if_far()
         return self
 
-    def partial_fit(self, log: Log | Chunk, *, progress: ProgressCallback | None = None) -> Self:
+    def partial_fit(self, log: Log | Chunk, *, progress: ProgressCallback | bool | None = None) -> Self:
         """Learn from more rows, which continue those before unless the last of these ended an episode.
 
         If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
-        self._read(log, progress)
+        with show_progress(progress, RowProgressBar) as report:
+            self._read(log, report)
         return self
 
     def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:

@@ -17,6 +17,7 @@ from vrtd.engine.blocks import available_threads
 from vrtd.errors import InvalidInputError
 from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
+from vrtd.progress import ProgressBar, show_progress
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
 from vrtd.report.svg import draw_panel
@@ -74,7 +75,7 @@ def compare(
     size: TournamentSize | None = None,
     out: str | os.PathLike[str] | None = "comparison",
     threads: int | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Callable[[float, str], None] | bool | None = None,
 ) -> Comparison:
     """Compare algorithms on problems, all standard ones by default, with the same budget for tuning.
 
@@ -97,8 +98,8 @@ def compare(
     threads : int, optional
         The number of processes that share the work, one per processor by default. A `Simulator`, and an algorithm whose
         class is not in the registry, run in the calling process, because their code cannot be sent to another one.
-    progress : callable, optional
-        Called with the share of the work that is done and what is being done.
+    progress : bool or callable, optional
+        True shows a bar on stderr. A function is called with the share of the work that is done and what is being done.
 
     Returns
     -------
@@ -132,7 +133,8 @@ def compare(
             parts = ("cells", "data", "figures")
             folder = stack.enter_context(opened(Path(out), _FORMAT, "comparison", parts))
             cell_folder = folder / "cells"
-        cells = measure(size, pairs, cell_folder, threads or available_threads(), progress)
+        report = stack.enter_context(show_progress(progress, ProgressBar))
+        cells = measure(size, pairs, cell_folder, threads or available_threads(), report)
         by_aim = {aim: [name for name, problem in where.items() if aim in problem.aims] for aim in AIMS}
         overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
         path, advice = None if out is None else folder, tuple(advise(cells, where, entrants))
