@@ -15,6 +15,7 @@ import pytest
 
 import vrtd
 import vrtd.engine
+from tests.helpers.screens import Screen
 from vrtd.algorithms import REGISTRY
 from vrtd.cli import main, make_parser, terminal
 from vrtd.problems import LIBRARY
@@ -350,11 +351,6 @@ def test_a_closed_pipe_is_no_error():
 
 
 # Colour
-
-
-class Screen(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_colour_on_a_terminal_only_and_not_with_no_color(monkeypatch):
