@@ -23,13 +23,14 @@ from vrtd.estimator.evaluation_source import check_record, open_source, record_r
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import Answer, Facts, build_page
+from vrtd.estimator.page import Answer, Facts, build_page, diagnosis
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
+from vrtd.report.notebook import build_summary
 from vrtd.report.svg import draw_svg
 from vrtd.tables import library, write_csv, write_parquet
 
@@ -71,6 +72,18 @@ class Evaluation:
             "diagnostics": self.diagnostics.as_dict(),
             "files": {kind: str(path) for kind, path in self.files.items()},
         }
+
+    def __repr__(self) -> str:
+        verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
+        return f"Evaluation(mean value {self.answer}; {verdict}; {self.report})"
+
+    def _repr_html_(self) -> str:
+        entries = {
+            "mean value": str(self.answer),
+            "diagnosis": diagnosis(self.diagnostics),
+            "report": str(self.report),
+        }
+        return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
 
 
 class EvaluationInterrupted(KeyboardInterrupt):

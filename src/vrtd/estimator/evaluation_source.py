@@ -20,7 +20,7 @@ from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.environment import from_env
 from vrtd.logs.log import WrappedLog
-from vrtd.problems.environments import gymnasium_library, make
+from vrtd.problems.environments import environment_name, gymnasium_library, make
 
 _SUFFIXES = (".parquet", ".npz", ".csv")  # of a recording
 _SAMPLES = 100_000  # transitions of an environment, unless told
@@ -65,7 +65,7 @@ def open_source(
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
         is_vector = isinstance(env, gym.vector.VectorEnv)
         space = env.single_observation_space if is_vector else env.observation_space
-        name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
+        name = environment_name(source)
         chosen, n_numbers = _fit_space(gym.spaces, deepcopy(space), name, features)
         yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
@@ -19,6 +20,7 @@ from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, dis
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
+from vrtd.estimator.notebook import build_fit_summary, describe_fit
 from vrtd.estimator.spread import FitSummary, Intervals, Method, Spread, mean_interval
 from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, as_features
@@ -105,10 +107,10 @@ class Evaluator:
         self._known: FitSummary | None = None  # of this state or an earlier one
 
     def __copy__(self) -> Self:
-        copy = self.__class__.__new__(self.__class__)
-        vars(copy).update(vars(self))
-        copy._state = self._state.trim()  # with buffers of its own for rows to come
-        return copy
+        other = self.__class__.__new__(self.__class__)
+        vars(other).update(vars(self))
+        other._state = self._state.trim()  # with buffers of its own for rows to come
+        return other
 
     # Learning
 
@@ -361,6 +363,12 @@ class Evaluator:
             evaluator = cls(**decode_arguments(tree, path, features))
             evaluator._state = decode_state(tree, evaluator._setup)
         return evaluator
+
+    def __repr__(self) -> str:
+        return describe_fit(copy(self), self._setup, self._state)
+
+    def _repr_html_(self) -> str:
+        return build_fit_summary(copy(self), self._setup, self._state)
 
 
 def _no_rows() -> DataError:

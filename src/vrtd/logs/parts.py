@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from vrtd.errors import DataError
 from vrtd.logs import blocks as sizes
 from vrtd.logs.blocks import Block
 from vrtd.logs.columns import Columns
-from vrtd.logs.log import Chunk, Log
+from vrtd.logs.log import Chunk, Log, shorten
 
 Item = TypeVar("Item")
 
@@ -125,6 +126,12 @@ class PartsLog(Log):
                     _rows(n_read),
                     "it is damaged or changed while it was read: write it again",
                 )
+
+    @property
+    def origin(self) -> str:
+        places = [part.where for part in self._parts]
+        files = f"{len(places):,} files: {shorten([Path(place).name for place in places])}"
+        return places[0] if len(places) == 1 else files
 
     def _empty(self, what: str) -> DataError:
         where = self._parts[0].where if len(self._parts) == 1 else f"the {len(self._parts)} parts of the log"

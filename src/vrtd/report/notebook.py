@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # Notebooks align the cells of a table to the right unless a cell itself says otherwise.
 _LEFT = {"style": "text-align: left; vertical-align: top"}
+_NARROW = {"style": "max-width: 36em"}
 _SIDE_BY_SIDE = {"style": "display: flex; flex-wrap: wrap; gap: 1em; align-items: center"}
 
 
@@ -40,4 +41,5 @@ def build_summary(title: str, entries: Mapping[str, str], draw: Callable[[Axes],
     if draw is not None:
         with suppress(MissingExtraError):
             figure = draw_small(draw)
-    return element("div", element("table", element("tbody", head, *rows)), figure, attributes=_SIDE_BY_SIDE)
+    table = element("table", element("tbody", head, *rows), attributes=_NARROW)
+    return element("div", table, figure, attributes=_SIDE_BY_SIDE)

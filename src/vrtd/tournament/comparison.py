@@ -20,6 +20,8 @@ from vrtd.problems import LinearProblem, Simulator
 from vrtd.progress import ProgressBar, show_progress
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
+from vrtd.report.notebook import build_summary
+from vrtd.report.numbers import plural
 from vrtd.report.svg import draw_panel
 from vrtd.tables import Table, library, write_csv, write_parquet
 from vrtd.tournament.cell import Cells, TournamentSize
@@ -37,6 +39,7 @@ QUICK_PROBLEMS = (
     "random-mdp", "boyan-chain", "random-walk-5", "garnet", "garnet-off-policy-1", "garnet-off-policy-2", "baird",
 )  # fmt: skip
 _FORMAT = "vrtd-comparison-1"
+_N_LEADERS = 3  # in the summary for a notebook
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,28 @@ class Comparison:
             "standings": _as_rows(self.standings),
             "tables": {name: str(self.out / f"{name}.parquet") for name in self.tables if self.out is not None},
             "manifest": self.manifest,
+        }
+
+    def __repr__(self) -> str:
+        return "\n  ".join([f"Comparison({self._size})", *(f"{aim}: {text}" for aim, text in self._leaders.items())])
+
+    def _repr_html_(self) -> str:
+        entries = {"size": self._size, **self._leaders, "report": "" if self.report is None else str(self.report)}
+        _, figure, tables = next(figures_of(self.tables, self.problems))  # the ranks come first
+        return build_summary("Comparison", entries, lambda axes: figure.draw(axes, tables))
+
+    @property
+    def _size(self) -> str:
+        algorithms, problems = plural(len(self.entrants), "algorithm"), plural(len(self.problems), "problem")
+        return f"{algorithms} on {problems}, {self.size.n_samples:,} samples"
+
+    @property
+    def _leaders(self) -> dict[str, str]:
+        """The first few for each aim, with their mean ranks."""
+        return {
+            AIMS[aim]: ", ".join(f"{each.algorithm} {each.rank_text()}" for each in standings[:_N_LEADERS])
+            + f" of {len(standings)}"
+            for aim, standings in self.standings.items()
         }
 
 
