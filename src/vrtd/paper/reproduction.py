@@ -14,9 +14,12 @@ from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
 from vrtd.paper.page import Section, build_page
+from vrtd.paper.wording import totals
 from vrtd.plots import Figure, new_panels
 from vrtd.progress import ProgressBar, show_progress
 from vrtd.report.folder import opened, write_text
+from vrtd.report.notebook import build_summary
+from vrtd.report.numbers import plural
 from vrtd.report.svg import draw_panel
 
 QUICK_RUNS = 10
@@ -41,6 +44,21 @@ class Reproduction:
             "report": str(self.report),
             "claims": [finding.as_dict() for finding in self.findings],
             "manifest": self.manifest,
+        }
+
+    def __repr__(self) -> str:
+        return f"Reproduction({'; '.join(self._entries.values())})"
+
+    def _repr_html_(self) -> str:
+        return build_summary("Reproduction", self._entries)
+
+    @property
+    def _entries(self) -> dict[str, str]:
+        experiments = plural(len(self.manifest["experiments"]), "experiment")
+        return {
+            "size": f"{experiments}, {plural(self.manifest['n_runs'], 'run')}, seed {self.manifest['seed']}",
+            "claims": totals(self.manifest["verdicts"]),
+            "report": str(self.report),
         }
 
 
