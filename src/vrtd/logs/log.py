@@ -131,8 +131,11 @@ class Chunk(NamedTuple):
         return successors
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{name} {values.dtype} {values.shape}" for name, values in self.columns.items())
-        return f"Chunk({self.n_rows:,} rows; {columns})"
+        kinds = {
+            name: f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+            for name, values in self.columns.items()
+        }
+        return f"Chunk({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
 
     def place(self, field: str, row: int, n_before: int) -> str:
         """Say where row `row` of a field comes from; `n_before` rows of the log came before this chunk."""
