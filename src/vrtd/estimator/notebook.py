@@ -86,7 +86,7 @@ def _describe_features(features: Features) -> str:
 def _describe_rows(setup: Setup, state: FitState) -> str:
     if not state.n_rows:
         return "not fitted"
-    if state.n_waiting == state.n_rows:
+    if state.learner is None and state.sums is None:
         return f"{plural(state.n_rows, 'row')} of {setup.settings.pilot_rows:,} pilot rows"
     return plural(state.n_rows, "row") + (f" ({state.n_waiting:,} waiting)" if state.n_waiting else "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ def test_rows_that_wait_for_the_pilot() -> None:
     evaluator = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=2000).partial_fit(chunk(0, 1000))
     assert ", 1,000 rows of 2,000 pilot rows; " in check_repr(evaluator)
     assert not read_summary(evaluator).has_figure
+    begun = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=DISCOUNT).partial_fit(chunk(0, 100))
+    assert ", 100 rows (100 waiting), 4 features)" in check_repr(begun)
 
 
 def test_the_closed_form_shows_its_mean_value() -> None:
@@ -78,6 +81,15 @@ def test_many_features_are_shown_without_what_takes_long(monkeypatch: pytest.Mon
     evaluator = whole_fit("closed_form")
     assert check_repr(evaluator) == f"Evaluator(closed form, {N:,} rows, 4 features)"
     assert not read_summary(evaluator).has_figure
+
+
+def test_a_model_from_a_file_is_shown_as_before(tmp_path: Path) -> None:
+    for name in ("closed_form", "given"):
+        evaluator = whole_fit(name)
+        evaluator.save(tmp_path / "model.npz")
+        loaded = vrtd.Evaluator.load(tmp_path / "model.npz")
+        assert repr(loaded) == repr(evaluator)
+        assert read_summary(loaded) == read_summary(evaluator)
 
 
 @pytest.mark.parametrize("name", ["closed_form", "given"])
