@@ -123,6 +123,7 @@ def compare() -> None:
     vrtd.compare(["random-mdp"], ["td", "vrtd"], size=SIZE, out=None, progress=True)
 
 
+@pytest.mark.filterwarnings("ignore::vrtd.errors.DataWarning")  # of features without a constant
 @pytest.mark.parametrize(
     ("verb", "expected"),
     [

@@ -23,7 +23,7 @@ from vrtd.estimator.evaluation_source import check_record, open_source, record_r
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import Answer, Facts, build_page, diagnosis
+from vrtd.estimator.page import Answer, Facts, build_page
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import LogSummary, check_names, n_states_of, value_states
 from vrtd.plots import new_panels
@@ -80,7 +80,7 @@ class Evaluation:
     def _repr_html_(self) -> str:
         entries = {
             "mean value": str(self.answer),
-            "diagnosis": diagnosis(self.diagnostics),
+            "diagnosis": self.diagnostics.text,
             "report": str(self.report),
         }
         return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)

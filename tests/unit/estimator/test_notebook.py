@@ -29,7 +29,7 @@ def test_before_any_row_the_parameters_are_shown() -> None:
 
 
 def test_rows_that_wait_for_the_pilot() -> None:
-    evaluator = vrtd.Evaluator(discount=DISCOUNT, pilot_rows=2000).partial_fit(chunk(0, 1000))
+    evaluator = vrtd.Evaluator("vrtd", discount=DISCOUNT, pilot_rows=2000).partial_fit(chunk(0, 1000))
     assert ", 1,000 rows of 2,000 pilot rows; " in check_repr(evaluator)
     assert not read_summary(evaluator).has_figure
     begun = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=DISCOUNT).partial_fit(chunk(0, 100))
@@ -71,7 +71,7 @@ def test_an_interval_in_doubt_is_not_converged_and_warns_nobody() -> None:
 def test_rows_without_an_answer_are_no_error(scale: float) -> None:
     rows = chunk(0, 1000)
     log = from_arrays(scale * rows.observations, 1e150 * rows.reward, scale * rows.next_observations)
-    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).partial_fit(log)
+    evaluator = vrtd.Evaluator("closed_form", features="identity", discount=DISCOUNT).partial_fit(log)
     assert check_repr(evaluator) == "Evaluator(closed form, 1,000 rows, 4 features)"
     assert "mean value" not in read_summary(evaluator).entries
 
