@@ -50,4 +50,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _no_progress_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine lines of progress would come between those that a test looks at. Tests of the progress itself
     set `_SECONDS_BETWEEN_LINES`."""
-    monkeypatch.setattr("vrtd.cli.terminal._SECONDS_BETWEEN_LINES", float("inf"))
+    monkeypatch.setattr("vrtd.progress._SECONDS_BETWEEN_LINES", float("inf"))

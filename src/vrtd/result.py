@@ -17,6 +17,8 @@ from vrtd.checks import check_choice, require
 from vrtd.errors import ResultFileError
 from vrtd.files import check_regular, read_arrays, write_arrays, write_at_once
 from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
+from vrtd.report.notebook import build_summary
+from vrtd.report.numbers import describe_settings, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,6 +51,11 @@ class Summary(NamedTuple):
     quantiles: Floats  # (5, C) for QUANTILES
     n_diverged: NDArray[np.int64]  # (C,) runs left out because they have diverged
     n_runs: int
+
+    def __repr__(self) -> str:
+        fall, n = _describe_fall(self.mean, self.standard_error), len(self.mean)
+        note = f", {self.n_diverged[-1]:,} diverged" if n and self.n_diverged[-1] else ""
+        return f"Summary({plural(self.n_runs, 'run')}{note}, {plural(n, 'checkpoint')}; mean {fall})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +95,8 @@ class Result:
     def summary(self, metric: str | None = None) -> Summary:
         """Mean, standard error and quantiles over runs, with the number of runs that have diverged and are left out."""
         values = self.values(metric if metric is not None else self._first_metric())
+        mean, standard_error, count = _average(values)
         alive = np.isfinite(values)
-        count = alive.sum(axis=0)
-        shift = np.where(count > 0, values[alive.argmax(axis=0), np.arange(values.shape[1])], 0.0)
-        with np.errstate(all="ignore"):  # 0 runs have no mean, 1 run has no standard error, huge errors have inf
-            mean = shift + np.where(alive, values - shift, 0.0).sum(axis=0) / count  # equal values: exactly their mean
-            spread = np.where(alive, values - mean, 0.0)
-            standard_error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
         quantiles = np.full((len(QUANTILES), values.shape[1]), np.nan)
         whole, some = count == self.n_runs, (count > 0) & (count < self.n_runs)  # many times faster without NaN
         quantiles[:, whole] = np.quantile(values[:, whole], QUANTILES, axis=0)
@@ -109,17 +111,19 @@ class Result:
         x: Literal["n_gradients", "n_samples"] = "n_gradients",
         label: str | None = None,
     ) -> Axes:
-        """The mean over runs with a band of two standard errors; `ax.figure.savefig` writes it to a file."""
+        """The mean over runs with a band of two standard errors; `ax.figure.savefig` writes it to a file.
+
+        The label names the algorithm and its settings unless another is given.
+        """
         check_choice("x", x, tuple(AXIS_LABELS))
         metric = metric if metric is not None else self._first_metric()
-        summary = self.summary(metric)
+        mean, standard_error, count = _average(self.values(metric))
         axes = new_panels(1)[0] if ax is None else ax
-        name = label if label is not None else self.provenance["algorithm"]["name"]
-        diverged = int(summary.n_diverged[-1])
-        note = f", {diverged} diverged and left out" if diverged else ""
-        how = self.provenance.get("method", f"{self.n_runs} runs{note}").partition(":")[0]
-        mean, band = summary.mean, 2 * summary.standard_error
-        xs, x_label, curve_label = getattr(self, x), AXIS_LABELS[x], f"{name} ({how})"
+        name = label if label is not None else self._algorithm
+        n_diverged, band = self.n_runs - int(count[-1]), 2 * standard_error
+        note = f"{n_diverged:,} of {plural(self.n_runs, 'run')} diverged and left out" if n_diverged else ""
+        how = self.provenance.get("method", note).partition(":")[0]
+        xs, x_label, curve_label = getattr(self, x), AXIS_LABELS[x], f"{name} ({how})" if how else name
         draw_curve(axes, xs, mean, mean - band, mean + band, label=curve_label, x_label=x_label, metric=metric)
         return axes
 
@@ -151,6 +155,59 @@ class Result:
         do = "simulate with metrics=(...), or look at theta"
         require(self.metrics, "a metric must have been recorded", "none", do)
         return self.metrics[0]
+
+    def __repr__(self) -> str:
+        falls = [f"; {metric} {self._describe_fall(metric)}" for metric in self.metrics[:1]]
+        return f"Result({self._algorithm}; {self._runs}, {self._sampling}{''.join(falls)})"
+
+    def _repr_html_(self) -> str:
+        entries = {
+            "algorithm": self._algorithm,
+            "runs": self._runs,
+            "sampling": self._sampling,
+            "length": f"{self.n_gradients[-1]:,} pseudo-gradients, {self.n_samples[-1]:,} samples",
+        }
+        falls = {metric: self._describe_fall(metric) for metric in self.metrics}
+        return build_summary("Result", entries | falls, self.plot if self.metrics else None)
+
+    @property
+    def _algorithm(self) -> str:
+        return describe_settings(self.provenance.get("algorithm", {}))
+
+    @property
+    def _sampling(self) -> str:
+        return str(self.provenance.get("sampling", "unknown sampling"))
+
+    @property
+    def _runs(self) -> str:
+        """How many runs there are, or how the curve was computed."""
+        n_diverged = int((self.diverged_at >= 0).sum())
+        runs = plural(self.n_runs, "run") + (f" ({n_diverged:,} diverged)" if n_diverged else "")
+        return str(self.provenance.get("method", runs)).partition(":")[0]
+
+    def _describe_fall(self, metric: str) -> str:
+        mean, standard_error, _ = _average(self.values(metric)[:, [0, -1]])
+        return _describe_fall(mean, standard_error)
+
+
+def _average(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return mean, standard error and number of the runs that have not diverged, of (n_runs, C) values."""
+    alive = np.isfinite(values)
+    count = alive.sum(axis=0)
+    shift = np.where(count > 0, values[alive.argmax(axis=0), np.arange(values.shape[1])], 0.0)
+    with np.errstate(all="ignore"):  # 0 runs have no mean, 1 run has no standard error, huge errors have inf
+        mean = shift + np.where(alive, values - shift, 0.0).sum(axis=0) / count  # equal values: exactly their mean
+        spread = np.where(alive, values - mean, 0.0)
+        standard_error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
+    return mean, standard_error, count
+
+
+def _describe_fall(mean: Floats, standard_error: Floats) -> str:
+    """Return the first mean and the last one, with its standard error where there is one."""
+    if not len(mean):
+        return "of nothing"
+    error = f" ± {standard_error[-1]:.2g}" if isfinite(standard_error[-1]) else ""
+    return f"{mean[0]:.4g} -> {mean[-1]:.4g}{error}"
 
 
 def load(path: str | os.PathLike[str]) -> Result:

@@ -16,6 +16,8 @@ from typing import Any
 from vrtd import __version__
 from vrtd.files import write_at_once
 
+_PRESENTATION = ("page.py", "figures.py", "notebook.py", "plots.py", "progress.py", "wording.py")
+
 
 def write_record(record: dict[str, Any], path: Path) -> None:
     """Plain JSON with its checksum."""
@@ -72,4 +74,4 @@ def _code() -> str:
 
 
 def _is_presentation(path: Path) -> bool:
-    return path.parent.name in ("cli", "report") or path.name in ("page.py", "figures.py", "plots.py", "wording.py")
+    return path.parent.name in ("cli", "report") or path.name in _PRESENTATION

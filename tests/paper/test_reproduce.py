@@ -17,6 +17,7 @@ import pytest
 
 import vrtd
 from tests.helpers import small_experiments
+from tests.helpers.notebooks import check_repr, read_summary
 from tests.helpers.small_experiments import EXPERIMENTS, is_whole, measured, tables_of
 from vrtd import store
 from vrtd.errors import InvalidInputError, MissingExtraError
@@ -353,3 +354,11 @@ def test_threads_and_weights_are_used(tmp_path: Any, monkeypatch: Any) -> None:
     assert seen == [2, 2]
     assert next(share for share, name in told if name == "second") == 0.25
     assert told[-1] == (1.0, "second")
+
+
+def test_a_reproduction_is_shown_on_one_line_and_in_notebooks(tmp_path: Any) -> None:
+    found = vrtd.reproduce("first", out=tmp_path / "<b>", n_runs=4)
+    text = check_repr(found, 200 + len(str(tmp_path)))
+    assert text.startswith("Reproduction(1 experiment, 4 runs, seed 0; 1 claim: 1 holds; 0 observations; ")
+    assert text.endswith("report.html)")
+    assert read_summary(found).entries["report"] == str(found.report)

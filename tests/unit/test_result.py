@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.notebooks import check_repr, read_summary
+from tests.helpers.pages import HOSTILE
 from vrtd import plots
 from vrtd.errors import InvalidInputError, MissingExtraError, ResultFileError
 
@@ -184,7 +189,7 @@ def test_plot_draws_the_mean_with_its_band(result: vrtd.Result, tmp_path: Path) 
     np.testing.assert_array_equal(line.get_xdata(), result.n_gradients)
     assert axes.get_xlabel() == "pseudo-gradients"
     assert axes.get_yscale() == "log"
-    assert axes.get_legend_handles_labels()[1] == ["td (20 runs)"]
+    assert axes.get_legend_handles_labels()[1] == ["td, step_size 0.1"]
     again = result.plot(axes, metric="squared_error", x="n_samples", label="again")
     assert again is axes
     assert len(axes.get_lines()) == 2
@@ -194,14 +199,65 @@ def test_plot_draws_the_mean_with_its_band(result: vrtd.Result, tmp_path: Path) 
 
 def test_plot_says_how_many_runs_diverged(result: vrtd.Result) -> None:
     axes = with_a_diverged_run(result, 2).plot()
-    assert axes.get_legend_handles_labels()[1] == ["td (20 runs, 2 diverged and left out)"]
+    assert axes.get_legend_handles_labels()[1] == ["td, step_size 0.1 (2 of 20 runs diverged and left out)"]
     with pytest.raises(InvalidInputError, match="x must be one of 'n_gradients', 'n_samples'"):
         result.plot(x="seconds")  # type: ignore[arg-type]
 
 
-def test_without_matplotlib_the_pip_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
+def test_a_label_says_what_differs(result: vrtd.Result) -> None:
+    settings = result.provenance["algorithm"] | {"step_size": 0.2}
+    axes = result.plot()
+    replace(result, provenance={"algorithm": settings}).plot(axes)
+    result.plot(axes, label="mine")
+    assert axes.get_legend_handles_labels()[1] == ["td, step_size 0.1", "td, step_size 0.2", "mine"]
 
+
+# Text and notebooks
+
+
+def test_repr_is_one_line(result: vrtd.Result) -> None:
+    first, last = result.summary().mean[[0, -1]]
+    error = result.summary().standard_error[-1]
+    fall = f"{first:.4g} -> {last:.4g} ± {error:.2g}"
+    assert check_repr(result) == f"Result(td, step_size 0.1; 20 runs, markov; squared_error {fall})"
+    assert check_repr(result.summary()) == f"Summary(20 runs, 6 checkpoints; mean {fall})"
+    some = with_a_diverged_run(result, 2)
+    assert "; 20 runs (2 diverged), markov; " in check_repr(some)
+    assert check_repr(some.summary()).startswith("Summary(20 runs, 2 diverged, 6 checkpoints; ")
+    assert check_repr(with_a_diverged_run(result, 20)).endswith(f"squared_error {first:.4g} -> nan)")
+
+
+def test_repr_of_what_a_file_may_hold(result: vrtd.Result) -> None:
+    bare = replace(result, metrics=(), curves=np.empty((20, 6, 0)), provenance={})
+    assert check_repr(bare) == "Result(; 20 runs, unknown sampling)"
+    assert not read_summary(bare).has_figure
+
+
+def test_a_notebook_shows_every_metric_and_the_curve(result: vrtd.Result) -> None:
+    shown = read_summary(result)
+    assert (shown.title, shown.has_figure) == ("Result", True)
+    assert list(shown.entries) == ["algorithm", "runs", "sampling", "length", "squared_error", "neu"]
+    assert shown.entries["length"] == "500 pseudo-gradients, 500 samples"
+    assert read_summary(with_a_diverged_run(result, 20)).has_figure
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_names_in_a_notebook_are_escaped(result: vrtd.Result, hostile: str) -> None:
+    strange = replace(result, metrics=(hostile, "neu"), provenance={"algorithm": {"name": hostile}})
+    assert read_summary(strange).entries["algorithm"] == hostile
+
+
+def test_repr_loads_no_library(result: vrtd.Result, tmp_path: Path) -> None:
+    result.save(tmp_path / "result.npz")
+    code = (
+        "import sys, vrtd; text = repr(vrtd.load(sys.argv[1]));"
+        "print(sorted(set(sys.modules) & {'scipy', 'numba', 'matplotlib', 'pyarrow'}))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "result.npz")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_without_matplotlib_the_pip_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[plot\]'"):
         plots.new_panels(1)

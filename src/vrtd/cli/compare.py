@@ -53,14 +53,14 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     given = {field: value for field in _SIZES if (value := getattr(arguments, field)) is not None}
     size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **given)
-    with resumable(arguments) as progress:
+    with resumable(arguments):
         found = compare(
             arguments.problems or (QUICK_PROBLEMS if arguments.quick else ()),
             arguments.algorithms,
             size=size,
             out=arguments.out,
             threads=arguments.threads,
-            progress=progress,
+            progress=not arguments.quiet,
         )
     print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
     return OK

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import DIVERGED, OK, Progress, in_ascii, tell
+from vrtd.cli.terminal import DIVERGED, OK, in_ascii, tell
 from vrtd.errors import DivergenceError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -93,25 +91,19 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
-    progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
         raise_when_safe()
         source = given["env"] if "env" in given else read(given["data"], **_columns(given))
         title = None if "env" in given else f"Value of the policy in {', '.join(given['data'])}"
-        found = evaluate(source, title=title, progress=progress, **options)
+        found = evaluate(source, title=title, progress=not arguments.quiet, **options)
     except EvaluationInterrupted as stop:
-        if progress is not None:
-            progress.close()
         _show(stop.evaluation, arguments.json)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
         raise
     except DivergenceError as error:
         tell(f"{error}", "error")
         return DIVERGED
-    finally:
-        if progress is not None:
-            progress.close()
     _show(found, arguments.json)
     return OK
 
@@ -129,24 +121,6 @@ def _columns(given: dict[str, Any]) -> dict[str, Any]:
     return {
         option: names[0] if isinstance(names, list) and len(names) == 1 else names for option, names in columns.items()
     }
-
-
-class _RowProgress:
-    """Progress in rows: how many, how many a second, and the time that is left where their number is known."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._first: tuple[float, int] | None = None  # when the first rows were done, after compilation; how many
-        self.close = progress.close
-
-    def __call__(self, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if self._first is None or done < self._first[1]:
-            self._first = now, done
-        began, before = self._first
-        speed = f", {(done - before) / (now - began):,.0f} a second" if done > before and now > began else ""
-        share = None if total is None else min(done / total, 1.0)
-        self._progress(share, f"{done:,} rows{speed}")
 
 
 def _show(found: Evaluation, as_json: bool) -> None:

@@ -51,7 +51,8 @@ def draw(panels: Sequence[Axes], result: Result, problem: Mapping[str, Any]) -> 
     for panel, metric in zip(panels, result.metrics, strict=True):
         result.plot(panel, metric=metric)
     figure = panels[0].figure
-    title = f"{listed(problem)}\n{listed(result.provenance['algorithm'])}; {result.provenance['sampling']} sampling"
+    made = result.provenance
+    title = f"{listed(problem)}\n{listed(made['algorithm'])}; {made['sampling']} sampling, {result.n_runs} runs"
     figure.suptitle(title, fontsize="small")
     return figure
 

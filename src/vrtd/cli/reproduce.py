@@ -35,14 +35,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _reproduce(arguments: argparse.Namespace) -> int:
     from vrtd.paper.reproduction import QUICK_RUNS, reproduce
 
-    with resumable(arguments) as progress:
+    with resumable(arguments):
         found = reproduce(
             arguments.names,
             out=arguments.out,
             n_runs=QUICK_RUNS if arguments.quick else arguments.runs,
             seed=arguments.seed,
             threads=arguments.threads,
-            progress=progress,
+            progress=not arguments.quiet,
         )
     print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
     return OK

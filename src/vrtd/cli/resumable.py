@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import Progress, tell
+from vrtd.cli.terminal import tell
 
 
 def add_common_options(parser: argparse.ArgumentParser, out: str, threads: str = "") -> None:
@@ -24,16 +23,12 @@ def add_common_options(parser: argparse.ArgumentParser, out: str, threads: str =
 
 
 @contextmanager
-def resumable(arguments: argparse.Namespace) -> Iterator[Progress | None]:
-    """The progress display of the work inside; Ctrl-C says where what is finished lies."""
-    progress = None if arguments.quiet or sys.stderr is None else Progress(sys.stderr)
+def resumable(arguments: argparse.Namespace) -> Iterator[None]:
+    """Do the work inside; Ctrl-C says where what is finished lies."""
     try:
         raise_when_safe()
-        yield progress
+        yield
     except KeyboardInterrupt:
         if arguments.out.exists():
             tell(f"what is finished is in {arguments.out}; the same command goes on from there")
         raise
-    finally:
-        if progress is not None:
-            progress.close()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
-from vrtd.cli.terminal import DIVERGED, OK, Progress, tell
+from vrtd.cli.terminal import DIVERGED, OK, tell
 from vrtd.errors import InvalidInputError
 
 _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
@@ -89,11 +88,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     elif "n_rows" in given:
         got = f"--sampling {options.get('sampling', 'markov')}"
         raise InvalidInputError("--rows belongs to --sampling dataset", got, "drop it, or change --sampling")
-    progress = None if arguments.quiet else Progress(sys.stderr)
     raise_when_safe()
-    result = simulate(problem, algorithm, progress=progress, **options)
-    if progress is not None:
-        progress.close()
+    result = simulate(problem, algorithm, progress=not arguments.quiet, **options)
 
     writers = {
         "out": result.save,

@@ -21,6 +21,7 @@ from vrtd.engine.recording import record_test_rows
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
+from vrtd.progress import ProgressBar, show_progress
 from vrtd.result import EngineState, Result
 from vrtd.sources import Source
 
@@ -40,7 +41,7 @@ def simulate(
     threads: int | None = None,
     start: Result | None = None,
     specialise: bool = True,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Run `algorithm` on `problem`, `n_runs` times, for `n_gradients` pseudo-gradients each.
 
@@ -53,7 +54,7 @@ def simulate(
       `Simulator`, whose metrics are estimated from 100,000 transitions of a run of their own, it is "neu".
     - `start`: a result of the same call; `n_gradients` more are added to it, as if it had never stopped.
     - `specialise`: False compiles one loop for all chains and numbers of features, slower to run but sooner ready.
-    - `progress`: called with the share of the work that is done.
+    - `progress`: True shows a bar on stderr; a function is called with the share of the work that is done.
 
     The same seed gives the same bits, whatever the number of threads.
 
@@ -97,9 +98,10 @@ def simulate(
     epoch_0 = -1 if start is None else int(epoch.epochs_at(done))
     job = Job(algorithm, epoch, source, forms, epoch_0, epoch.epochs_at(axis), specialise)
     clock = time.perf_counter()
-    loop = prepare(job, state)
-    prepared = time.perf_counter()
-    curves, theta, diverged = run_blocks(job, loop, state, threads, progress)
+    with show_progress(progress, ProgressBar) as report:
+        loop = prepare(job, state)
+        prepared = time.perf_counter()
+        curves, theta, diverged = run_blocks(job, loop, state, threads, report)
     seconds = {"compile_seconds": prepared - clock, "seconds": time.perf_counter() - prepared}
 
     diverged_at = np.where(diverged >= 0, axis[diverged], -1)

@@ -31,8 +31,10 @@ from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_st
 from vrtd.features import as_features, complete
 from vrtd.logs.reading import ReadOptions
 from vrtd.plots import new_panels
+from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
+from vrtd.report.notebook import build_summary
 from vrtd.report.svg import draw_svg
 from vrtd.tables import library, write_csv, write_parquet
 
@@ -82,6 +84,18 @@ class Evaluation:
             "files": {kind: str(path) for kind, path in self.files.items()},
         }
 
+    def __repr__(self) -> str:
+        verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
+        return f"Evaluation(mean value {self.answer}; {verdict}; {self.report})"
+
+    def _repr_html_(self) -> str:
+        entries = {
+            "mean value": str(self.answer),
+            "diagnosis": self.diagnostics.text,
+            "report": str(self.report),
+        }
+        return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
+
 
 class EvaluationInterrupted(KeyboardInterrupt):
     """Ctrl-C, after what was learned until then was written."""
@@ -114,7 +128,7 @@ def evaluate(
     title: str | None = None,
     names: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
     **columns: Unpack[ReadOptions],
 ) -> Evaluation:
     """Learn the values of a policy and write a report on them.
@@ -172,8 +186,9 @@ def evaluate(
         of the columns of a table.
     shape : (int, int), optional
         Rows and columns, where numbered states are the cells of a board. Known for some toy environments.
-    progress : callable, optional
-        Is called with the rows done and those in all, which are None where that is not known.
+    progress : bool or callable, optional
+        True shows a bar on stderr. A function is called with the rows done and those in all, which are None where that
+        is not known.
     **columns
         For a table or files: the columns, their order and what is missing, as for `vrtd.logs.read`.
 
@@ -200,6 +215,7 @@ def evaluate(
         new_panels(1)  # a missing library must not cost a long run
         library()
         rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, seed))
+        report = stack.enter_context(show_progress(progress, RowProgressBar))
         n = rows.n_rows
         if pilot_rows is None:
             pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
@@ -209,14 +225,14 @@ def evaluate(
             closed_form=closed_form, seed=seed,
         )  # fmt: skip
         complete(as_features(features), rows.log.space)  # what cannot fit is refused before rows are made
-        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), progress), names)
+        summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), report), names)
         title, board = rows.title if title is None else str(title), rows.board if shape is None else Board(shape)
         words = _Words(title, board, states, float(level))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
         try:
-            evaluator.fit(summary, n_passes=n_passes, progress=progress)
+            evaluator.fit(summary, n_passes=n_passes, progress=report)
         except KeyboardInterrupt:
             evaluation = None
             with suppress(VrtdError):  # too little was learned to say anything of it

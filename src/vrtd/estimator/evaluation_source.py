@@ -22,7 +22,7 @@ from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.environment import from_env
 from vrtd.logs.log import WrappedLog
 from vrtd.logs.reading import ReadOptions, as_log, is_file_name
-from vrtd.problems.environments import gymnasium_library, make
+from vrtd.problems.environments import environment_name, gymnasium_library, make
 
 _SUFFIXES = (".parquet", ".npz", ".csv")  # of a recording
 _SAMPLES = 100_000  # transitions of an environment, unless told
@@ -69,8 +69,7 @@ def open_source(
     env = make(source, n_envs) if isinstance(source, str) else source
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
-        name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
-        yield EvaluationSource(log, log.n_rows, f"{name}{words}", _find_board(gym, env))
+        yield EvaluationSource(log, log.n_rows, f"{environment_name(source)}{words}", _find_board(gym, env))
     finally:
         if env is not source:
             env.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, Self, Unpack, get_args, overload
 
@@ -27,6 +28,7 @@ from vrtd.estimator.diagnostics import (
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
+from vrtd.estimator.notebook import build_fit_summary, describe_fit
 from vrtd.estimator.spread import FitSummary, Intervals, Method, Spread, mean_interval
 from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, ObservationSpace, as_features, complete
@@ -34,6 +36,7 @@ from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log
+from vrtd.progress import RowProgressBar, show_progress
 
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
 
@@ -118,10 +121,10 @@ class Evaluator:
         self._known: FitSummary | None = None  # of this state or an earlier one
 
     def __copy__(self) -> Self:
-        copy = self.__class__.__new__(self.__class__)
-        vars(copy).update(vars(self))
-        copy._state = self._state.trim()  # with buffers of its own for rows to come
-        return copy
+        other = self.__class__.__new__(self.__class__)
+        vars(other).update(vars(self))
+        other._state = self._state.trim()  # with buffers of its own for rows to come
+        return other
 
     # Learning
 
@@ -130,7 +133,7 @@ class Evaluator:
         data: Any,
         *,
         n_passes: int = 1,
-        progress: ProgressCallback | None = None,
+        progress: ProgressCallback | bool | None = None,
         **columns: Unpack[ReadOptions],
     ) -> Self:
         """Learn from a log from the start, and forget what was learned before.
@@ -142,8 +145,9 @@ class Evaluator:
             DuckDB, or files, as `vrtd.logs.read` takes them.
         n_passes : int, default 1
             How often to go through the log.
-        progress : callable, optional
-            Is called with the rows done and the rows in all passes, which are None if that is not known.
+        progress : bool or callable, optional
+            True shows a bar on stderr. A function is called with the rows done and the rows in all passes, which are
+            None if that is not known.
         **columns
             For a table or files: the columns, their order and what is missing, as for `vrtd.logs.read`.
 
@@ -157,9 +161,10 @@ class Evaluator:
         check_count("n_passes", n_passes)
         self._reset()
         log = as_log(data, columns)
-        for k in range(n_passes):
-            self._read(log, progress, k, n_passes)
-            self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
+        with show_progress(progress, RowProgressBar) as report:
+            for k in range(n_passes):
+                self._read(log, report, k, n_passes)
+                self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
@@ -170,13 +175,15 @@ class Evaluator:
         return self
 
     def partial_fit(
-        self, data: Any, *, progress: ProgressCallback | None = None, **columns: Unpack[ReadOptions]
+        self, data: Any, *, progress: ProgressCallback | bool | None = None, **columns: Unpack[ReadOptions]
     ) -> Self:
         """Learn from more rows, which continue those before unless the last of these ended an episode.
 
         It takes what `fit` takes. If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
-        self._read(as_log(data, columns), progress)
+        log = as_log(data, columns)
+        with show_progress(progress, RowProgressBar) as report:
+            self._read(log, report)
         return self
 
     def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:
@@ -400,6 +407,12 @@ class Evaluator:
             evaluator = cls(**decode_arguments(tree, path, features))
             evaluator._state = decode_state(tree, evaluator._setup)
         return evaluator
+
+    def __repr__(self) -> str:
+        return describe_fit(copy(self), self._setup, self._state)
+
+    def _repr_html_(self) -> str:
+        return build_fit_summary(copy(self), self._setup, self._state)
 
 
 def _no_rows() -> DataError:

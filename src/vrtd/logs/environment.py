@@ -16,7 +16,7 @@ from vrtd.features import ObservationSpace
 from vrtd.logs.log import SEGMENT, Chunk, Log
 from vrtd.logs.observations import layout_of
 from vrtd.logs.policies import Actor, Policy, as_policy
-from vrtd.problems.environments import gymnasium_library, open_environment
+from vrtd.problems.environments import environment_name, gymnasium_library, open_environment
 
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 16 << 20
 _SEGMENTS_AHEAD = 4  # how far an environment of several may run ahead of the slowest one
@@ -102,6 +102,7 @@ class EnvironmentLog(Log):
                 spaces = live.observation_space, live.action_space
             self._layout = layout_of(spaces[0])
             self._actors = as_policy(policy, *spaces, self._n_envs)
+            self._name = environment_name(env) + (f", policy {policy}" if isinstance(policy, str) else "")
         self._segment = SEGMENT if segment is None else int(segment)
         row_bytes = 2 * self._layout.dtype.itemsize * int(np.prod(self._layout.shape)) + 1
         self._chunk = int(chunk) if chunk is not None else max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // row_bytes))
@@ -284,6 +285,11 @@ class EnvironmentLog(Log):
         if self._n_envs is None:
             return f"step {steps[row]} of the environment"
         return f"step {steps[row]} of environment {(first + row) // self._segment % self._n_envs}"
+
+    @property
+    def origin(self) -> str:
+        copies = "" if self._n_envs is None else f", {self._n_envs} environments"
+        return f"{self._name}{copies}, seed {self._seed}"
 
 
 def _autoreset_mode(env: Any) -> str | None:

@@ -130,6 +130,13 @@ class Chunk(NamedTuple):
         successors[self.terminated] = self.observations[self.terminated]
         return successors
 
+    def __repr__(self) -> str:
+        kinds = {
+            name: f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+            for name, values in self.columns.items()
+        }
+        return f"Chunk({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
+
     def place(self, field: str, row: int, n_before: int) -> str:
         """Say where row `row` of a field comes from; `n_before` rows of the log came before this chunk."""
         return f"row {n_before + row} of the log" if self.locate is None else self.locate(field, row)
@@ -199,6 +206,28 @@ class Log(ABC):
         """Rows come in stretches of this many consecutive steps of one environment of several; None: one trajectory."""
         return None
 
+    @property
+    def origin(self) -> str:
+        """Where the rows come from, in words."""
+        return ""
+
+    def __repr__(self) -> str:
+        origin = f" from {self.origin}" if self.origin else ""
+        roles = [f"; {role} {shorten(columns)}" for role, columns in self.roles.items()]
+        return f"Log({self._size}{origin}{''.join(roles)})"
+
+    def _repr_html_(self) -> str:
+        from vrtd.report.notebook import build_summary  # here, because reading needs no HTML
+
+        entries = {"rows": self._size, "from": self.origin}
+        entries |= {role: shorten(columns) for role, columns in self.roles.items()}
+        notes = {"warnings": "; ".join(self.warnings), "remarks": "; ".join(self.remarks)}
+        return build_summary("Log", entries | notes)
+
+    @property
+    def _size(self) -> str:
+        return "unknown number of rows" if self.n_rows is None else f"{self.n_rows:,} rows"
+
 
 def check_log(log: Any) -> None:
     if not isinstance(log, Log):
@@ -235,6 +264,10 @@ class WrappedLog(Log):
     def segment(self) -> int | None:
         return self._log.segment
 
+    @property
+    def origin(self) -> str:
+        return self._log.origin
+
 
 def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
     """Yield the chunks of one reading, checked.
@@ -259,6 +292,16 @@ def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
             last = chunk.part(n - 1, n).copy()  # the log may use the memory of a chunk for the next one
     if last is not None:
         yield last.mark_truncated(slice(-1, None))
+
+
+def shorten(names: Sequence[str], most: int = 3) -> str:
+    """Return the first few names, and how many more there are.
+
+    >>> shorten(["a", "b", "c", "d"])
+    'a, b, c and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def is_any(flags: NDArray[np.bool_]) -> bool:

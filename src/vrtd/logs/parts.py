@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import Columns, EpisodeEnd, Missing
 from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space
-from vrtd.logs.log import Chunk, Log
+from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.repeats import SeenEpisodes
 
@@ -228,6 +229,12 @@ class PartsLog(Log):
                     _rows(n_read),
                     "it is damaged or changed while it was read: write it again",
                 )
+
+    @property
+    def origin(self) -> str:
+        places = [part.where for part in self._parts]
+        files = f"{len(places):,} files: {shorten([Path(place).name for place in places])}"
+        return places[0] if len(places) == 1 else files
 
     def _empty(self, what: str) -> DataError:
         where = self._parts[0].where if len(self._parts) == 1 else f"the {len(self._parts)} parts of the log"

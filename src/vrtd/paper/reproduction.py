@@ -14,8 +14,12 @@ from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
 from vrtd.paper.page import Section, build_page
+from vrtd.paper.wording import totals
 from vrtd.plots import Figure, new_panels
+from vrtd.progress import ProgressBar, show_progress
 from vrtd.report.folder import opened, write_text
+from vrtd.report.notebook import build_summary
+from vrtd.report.numbers import plural
 from vrtd.report.svg import draw_panel
 
 QUICK_RUNS = 10
@@ -42,6 +46,21 @@ class Reproduction:
             "manifest": self.manifest,
         }
 
+    def __repr__(self) -> str:
+        return f"Reproduction({'; '.join(self._entries.values())})"
+
+    def _repr_html_(self) -> str:
+        return build_summary("Reproduction", self._entries)
+
+    @property
+    def _entries(self) -> dict[str, str]:
+        experiments = plural(len(self.manifest["experiments"]), "experiment")
+        return {
+            "size": f"{experiments}, {plural(self.manifest['n_runs'], 'run')}, seed {self.manifest['seed']}",
+            "claims": totals(self.manifest["verdicts"]),
+            "report": str(self.report),
+        }
+
 
 def reproduce(
     names: Sequence[str] = (),
@@ -50,14 +69,14 @@ def reproduce(
     n_runs: int = 1000,
     seed: int = 0,
     threads: int | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Callable[[float, str], None] | bool | None = None,
 ) -> Reproduction:
     """Regenerate experiments of the paper, all by default, and judge the claims that rest on them.
 
     Write `report.html`, `figures/`, `data/`, `claims.json` and `manifest.json` into the folder `out`. What is finished
     there with the same settings is kept and shown on the page; what was measured with other settings is measured again
-    or removed. Ctrl-C keeps what is finished and reports on it. `progress` is called with the share of the work that is
-    done and the name of the experiment.
+    or removed. Ctrl-C keeps what is finished and reports on it. `progress=True` shows a bar on stderr; a
+    function is called with the share of the work that is done and the name of the experiment.
     """
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
@@ -67,7 +86,10 @@ def reproduce(
     if threads is not None:
         check_count("threads", threads)
     new_panels(1)  # a missing library must not cost a long measurement
-    with opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder:
+    with (
+        opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder,
+        show_progress(progress, ProgressBar) as report,
+    ):
         found: dict[str, stored.Measured] = {}
         missing: list[tuple[Experiment, Settings]] = []
         for name in experiments.NAMES:
@@ -84,8 +106,8 @@ def reproduce(
             for experiment, settings in missing:
 
                 def tell(share: float, begun: float = done, now: Experiment = experiment) -> None:
-                    if progress is not None:
-                        progress((begun + now.weight * share) / total, now.name)
+                    if report is not None:
+                        report((begun + now.weight * share) / total, now.name)
 
                 tell(0.0)
                 found[experiment.name] = stored.measure(experiment, settings, folder / "data", Runner(tell, threads))

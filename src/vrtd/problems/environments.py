@@ -42,6 +42,11 @@ def open_environment(env: Any) -> AbstractContextManager[Any]:
     return closing(make(env)) if isinstance(env, str) else nullcontext(env)
 
 
+def environment_name(env: Any) -> str:
+    """Return the id of an environment, or the name of its class where it has none."""
+    return str(env if isinstance(env, str) else env.spec.id if env.spec else type(env.unwrapped).__name__)
+
+
 class RestartChain(NamedTuple):
     """A chain whose terminating transitions lead back to the start; its states are those an episode can be in."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -65,3 +65,20 @@ def count(n: Any) -> str:
 
 def plural(n: int, noun: str) -> str:
     return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
+
+
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """The name of an algorithm with its numbers, and with the flags that are set.
+
+    >>> describe_settings({"name": "vrtd", "step_size": 0.1, "batch_size": 5000, "radius": None, "output": "random"})
+    'vrtd, step_size 0.1, batch_size 5,000'
+    """
+    words = [str(settings.get("name", ""))]
+    for key, value in settings.items():
+        if value is True:
+            words.append(key)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            words.append(f"{key} {value:,}" if isinstance(value, int) else f"{key} {value:.4g}")
+        elif isinstance(value, str) and key.startswith("step_size"):  # a schedule
+            words.append(f"{key} {value}")
+    return ", ".join(words)

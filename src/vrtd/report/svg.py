@@ -1,9 +1,11 @@
-"""Figures as SVG in colours that follow the reader's: light or dark, on its own or inside a page."""
+"""Figures as SVG in colours that follow the reader's: light or dark, on its own, inside a page or in a notebook."""
 
 from __future__ import annotations
 
 import math
 import re
+import warnings
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from threading import Lock
@@ -12,21 +14,21 @@ from typing import TYPE_CHECKING, Any, cast
 from vrtd.errors import MissingExtraError
 from vrtd.plots import PALETTE, Figure
 from vrtd.report.folder import write_text
-from vrtd.report.html import Panel
+from vrtd.report.html import Html, Panel
 from vrtd.report.numbers import superscript
 from vrtd.tables import Tables
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-_SIZE = (5.6, 3.8)  # inches
+_SIZE, _FONT_SIZE = (5.6, 3.8), 11.0  # inches, points; on a phone the figure is shown at two thirds of its size
 # matplotlib brings the first and measures with it; the second is as wide, the last is anywhere.
 _FONTS = ("DejaVu Sans", "Verdana", "sans-serif")
 _RC: dict[Any, Any] = {
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "font.sans-serif": list(_FONTS),
-    "font.size": 11.0,  # on a phone the figure is shown at two thirds of its size
     "svg.fonttype": "none",  # text stays text: found, read aloud, small
     "svg.hashsalt": "vrtd",  # equal figures give equal bytes
 }
@@ -57,11 +59,34 @@ _STYLE = f"""
 </style>"""
 
 
+# A notebook has its own theme, whatever the reader's system has. Ink is the colour of its text; the colours for a light
+# background have a contrast of 3 on the dark ones of notebooks, too.
+_NOTEBOOK = (
+    "fill: currentColor; stroke-linejoin: round; stroke-linecap: butt; "
+    f"{_LIGHT} --ink: currentColor; --paper: none; --grid: #808080;"
+)
+_SMALL_SIZE, _SMALL_FONT_SIZE = (4.4, 2.9), 8.5
+
 _STYLE_IS_GLOBAL = Lock()  # two threads that draw would restore each other's
 
 
 def draw_svg(figure: Figure, tables: Tables) -> str:
     """The figure as an SVG element: equal bytes for equal tables, no background."""
+    svg = _apply_theme(_draw(lambda axes: figure.draw(axes, tables), _SIZE))
+    return re.sub(r"<svg[^>]*>", lambda root: root[0] + _STYLE, svg, count=1)
+
+
+def draw_small(draw: Callable[[Axes], Any]) -> Html:
+    """Draw a small figure as an SVG element for the inside of a notebook, whose other content it leaves alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a figure that looks poor is no reason to disturb
+        svg = _apply_theme(_draw(draw, _SMALL_SIZE, _SMALL_FONT_SIZE))
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # which would hold for the whole notebook
+    return Html(svg.replace("<svg ", f'<svg style="{_NOTEBOOK}" ', 1))
+
+
+def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: float = _FONT_SIZE) -> str:
+    """Return what `draw` puts on axes of this size, in inches, as an SVG element."""
     try:
         import matplotlib
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -71,11 +96,11 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         raise MissingExtraError("matplotlib", "plot") from None
     with _STYLE_IS_GLOBAL, matplotlib.rc_context():
         matplotlib.rcdefaults()  # a reader's own style would change the bytes, and colours that the theme knows
-        matplotlib.rcParams.update(_RC)
-        drawing = Drawing(figsize=_SIZE, layout="constrained")
+        matplotlib.rcParams.update(_RC | {"font.size": font_size})
+        drawing = Drawing(figsize=size, layout="constrained")
         axes = drawing.subplots()
         axes.set_prop_cycle(color=list(PALETTE))
-        figure.draw(axes, tables)
+        draw(axes)
         for axis in (axes.xaxis, axes.yaxis):
             if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
                 _set_plain_ticks(axis)
@@ -83,7 +108,7 @@ def draw_svg(figure: Figure, tables: Tables) -> str:
         # Not savefig, which draws everything twice when there is a layout.
         canvas.print_svg(file, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
-    return _apply_theme(text[text.index("<svg") :])  # without the address of a DTD
+    return text[text.index("<svg") :]  # without the address of a DTD
 
 
 def draw_panel(folder: Path, figure: Figure, tables: Tables, file: str, data: str) -> Panel:
@@ -116,9 +141,8 @@ def _power(value: float, _: float) -> str:
 
 
 def _apply_theme(svg: str) -> str:
-    """Replace colours by variables in tags, never in text, and put the variables first."""
-    svg = re.sub(r"<[a-z][^>]*>", lambda tag: _apply_theme_to_tag(tag[0]), svg)
-    return re.sub(r"<svg[^>]*>", lambda root: root[0] + _STYLE, svg, count=1)
+    """Replace colours by variables in tags, never in text."""
+    return re.sub(r"<[a-z][^>]*>", lambda tag: _apply_theme_to_tag(tag[0]), svg)
 
 
 def _apply_theme_to_tag(tag: str) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vrtd.algorithms import TD, VRTD, ChainSampling
 from vrtd.arrays import Floats
 from vrtd.plots import AXIS_LABELS, METRIC_LABELS, new_panels
+from vrtd.report.notebook import build_summary
 from vrtd.tables import table, write_csv
 from vrtd.theory.predictions import Prediction
 
@@ -83,6 +84,16 @@ class Choice:
         interval = None if self.interval is None else list(self.interval)
         check = None if self.check is None else self.check._asdict()
         return {"algorithm": self.algorithm.settings, **plain, "interval": interval, "check": check}
+
+    def __repr__(self) -> str:
+        return f"Choice({self.text}; {self._outcome})"
+
+    @property
+    def _outcome(self) -> str:
+        """What it costs and what error it ends with, in words."""
+        cost = f"{self.n_gradients:,} pseudo-gradients, {self.n_samples:,} samples"
+        ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
+        return f"{cost}; squared error {self.error:.4g}{ends} ({self.basis})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +172,20 @@ class Plan:
             for count, error in zip(*self._curve(choice), strict=True)
         )
         write_csv(table(rows), path)
+
+    def __repr__(self) -> str:
+        return f"Plan({self.mode}, {self.sampling}, {self._goal})\n  {self.advice}"
+
+    def _repr_html_(self) -> str:
+        entries = {"goal": self._goal, "how": f"{self.mode}, {self.sampling} sampling", "advice": self.advice}
+        chosen = {name.upper(): f"{choice.settings}; {choice._outcome}" for name, choice in self._choices.items()}
+        return build_summary("Plan", entries | chosen, self.plot)
+
+    @property
+    def _goal(self) -> str:
+        if self.budget is not None:
+            return f"budget of {self.budget:,} {_UNITS[self.objective]}"
+        return f"target_error {self.target_error:.4g} with the fewest {_UNITS[self.objective]}"
 
     @property
     def _choices(self) -> dict[str, Choice]:

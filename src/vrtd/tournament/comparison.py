@@ -17,8 +17,11 @@ from vrtd.engine.blocks import available_threads
 from vrtd.errors import InvalidInputError
 from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
+from vrtd.progress import ProgressBar, show_progress
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
+from vrtd.report.notebook import build_summary
+from vrtd.report.numbers import plural
 from vrtd.report.svg import draw_panel
 from vrtd.tables import Table, library, write_csv, write_parquet
 from vrtd.tournament.cell import Cells, TournamentSize
@@ -36,6 +39,7 @@ QUICK_PROBLEMS = (
     "random-mdp", "boyan-chain", "random-walk-5", "garnet", "garnet-off-policy-1", "garnet-off-policy-2", "baird",
 )  # fmt: skip
 _FORMAT = "vrtd-comparison-1"
+_N_LEADERS = 3  # in the summary for a notebook
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,28 @@ class Comparison:
             "manifest": self.manifest,
         }
 
+    def __repr__(self) -> str:
+        return "\n  ".join([f"Comparison({self._size})", *(f"{aim}: {text}" for aim, text in self._leaders.items())])
+
+    def _repr_html_(self) -> str:
+        entries = {"size": self._size, **self._leaders, "report": "" if self.report is None else str(self.report)}
+        _, figure, tables = next(figures_of(self.tables, self.problems))  # the ranks come first
+        return build_summary("Comparison", entries, lambda axes: figure.draw(axes, tables))
+
+    @property
+    def _size(self) -> str:
+        algorithms, problems = plural(len(self.entrants), "algorithm"), plural(len(self.problems), "problem")
+        return f"{algorithms} on {problems}, {self.size.n_samples:,} samples"
+
+    @property
+    def _leaders(self) -> dict[str, str]:
+        """The first few for each aim, with their mean ranks."""
+        return {
+            AIMS[aim]: ", ".join(f"{each.algorithm} {each.rank_text()}" for each in standings[:_N_LEADERS])
+            + f" of {len(standings)}"
+            for aim, standings in self.standings.items()
+        }
+
 
 def compare(
     problems: Sequence[str | LinearProblem | Simulator] | Mapping[str, str | LinearProblem | Simulator] = (),
@@ -74,7 +100,7 @@ def compare(
     size: TournamentSize | None = None,
     out: str | os.PathLike[str] | None = "comparison",
     threads: int | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Callable[[float, str], None] | bool | None = None,
 ) -> Comparison:
     """Compare algorithms on problems, all standard ones by default, with the same budget for tuning.
 
@@ -97,8 +123,8 @@ def compare(
     threads : int, optional
         The number of processes that share the work, one per processor by default. A `Simulator`, and an algorithm whose
         class is not in the registry, run in the calling process, because their code cannot be sent to another one.
-    progress : callable, optional
-        Called with the share of the work that is done and what is being done.
+    progress : bool or callable, optional
+        True shows a bar on stderr. A function is called with the share of the work that is done and what is being done.
 
     Returns
     -------
@@ -132,7 +158,8 @@ def compare(
             parts = ("cells", "data", "figures")
             folder = stack.enter_context(opened(Path(out), _FORMAT, "comparison", parts))
             cell_folder = folder / "cells"
-        cells = measure(size, pairs, cell_folder, threads or available_threads(), progress)
+        report = stack.enter_context(show_progress(progress, ProgressBar))
+        cells = measure(size, pairs, cell_folder, threads or available_threads(), report)
         by_aim = {aim: [name for name, problem in where.items() if aim in problem.aims] for aim in AIMS}
         overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
         path, advice = None if out is None else folder, tuple(advise(cells, where, entrants))

@@ -15,6 +15,7 @@ import pytest
 
 import vrtd
 import vrtd.engine
+from tests.helpers.screens import Screen
 from vrtd.algorithms import REGISTRY
 from vrtd.cli import main, make_parser, terminal
 from vrtd.problems import LIBRARY
@@ -155,7 +156,7 @@ def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
     assert algorithm == vrtd.TD(average=True, radius=9.0)
     assert set(options) == {"progress"}
     assert other[1] == vrtd.VRTD(output="last", inner="fresh", step_size=0.5)
-    assert other[2] == {"sampling": "iid", "progress": None}
+    assert other[2] == {"sampling": "iid", "progress": False}
 
 
 @pytest.mark.parametrize(
@@ -349,37 +350,7 @@ def test_a_closed_pipe_is_no_error():
     assert process.returncode == terminal.BROKEN_PIPE
 
 
-# Progress and colour
-
-
-class Screen(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "expected"),
-    [
-        (
-            Screen(),
-            "\r\x1b[K[..............................]   0%, getting the compiled loop ready"
-            "\r\x1b[K[###...........................]  10%"
-            "\r\x1b[K[###############...............]  50%, 1:40 left"
-            "\r\x1b[K[##############################] 100%, 0:00 left"
-            "\r\x1b[K",
-        ),
-        (io.StringIO(), "vrtd: 50% done, 1:40 left\nvrtd: 100% done, 0:00 left\n"),
-    ],
-)
-def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, stream, expected):
-    times = iter([0.0, 5.0, 85.0, 85.01, 95.0])
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
-    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 10.0)
-    progress = terminal.Progress(stream)
-    for share in (0.1, 0.5, 0.51, 1.0):
-        progress(share)
-    progress.close()
-    assert stream.getvalue() == expected
+# Colour
 
 
 def test_colour_on_a_terminal_only_and_not_with_no_color(monkeypatch):

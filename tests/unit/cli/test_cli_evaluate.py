@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -15,9 +14,8 @@ import pytest
 
 import vrtd
 from vrtd import logs
-from vrtd.cli import main, terminal
-from vrtd.cli.evaluate import _RowProgress
-from vrtd.cli.terminal import BAD_USAGE, DIVERGED, INTERRUPTED, OK, Progress
+from vrtd.cli import main
+from vrtd.cli.terminal import BAD_USAGE, DIVERGED, INTERRUPTED, OK
 from vrtd.estimator.page import MEANING
 from vrtd.logs.environment import EnvironmentLog, from_env
 
@@ -338,7 +336,7 @@ def test_an_interrupted_recording_is_kept_and_learned_from(tmp_path: Any, capsys
     assert sum(len(chunk.reward) for chunk in logs.read(record).chunks()) == 1500
 
 
-# Help and progress
+# Help
 
 
 @pytest.mark.parametrize("arguments", [["evaluate", "--help"], ["evaluate", "--oops"]])
@@ -349,33 +347,3 @@ def test_help_loads_no_library(arguments: list[str]) -> None:
     )
     command = [sys.executable, "-c", code, *arguments]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize(
-    ("total", "expected"),
-    [
-        (4000, ["50% done, 1:40 left, 2,000 rows, 20 a second", "100% done, 0:00 left, 4,000 rows, 30 a second"]),
-        (None, ["2,000 rows, 20 a second", "4,000 rows, 30 a second"]),
-    ],
-)
-def test_progress_tells_rows_and_their_speed(monkeypatch: Any, total: int | None, expected: list[str]) -> None:
-    times = iter([0.0, 1.0, 1.0, 51.0, 51.0, 101.0, 101.0])
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
-    monkeypatch.setattr(terminal, "_SECONDS_BETWEEN_LINES", 10.0)
-    stream = io.StringIO()
-    progress = _RowProgress(Progress(stream))
-    for done in (1000, 2000, 4000):
-        progress(done, total)
-    assert stream.getvalue().splitlines() == [f"vrtd: {line}" for line in expected]
-
-
-def test_progress_of_an_unknown_number_of_rows_on_a_terminal(monkeypatch: Any) -> None:
-    class Screen(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    times = iter([0.0, 1.0])
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
-    stream = Screen()
-    Progress(stream)(None, "5 rows")
-    assert stream.getvalue().endswith("\r\x1b[K5 rows")

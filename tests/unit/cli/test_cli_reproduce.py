@@ -14,7 +14,7 @@ import vrtd
 from tests.helpers import small_experiments
 from tests.helpers.small_experiments import EXPERIMENTS, is_whole, measured
 from vrtd.cli import main
-from vrtd.cli.terminal import BAD_USAGE, INTERRUPTED, OK, Progress
+from vrtd.cli.terminal import BAD_USAGE, INTERRUPTED, OK
 from vrtd.paper.evidence import NumberCheck
 
 AT_MOST = 1.0 + 1e-8
@@ -55,7 +55,7 @@ def test_every_option_is_passed_on(tmp_path, monkeypatch):
         "vrtd.paper.reproduction.reproduce", lambda names, **rest: seen.update(rest, names=names) or real(names, **rest)
     )
     main(["reproduce", "first", "--runs", "4", "--seed", "3", "--threads", "1", "--quiet", "--out", str(tmp_path)])
-    assert seen == {"names": ["first"], "n_runs": 4, "seed": 3, "threads": 1, "out": tmp_path, "progress": None}
+    assert seen == {"names": ["first"], "n_runs": 4, "seed": 3, "threads": 1, "out": tmp_path, "progress": False}
 
 
 def test_text_of_every_kind_and_counts(tmp_path, capsys, monkeypatch):
@@ -127,10 +127,3 @@ def test_help_loads_no_library() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.endswith("[]\n")
     assert "random-mdp-iid" in shown
-
-
-def test_progress_names_the_experiment(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("vrtd.cli.terminal._SECONDS_BETWEEN_LINES", 0.0)
-    progress = Progress(sys.stderr)
-    progress(0.25, "first")
-    assert capsys.readouterr().err == "vrtd: 25% done, first\n"

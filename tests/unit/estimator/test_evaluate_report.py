@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 import vrtd
+from tests.helpers.notebooks import check_repr, read_summary
 from tests.helpers.pages import HOSTILE, IMAGE, Outline
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, MissingExtraError
 from vrtd.estimator import EvaluationInterrupted, evaluate
@@ -425,6 +426,15 @@ def test_not_converged_is_said_first_and_warns_nobody(tmp_path: Any, recwarn: An
     assert done.diagnostics.converged is False
     assert "✗ Not converged" in Outline(done.report.read_text()).text
     assert not [each for each in recwarn if issubclass(each.category, ConvergenceWarning)]
+
+
+def test_an_evaluation_is_shown_on_one_line_and_in_notebooks(done: Any) -> None:
+    text = check_repr(done, 100 + len(str(done.report)))
+    assert text == f"Evaluation(mean value {done.answer}; converged; {done.report})"
+    shown = read_summary(done)
+    assert shown.has_figure
+    assert shown.entries["mean value"] == str(done.answer)
+    assert shown.entries["report"] == str(done.report)
 
 
 def test_progress_counts_over_passes(tmp_path: Any) -> None:

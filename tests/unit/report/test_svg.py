@@ -74,6 +74,13 @@ def test_every_colour_can_be_seen_on_its_background():
             assert _contrast(theme[name], theme["--paper"]) >= 3.0
 
 
+def test_colours_for_light_pages_can_be_seen_in_dark_notebooks():
+    light, _ = _themes(drawn("a curve").split("</style>", 1)[0])
+    for background in ("#111111", "#1e1e1e"):  # of JupyterLab and of Visual Studio Code
+        for name in light.keys() - {"--paper", "--grid", "--ink"}:
+            assert _contrast(light[name], background) >= 3.0
+
+
 def test_light_and_dark_themes_have_their_colours():
     light, dark = _themes(drawn("a curve").split("</style>", 1)[0])
     assert (light["--paper"], light["--ink"]) == ("#ffffff", "#111111")

@@ -339,7 +339,10 @@ def test_a_curve_is_drawn_beside_a_simulation() -> None:
     example_curve().plot(axes, label="M = 5")
     example_curve().plot(axes, metric="neu", x="n_samples")
     assert axes.get_legend_handles_labels()[1] == [
-        "td (20 runs)", "td (exact)", "M = 5 (approximation)", "vrtd (approximation)"
+        "td, step_size 0.1",
+        "td, step_size 0.1 (exact)",
+        "M = 5 (approximation)",
+        "vrtd, step_size 0.1, batch_size 5 (approximation)",
     ]  # fmt: skip
     line = axes.get_lines()[2]
     np.testing.assert_array_equal(line.get_ydata(), example_curve().values("squared_error")[0])

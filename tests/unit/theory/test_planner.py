@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.notebooks import check_repr, read_summary
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.theory import exact_curve, instance_optimal, plan, stability_limit
@@ -221,6 +222,24 @@ def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
         lines = (tmp_path / "plan.csv").read_text().splitlines()
         assert lines[0] == "algorithm,n_gradients,squared_error"
         assert {line.split(",")[0] for line in lines[1:]} == {"td", "vrtd"}
+
+
+def test_a_plan_is_shown_on_two_lines_and_in_notebooks() -> None:
+    found = plan_problem(target_error=0.1, sampling="iid")
+    head, advice = check_repr(found, 400, 2).splitlines()
+    assert head == "Plan(exact, iid, target_error 0.1 with the fewest pseudo-gradients)"
+    assert advice.strip() == found.advice
+    shown = read_summary(found)
+    assert (shown.title, shown.has_figure) == ("Plan", True)
+    assert list(shown.entries) == ["goal", "how", "advice", "TD", "VRTD"]
+    assert shown.entries["TD"].startswith(found.td.settings)
+    best = check_repr(found.best)
+    assert best.startswith("Choice(TD with step ")
+    assert best.endswith(f"squared error {found.best.error:.4g} (exact))")
+    budgeted = plan(sample(), budget=500, sampling="iid")
+    assert "budget of 500 pseudo-gradients" in check_repr(budgeted, 400, 2)
+    low, high = budgeted.best.interval  # type: ignore[misc]
+    assert f" [{low:.4g}, {high:.4g}] (estimate)" in check_repr(budgeted.best, 300)
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])

@@ -14,7 +14,8 @@ import pyarrow.parquet
 import pytest
 
 import vrtd
-from tests.helpers.tournament import SIZE, cell, loaded, without_seconds
+from tests.helpers.notebooks import check_repr, read_summary
+from tests.helpers.tournament import SIZE, cell, invented, loaded, without_seconds
 from tests.helpers.toy_simulator import ring
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
@@ -252,3 +253,17 @@ def test_nothing_is_written_for_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="must be a name, a LinearProblem or a Simulator"):
         vrtd.compare([rows()], out=tmp_path / "c")  # type: ignore[list-item]
     assert not (tmp_path / "c").exists()
+
+
+def test_a_comparison_is_shown_on_three_lines_and_in_notebooks(monkeypatch: Any) -> None:
+    cells = invented({"random-mdp": [1.0, 2.0], "baird": [7.0, 9.0]})
+    monkeypatch.setattr("vrtd.tournament.comparison.measure", lambda *arguments: cells)
+    found = vrtd.compare(["random-mdp", "baird"], ["td", "vrtd"], size=SIZE, out=None)
+    assert check_repr(found, 300, 4).splitlines() == [
+        "Comparison(2 algorithms on 2 problems, 300 samples)",
+        "  To solve the TD equation: td 1.5 [1.0, 2.0], vrtd 1.5 [1.0, 2.0] of 2",
+        "  To know the values: td 1.5 [1.0, 2.0], vrtd 1.5 [1.0, 2.0] of 2",
+    ]
+    shown = read_summary(found)
+    assert (shown.title, shown.has_figure) == ("Comparison", True)
+    assert list(shown.entries) == ["size", "To solve the TD equation", "To know the values"]
