@@ -6,21 +6,31 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import DIVERGED, OK, Progress, in_ascii, tell
-from vrtd.errors import DivergenceError, InvalidInputError
+from vrtd.cli.parser import one_of, or_auto, parse_number, parse_whole
+from vrtd.cli.terminal import OK, Progress, in_ascii, tell
+from vrtd.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from vrtd.estimator import Evaluation
 
-_COLUMNS = ("observations", "next_observations", "reward", "terminated", "truncated", "weight", "episode")
+# Columns of a log: whether there may be several, and the help.
+_COLUMNS = {
+    "observations": (True, "what V depends on: names or patterns, such as --observations price 'x_*'"),
+    "next_observations": (True, "the same after the step, where it was recorded: --next-observations 'next_x_*'"),
+    "reward": (False, "the reward of a step: --reward revenue"),
+    "terminated": (False, "true where an episode ends for good, and V is 0 after it: --terminated purchased"),
+    "truncated": (False, "true where the recording of an episode stops, but not the episode: --truncated timeout"),
+    "weight": (False, "importance ratio of a row, used only if it is named: --weight rho"),
+    "episode": (True, "what rows of one episode have in common: --episode session_id, or --episode user day"),
+    "order_by": (True, "sort the rows of an episode by this, where they are not in order: --order-by event_time"),
+}
 # Options that only one of the two kinds of sources has, by the names that the library gives them.
-_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "format")}
+_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "episode_end", "missing", "format")}
 _OF_ENV = {"policy": "--policy", "n_samples": "--samples", "n_envs": "--n-envs", "record": "--record"}
 _METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilot_rows", "n_passes", "seed")
 _OUTPUT = ("out", "level", "names")
@@ -32,6 +42,12 @@ DESCRIPTION = (
     "Learn the values of a policy from transitions that were made under it, in one pass, and write a report "
     "with intervals, the model and the values into a folder."
 )
+EPILOG = """\
+examples:
+  vrtd evaluate --env FrozenLake-v1 --discount 0.99
+  vrtd evaluate --env CartPole-v1 --policy mypackage.policies:balance --discount 0.99 --samples 1e6
+  vrtd evaluate --data 'events-*.parquet' --discount 0.95 --observations n_items segment --reward revenue \\
+      --terminated purchased --episode session_id --order-by event_time --out values"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +60,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
     add = parser.add_argument_group("with --env").add_argument
-    add("--policy", metavar="P", help="random, or a .npy or .npz file of (S, A) probabilities or (S,) actions")
+    text = (
+        "random (default); a .npy or .npz file of (S, A) probabilities or (S,) actions; or package.module:function, "
+        "which is imported from installed code"
+    )
+    add("--policy", metavar="P", help=text)
     add("--samples", dest="n_samples", type=int, metavar="N", help="transitions to make (default 100000)")
     add("--n-envs", type=int, metavar="K", help="number of environments that run side by side (default: one)")
     add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
@@ -52,17 +72,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "with --data", "columns by name or pattern; those that are not named are found by convention"
     ).add_argument
-    for column in _COLUMNS:
-        add(_OF_DATA[column], metavar="COLUMN", nargs="+" if column.endswith("observations") else None)
-    add("--format", help="parquet, csv, npz, hdf5 or minari, where suffixes do not tell")
+    for column, (is_list, text) in _COLUMNS.items():
+        add(_OF_DATA[column], metavar="COLUMN", nargs="+" if is_list else None, help=text)
+    text = "what the last row of an episode is where no column tells"
+    add("--episode-end", **one_of(("terminated", "truncated", "drop")), help=text)
+    text = "missing values: refuse them (default), drop their rows, or fill them in and mark them with a further feature"
+    add("--missing", **one_of(("error", "drop", "indicator")), help=text)
+    add("--format", **one_of(("parquet", "csv", "npz", "hdf5", "minari")), help="where suffixes do not tell")
 
     add = parser.add_argument_group("method").add_argument
-    add("--features", metavar="F", help="such as rbf:20, tabular, fourier:5 (default: tabular for states, else none)")
+    text = "such as tabular, rbf:20, fourier:5, rff:100 or identity (default auto: by the kind of observations)"
+    add("--features", metavar="F", help=text)
     add("--discount", type=float, metavar="X", required=True, help="gamma")
-    text = "an algorithm that learns from a log, such as vrtd, td or lstd, or closed_form (default vrtd)"
+    text = (
+        "closed_form, or an algorithm that learns from a log, such as vrtd, td or lstd (default auto: the closed form "
+        "unless there are many features)"
+    )
     add("--algorithm", metavar="NAME", help=text)
-    add("--step-size", type=_or_auto(float), metavar="X", help="a number or auto (default)")
-    add("--batch-size", type=_or_auto(int), metavar="N", help="of vrtd; a number or auto (default)")
+    add("--step-size", type=or_auto(parse_number, "a number"), metavar="X", help="a number or auto (default)")
+    add("--batch-size", type=or_auto(parse_whole, "a whole number"), metavar="N", help="of vrtd; a number or auto (default)")
     text = "rows from which auto decides (default 5000, or a quarter of the rows)"
     add("--pilot-rows", type=int, metavar="N", help=text)
     add("--passes", dest="n_passes", type=int, metavar="N", help="over the rows (default 1)")
@@ -77,14 +105,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
-def _or_auto(kind: type[int] | type[float]) -> Callable[[str], Any]:
-    def read(text: str) -> float | Literal["auto"]:
-        return "auto" if text == "auto" else kind(text)
-
-    read.__name__ = f"{kind.__name__} or auto"  # argparse names it in its message
-    return read
-
-
 def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
@@ -93,25 +113,20 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
-    progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
+    progress = _RowProgress(None if arguments.quiet or sys.stderr is None else Progress(sys.stderr))
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
-        raise_when_safe()
+        raise_when_safe(progress.announce_end)
         source = given["env"] if "env" in given else read(given["data"], **_columns(given))
         title = None if "env" in given else ", ".join(given["data"])
         found = evaluate(source, title=title, progress=progress, **options)
     except EvaluationInterrupted as stop:
-        if progress is not None:
-            progress.close()
+        progress.close()
         _show(stop.evaluation, arguments.json)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
         raise
-    except DivergenceError as error:
-        tell(f"{error}", "error")
-        return DIVERGED
     finally:
-        if progress is not None:
-            progress.close()
+        progress.close()
     _show(found, arguments.json)
     return OK
 
@@ -134,10 +149,9 @@ def _columns(given: dict[str, Any]) -> dict[str, Any]:
 class _RowProgress:
     """Progress in rows: how many, how many a second, and the time that is left where their number is known."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
         self._first: tuple[float, int] | None = None  # when the first rows were done, after compilation; how many
-        self.close = progress.close
 
     def __call__(self, done: int, total: int | None) -> None:
         now = time.monotonic()
@@ -146,7 +160,17 @@ class _RowProgress:
         began, before = self._first
         speed = f", {(done - before) / (now - began):,.0f} a second" if done > before and now > began else ""
         share = None if total is None else min(done / total, 1.0)
-        self._progress(share, f"{done:,} rows{speed}")
+        if self._progress is not None:
+            self._progress(share, f"{done:,} rows{speed}")
+
+    def announce_end(self) -> None:
+        """Say at once that Ctrl-C was seen: what was learned is written first, which can take a while."""
+        if self._first is not None:
+            tell("finishing: writing what was learned so far")
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.close()
 
 
 def _show(found: Evaluation, as_json: bool) -> None:

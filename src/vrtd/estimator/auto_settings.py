@@ -58,7 +58,7 @@ class AutoSettings:
                 must = "an algorithm with settings of its own must not be given others"
                 raise InvalidInputError(must, next(iter(self._given)), "drop one of the two")
         else:
-            check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM))
+            object.__setattr__(self, "algorithm", check_choice("algorithm", self.algorithm, (*REGISTRY, CLOSED_FORM)))
             known = set() if self.is_closed_form else {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}
             for name, value in self._given.items():
                 if name not in known:
@@ -160,8 +160,8 @@ def _check_log(algorithm: Algorithm) -> None:
     if not algorithm.learns_from_log:
         raise InvalidInputError(
             f"{algorithm.name} cannot learn from a log, whose rows come once and in order",
-            repr(algorithm),
-            "use another algorithm, or simulate it on vrtd.logs.data_set(...)",
+            algorithm.name,
+            "use another algorithm (or simulate it on vrtd.logs.data_set(...))",
         )
 
 
