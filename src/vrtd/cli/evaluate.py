@@ -76,7 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add(_OF_DATA[column], metavar="COLUMN", nargs="+" if is_list else None, help=text)
     text = "what the last row of an episode is where no column tells"
     add("--episode-end", **one_of(("terminated", "truncated", "drop")), help=text)
-    text = "missing values: refuse them (default), drop their rows, or fill them in and mark them with a further feature"
+    text = (
+        "missing values: refuse them (default), drop their rows, or fill them in and mark them with a further feature"
+    )
     add("--missing", **one_of(("error", "drop", "indicator")), help=text)
     add("--format", **one_of(("parquet", "csv", "npz", "hdf5", "minari")), help="where suffixes do not tell")
 
@@ -90,7 +92,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--algorithm", metavar="NAME", help=text)
     add("--step-size", type=or_auto(parse_number, "a number"), metavar="X", help="a number or auto (default)")
-    add("--batch-size", type=or_auto(parse_whole, "a whole number"), metavar="N", help="of vrtd; a number or auto (default)")
+    add(
+        "--batch-size",
+        type=or_auto(parse_whole, "a whole number"),
+        metavar="N",
+        help="of vrtd; a number or auto (default)",
+    )
     text = "rows from which auto decides (default 5000, or a quarter of the rows)"
     add("--pilot-rows", type=int, metavar="N", help=text)
     add("--passes", dest="n_passes", type=int, metavar="N", help="over the rows (default 1)")

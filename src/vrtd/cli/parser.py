@@ -25,10 +25,8 @@ class _Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that takes `_` for `-` in options, numbers like 1e3, and suggests what may have been meant."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(
-            *arguments, allow_abbrev=False, exit_on_error=False, formatter_class=_Formatter, **options
-        )
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, allow_abbrev=False, exit_on_error=False, formatter_class=_Formatter, **options)
         self.register("type", int, parse_whole)
         self.register("type", float, parse_number)
 
@@ -37,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         try:
             found, unknown = super().parse_known_args([_spell(argument) for argument in args], namespace)
         except argparse.ArgumentError as error:
-            self.error(f"{error.argument_name} {error.message}")
+            self.error(f"{error.argument_name or ''} {error.message}".lstrip())
         if unknown:
             self.error(self._describe_unknown(unknown))
         return found, unknown

@@ -35,7 +35,7 @@ FIGURES = {
 
 def check_name(name: str) -> str:
     """Return the name of the experiment that is called so, or that a figure of this name shows."""
-    chosen = check_choice("name of an experiment", name, (*NAMES, *FIGURES))
+    chosen: str = check_choice("name of an experiment", name, (*NAMES, *FIGURES))
     return FIGURES.get(chosen, chosen)
 
 

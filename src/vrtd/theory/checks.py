@@ -31,7 +31,7 @@ def check_problem(problem: Any) -> None:
     """Raise unless `problem` is a LinearProblem whose chain has no importance ratios."""
     if isinstance(problem, Simulator):
         raise InvalidInputError(
-            "problem must be a chain (a vrtd.LinearProblem): exact moments and bounds need its transition probabilities",
+            "problem must be a chain (vrtd.LinearProblem): exact moments and bounds need its transition probabilities",
             f"the Simulator {problem.name}, whose probabilities are not known",
             "simulate instead",
         )

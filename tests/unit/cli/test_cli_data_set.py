@@ -39,7 +39,10 @@ def test_the_text_shows_the_rows_and_every_metric(capsys):
             "--algorithm svrg",
             "svrg must have a data set, to come back to its rows; got --sampling markov; use --sampling dataset\n",
         ),
-        ("--algorithm scsg --sampling iid", "scsg must have a data set, to come back to its rows; got --sampling iid; use"),
+        (
+            "--algorithm scsg --sampling iid",
+            "scsg must have a data set, to come back to its rows; got --sampling iid; use",
+        ),
         ("--rows 50", "--rows belongs to --sampling dataset; got --sampling markov; drop it, or change --sampling"),
         ("--rows 50 --sampling iid", "--rows belongs to --sampling dataset; got --sampling iid; drop it"),
         ("--sampling dataset --rows 0", "--rows must be a whole number of at least 1; got 0"),

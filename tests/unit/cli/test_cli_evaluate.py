@@ -192,7 +192,10 @@ def test_a_box_takes_features_and_a_tuple_is_refused(
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "--env must be an environment or the id of one that Gymnasium"),
-        (["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"], "--env must be an environment or the id of one"),
+        (
+            ["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"],
+            "--env must be an environment or the id of one",
+        ),
         ([*LAKE[1:], "--n-envs", "0"], "--n-envs must be a whole number of at least 1; got 0"),
         (["--env", "CartPole-v1", "--discount", "0.9"], "--features must be given for the observations of CartPole-v1"),
         (

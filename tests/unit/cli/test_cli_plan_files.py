@@ -122,8 +122,14 @@ def test_errors_before_planning(capsys, arguments, message):
     [
         ("--budget 1", "--budget must be at least one epoch of VRTD with a batch of two, 4,"),
         ("--target-error -1", "--target-error must be a positive, finite number; got -1.0; pass a number above 0"),
-        ("--target-error 1000", "--target-error must be below the error at the start, 1.52778; got 1000.0; nothing is to"),
-        ("--budget 9 --radius 0.1", "--radius must be at least |theta_star| = 1.23603, else no target is reachable; got"),
+        (
+            "--target-error 1000",
+            "--target-error must be below the error at the start, 1.52778; got 1000.0; nothing is to",
+        ),
+        (
+            "--budget 9 --radius 0.1",
+            "--radius must be at least |theta_star| = 1.23603, else no target is reachable; got",
+        ),
         ("--budget 9 --seed -1", "--seed must be a whole number of at least 0; got -1; pass an integer >= 0"),
         ("--budget 9 --mode estimated --transitions 0", "--transitions must be a whole number of at least 1; got 0"),
         ("--budget 9 --mode estimated --transitions 3", "phi must have full column rank 5 on the sample; got rank"),

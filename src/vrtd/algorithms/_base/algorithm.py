@@ -218,7 +218,10 @@ class Algorithm(ABC):
 
 def check_sampling(algorithm: Algorithm, sampling: Sampling) -> None:
     """Refuse samples that the algorithm cannot use."""
-    got, do = f"sampling={sampling!r}", 'use sampling="dataset" (on vrtd.Transitions, such as vrtd.record(problem, n_rows))'
+    got, do = (
+        f"sampling={sampling!r}",
+        'use sampling="dataset" (on vrtd.Transitions, such as vrtd.record(problem, n_rows))',
+    )
     must = f"{algorithm.name} must have a data set, to come back to its rows"
     require(sampling == "dataset" or not algorithm.needs_data_set, must, got, do)
     settings = ", ".join(f"{key} {value}" for key, value in algorithm.settings.items() if key != "name")
