@@ -36,7 +36,7 @@ def check_positive(name: str, value: Any) -> float:
     return number
 
 
-def check_level(value: Any, name: str = "the level of an interval") -> float:
+def check_level(value: Any, name: str = "level") -> float:
     """Return the level of an interval as a float."""
     number = as_number(value)
     require(0.0 < number < 1.0, f"{name} must lie in (0, 1)", repr(value), "pass e.g. 0.95")

@@ -74,7 +74,7 @@ class MissingExtraError(VrtdError, ImportError):
         self.extras = (extras,) if isinstance(extras, str) else extras
         missing = "are needed for this; they are" if len(self.libraries) > 1 else "is needed for this; it is"
         run = f"run: pip install 'vrtd[{','.join(self.extras)}]'"
-        super().__init__(f"{' and '.join(self.libraries)} {missing} not installed; {run}")
+        super().__init__(f"{', '.join(self.libraries)} {missing} not installed; {run}")
 
     def __reduce__(self) -> Any:
         return type(self), (self.libraries, self.extras)

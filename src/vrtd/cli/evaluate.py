@@ -120,20 +120,22 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
-    progress = _RowProgress(None if arguments.quiet or sys.stderr is None else Progress(sys.stderr))
+    progress = None if arguments.quiet or sys.stderr is None else _RowProgress(Progress(sys.stderr))
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
-        raise_when_safe(progress.announce_end)
+        raise_when_safe("finishing: writing what was learned so far")
         source = given["env"] if "env" in given else read(given["data"], **_columns(given))
         title = None if "env" in given else ", ".join(given["data"])
         found = evaluate(source, title=title, progress=progress, **options)
     except EvaluationInterrupted as stop:
-        progress.close()
+        if progress is not None:
+            progress.close()
         _show(stop.evaluation, arguments.json)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
         raise
     finally:
-        progress.close()
+        if progress is not None:
+            progress.close()
     _show(found, arguments.json)
     return OK
 
@@ -156,9 +158,10 @@ def _columns(given: dict[str, Any]) -> dict[str, Any]:
 class _RowProgress:
     """Progress in rows: how many, how many a second, and the time that is left where their number is known."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._first: tuple[float, int] | None = None  # when the first rows were done, after compilation; how many
+        self.close = progress.close
 
     def __call__(self, done: int, total: int | None) -> None:
         now = time.monotonic()
@@ -167,17 +170,7 @@ class _RowProgress:
         began, before = self._first
         speed = f", {(done - before) / (now - began):,.0f} a second" if done > before and now > began else ""
         share = None if total is None else min(done / total, 1.0)
-        if self._progress is not None:
-            self._progress(share, f"{done:,} rows{speed}")
-
-    def announce_end(self) -> None:
-        """Say at once that Ctrl-C was seen: what was learned is written first, which can take a while."""
-        if self._first is not None:
-            tell("finishing: writing what was learned so far")
-
-    def close(self) -> None:
-        if self._progress is not None:
-            self._progress.close()
+        self._progress(share, f"{done:,} rows{speed}")
 
 
 def _show(found: Evaluation, as_json: bool) -> None:

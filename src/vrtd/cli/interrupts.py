@@ -11,23 +11,24 @@ import signal
 import sys
 import time
 from _thread import get_ident, interrupt_main, start_new_thread
-from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
+from vrtd.cli.terminal import tell
+
 _SECONDS_BETWEEN_TRIES = 0.02
 _is_waiting = False
-_announce: Callable[[], None] | None = None  # at the first Ctrl-C
+_answer: str | None = None  # to the first Ctrl-C
 
 
-def raise_when_safe(announce: Callable[[], None] | None = None) -> None:
+def raise_when_safe(answer: str | None = None) -> None:
     """Raise KeyboardInterrupt on Ctrl-C from now on, unless whoever called the command line handles SIGINT.
 
-    At the first Ctrl-C `announce` is called at once.
+    Where the end of the work takes a while, the first Ctrl-C gets an `answer` at once.
     """
-    global _announce
+    global _answer
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        _announce = announce
+        _answer = answer
         signal.signal(signal.SIGINT, _on_interrupt)
 
 
@@ -38,11 +39,11 @@ def end_at_once() -> None:
 
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
-    global _is_waiting, _announce
-    announce, _announce = _announce, None
-    if announce is not None:
-        with suppress(RuntimeError):  # what was interrupted was printing, too
-            announce()
+    global _is_waiting, _answer
+    answer, _answer = _answer, None
+    if answer is not None:
+        with suppress(RuntimeError):  # stderr is in use by what was interrupted
+            tell(answer)
     if not _is_importing_or_compiling(frame):
         raise KeyboardInterrupt
     if _is_waiting:  # the second Ctrl-C

@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--checkpoints", type=int, metavar="N", help="points of a curve (default 200)")
     metrics = "repeatable (default squared_error; for a simulator neu, estimated from 100,000 transitions)"
     add("--metric", **one_of(METRICS), action="append", dest="metrics", help=metrics)
-    add("--seed", type=int, help="draws the runs (default 0)")
+    add("--seed", type=int, metavar="N", help="draws the runs (default 0)")
     start = "where parameters start: one number for all features, or one each (default 0); if negative, --theta-0=-1"
     add("--theta-0", type=_numbers, metavar="X[,X...]", help=start)
     add("--initial", type=int, metavar="STATE", help="where trajectories start (default: stationary distribution)")

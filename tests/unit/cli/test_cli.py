@@ -38,7 +38,9 @@ def never(monkeypatch):
 # Help
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["--oops"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["help"], ["-V"], ["--oops"], ["simulat"], ["doctor", "--help"], ["reproduce", "--help"]]
+)
 def test_help_version_and_bad_usage_load_no_library(arguments):
     code = (
         "import sys; from vrtd.cli import main; main(sys.argv[1:]);"

@@ -209,7 +209,7 @@ def test_a_box_takes_features_and_a_tuple_is_refused(
         ([*LAKE[1:], "--features", "tabular:4"], "--features must fit the observations of FrozenLake-v1, Discrete(16)"),
         ([*LAKE[1:], "--features", "rbg:4"], "--features must be one of"),
         ([*LAKE[1:], "--discount", "2"], "--discount must lie in [0, 1]; got 2.0"),
-        ([*LAKE[1:], "--level", "95"], "the level of an interval must lie in (0, 1); got 95"),
+        ([*LAKE[1:], "--level", "95"], "--level must lie in (0, 1); got 95"),
         ([*LAKE[1:], "--step-size", "large"], "--step-size must be a number or auto; got 'large'"),
         ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no --batch-size; got 5; drop it"),
         ([*LAKE[1:], "--policy", "walk.py"], "--policy must be random, or a .npy or .npz file"),
@@ -339,7 +339,7 @@ def test_an_interrupted_recording_is_kept_and_learned_from(tmp_path: Any, capsys
 # Help and progress
 
 
-@pytest.mark.parametrize("arguments", [["evaluate", "--help"], ["evaluate", "--oops"]])
+@pytest.mark.parametrize("arguments", [["evaluate", "--help"], ["help", "evaluate"], ["evaluate", "--oops"]])
 def test_help_loads_no_library(arguments: list[str]) -> None:
     code = (
         "import sys; from vrtd.cli import main; main(sys.argv[1:]);"
