@@ -22,14 +22,14 @@ def to_shell(message: str, flags: Mapping[str, str]) -> str:
     """
     text = _FOR_PYTHON.sub("", _COLOURS.sub("", message))
     names = "|".join(sorted(map(re.escape, flags), key=len, reverse=True))
-    with_value = rf"\b(?P<name>{names})=(?!=){_VALUE}"
+    with_value = rf"(?<![\w,])(?<!\w\()(?P<name>{names})=(?!=){_VALUE}"  # but not in f(n=1), nor in rff:9,seed=1
     text = re.sub(with_value, lambda found: _assign(found, flags), text)
     # A name with "_" is a parameter wherever it stands; an English word only where the message is about the parameter.
     compound = "|".join(name for name in names.split("|") if "_" in name) or "(?!)"
     patterns = (
         rf"^(?:{names})(?= )",
         rf"(?:(?<=drop )|(?<=change ))(?:{names})(?=$|[,;])",
-        rf"(?<![\w'\"./-])(?:{compound})(?![\w'\"/.(]|-\w)",
+        rf"(?<![\w'\"./-])(?:{compound})(?![\w'\"/.(=]|-\w)",
     )
     return re.sub("|".join(patterns), lambda found: flags[found[0]], text)
 

@@ -41,6 +41,10 @@ FLAGS = {
         ("drop reward, or change sampling", "drop --reward, or change --sampling"),
         ("a.csv must have a column 'n_runs'", "a.csv must have a column 'n_runs'"),
         ("data/n_runs must be there; see n_runs.csv", "data/n_runs must be there; see n_runs.csv"),
+        (
+            "write rff:9,features=1; got TD(step_size=1); say (features=2)",
+            "write rff:9,features=1; got TD(step_size=1); say (--features 2)",
+        ),
         ("x == 1 if sampling==2", "x == 1 if sampling==2"),
         ("simulate (or take vrtd.record(problem, 5), say); got 1 (of 2)", "simulate; got 1 (of 2)"),
         ("\x1b[33mWARN: old\x1b[0m", "WARN: old"),
