@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     text = "independent runs (default 1000)"
     size.add_argument("--runs", dest="n_runs", type=int, default=1000, metavar="N", help=text)
-    size.add_argument("--quick", action="store_true", help="10 runs: a look in seconds; exact verdicts are the same")
+    size.add_argument("--quick", action="store_true", help="10 runs, for a first look; exact verdicts are the same")
     add_common_options(parser, "reproduction")
 
 
