@@ -36,7 +36,7 @@ def check_positive(name: str, value: Any) -> float:
     return number
 
 
-def check_level(value: Any, name: str = "the level of an interval") -> float:
+def check_level(value: Any, name: str = "level") -> float:
     """Return the level of an interval as a float."""
     number = as_number(value)
     require(0.0 < number < 1.0, f"{name} must lie in (0, 1)", repr(value), "pass e.g. 0.95")
@@ -70,15 +70,28 @@ def check_exact_count(name: str, value: Any, least: int = 1) -> int:
     return count
 
 
-def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+def find_nearest(text: str, names: Collection[str]) -> str | None:
+    """Return the name that may have been meant, or None if all are far off."""
+    return next(iter(get_close_matches(text, names, n=1)), None)
+
+
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
+    """Return the choice that `value` stands for; `-` and `_` are the same in names.
+
+    >>> check_choice("metric", "squared-error", ("squared_error", "neu"))
+    'squared_error'
+    """
     try:
-        known = value in choices
+        if value in choices:
+            return value
     except (TypeError, ValueError):  # arrays are compared entry by entry
-        known = False
-    if not known:
-        near = get_close_matches(str(value), [str(choice) for choice in choices], n=1)
-        do = f"did you mean {near[0]!r}?" if near else "choose one of them"
-        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}", repr(value), do)
+        pass
+    names = {choice.replace("-", "_"): choice for choice in choices if isinstance(choice, str)}
+    if isinstance(value, str) and value.replace("-", "_") in names:
+        return names[value.replace("-", "_")]
+    near = find_nearest(str(value), [str(choice) for choice in choices])
+    do = "choose one of them" if near is None else f"did you mean {near!r}?"
+    raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}", repr(value), do)
 
 
 def check_flag(name: str, value: Any) -> None:

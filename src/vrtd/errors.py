@@ -62,14 +62,22 @@ class DivergenceError(VrtdError, ArithmeticError):
 
 
 class MissingExtraError(VrtdError, ImportError):
-    """An optional library is not installed; the message names the pip command."""
+    """Optional libraries are not installed; the message names the pip command.
 
-    def __init__(self, library: str, extra: str) -> None:
-        super().__init__(f"{library} is needed for this; it is not installed; run: pip install 'vrtd[{extra}]'")
-        self.library, self.extra = library, extra
+    >>> raise MissingExtraError("matplotlib", "plot")
+    Traceback (most recent call last):
+    vrtd.errors.MissingExtraError: matplotlib is needed for this; it is not installed; run: pip install 'vrtd[plot]'
+    """
+
+    def __init__(self, libraries: str | tuple[str, ...], extras: str | tuple[str, ...]) -> None:
+        self.libraries = (libraries,) if isinstance(libraries, str) else libraries
+        self.extras = (extras,) if isinstance(extras, str) else extras
+        missing = "are needed for this; they are" if len(self.libraries) > 1 else "is needed for this; it is"
+        run = f"run: pip install 'vrtd[{','.join(self.extras)}]'"
+        super().__init__(f"{', '.join(self.libraries)} {missing} not installed; {run}")
 
     def __reduce__(self) -> Any:
-        return type(self), (self.library, self.extra)
+        return type(self), (self.libraries, self.extras)
 
 
 class StabilityWarning(UserWarning):

@@ -55,7 +55,8 @@ def value_error(problem: LinearProblem | Transitions) -> QuadraticForm:
     """
     if isinstance(problem, Transitions):
         must = "the value error needs the values of a known chain"
-        raise InvalidInputError(must, repr(problem), "pass that chain's QuadraticForm")
+        do = "choose another metric (or pass that chain's vrtd.metrics.QuadraticForm)"
+        raise InvalidInputError(must, f"{problem.n_rows} rows", do)
     weights, values = problem.state_distribution, problem.mrp.values
     root = np.sqrt(weights)
     centre = np.asarray(np.linalg.lstsq(root[:, None] * problem.phi, root * values)[0], float)

@@ -89,8 +89,8 @@ class Result:
 
     def values(self, metric: str) -> Floats:
         """(n_runs, C)"""
-        check_choice("metric", metric, self.metrics)
-        return self.curves[:, :, self.metrics.index(metric)]
+        name = check_choice("metric", metric, self.metrics)
+        return self.curves[:, :, self.metrics.index(name)]
 
     def summary(self, metric: str | None = None) -> Summary:
         """Mean, standard error and quantiles over runs, with the number of runs that have diverged and are left out."""
@@ -115,8 +115,8 @@ class Result:
 
         The label names the algorithm and its settings unless another is given.
         """
-        check_choice("x", x, tuple(AXIS_LABELS))
-        metric = metric if metric is not None else self._first_metric()
+        x = check_choice("x", x, tuple(AXIS_LABELS))
+        metric = self._first_metric() if metric is None else check_choice("metric", metric, self.metrics)
         mean, standard_error, count = _average(self.values(metric))
         axes = new_panels(1)[0] if ax is None else ax
         name = label if label is not None else self._algorithm

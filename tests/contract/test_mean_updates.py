@@ -3,7 +3,6 @@ and what off-policy samples do. All runs use loops that are not specialised: eac
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -281,7 +280,8 @@ def test_gradient_td_is_stable_on_bairds_star_and_td_is_not() -> None:
 
 @pytest.mark.parametrize("algorithm", [vrtd.TDLambda(), vrtd.TrueOnlineTD()], ids=lambda each: each.name)
 def test_traces_need_a_trajectory(algorithm: Any) -> None:
-    message = f"^{re.escape(repr(algorithm))} must have samples that follow each other; got sampling='iid'; use"
+    settings = r"\(step_size 0.1, trace_decay 0.8\)"
+    message = f"^{algorithm.name} {settings} must have samples that follow each other; got sampling='iid'; use"
     with pytest.raises(InvalidInputError, match=message):
         vrtd.simulate(two_states(), algorithm, sampling="iid", n_runs=2, n_gradients=10)
     data = vrtd.record(two_states(), 10)

@@ -257,7 +257,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"names": ["figure-1"]}, "name of an experiment must be one of 'first', 'second'; got 'figure-1'"),
+        ({"names": ["figure-9"]}, "did you mean 'figure-5'?"),
         ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
         ({"threads": 0}, "threads must be a whole number of at least 1; got 0"),

@@ -8,62 +8,66 @@ import sys
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import NoReturn
 
 from vrtd import __version__
 from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate
-from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, EXIT_CODES, INTERRUPTED, OK, tell
-from vrtd.errors import StabilityWarning, VrtdError
+from vrtd.cli.libraries import check_libraries
+from vrtd.cli.messages import to_shell
+from vrtd.cli.parser import Parser, one_of
+from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, DIVERGED, EXIT_CODES, INTERRUPTED, OK, tell
+from vrtd.errors import DivergenceError, StabilityWarning, VrtdError
 
 __all__ = ["main", "make_parser"]
 
 
-_COMMANDS = {"evaluate": evaluate, "simulate": simulate, "plan": plan, "compare": compare, "reproduce": reproduce}
+_COMMANDS = {
+    "evaluate": evaluate,
+    "simulate": simulate,
+    "plan": plan,
+    "compare": compare,
+    "reproduce": reproduce,
+    "doctor": doctor,
+}
+_EXAMPLES = """\
+examples, to begin with:
+  vrtd doctor                                             what is installed, and which commands work
+  vrtd evaluate --env FrozenLake-v1 --discount 0.99       the values of the random policy, with a report
+  vrtd evaluate --data log.parquet --discount 0.99        the same from a log; see: vrtd help evaluate
+  vrtd simulate --algorithm td --runs 100                 how the error of an algorithm falls on a known problem
+
+"""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        tell(f"{message}; see: {self.prog} --help", "error")
-        raise SystemExit(BAD_USAGE)
-
-
-def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser for this command line: only the command that is called loads what its options need."""
-    parser = _Parser(
+def make_parser(argv: Sequence[str]) -> Parser:
+    """Return the parser for this command line: only the command that is called loads what its options need."""
+    parser = Parser(
         "vrtd",
         description="Policy evaluation with variance-reduced temporal difference learning.",
-        epilog=EXIT_CODES,
-        allow_abbrev=False,
+        epilog=f"{_EXAMPLES}{EXIT_CODES}",
     )
-    parser.add_argument("--version", action="version", version=f"vrtd {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    doctor.add_parser(commands)
+    parser.add_argument("-V", "--version", action="version", version=f"vrtd {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", description="vrtd help COMMAND says more")
     for name, command in _COMMANDS.items():
         command_parser = commands.add_parser(
             name,
             help=command.HELP,
             usage=f"vrtd {name} {command.USAGE}",
             description=command.DESCRIPTION,
-            epilog=EXIT_CODES,
-            allow_abbrev=False,
+            epilog=command.EPILOG,
         )
         if argv[:1] == [name]:
             command.add_options(command_parser)
+            command_parser.set_defaults(name=name, flags=command_parser.name_flags())
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, TextIOWrapper):  # a file name that the terminal cannot show must not be an error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        parser = make_parser(argv)
-        arguments, unknown = parser.parse_known_args(argv)
-        if unknown:
-            parser.prog = "vrtd COMMAND"
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    except SystemExit as stop:  # help, version or bad usage: argparse has printed it
+        arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+    except SystemExit as stop:  # help, version or bad usage: the parser has printed it
         return int(stop.code or OK)
     except KeyboardInterrupt:  # while options are read off the library
         tell("interrupted")
@@ -71,8 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", StabilityWarning)
-            warnings.showwarning = lambda message, *_, **__: tell(f"{message}", "warning")
+            warnings.showwarning = lambda message, *_, **__: tell(to_shell(f"{message}", arguments.flags), "warning")
             try:
+                check_libraries(arguments.name, vars(arguments))
                 code: int = arguments.command(arguments)
                 sys.stdout.flush()
             finally:
@@ -83,7 +88,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # as `vrtd ... | head` does; what is left to print goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except (VrtdError, OSError, MemoryError) as error:
+    except VrtdError as error:
+        tell(to_shell(f"{error}", arguments.flags), "error")
+        return DIVERGED if isinstance(error, DivergenceError) else BAD_USAGE
+    except (OSError, MemoryError) as error:
         tell(f"{error}", "error")
         return BAD_USAGE
     return code
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    """Return the options of the command; `help` is another way to write --help."""
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
+    if argv and not argv[0].startswith("-"):
+        try:
+            argv[0] = one_of(_COMMANDS)["type"](argv[0])
+        except argparse.ArgumentTypeError as error:
+            make_parser(()).error(f"COMMAND {error}")
+    parser = make_parser(argv)
+    arguments = parser.parse_args(argv)
+    if "command" not in arguments:
+        parser.error("the following arguments are required: COMMAND")
+    return arguments

@@ -27,6 +27,10 @@ DESCRIPTION = (
     "Let algorithms meet on standard problems: each tries the same number of settings on runs that are not the "
     "reported ones. What is finished in the output folder is kept, so that an interrupted comparison goes on."
 )
+EPILOG = """\
+examples:
+  vrtd compare --quick
+  vrtd compare --algorithms td vrtd lstd --problems random-mdp garnet --runs 200 --out mine"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -6,28 +6,32 @@ import argparse
 import json
 import platform
 import sys
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from typing import Any
 
 from vrtd import __version__
+from vrtd.cli.libraries import EXTRAS, USES, name_extras
 from vrtd.cli.terminal import MISSING, OK
 
 NEEDED = ("numpy", "scipy", "numba", "llvmlite")
-# Library: the extra of vrtd that brings it.
-EXTRAS = {"matplotlib": "plot", "gymnasium": "gym", "pyarrow": "data", "h5py": "minari", "sklearn": "sklearn"}
 
 
-def add_parser(commands: Any) -> None:
-    parser = commands.add_parser(
-        "doctor", help="what is installed, what is missing, and what runs will use", allow_abbrev=False
-    )
+HELP = "what is installed, and which commands work"
+USAGE = "[--json]"
+DESCRIPTION = "Say what is installed, what is missing, which commands work, and what compiled loops will run on."
+EPILOG = None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(command=_doctor)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     libraries = {name: _library(name) for name in (*NEEDED, *EXTRAS)}
-    ok = all(libraries[name]["version"] for name in NEEDED)
+    missing = [name for name, library in libraries.items() if library["version"] is None]
+    ok = not any(name in missing for name in NEEDED)
     machine = _describe_machine() if ok else dict.fromkeys(("folder", "threads", "cpu"))
     report = {
         "ok": ok,
@@ -35,6 +39,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         "python": platform.python_version(),
         "executable": sys.executable,
         "libraries": libraries,
+        "commands": {use.name: _describe_use(use.libraries, missing) for use in USES},
         "cache": {"folder": machine["folder"], "writable": machine["folder"] is not None},
         "threads": machine["threads"],
         "cpu": machine["cpu"],
@@ -53,16 +58,42 @@ def _as_text(report: dict[str, Any]) -> str:
         folder = report["cache"]["folder"]
         rows += [("cache", f"{folder}, writable" if folder else nowhere), ("cpu", report["cpu"])]
     rows.append(("threads", report["threads"]))
-    end = "everything needed is there" if report["ok"] else "something needed is missing"
-    return "\n".join([*(f"{name:<12}{value}" for name, value in rows), "", end])
+    lines = [f"{name:<12}{value}" for name, value in rows]
+    commands = report["commands"]
+    lines += ["", *(f"{f'vrtd {name}':<32}{_state(each)}" for name, each in commands.items())]
+    missing = dict.fromkeys(library for each in commands.values() for library in each["missing"])
+    if not report["ok"]:
+        end = "something needed is missing"
+    elif missing:
+        end = f"not every command works; run: {_install(missing)}"
+    else:
+        end = "every command works"
+    return "\n".join([*lines, "", end])
+
+
+def _describe_use(needed: Iterable[str], missing: Collection[str]) -> dict[str, Any]:
+    """Return whether a use of a command works, which libraries it lacks, and what installs them."""
+    lacks = [name for name in (*NEEDED, *needed) if name in missing]
+    return {"works": not lacks, "missing": lacks, "install": _install(lacks) if lacks else None}
+
+
+def _state(use: dict[str, Any]) -> str:
+    return "works" if use["works"] else f"does not work without {' and '.join(use['missing'])}; run: {use['install']}"
+
+
+def _install(libraries: Collection[str]) -> str:
+    """Return the command that installs the libraries."""
+    needed = [name for name in libraries if name in NEEDED]
+    extras = name_extras(name for name in libraries if name in EXTRAS)
+    vrtd = f"'vrtd[{','.join(extras)}]'" if extras else "vrtd"
+    return " ".join(["pip install", *(["--upgrade"] if needed else []), vrtd, *needed])
 
 
 def _library(name: str) -> dict[str, str | None]:
     try:
         return {"version": import_module(name).__version__, "problem": None, "install": None}
     except Exception as error:  # also when libraries are there that do not fit together
-        install = f"pip install 'vrtd[{EXTRAS[name]}]'" if name in EXTRAS else f"pip install --upgrade vrtd {name}"
-        return {"version": None, "problem": f"{error}", "install": install}
+        return {"version": None, "problem": f"{error}", "install": _install([name])}
 
 
 def _describe_machine() -> dict[str, Any]:

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from vrtd.cli.interrupts import raise_when_safe
+from vrtd.cli.messages import to_shell
 from vrtd.cli.outputs import folder
-from vrtd.cli.terminal import DIVERGED, OK, in_ascii, tell
-from vrtd.errors import DivergenceError, InvalidInputError
+from vrtd.cli.parser import one_of, or_auto, parse_number, parse_whole
+from vrtd.cli.terminal import OK, in_ascii, tell
+from vrtd.errors import DataWarning, InvalidInputError
 
 if TYPE_CHECKING:
     from vrtd.estimator import Evaluation
 
-_COLUMNS = ("observations", "next_observations", "reward", "terminated", "truncated", "weight", "episode")
+# Columns of a log: whether there may be several, and the help.
+_COLUMNS = {
+    "observations": (True, "what V depends on: names or patterns, such as --observations price 'x_*'"),
+    "next_observations": (True, "the same after the step, where it was recorded: --next-observations 'next_x_*'"),
+    "reward": (False, "the reward of a step: --reward revenue"),
+    "terminated": (False, "true where an episode ends for good, and V is 0 after it: --terminated purchased"),
+    "truncated": (False, "true where the recording of an episode stops, but not the episode: --truncated timeout"),
+    "weight": (False, "importance ratio of a row, used only if it is named: --weight rho"),
+    "episode": (True, "what rows of one episode have in common: --episode session_id, or --episode user day"),
+    "order_by": (True, "sort the rows of an episode by this, where they are not in order: --order-by event_time"),
+}
 # Options that only one of the two kinds of sources has, by the names that the library gives them.
-_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "format")}
+_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "episode_end", "missing", "format")}
 _OF_ENV = {"policy": "--policy", "n_samples": "--samples", "n_envs": "--n-envs", "record": "--record"}
 _METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilot_rows", "n_passes", "seed")
 _OUTPUT = ("out", "level", "names")
@@ -30,6 +43,12 @@ DESCRIPTION = (
     "Learn the values of a policy from transitions that were made under it, in one pass, and write a report "
     "with intervals, the model and the values into a folder."
 )
+EPILOG = """\
+examples:
+  vrtd evaluate --env FrozenLake-v1 --discount 0.99
+  vrtd evaluate --env CartPole-v1 --policy mypackage.policies:balance --discount 0.99 --samples 1e6
+  vrtd evaluate --data 'events-*.parquet' --discount 0.95 --observations n_items segment --reward revenue \\
+      --terminated purchased --episode session_id --order-by event_time --out values"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +61,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
     add = parser.add_argument_group("with --env").add_argument
-    add("--policy", metavar="P", help="random, or a .npy or .npz file of (S, A) probabilities or (S,) actions")
+    text = (
+        "random (default); a .npy or .npz file of (S, A) probabilities or (S,) actions; or package.module:function, "
+        "which is imported from installed code"
+    )
+    add("--policy", metavar="P", help=text)
     add("--samples", dest="n_samples", type=int, metavar="N", help="transitions to make (default 100000)")
     add("--n-envs", type=int, metavar="K", help="number of environments that run side by side (default: one)")
     add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
@@ -50,17 +73,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group(
         "with --data", "columns by name or pattern; those that are not named are found by convention"
     ).add_argument
-    for column in _COLUMNS:
-        add(_OF_DATA[column], metavar="COLUMN", nargs="+" if column.endswith("observations") else None)
-    add("--format", help="parquet, csv, npz, hdf5 or minari, where suffixes do not tell")
+    for column, (is_list, text) in _COLUMNS.items():
+        add(_OF_DATA[column], metavar="COLUMN", nargs="+" if is_list else None, help=text)
+    text = "what the last row of an episode is where no column tells"
+    add("--episode-end", **one_of(("terminated", "truncated", "drop")), help=text)
+    text = (
+        "missing values: refuse them (default), drop their rows, or fill them in and mark them with a further feature"
+    )
+    add("--missing", **one_of(("error", "drop", "indicator")), help=text)
+    add("--format", **one_of(("parquet", "csv", "npz", "hdf5", "minari")), help="where suffixes do not tell")
 
     add = parser.add_argument_group("method").add_argument
-    add("--features", metavar="F", help="such as rbf:20, tabular, fourier:5 (default: tabular for states, else none)")
+    text = "such as tabular, rbf:20, fourier:5, rff:100 or identity (default auto: by the kind of observations)"
+    add("--features", metavar="F", help=text)
     add("--discount", type=float, metavar="X", required=True, help="gamma")
-    text = "an algorithm that learns from a log, such as vrtd, td or lstd, or closed_form (default vrtd)"
+    text = (
+        "closed_form, or an algorithm that learns from a log, such as vrtd, td or lstd (default auto: the closed form "
+        "unless there are many features)"
+    )
     add("--algorithm", metavar="NAME", help=text)
-    add("--step-size", type=_or_auto(float), metavar="X", help="a number or auto (default)")
-    add("--batch-size", type=_or_auto(int), metavar="N", help="of vrtd; a number or auto (default)")
+    add("--step-size", type=or_auto(parse_number, "a number"), metavar="X", help="a number or auto (default)")
+    add(
+        "--batch-size",
+        type=or_auto(parse_whole, "a whole number"),
+        metavar="N",
+        help="of vrtd; a number or auto (default)",
+    )
     text = "rows from which auto decides (default 5000, or a quarter of the rows)"
     add("--pilot-rows", type=int, metavar="N", help=text)
     add("--passes", dest="n_passes", type=int, metavar="N", help="over the rows (default 1)")
@@ -75,36 +113,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
-def _or_auto(kind: type[int] | type[float]) -> Callable[[str], Any]:
-    def read(text: str) -> float | Literal["auto"]:
-        return "auto" if text == "auto" else kind(text)
-
-    read.__name__ = f"{kind.__name__} or auto"  # argparse names it in its message
-    return read
-
-
 def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
     from vrtd.estimator import EvaluationInterrupted, evaluate
-    from vrtd.logs import read
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
-        raise_when_safe()
-        source = given["env"] if "env" in given else read(given["data"], **_columns(given))
-        title = None if "env" in given else f"Value of the policy in {', '.join(given['data'])}"
-        found = evaluate(source, title=title, progress=not arguments.quiet, **options)
+        raise_when_safe("finishing: writing what was learned so far")
+        warnings.simplefilter("ignore", DataWarning)  # they stand beside the answer
+        source = given["env"] if "env" in given else given["data"]
+        found = evaluate(source, progress=not arguments.quiet, **options, **_columns(given))
     except EvaluationInterrupted as stop:
-        _show(stop.evaluation, arguments.json)
+        _show(stop.evaluation, arguments)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
         raise
-    except DivergenceError as error:
-        tell(f"{error}", "error")
-        return DIVERGED
-    _show(found, arguments.json)
+    _show(found, arguments)
     return OK
 
 
@@ -123,11 +149,11 @@ def _columns(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _show(found: Evaluation, as_json: bool) -> None:
-    print(json.dumps(found.as_dict(), allow_nan=False) if as_json else _as_text(found))
+def _show(found: Evaluation, arguments: argparse.Namespace) -> None:
+    print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found, arguments.flags))
 
 
-def _as_text(found: Evaluation) -> str:
+def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     """The answer, whether to trust it, and where the rest is."""
     from vrtd.estimator.page import MEANING, describe_roles
     from vrtd.report.numbers import interval
@@ -138,7 +164,7 @@ def _as_text(found: Evaluation) -> str:
         value, low, high = interval(answer.value, answer.low, answer.high)
         shown = f"{value} ({answer.level:.4g} interval {low} to {high})"
     lines = [f"value      {shown}: {answer.estimand}"]
-    lines += [f"warning    {warning}" for warning in d.warnings]
+    lines += [f"warning    {to_shell(warning, flags)}" for warning in d.warnings]
     if answer.reservation:
         lines.append(f"           {answer.reservation}")
     if found.interrupted:
@@ -155,7 +181,7 @@ def _as_text(found: Evaluation) -> str:
     features = f"{found.features}, rank {d.rank} of {d.n_features}, condition number {_short(d.condition_number)}"
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
-    lines += [f"features   {features}", *(f"remark     {remark}" for remark in d.remarks), "", MEANING]
+    lines += [f"features   {features}", *(f"remark     {to_shell(remark, flags)}" for remark in d.remarks), "", MEANING]
     wrote = ", ".join(str(path) for path in found.files.values())
     return in_ascii("\n".join([*lines, f"wrote {wrote}"]))
 

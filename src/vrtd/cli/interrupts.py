@@ -11,15 +11,24 @@ import signal
 import sys
 import time
 from _thread import get_ident, interrupt_main, start_new_thread
+from contextlib import suppress
 from types import FrameType
+
+from vrtd.cli.terminal import tell
 
 _SECONDS_BETWEEN_TRIES = 0.02
 _is_waiting = False
+_answer: str | None = None  # to the first Ctrl-C
 
 
-def raise_when_safe() -> None:
-    """Raise KeyboardInterrupt on Ctrl-C from now on, unless whoever called the command line handles SIGINT."""
+def raise_when_safe(answer: str | None = None) -> None:
+    """Raise KeyboardInterrupt on Ctrl-C from now on, unless whoever called the command line handles SIGINT.
+
+    Where the end of the work takes a while, the first Ctrl-C gets an `answer` at once.
+    """
+    global _answer
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        _answer = answer
         signal.signal(signal.SIGINT, _on_interrupt)
 
 
@@ -30,7 +39,11 @@ def end_at_once() -> None:
 
 
 def _on_interrupt(signum: int, frame: FrameType | None) -> None:
-    global _is_waiting
+    global _is_waiting, _answer
+    answer, _answer = _answer, None
+    if answer is not None:
+        with suppress(RuntimeError):  # stderr is in use by what was interrupted
+            tell(answer)
     if not _is_importing_or_compiling(frame):
         raise KeyboardInterrupt
     if _is_waiting:  # the second Ctrl-C

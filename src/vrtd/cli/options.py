@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+from vrtd.checks import check_count
+from vrtd.cli.parser import one_of
 from vrtd.errors import InvalidInputError
 
 
@@ -48,7 +50,7 @@ def algorithm_options() -> Options:
 def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
     """The option --KIND and one for each option that any of the names to choose from has; their group."""
     group = parser.add_argument_group(kind, f"in brackets: which {kind}s take the option, and their defaults")
-    group.add_argument(f"--{kind}", choices=table, help=f"(default {default})")
+    group.add_argument(f"--{kind}", **one_of(table), help=f"(default {default})")
     for option in dict.fromkeys(option for options in table.values() for option in options):
         owners = {name: options[option] for name, options in table.items() if option in options}
         plain_kind = next(iter(owners.values())).kind
@@ -61,7 +63,7 @@ def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
         if plain is bool:
             group.add_argument(_flag(option), dest=option, action="store_const", const=True, help=text)
         elif get_origin(plain) is Literal:
-            group.add_argument(_flag(option), dest=option, choices=get_args(plain), help=text)
+            group.add_argument(_flag(option), dest=option, **one_of(get_args(plain)), help=text)
         else:
             group.add_argument(_flag(option), dest=option, type=plain, metavar="N" if plain is int else "X", help=text)
     return group
@@ -89,7 +91,7 @@ def build_problem(given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
     name, table = given["problem"], given["tables"]["problem"]
     settings = {option: default for option, (_, default, _) in table[name].items()} | chosen_options("problem", given)
-    seed = settings.pop("problem_seed")
+    seed = check_count("problem_seed", settings.pop("problem_seed"), least=0)
     problem = LIBRARY[name](seed=seed, **settings)
     n_states = {"n_states": problem.mrp.n_states} if isinstance(problem, LinearProblem) else {}
     return problem, {"name": name, "seed": seed, **settings, **n_states, "n_features": problem.n_features}

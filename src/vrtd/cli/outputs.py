@@ -17,7 +17,7 @@ _SUFFIXES = {"out": (".npz",), "data": (".csv",), "figure": (".png", ".svg", ".p
 def folder(name: str) -> Path:
     """The type of an option that names one."""
     if not name:  # an unset variable, which would be the current folder
-        raise argparse.ArgumentTypeError("a folder must have a name")
+        raise argparse.ArgumentTypeError("must be the name of a folder; got ''")
     return Path(name)
 
 

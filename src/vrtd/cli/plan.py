@@ -14,6 +14,7 @@ from vrtd.checks import check_count
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, build_problem, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
+from vrtd.cli.parser import one_of
 from vrtd.cli.plan_formats import PlanAnswer, as_json, as_text, draw
 from vrtd.cli.terminal import OK
 from vrtd.errors import FeatureScaleError, InvalidInputError
@@ -33,6 +34,10 @@ DESCRIPTION = (
     "Find the settings of TD and VRTD that reach a target at the least cost, or are best within a "
     "budget, on a named problem, and say which of the two to use."
 )
+EPILOG = """\
+examples:
+  vrtd plan --target-error 0.025
+  vrtd plan --problem boyan_chain --budget 100_000 --map --figure map.png"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,15 +61,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     goal.add_argument("--budget", type=int, metavar="N", help="end with the least error within this cost")
 
     add = parser.add_argument_group("plan").add_argument
-    add("--sampling", choices=("markov", "iid"), help="one trajectory, or independent samples (default markov)")
-    add("--objective", choices=("gradients", "samples"), help="what costs: pseudo-gradients (default) or samples")
+    add("--sampling", **one_of(("markov", "iid")), help="one trajectory, or independent samples (default markov)")
+    add("--objective", **one_of(("gradients", "samples")), help="what costs: pseudo-gradients (default) or samples")
     modes = "by the chain's moments (default), by proven bounds, or from a sample of transitions alone"
-    add("--mode", choices=("exact", "guaranteed", "estimated"), help=modes)
+    add("--mode", **one_of(("exact", "guaranteed", "estimated")), help=modes)
     text = f"how many are drawn for --mode estimated (default {_TRANSITIONS})"
     add("--transitions", type=int, metavar="N", help=text)
     add("--confidence", type=float, metavar="X", help="of the intervals of --mode estimated (default 0.95)")
     add("--radius", type=float, metavar="X", help="project parameters onto a ball (default: only where bounds need it)")
-    add("--output", choices=("random", "last", "average"), help="of an epoch of VRTD (default random)")
+    add("--output", **one_of(("random", "last", "average")), help="of an epoch of VRTD (default random)")
     add("--seed", type=int, metavar="N", help="draws transitions and simulations that check a plan (default 0)")
 
     add = parser.add_argument_group("output").add_argument
@@ -96,7 +101,7 @@ def _plan(arguments: argparse.Namespace) -> int:
             problem, description["features_divided_by"] = _normalised(problem)
         if arguments.mode == "estimated":
             n_transitions = given.get("transitions", _TRANSITIONS)
-            check_count("--transitions", n_transitions)
+            check_count("transitions", n_transitions)
             sample = record(problem, n_transitions, sampling=arguments.sampling, seed=arguments.seed, shuffle=False)
             found = plan(sample, **options)
         else:

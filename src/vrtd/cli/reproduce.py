@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vrtd.cli.resumable import add_common_options, resumable
 from vrtd.cli.terminal import OK, in_ascii
-from vrtd.paper.experiments import NAMES
+from vrtd.paper.experiments import FIGURES, NAMES
 
 if TYPE_CHECKING:
     from vrtd.paper.reproduction import Reproduction
@@ -21,14 +21,21 @@ DESCRIPTION = (
     "Regenerate the experiments of the paper, all of them without a NAME, and judge every claim that rests on "
     "them. What is finished in the output folder is kept, so that an interrupted reproduction goes on."
 )
+EPILOG = """\
+examples:
+  vrtd reproduce --quick
+  vrtd reproduce figure-1 table-1 --out mine"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=_reproduce)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    figures = {name: figure for figure, name in FIGURES.items()}
+    text = ", ".join(f"{name} or {figures[name]}" if name in figures else name for name in NAMES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{text}; figures by their printed numbers")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--runs", type=int, default=1000, metavar="N", help="independent runs (default 1000)")
-    size.add_argument("--quick", action="store_true", help="10 runs: a look in seconds; exact verdicts are the same")
+    text = "independent runs (default 1000)"
+    size.add_argument("--runs", dest="n_runs", type=int, default=1000, metavar="N", help=text)
+    size.add_argument("--quick", action="store_true", help="10 runs, for a first look; exact verdicts are the same")
     add_common_options(parser, "reproduction")
 
 
@@ -39,7 +46,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         found = reproduce(
             arguments.names,
             out=arguments.out,
-            n_runs=QUICK_RUNS if arguments.quick else arguments.runs,
+            n_runs=QUICK_RUNS if arguments.quick else arguments.n_runs,
             seed=arguments.seed,
             threads=arguments.threads,
             progress=not arguments.quiet,

@@ -15,7 +15,7 @@ from vrtd.cli.terminal import tell
 def add_common_options(parser: argparse.ArgumentParser, out: str, threads: str = "") -> None:
     """`out` is the folder's name unless another is given, `threads` what they are if not just that."""
     add = parser.add_argument
-    add("--seed", type=int, default=0, help="draws the runs (default 0)")
+    add("--seed", type=int, default=0, metavar="N", help="draws the runs (default 0)")
     add("--threads", type=int, metavar="N", help=f"{threads} (default: one for each processor)".lstrip())
     add("--out", type=folder, default=Path(out), metavar="DIR", help=f"where to write (default {out})")
     add("--json", action="store_true", help="print one JSON object")

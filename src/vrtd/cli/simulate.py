@@ -10,6 +10,7 @@ from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
 from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
+from vrtd.cli.parser import one_of
 from vrtd.cli.terminal import DIVERGED, OK, tell
 from vrtd.errors import InvalidInputError
 
@@ -19,6 +20,10 @@ _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", 
 HELP = "many independent runs of one algorithm on a named problem"
 USAGE = "[OPTIONS]"
 DESCRIPTION = "Run an algorithm many times on a named problem and print how its error falls."
+EPILOG = """\
+examples:
+  vrtd simulate --step-size 0.1 --batch-size 500 --figure vrtd.png
+  vrtd simulate --algorithm svrg --sampling dataset --rows 2000"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,14 +39,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     add = parser.add_argument_group("runs").add_argument
     samplings = "one trajectory a run, independent samples, or one data set for all runs (default markov)"
-    add("--sampling", choices=("markov", "iid", "dataset"), help=samplings)
+    add("--sampling", **one_of(("markov", "iid", "dataset")), help=samplings)
     add("--rows", type=int, dest="n_rows", metavar="N", help="of the data set, drawn with the seed (default 1000)")
     add("--runs", type=int, dest="n_runs", metavar="N", help="independent runs (default 1000)")
     add("--gradients", type=int, dest="n_gradients", metavar="N", help="pseudo-gradients a run (default 100000)")
     add("--checkpoints", type=int, metavar="N", help="points of a curve (default 200)")
     metrics = "repeatable (default squared_error; for a simulator neu, estimated from 100,000 transitions)"
-    add("--metric", choices=METRICS, action="append", dest="metrics", help=metrics)
-    add("--seed", type=int, help="draws the runs (default 0)")
+    add("--metric", **one_of(METRICS), action="append", dest="metrics", help=metrics)
+    add("--seed", type=int, metavar="N", help="draws the runs (default 0)")
     start = "where parameters start: one number for all features, or one each (default 0); if negative, --theta-0=-1"
     add("--theta-0", type=_numbers, metavar="X[,X...]", help=start)
     add("--initial", type=int, metavar="STATE", help="where trajectories start (default: stationary distribution)")
@@ -58,7 +63,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be numbers, separated by commas") from None
+        raise argparse.ArgumentTypeError(f"must be numbers, separated by commas; got {text!r}") from None
 
 
 def _simulate(arguments: argparse.Namespace) -> int:

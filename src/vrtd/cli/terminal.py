@@ -9,8 +9,7 @@ from typing import Literal
 OK, MISSING, BAD_USAGE, DIVERGED, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 EXIT_CODES = (
     "exit codes: 0 fine; 1 doctor found something missing; 2 bad usage or bad input; 3 some runs diverged (the results "
-    "are printed and written all the same; evaluate has none then); 130 interrupted; 141 nobody reads the output any "
-    "more."
+    "are printed and written all the same; evaluate has none then); 130 interrupted; 141 the output pipe was closed."
 )
 
 # What every terminal has, in the place of signs that not all have.

@@ -82,7 +82,7 @@ def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any)
     if isinstance(initial, str):
         check_choice("initial", initial, ("stationary",))
         return problem.state_distribution if sampling == "iid" else problem.mrp.stationary
-    must, do = 'initial must be "stationary" when samples are independent', 'drop it, or use sampling="markov"'
+    must, do = "initial must be left out when samples are independent", 'drop it, or use sampling="markov"'
     require(sampling == "markov", must, initial, do)
     if np.ndim(initial) == 0:
         state = check_count("initial", initial, least=0)

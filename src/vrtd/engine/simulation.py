@@ -123,8 +123,8 @@ def make_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> 
         d, must = metric.centre.size, f"metric {metric.name!r} must be for {problem.n_features} features"
         require(d == problem.n_features, must, d, "rebuild it for phi")
         return metric
-    check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
-    return METRICS[metric](record_test_rows(problem) if isinstance(problem, Simulator) else problem)
+    name = check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
+    return METRICS[name](record_test_rows(problem) if isinstance(problem, Simulator) else problem)
 
 
 def _fresh_state(source: Source, n_runs: int, words: int, seed: int, theta_0: Floats) -> EngineState:

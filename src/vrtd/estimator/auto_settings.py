@@ -62,7 +62,8 @@ class AutoSettings:
                 must = "an algorithm with settings of its own must not be given others"
                 raise InvalidInputError(must, next(iter(self._given)), "drop one of the two")
         else:
-            check_choice("algorithm", self.algorithm, (AUTO, CLOSED_FORM, *REGISTRY))
+            name = check_choice("algorithm", self.algorithm, (AUTO, CLOSED_FORM, *REGISTRY))
+            object.__setattr__(self, "algorithm", name)
             for name, value in self._given.items():
                 if self.is_auto:
                     must = f"{name} must be given together with an algorithm"
@@ -176,8 +177,8 @@ def _check_log(algorithm: Algorithm) -> None:
     if not algorithm.learns_from_log:
         raise InvalidInputError(
             f"{algorithm.name} cannot learn from a log, whose rows come once and in order",
-            repr(algorithm),
-            "use another algorithm, or simulate it on vrtd.logs.data_set(...)",
+            algorithm.name,
+            "use another algorithm (or simulate it on vrtd.logs.data_set(...))",
         )
 
 

@@ -335,7 +335,7 @@ class Evaluator:
 
     def why_no_interval(self, method: Method | None = None) -> str | None:
         """Return why no interval is known, or None if one is."""
-        check_choice("method", method, (None, *get_args(Method)))
+        method = check_choice("method", method, (None, *get_args(Method)))
         return self._summary.why_no_interval(method)
 
     def spread(self, method: Method | None = None) -> Spread:
@@ -343,7 +343,7 @@ class Evaluator:
         return self._spread(method, stacklevel=3)
 
     def _spread(self, method: Method | None, stacklevel: int) -> Spread:
-        check_choice("method", method, (None, *get_args(Method)))
+        method = check_choice("method", method, (None, *get_args(Method)))
         summary = self._summary
         method, spread = method or summary.own_method, summary.spread(method)
         if method == "recursion" and not spread.converged(summary.sample.phi):

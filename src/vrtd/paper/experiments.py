@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from vrtd.checks import check_choice
+
 if TYPE_CHECKING:
     from vrtd.paper.evidence import Claim
     from vrtd.paper.experiment import Experiment
@@ -20,6 +22,21 @@ NAMES = (
     "counter-example",
     "bounds",
 )
+
+#: The experiment behind a figure, by the number that is printed in the paper. Table 1 has the name of its experiment.
+FIGURES = {
+    "figure-1": "random-mdp-iid",
+    "figure-2": "random-mdp-markov",
+    "figure-3": "frozen-lake",
+    "figure-4": "mountain-car",
+    "figure-5": "changing-step",
+}
+
+
+def check_name(name: str) -> str:
+    """Return the name of the experiment that is called so, or that a figure of this name shows."""
+    chosen: str = check_choice("name of an experiment", name, (*NAMES, *FIGURES))
+    return FIGURES.get(chosen, chosen)
 
 
 def find(name: str) -> Experiment:

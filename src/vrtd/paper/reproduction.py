@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd import store
-from vrtd.checks import check_choice, check_count
+from vrtd.checks import check_count
 from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
@@ -78,9 +78,7 @@ def reproduce(
     or removed. Ctrl-C keeps what is finished and reports on it. `progress=True` shows a bar on stderr; a
     function is called with the share of the work that is done and the name of the experiment.
     """
-    names = (names,) if isinstance(names, str) else tuple(names)
-    for name in names:
-        check_choice("name of an experiment", name, experiments.NAMES)
+    names = tuple(experiments.check_name(name) for name in ((names,) if isinstance(names, str) else names))
     check_count("n_runs", n_runs, least=2)
     check_count("seed", seed, least=0)
     if threads is not None:

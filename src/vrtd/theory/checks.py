@@ -22,14 +22,16 @@ _MOST_FEATURES_OF_A_SEARCH = 16
 # Operations of one sweep, of a sweep for each of the (d + 1)(d + 2)/2 basis matrices of a search, of a whole curve.
 _MOST_SWEEP, _MOST_BASIS_SWEEP, _MOST_WORK = 1e8, 5e8, 3e10
 _DO = "simulate instead, or use fewer features"
-_DO_INSTEAD_OF_A_SEARCH = 'use fewer features, mode="guaranteed", settings_for with a sample, or simulate'
+_DO_INSTEAD_OF_A_SEARCH = (
+    'use fewer features or mode="guaranteed", or simulate (or give a sample to vrtd.theory.settings_for)'
+)
 
 
 def check_problem(problem: Any) -> None:
     """Raise unless `problem` is a LinearProblem whose chain has no importance ratios."""
     if isinstance(problem, Simulator):
         raise InvalidInputError(
-            "problem must be a LinearProblem: exact moments and bounds need its transition probabilities",
+            "problem must be a chain (vrtd.LinearProblem): exact moments and bounds need its transition probabilities",
             f"the Simulator {problem.name}, whose probabilities are not known",
             "simulate instead",
         )
@@ -41,7 +43,7 @@ def check_problem(problem: Any) -> None:
         raise InvalidInputError(
             "the theory is of chains without importance ratios, under the policy that is evaluated",
             f"importance ratios of up to {np.max(problem.mrp.edges.weight):.6g}",
-            "simulate instead, or take mdp.chain(policy) without a behaviour",
+            "simulate instead (or take mdp.chain(policy) of a vrtd.MDP, without a behaviour)",
         )
 
 

@@ -83,9 +83,9 @@ def plan(
     initial_error = float(((theta - problem.theta_star) ** 2).sum())
     if goal.target is not None and goal.target >= initial_error:
         raise InvalidInputError(
-            f"target_error must be below the error of theta_0, {initial_error:.6g}",
+            f"target_error must be below the error at the start, {initial_error:.6g}",
             target_error,
-            "nothing is to be done: theta_0 is good enough; or lower the target",
+            "nothing is to be done: the start is good enough; or lower the target",
         )
     optimal = predictor.optimal or 0.0
     if goal.target is not None and goal.target * MOST_COST < optimal:

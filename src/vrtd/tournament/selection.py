@@ -41,7 +41,9 @@ def choose_entrants(chosen: Any, size: TournamentSize) -> dict[str, Entrant]:
         _check_name("an algorithm", name, r"\w+", "letters, digits and '_'")
         _check_epoch(entrants[name], size)
     if len(entrants) < 2:
-        raise InvalidInputError("a comparison must have two algorithms at least", tuple(entrants), "name another one")
+        raise InvalidInputError(
+            "a comparison must have two algorithms at least", ", ".join(entrants), "name another one"
+        )
     return entrants
 
 
@@ -51,11 +53,9 @@ def _by_name(kind: str, chosen: Any, standard: tuple[str, ...]) -> dict[Any, Any
         items = tuple(chosen.values())
     else:
         items = tuple(chosen) if isinstance(chosen, Iterable) and not isinstance(chosen, str) else (chosen,)
-    for each in items:
-        if isinstance(each, str):
-            check_choice(f"name of {kind}", each, standard)
+    items = tuple(check_choice(f"name of {kind}", each, standard) if isinstance(each, str) else each for each in items)
     if isinstance(chosen, Mapping) and chosen:
-        return dict(chosen)
+        return dict(zip(chosen, items, strict=True))
     if not items:
         return {name: name for name in standard}
     asked = {each for each in items if isinstance(each, str)}

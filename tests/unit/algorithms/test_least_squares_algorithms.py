@@ -177,7 +177,7 @@ def test_only_a_trace_needs_a_trajectory(kind: Any) -> None:
         check_sampling(kind(0.0), sampling)
     check_sampling(kind(0.5), "markov")
     for sampling in ("iid", "dataset"):
-        message = rf"^{kind.__name__}\(trace_decay=0.5, .*\) must have samples that follow each other; got sampling="
+        message = rf"^{kind.name} \(trace_decay 0.5, .*\) must have samples that follow each other; got sampling="
         with pytest.raises(InvalidInputError, match=message):
             check_sampling(kind(0.5), sampling)
 

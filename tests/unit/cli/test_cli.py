@@ -39,7 +39,9 @@ def never(monkeypatch):
 # Help
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["--oops"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["help"], ["-V"], ["--oops"], ["simulat"], ["doctor", "--help"], ["reproduce", "--help"]]
+)
 def test_help_version_and_bad_usage_load_no_library(arguments):
     code = (
         "import sys; from vrtd.cli import main; main(sys.argv[1:]);"
@@ -83,7 +85,7 @@ def test_documented_commands_parse_and_codes_agree():
     commands = [line.removeprefix("$ vrtd ") for line in page.splitlines() if line.startswith("$ vrtd ")]
     for command in commands:
         arguments = shlex.split(command.split(" | ")[0])
-        if not {"--help", "--version"} & set(arguments):
+        if not {"-V", "help"} & set(arguments):
             make_parser(arguments).parse_args(arguments)
     assert len(commands) >= 4
     for code in (0, 1, 2, 3, 130, 141):
@@ -242,7 +244,7 @@ def test_diverged_runs_are_counted_and_warned_of(capsys):
     assert columns["mean"][0] == pytest.approx(24.0**2 + 16**2 + 8**2)
     assert columns["mean"][1] is None
     first, second = noise.splitlines()
-    assert first.startswith("vrtd: warning: step_size 50 must not")
+    assert first.startswith("vrtd: warning: --step-size 50 must not")
     assert second.startswith("vrtd: warning: 4 of 4 runs diverged")
     assert second.endswith("from there on; lower --step-size or give a --radius")
 
@@ -266,8 +268,8 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
         ("", "arguments are required: COMMAND; see: vrtd --help"),
         ("simulate --problem baird", "phi must have full column rank 8"),
         ("simulate --problem baird", 'the metrics "value_error", "neu" and "mspbe" exist nevertheless'),
-        ("simulate --runs many", "argument --runs: invalid int value: 'many'; see: vrtd simulate --help"),
-        ("simulate --step 1", "unrecognized arguments: --step 1"),
+        ("simulate --runs many", "--runs must be a whole number; got 'many'; see: vrtd simulate --help"),
+        ("simulate --step 1", "unknown option --step; did you mean --steps? see: vrtd simulate --help"),
         (
             "simulate --algorithm td --batch-size 5",
             "--batch-size belongs to vrtd or batching_svrg or scsg or growing_scsg; got --algorithm td; drop it",
@@ -281,12 +283,12 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
             "simulate --problem random_walk --gamma 0.5",
             "--gamma belongs to random_mdp or garnet or off_policy_garnet or frozen_lake or mountain_car; got",
         ),
-        ("simulate --theta-0 1,b", "argument --theta-0: '1,b' must be numbers, separated by commas; see: vrtd"),
-        ("simulate --theta-0 1,2", "theta_0 must have the shape (4,); got (2,); pass one number per feature"),
-        ("simulate --theta-0 inf", "theta_0 must be finite; got inf at index (0,)"),
-        ("simulate --step-size -1", "step_size must be a positive, finite number; got -1.0; pass a number above 0"),
-        ("simulate --states 3", "n_features must be at most n_states; got 4 for 3 states; lower n_features"),
-        ("simulate --gradients 10", "n_gradients must be at least one epoch, which counts 1000; got 10"),
+        ("simulate --theta-0 1,b", "--theta-0 must be numbers, separated by commas; got '1,b'; see: vrtd"),
+        ("simulate --theta-0 1,2", "--theta-0 must have the shape (4,); got (2,); pass one number per feature"),
+        ("simulate --theta-0 inf", "--theta-0 must be finite; got inf at index (0,)"),
+        ("simulate --step-size -1", "--step-size must be a positive, finite number; got -1.0; pass a number above 0"),
+        ("simulate --states 3", "--features must be at most --states; got 4 for 3 states; lower --features"),
+        ("simulate --gradients 10", "--gradients must be at least one epoch, which counts 1000; got 10"),
         ("simulate --figure curve.jpg", "--figure must be a .png or .svg or .pdf file; got curve.jpg; change the name"),
         ("simulate --figure no/curve.png", "--figure must be in a folder that exists and can be written; got no;"),
         ("simulate --out run.csv", "--out must be a .npz file; got run.csv; change the name"),

@@ -182,7 +182,7 @@ def test_damaged_policy_files_are_refused(tmp_path: Path, capsys: Any, name: str
     (tmp_path / name).write_bytes(content)
     assert main([*LAKE, "--policy", str(tmp_path / name), "--out", str(tmp_path / "out")]) == BAD_USAGE
     message = capsys.readouterr().err
-    assert message.startswith(f"vrtd: error: policy {tmp_path / name} must be ")
+    assert message.startswith(f"vrtd: error: --policy {tmp_path / name} must be ")
     assert problem in message
     assert not (tmp_path / "out").exists()
 

@@ -103,12 +103,12 @@ def test_fewer_problems_leave_no_figures_behind_and_json_is_one_object(out: Path
     [
         (["--problems", "nowhere"], "name of a problem must be one of 'random-mdp'"),
         (["--algorithms", "nobody"], "name of an algorithm must be one of 'td'"),
-        (["--algorithms", "td"], r"a comparison must have two algorithms at least; got \('td',\); name another one"),
-        (["--samples", "99"], "n_samples must be a whole number of at least 100; got 99"),
-        (["--runs", "1"], "n_runs must be a whole number of at least 2; got 1"),
-        (["--threads", "0"], "threads must be a whole number of at least 1; got 0"),
-        (["--fast"], "unrecognized arguments: --fast"),
-        (["--out", ""], "a folder must have a name"),
+        (["--algorithms", "td"], r"a comparison must have two algorithms at least; got td; name another one"),
+        (["--samples", "99"], "--samples must be a whole number of at least 100; got 99"),
+        (["--runs", "1"], "--runs must be a whole number of at least 2; got 1"),
+        (["--threads", "0"], "--threads must be a whole number of at least 1; got 0"),
+        (["--fast"], "unknown option --fast; see: vrtd compare --help"),
+        (["--out", ""], "--out must be the name of a folder; got ''"),
     ],
 )
 def test_bad_usage(tmp_path: Path, capsys: Any, arguments: list[str], message: str) -> None:

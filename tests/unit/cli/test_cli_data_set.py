@@ -37,12 +37,15 @@ def test_the_text_shows_the_rows_and_every_metric(capsys):
     [
         (
             "--algorithm svrg",
-            "svrg must have a data set, to come back to its rows; got sampling='markov'; simulate it on vrtd.Trans",
+            "svrg must have a data set, to come back to its rows; got --sampling markov; use --sampling dataset\n",
         ),
-        ("--algorithm scsg --sampling iid", "scsg must have a data set, to come back to its rows; got sampling='iid'"),
+        (
+            "--algorithm scsg --sampling iid",
+            "scsg must have a data set, to come back to its rows; got --sampling iid; use",
+        ),
         ("--rows 50", "--rows belongs to --sampling dataset; got --sampling markov; drop it, or change --sampling"),
         ("--rows 50 --sampling iid", "--rows belongs to --sampling dataset; got --sampling iid; drop it"),
-        ("--sampling dataset --rows 0", "n_rows must be a whole number of at least 1; got 0"),
+        ("--sampling dataset --rows 0", "--rows must be a whole number of at least 1; got 0"),
         ("--sampling dataset --metric value_error", "the value error needs the values of a known chain"),
         ("--growth 3", "--growth belongs to batching_svrg or growing_scsg; got --algorithm vrtd; drop it"),
     ],

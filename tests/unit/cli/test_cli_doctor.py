@@ -1,6 +1,7 @@
 """`vrtd doctor`: what it finds, what it misses, how it ends."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,8 @@ import pytest
 import vrtd
 import vrtd.engine
 from vrtd.cli import main
-from vrtd.cli.doctor import EXTRAS, NEEDED
+from vrtd.cli.doctor import NEEDED
+from vrtd.cli.libraries import EXTRAS
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,7 +31,10 @@ def test_doctor_reports_libraries_cache_and_processor(capsys):
     shown = capsys.readouterr().out
     for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads"):
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
-    assert "everything needed is there" in shown
+    assert shown.endswith("\n\nevery command works\n")
+    assert all(use == {"works": True, "missing": [], "install": None} for use in report["commands"].values())
+    for name in report["commands"]:
+        assert re.search(rf"^vrtd {name} +works$", shown, re.MULTILINE)
 
 
 def test_doctor_finds_the_cache_of_the_loops(tmp_path):
@@ -59,6 +64,31 @@ def test_doctor_names_what_is_missing(capsys, monkeypatch, name, code, install):
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] == (code == 0)
     assert report["libraries"][name]["install"] == install
+
+
+def test_doctor_says_which_commands_work(capsys, monkeypatch):
+    for name in ("pyarrow", "gymnasium"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["doctor", "--json"]) == 0
+    commands = json.loads(capsys.readouterr().out)["commands"]
+    working = {name for name, use in commands.items() if use["works"]}
+    assert working == {"simulate", "simulate --figure", "plan", "plan --figure", "reproduce"}
+    assert commands["evaluate --env"]["missing"] == ["pyarrow", "gymnasium"]
+    assert commands["evaluate --env"]["install"] == "pip install 'vrtd[data,gym]'"
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "vrtd compare                    does not work without pyarrow; run: pip install 'vrtd[data]'" in shown
+    assert shown[-1] == "not every command works; run: pip install 'vrtd[data,gym]'"
+
+
+def test_no_command_works_without_numba(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert main(["doctor", "--json"]) == 1
+    commands = json.loads(capsys.readouterr().out)["commands"]
+    assert not any(use["works"] for use in commands.values())
+    assert commands["simulate"]["install"] == "pip install --upgrade vrtd numba"
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().out.endswith("\n\nsomething needed is missing\n")
 
 
 def test_doctor_knows_every_extra():

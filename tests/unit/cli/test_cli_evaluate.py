@@ -194,32 +194,35 @@ def test_a_box_takes_features_and_a_tuple_is_refused(
         ([*LAKE[1:], "--reward", "r"], "--reward belongs to --data; got --env; drop it, or give --data"),
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
-        (["--env", "Nowhere-v0", "--discount", "0.9"], "env must be an environment or the id of one that Gymnasium"),
-        (["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"], "env must be an environment or the id of one"),
-        ([*LAKE[1:], "--n-envs", "0"], "n_envs must be a whole number of at least 1; got 0"),
-        (["--env", "CartPole-v1", "--discount", "0.9"], "features must be given for the observations of CartPole-v1"),
+        (["--env", "Nowhere-v0", "--discount", "0.9"], "--env must be an environment or the id of one that Gymnasium"),
+        (
+            ["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"],
+            "--env must be an environment or the id of one",
+        ),
+        ([*LAKE[1:], "--n-envs", "0"], "--n-envs must be a whole number of at least 1; got 0"),
+        (["--env", "CartPole-v1", "--discount", "0.9"], "--features must be given for the observations of CartPole-v1"),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "tabular"],
-            "features must fit the observations",
+            "--features must fit the observations",
         ),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "rbf:5x5"],
-            "features must fit the observations",
+            "--features must fit the observations",
         ),
-        ([*LAKE[1:], "--features", "tabular:4"], "features must fit the observations of FrozenLake-v1, Discrete(16)"),
-        ([*LAKE[1:], "--features", "rbg:4"], "features must be one of"),
-        ([*LAKE[1:], "--discount", "2"], "discount must lie in [0, 1]; got 2.0"),
-        ([*LAKE[1:], "--level", "95"], "the level of an interval must lie in (0, 1); got 95"),
-        ([*LAKE[1:], "--step-size", "large"], "invalid float or auto value: 'large'"),
-        ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no batch_size; got 5; drop it"),
-        ([*LAKE[1:], "--policy", "walk.py"], "policy must be random, or a .npy or .npz file"),
-        ([*LAKE[1:], "--policy", "nowhere.npy"], "policy nowhere.npy must be there; got no such file"),
-        ([*LAKE[1:], "--record", "rows.txt"], "record must be a .parquet, .npz, .csv file; got rows.txt"),
-        ([*LAKE[1:], "--record", "nowhere/rows.csv"], "record must be in a folder that exists, and not in out"),
-        ([*LAKE[1:], "--names", "a,b"], "names must be 1 different words, one for each number"),
-        ([*LAKE[1:], "--passes", "0"], "n_passes must be a whole number of at least 1; got 0"),
-        ([*LAKE[1:], "--samples", "0"], "n_samples must be a whole number of at least 1; got 0"),
-        ([*LAKE[1:], "--out", ""], "a folder must have a name"),
+        ([*LAKE[1:], "--features", "tabular:4"], "--features must fit the observations of FrozenLake-v1, Discrete(16)"),
+        ([*LAKE[1:], "--features", "rbg:4"], "--features must be one of"),
+        ([*LAKE[1:], "--discount", "2"], "--discount must lie in [0, 1]; got 2.0"),
+        ([*LAKE[1:], "--level", "95"], "--level must lie in (0, 1); got 95"),
+        ([*LAKE[1:], "--step-size", "large"], "--step-size must be a number or auto; got 'large'"),
+        ([*LAKE[1:], "--algorithm", "td", "--batch-size", "5"], "td has no --batch-size; got 5; drop it"),
+        ([*LAKE[1:], "--policy", "walk.py"], "--policy must be random, or a .npy or .npz file"),
+        ([*LAKE[1:], "--policy", "nowhere.npy"], "--policy nowhere.npy must be there; got no such file"),
+        ([*LAKE[1:], "--record", "rows.txt"], "--record must be a .parquet, .npz, .csv file; got rows.txt"),
+        ([*LAKE[1:], "--record", "nowhere/rows.csv"], "--record must be in a folder that exists, and not in out"),
+        ([*LAKE[1:], "--names", "a,b"], "--names must be 1 different words, one for each number"),
+        ([*LAKE[1:], "--passes", "0"], "--passes must be a whole number of at least 1; got 0"),
+        ([*LAKE[1:], "--samples", "0"], "--samples must be a whole number of at least 1; got 0"),
+        ([*LAKE[1:], "--out", ""], "--out must be the name of a folder; got ''"),
     ],
 )
 def test_bad_usage(tmp_path: Any, capsys: Any, monkeypatch: Any, arguments: list[str], message: str) -> None:
@@ -236,7 +239,7 @@ def test_bad_usage(tmp_path: Any, capsys: Any, monkeypatch: Any, arguments: list
 def test_a_policy_of_another_shape(tmp_path: Any, capsys: Any) -> None:
     np.save(tmp_path / "p.npy", np.zeros(5, int))
     assert main([*LAKE, "--policy", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]) == BAD_USAGE
-    assert "policy must have the shape (S, A) = (16, 4)" in capsys.readouterr().err
+    assert "--policy must have the shape (S, A) = (16, 4)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -339,7 +342,7 @@ def test_an_interrupted_recording_is_kept_and_learned_from(tmp_path: Any, capsys
 # Help
 
 
-@pytest.mark.parametrize("arguments", [["evaluate", "--help"], ["evaluate", "--oops"]])
+@pytest.mark.parametrize("arguments", [["evaluate", "--help"], ["help", "evaluate"], ["evaluate", "--oops"]])
 def test_help_loads_no_library(arguments: list[str]) -> None:
     code = (
         "import sys; from vrtd.cli import main; main(sys.argv[1:]);"

@@ -111,6 +111,49 @@ def test_an_interrupt_between_imports_and_compilations_is_raised_at_once() -> No
     assert working(code).stdout == "raised\n"
 
 
+def test_the_first_interrupt_is_answered_at_once_and_only_once(tmp_path: Path) -> None:
+    """Also where it has to wait for the end of an import."""
+    (tmp_path / "slow.py").write_text(f"{CALLBACK}\nCallback()\nimport time\ntime.sleep(0.1)\n")
+    code = """
+    import os, sys, time
+    from vrtd.cli.interrupts import end_at_once
+    end_at_once()
+    raise_when_safe("finishing")
+    for interrupt in ("import slow; print('imported', file=sys.stderr); time.sleep(60)", "os.kill(os.getpid(), 2)"):
+        try:
+            exec(interrupt)
+        except KeyboardInterrupt:
+            print("raised", file=sys.stderr)
+    """
+    assert working(code, tmp_path).stderr == "vrtd: finishing\nimported\nraised\nraised\n"
+
+
+@pytest.mark.slow
+def test_an_interrupted_evaluation_says_that_it_writes(tmp_path: Path) -> None:
+    code = """
+    import os, signal, sys
+    from vrtd.__main__ import main
+    import vrtd.logs.environment as environment
+    steps = iter(range(10**6))
+    def policy(*_):
+        if next(steps) == 1800:
+            os.kill(os.getpid(), signal.SIGINT)
+        return 1
+    environment.as_policy = lambda *_: lambda _seed: policy
+    environment._CHUNK_ROWS = 500
+    sys.exit(main())
+    """
+    lake = ["evaluate", "--env", "FrozenLake-v1", "--discount", "0.9", "--samples", "3000", "--quiet"]
+    ended = python("-c", dedent(code), *lake, "--algorithm", "closed_form", "--out", str(tmp_path / "out"))
+    assert ended.returncode == 130
+    assert ended.stderr.splitlines() == [
+        "vrtd: finishing: writing what was learned so far",
+        f"vrtd: what was learned from 1,500 rows is in {tmp_path / 'out'}",
+        "vrtd: interrupted",
+    ]
+    assert "stopped    interrupted after 1,500 rows" in ended.stdout
+
+
 def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(f"{CALLBACK}\nimport time\nCallback()\nCallback()\ntime.sleep(60)\n")
     ended = working("import slow", tmp_path)

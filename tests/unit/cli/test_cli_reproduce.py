@@ -89,12 +89,12 @@ def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "name of an experiment must be one of 'first', 'second'; got 'nonsense'"),
-        (["--runs", "1"], "n_runs must be a whole number of at least 2; got 1"),
+        (["nonsense"], "name of an experiment must be one of 'first', 'second', 'figure-1', "),
+        (["--runs", "1"], "--runs must be a whole number of at least 2; got 1"),
         (["--runs", "4", "--quick"], "not allowed with argument"),
-        (["--runs", "many"], "invalid int value"),
-        (["--fast"], "unrecognized arguments: --fast"),
-        (["--out", ""], "a folder must have a name"),
+        (["--runs", "many"], "--runs must be a whole number; got 'many'; see: vrtd reproduce --help"),
+        (["--fast"], "unknown option --fast; see: vrtd reproduce --help"),
+        (["--out", ""], "--out must be the name of a folder; got ''"),
     ],
 )
 def test_bad_usage(tmp_path: Any, capsys: Any, arguments: list[str], message: str) -> None:

@@ -46,7 +46,7 @@ def simulate(algorithm: Any = TD, **arguments: Any) -> vrtd.Result:
         ({"initial": 50}, r"initial must be a state in 0 .. 49; got 50"),
         ({"initial": np.full(50, 0.03)}, "each row of initial must sum to 1"),
         ({"initial": np.full(49, 1 / 49)}, r"initial must have the shape \(50,\)"),
-        ({"initial": 3, "sampling": "iid"}, 'initial must be "stationary" when samples are independent'),
+        ({"initial": 3, "sampling": "iid"}, "initial must be left out when samples are independent"),
         ({"initial": []}, r"initial must have the shape \(50,\)"),
         ({"metrics": (np.eye(4),)}, "metrics must be one of"),
         ({"metrics": ("squared_eror",)}, "did you mean 'squared_error'"),

@@ -321,7 +321,7 @@ def bad_log() -> Log:
         ({"n_envs": 2}, "n_envs is for environments; got a log"),
         ({"record": "rows.txt"}, "record must be a .parquet, .npz, .csv file; got rows.txt"),
         ({"closed_form": 1}, "closed_form must be True or False; got 1"),
-        ({"level": 95}, r"the level of an interval must lie in \(0, 1\); got 95"),
+        ({"level": 95}, r"level must lie in \(0, 1\); got 95"),
         ({"n_passes": 0}, "n_passes must be a whole number of at least 1; got 0"),
         ({"states": [[0.5, 0.5]]}, r"states must be observations like those of the log, of shape \(n, 1\)"),
         ({"states": []}, r"states must be observations like those of the log"),

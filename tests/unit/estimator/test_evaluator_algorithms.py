@@ -75,7 +75,7 @@ def test_settings_that_a_class_has_can_be_given() -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_algorithm_that_needs_a_data_set_is_refused(name: str) -> None:
     message = (
-        f"{name} cannot learn from a log, whose rows come once and in order; got .*; use another algorithm, or sim"
+        f"{name} cannot learn from a log, whose rows come once and in order; got .*; use another algorithm .or sim"
     )
     for algorithm in (name, REGISTRY[name]()):
         with pytest.raises(InvalidInputError, match=message):

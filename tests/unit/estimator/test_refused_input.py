@@ -56,7 +56,7 @@ def test_bad_calls_are_refused() -> None:
         vrtd.Evaluator("vrtd", features=None, discount=0.9).fit([1, 2, 3])
     evaluator = fitted(algorithm="closed_form")
     for level in (0.0, 1.0, True, "0.9"):
-        with pytest.raises(InvalidInputError, match="level of an interval"):
+        with pytest.raises(InvalidInputError, match="level must lie"):
             evaluator.theta_interval(level)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="the closed form has no recursion"):
         evaluator.theta_interval(method="recursion")

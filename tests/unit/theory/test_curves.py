@@ -494,7 +494,7 @@ def wide(d: int) -> Any:
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), initial=50), r"initial must be a state in 0 \.\. 49; got 50"),
         (
             lambda: exact_curve(RANDOM, vrtd.TD(0.1), sampling="iid", initial=3),
-            'initial must be "stationary" when samples are independent; got 3',
+            "initial must be left out when samples are independent; got 3",
         ),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), metrics=("error",)), "metrics must be one of"),
         (lambda: exact_curve("chain", vrtd.TD(0.1)), "problem must be a LinearProblem; got str"),

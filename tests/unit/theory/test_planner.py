@@ -344,7 +344,7 @@ def test_large_steps_on_a_trajectory_are_followed_update_by_update(goal: Any) ->
         (lambda: plan(PROBLEM, budget=MOST_COST + 1), "at most 1e15"),
         (
             lambda: plan(PROBLEM, target_error=30.0),
-            "below the error of theta_0, 24.96.*got 30.0; nothing is to be done",
+            "below the error at the start, 24.96.*got 30.0; nothing is to be done",
         ),
         (
             lambda: plan(PROBLEM, target_error=1e-15, sampling="iid"),

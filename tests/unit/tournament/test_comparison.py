@@ -236,7 +236,7 @@ def test_problems_that_are_refused(problems: Any, message: str) -> None:
     [
         (["td", vrtd.TD], "an algorithm of a comparison must be a name or an Algorithm; got <class 'vrtd"),
         (["td", "nobody"], "name of an algorithm must be one of 'td'"),
-        ([TD], r"a comparison must have two algorithms at least; got \('td_1',\); name another one"),
+        ([TD], r"a comparison must have two algorithms at least; got td_1; name another one"),
         ({"a-b": TD, "c": VRTD}, "the name of an algorithm must consist of letters, digits and '_'; got 'a-b'"),
         (
             ["td", vrtd.VRTD(0.1, 400)],

@@ -218,10 +218,14 @@ class Algorithm(ABC):
 
 def check_sampling(algorithm: Algorithm, sampling: Sampling) -> None:
     """Refuse samples that the algorithm cannot use."""
-    got, do = f"sampling={sampling!r}", "simulate it on vrtd.Transitions, for example of vrtd.record(problem, n_rows)"
+    got, do = (
+        f"sampling={sampling!r}",
+        'use sampling="dataset" (on vrtd.Transitions, such as vrtd.record(problem, n_rows))',
+    )
     must = f"{algorithm.name} must have a data set, to come back to its rows"
     require(sampling == "dataset" or not algorithm.needs_data_set, must, got, do)
-    must = f"{algorithm!r} must have samples that follow each other"
+    settings = ", ".join(f"{key} {value}" for key, value in algorithm.settings.items() if key != "name")
+    must = f"{algorithm.name} ({settings}) must have samples that follow each other"
     require(sampling == "markov" or not algorithm.needs_trajectory, must, got, 'use sampling="markov"')
 
 

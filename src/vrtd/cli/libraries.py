@@ -1,0 +1,73 @@
+"""Optional libraries: which extra of vrtd installs each of them, and which use of a command needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from vrtd.errors import MissingExtraError
+
+EXTRAS = {
+    "matplotlib": "plot",
+    "gymnasium": "gym",
+    "pyarrow": "data",
+    "duckdb": "data",
+    "h5py": "minari",
+    "sklearn": "sklearn",
+}
+
+
+class Use(NamedTuple):
+    """A way to call a command, and the optional libraries that it needs."""
+
+    command: str
+    options: str  # what marks this use
+    libraries: tuple[str, ...]
+    applies: Callable[[Mapping[str, Any]], bool]  # to these options of the command
+
+    @property
+    def name(self) -> str:
+        return f"{self.command} {self.options}".rstrip()
+
+
+def _always(_given: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _draws(given: Mapping[str, Any]) -> bool:
+    return "figure" in given
+
+
+def _reads_hdf5(given: Mapping[str, Any]) -> bool:
+    return given.get("format") in ("hdf5", "minari") or any(
+        path.endswith((".h5", ".hdf5")) for path in given.get("data", ())
+    )
+
+
+USES = (
+    Use("evaluate", "--env", ("matplotlib", "pyarrow", "gymnasium"), lambda given: "env" in given),
+    Use("evaluate", "--data", ("matplotlib", "pyarrow"), lambda given: "data" in given),
+    Use("evaluate", "--data FILE.hdf5", ("matplotlib", "pyarrow", "h5py"), _reads_hdf5),
+    Use("evaluate", "--data --order-by", ("matplotlib", "pyarrow", "duckdb"), lambda given: "order_by" in given),
+    Use("simulate", "", (), _always),
+    Use("simulate", "--figure", ("matplotlib",), _draws),
+    Use("plan", "", (), _always),
+    Use("plan", "--figure", ("matplotlib",), _draws),
+    Use("compare", "", ("matplotlib", "pyarrow"), _always),
+    Use("reproduce", "", ("matplotlib",), _always),
+)
+
+
+def check_libraries(command: str, given: Mapping[str, Any]) -> None:
+    """Raise an error that names all optional libraries which this call needs and which are not installed."""
+    uses = [use for use in USES if use.command == command and use.applies(given)]
+    needed = dict.fromkeys(library for use in uses for library in use.libraries)
+    missing = tuple(library for library in needed if find_spec(library) is None)
+    if missing:
+        raise MissingExtraError(missing, name_extras(missing))
+
+
+def name_extras(libraries: Iterable[str]) -> tuple[str, ...]:
+    """Return the extras of vrtd that install these libraries."""
+    return tuple(dict.fromkeys(EXTRAS[library] for library in libraries))
