@@ -31,8 +31,8 @@ _REACH = 2.0  # standard deviations from the centre to the bounds of the feature
 class Auto(Features):
     """Features that `bind` chooses by the space of the observations, or by the observations where no space is known.
 
-    States get a table: one feature each. The columns of a table are standardised and get a constant. The points of a box
-    get a constant and random Fourier features, fewer in fewer dimensions. Arrays with two or more dimensions and no
+    States get a table: one feature each. The columns of a table are standardised and get a constant. The points of a
+    box get a constant and random Fourier features, fewer in fewer dimensions. Arrays with two or more dimensions and no
     known space are features already.
 
     >>> Auto().bind(np.array([2, 0, 1]))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_count, check_positive, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_some, finite_rows
+from vrtd.features.features import Features, check_bound, check_some, finite_rows, row_dtype
 
 _BLOCK = 4096  # rows that are looked at at once
 _SPANNED = 1e-6  # root mean square of what is left of the constant 1
@@ -69,9 +69,12 @@ class Selected(Features):
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         keep = check_bound(self, "the columns to keep", self.keep)
-        rows = self.features(observations)
-        kept = np.ascontiguousarray(rows[:, list(keep)])
-        kept[~finite_rows(rows)] = np.nan
+        observations = np.asarray(observations)
+        kept = np.empty((len(observations), len(keep)), row_dtype(observations))
+        for start in range(0, len(observations), _BLOCK):
+            rows = self.features(observations[start : start + _BLOCK])
+            kept[start : start + _BLOCK] = rows[:, list(keep)]
+            kept[start : start + _BLOCK][~finite_rows(rows)] = np.nan
         return kept
 
     def _find_independent(self, features: Features, observations: NDArray[Any]) -> tuple[int, ...]:
