@@ -12,13 +12,18 @@ from hypothesis.extra.numpy import arrays
 
 from vrtd.features import (
     RBF,
+    Auto,
     Fourier,
     FromFunction,
     Identity,
+    ObservationSpace,
+    OneHot,
     Polynomial,
     RandomFourier,
     Scaled,
+    Selected,
     Stack,
+    Standardised,
     Table,
     Tabular,
     Tiles,
@@ -42,9 +47,17 @@ BOXES = {
     "from-data": RBF(11),
     "stack": Stack(Fourier(1), Identity(), RandomFourier(5)),
     "scaled": Scaled(Stack(Polynomial(1), RBF(8), Identity())),
+    "standardised": Standardised(drop=(1,)),
+    "selected": Selected(Stack(Polynomial(1), Identity())),  # the columns of the identity depend on the polynomials
+    "auto": Auto(ObservationSpace("box")),
     "function": FromFunction(lambda s: np.cos(s @ np.arange(K * 13.0).reshape(K, 13))),  # BLAS
 }
-STATES = {"tabular": Tabular(17), "table": Table(np.random.default_rng(1).normal(size=(17, 5)))}
+STATES = {
+    "tabular": Tabular(17),
+    "tabular-other": Tabular(9, other=True),
+    "onehot": OneHot((17,)),
+    "table": Table(np.random.default_rng(1).normal(size=(17, 5))),
+}
 
 
 @cache

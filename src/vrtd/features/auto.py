@@ -15,7 +15,6 @@ from vrtd.features.features import MOST_FEATURES, Features, check_bound, check_s
 from vrtd.features.fourier import RandomFourier
 from vrtd.features.identity import Identity
 from vrtd.features.polynomial import Polynomial
-from vrtd.features.rbf import RBF
 from vrtd.features.selection import Selected
 from vrtd.features.spaces import ObservationSpace
 from vrtd.features.standardised import Standardised
@@ -23,14 +22,18 @@ from vrtd.features.tabular import OneHot, Tabular, largest_states
 
 # States that data alone show: more of them are rather quantities than states.
 _MOST_STATES = 1000
+_WAVES = 200  # random Fourier features of a box; those that are determined by others are left out
+_MOST_NUMBERS = 2**14  # in an observation of a box
+_REACH = 2.0  # standard deviations from the centre to the bounds of the features
 
 
 @dataclass(frozen=True)
 class Auto(Features):
     """Features that `bind` chooses by the space of the observations, or by the observations where no space is known.
 
-    States get a table. The columns of a table are standardised and get a constant. A box gets a grid of bumps in one or
-    two dimensions, and random Fourier features in more. Arrays with two or more dimensions are features already.
+    States get a table: one feature each. The columns of a table are standardised and get a constant. The points of a
+    box get a constant and random Fourier features, fewer in fewer dimensions. Arrays with two or more dimensions and no
+    known space are features already.
 
     >>> Auto().bind(np.array([2, 0, 1]))
     Tabular(n_states=3, other=True)
@@ -79,7 +82,7 @@ def _choose(space: ObservationSpace, observations: NDArray[Any]) -> Features:
         case "states":
             return _choose_for_states(space.sizes, observations)
         case "box":
-            return _choose_for_box(space, prod(observations.shape[1:]))
+            return _choose_for_box(observations)
 
 
 def _choose_for_states(sizes: tuple[int, ...], observations: NDArray[Any]) -> Features:
@@ -99,11 +102,19 @@ def _table_of(sizes: tuple[int, ...]) -> Features | None:
     return OneHot(sizes) if len(sizes) > 1 and sum(sizes) <= MOST_FEATURES else None
 
 
-def _choose_for_box(space: ObservationSpace, k: int) -> Features:
-    """Return features of a box with k dimensions; docs/features.md has the measurements behind the choice."""
-    low, high = space.bounds or (None, None)
-    if k == 1:
-        return Selected(RBF(20, low=low, high=high))
-    if k == 2:
-        return Selected(RBF(100, low=low, high=high))
-    return Selected(Stack(Polynomial(0, low=low, high=high), RandomFourier(200, low=low, high=high)))
+def _choose_for_box(observations: NDArray[Any]) -> Features:
+    """Return features of points of a box, scaled by their own spread: bounds may be infinite, or far from all points.
+
+    docs/features.md has the measurements behind the numbers.
+    """
+    n, k = len(observations), prod(observations.shape[1:])
+    must, do = f"automatic features need observations of at most {_MOST_NUMBERS} numbers", "choose features yourself"
+    require(k <= _MOST_NUMBERS, must, k, do)
+    scaling = Standardised().bind(observations)
+    centre = np.array(scaling.centre, np.float64)
+    spread = np.maximum(np.array(scaling.scale, np.float64), np.abs(centre) * 2.0**-40)
+    low, high = (tuple((centre + sign * _REACH * spread).tolist()) for sign in (-1.0, 1.0))
+    # The width of the kernel, in units of the spread, grows with the distance between points, and that with k.
+    bandwidth = (2.0 * _REACH) ** 2 * 4.0 / k * max(1.0 / k, 1.0 / 16.0)
+    waves = RandomFourier(min(_WAVES, max(8, n // 10)), bandwidth=bandwidth, low=low, high=high)
+    return Selected(Stack(Polynomial(0, low=low, high=high), waves), tolerance=0.02)

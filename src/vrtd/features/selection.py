@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.checks import check_count, require
+from vrtd.checks import check_count, check_positive, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_some
+from vrtd.features.features import Features, check_bound, check_some, finite_rows, row_dtype
 
 _BLOCK = 4096  # rows that are looked at at once
-_LEAST_NEW = 1e-2  # root mean square of what a column adds to those before it, as a share of the largest column's
 _SPANNED = 1e-6  # root mean square of what is left of the constant 1
 
 
@@ -23,9 +22,9 @@ _SPANNED = 1e-6  # root mean square of what is left of the constant 1
 class Selected(Features):
     """The columns `keep` of other features.
 
-    Unless they are given, `bind` keeps each column that those before it do not nearly determine on the data, so that
-    least squares with them is well conditioned. A column that is 0 throughout the data is kept, because rows to come
-    may show it.
+    Unless they are given, `bind` takes the first column, then the one that adds most to those that are kept, and so on,
+    until no column adds more than `tolerance` of its own root mean square on the data. So least squares with them is
+    well conditioned. A column that is 0 throughout the data is kept, because rows to come may show it.
 
     >>> from vrtd.features import Identity
     >>> rows = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 2.0], [1.0, 2.0, 3.0]])
@@ -35,10 +34,12 @@ class Selected(Features):
 
     features: Features
     keep: Sequence[int] | None = None
+    tolerance: float = field(default=1e-5, kw_only=True)
 
     kind = "selected"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tolerance", check_positive("tolerance", self.tolerance))
         if self.keep is not None:
             holds = isinstance(self.keep, list | tuple) and len(self.keep) > 0
             require(holds, "keep must be a list of columns", f"{self.keep!r:.60}", "pass at least one")
@@ -53,10 +54,10 @@ class Selected(Features):
 
     def bind(self, observations: NDArray[Any]) -> Features:
         features = self.features.bind(observations)
-        keep = _find_independent(features, observations) if self.keep is None else tuple(self.keep)
+        keep = self._find_independent(features, observations) if self.keep is None else tuple(self.keep)
         must, d = "keep must name columns that there are", features.n_features
         require(keep[-1] < d, must, f"{keep[-1]} of {d} columns", f"stay below {d}")
-        return features if len(keep) == d else Selected(features, keep)
+        return features if len(keep) == d else replace(self, features=features, keep=keep)
 
     @property
     def n_features(self) -> int:
@@ -68,7 +69,39 @@ class Selected(Features):
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         keep = check_bound(self, "the columns to keep", self.keep)
-        return np.ascontiguousarray(self.features(observations)[:, list(keep)])
+        observations = np.asarray(observations)
+        kept = np.empty((len(observations), len(keep)), row_dtype(observations))
+        for start in range(0, len(observations), _BLOCK):
+            rows = self.features(observations[start : start + _BLOCK])
+            kept[start : start + _BLOCK] = rows[:, list(keep)]
+            kept[start : start + _BLOCK][~finite_rows(rows)] = np.nan
+        return kept
+
+    def _find_independent(self, features: Features, observations: NDArray[Any]) -> tuple[int, ...]:
+        """Return columns that determine all others nearly (Cholesky's method, the column that adds most first)."""
+        observations = np.asarray(observations)
+        check_some(observations, "select features by", "pass keep")
+        G = np.zeros((features.n_features, features.n_features))
+        for start in range(0, len(observations), _BLOCK):
+            rows = features(observations[start : start + _BLOCK]).astype(np.float64)
+            G += rows.T @ rows
+        must = "features that are selected must be finite on all rows"
+        require(np.isfinite(G).all(), must, "others", "repair the observations", DataError)
+        size = np.sqrt(G.diagonal())
+        keep = np.flatnonzero(size == 0.0).tolist()
+        G /= np.outer(size, size) + (size == 0.0)
+        left = (
+            G.diagonal().copy()
+        )  # squares of what each column adds to those that are kept, as shares of its own square
+        factor: Floats = np.zeros((0, len(G)))
+        while left.max() > self.tolerance**2:
+            j = int(left.argmax()) if len(factor) or not left[0] else 0
+            row = (G[j] - factor[:, j] @ factor) / np.sqrt(left[j])
+            factor = np.vstack([factor, row])
+            left -= row * row
+            left[j] = 0.0
+            keep.append(j)
+        return tuple(sorted(keep))
 
 
 def spans_constant(phi: NDArray[np.floating[Any]]) -> bool:
@@ -82,28 +115,3 @@ def spans_constant(phi: NDArray[np.floating[Any]]) -> bool:
     rows = rows[:, largest > 0.0] / largest[largest > 0.0]
     left = 1.0 - rows @ np.linalg.lstsq(rows, np.ones(len(rows)))[0]
     return bool(np.sqrt(np.mean(left * left)) <= _SPANNED)
-
-
-def _find_independent(features: Features, observations: NDArray[Any]) -> tuple[int, ...]:
-    """Return the columns, in order, that those before them do not nearly determine (Cholesky's method)."""
-    observations = np.asarray(observations)
-    check_some(observations, "select features by", "pass keep")
-    G = np.zeros((features.n_features, features.n_features))
-    for start in range(0, len(observations), _BLOCK):
-        rows = features(observations[start : start + _BLOCK]).astype(np.float64)
-        G += rows.T @ rows
-    must = "features that are selected must be finite on all rows"
-    require(np.isfinite(G).all(), must, "others", "repair the observations", DataError)
-    left = G.diagonal().copy()  # squares of what each column adds to those that are kept
-    least = _LEAST_NEW * _LEAST_NEW * float(left.max())
-    factor: Floats = np.zeros((0, len(G)))
-    keep = []
-    for j in range(len(G)):
-        if G[j, j] > 0.0 and left[j] <= least:
-            continue
-        keep.append(j)
-        if G[j, j] > 0.0:
-            row = (G[j] - factor[:, j] @ factor) / np.sqrt(left[j])
-            factor = np.vstack([factor, row])
-            left -= row * row
-    return tuple(keep)

@@ -124,7 +124,7 @@ def _build(settings: Any, depth: int) -> Features:
     if kind == Scaled.kind:
         return Scaled(_build(values["features"], depth + 1), values["factor"])
     if kind == Selected.kind:
-        return Selected(_build(values["features"], depth + 1), values["keep"])
+        return Selected(_build(values["features"], depth + 1), values["keep"], tolerance=values["tolerance"])
     if kind == Auto.kind:
         return Auto(None if values["space"] is None else read_space(values["space"]))
     features: Features = _KINDS[kind](**values)

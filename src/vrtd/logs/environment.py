@@ -25,7 +25,14 @@ _NEXT_STEP, _SAME_STEP, _DISABLED = "NextStep", "SameStep", "Disabled"  # values
 
 
 def from_env(
-    env: Any, policy: Policy, n_samples: int, *, seed: int = 0, segment: int | None = None, chunk: int | None = None
+    env: Any,
+    policy: Policy,
+    n_samples: int,
+    *,
+    seed: int = 0,
+    segment: int | None = None,
+    chunk: int | None = None,
+    clip_actions: bool = False,
 ) -> EnvironmentLog:
     """Make a log of `n_samples` transitions of an environment under a policy.
 
@@ -42,7 +49,8 @@ def from_env(
         Dict or Tuple of these, whose numbers are side by side in the log. What is made from an id is closed after each
         reading; an environment of yours stays open, and only one reading of it can be under way.
     policy : Policy
-        "random", a function, an array or an object with `predict`: see `vrtd.logs.policies.as_policy`.
+        "random", a function, an array, an object with `predict`, or "package.module:name": see
+        `vrtd.logs.policies.as_policy`.
     n_samples : int
         Number of transitions.
     seed : int
@@ -51,6 +59,8 @@ def from_env(
         For a vector environment; 64 unless given.
     chunk : int, optional
         Rows in a chunk; unless given 4096, or what fits into 16 MiB. It changes nothing but memory.
+    clip_actions : bool
+        Whether actions of a Box are clipped to its bounds. Otherwise an action outside of them is an error.
 
     Returns
     -------
@@ -63,7 +73,7 @@ def from_env(
     >>> [chunk.observations.tolist() for chunk in log.chunks()]
     [[0, 0, 0, 0, 1]]
     """
-    return EnvironmentLog(env, policy, n_samples, seed, segment, chunk)
+    return EnvironmentLog(env, policy, n_samples, seed, segment, chunk, clip_actions)
 
 
 @final
@@ -71,7 +81,14 @@ class EnvironmentLog(Log):
     """What `from_env` returns."""
 
     def __init__(
-        self, env: Any, policy: Policy, n_samples: int, seed: int, segment: int | None, chunk: int | None
+        self,
+        env: Any,
+        policy: Policy,
+        n_samples: int,
+        seed: int,
+        segment: int | None,
+        chunk: int | None,
+        clip_actions: bool,
     ) -> None:
         check_count("n_samples", n_samples)
         check_count("seed", seed, least=0)
@@ -101,7 +118,7 @@ class EnvironmentLog(Log):
             else:
                 spaces = live.observation_space, live.action_space
             self._layout = layout_of(spaces[0])
-            self._actors = as_policy(policy, *spaces, self._n_envs)
+            self._actors = as_policy(policy, *spaces, self._n_envs, clip_actions)
             self._name = environment_name(env) + (f", policy {policy}" if isinstance(policy, str) else "")
         self._segment = SEGMENT if segment is None else int(segment)
         row_bytes = 2 * self._layout.dtype.itemsize * int(np.prod(self._layout.shape)) + 1
@@ -152,7 +169,7 @@ class EnvironmentLog(Log):
 
     def _read_one(self, env: Any, act: Actor) -> Iterator[Chunk]:
         check = self._layout.check
-        observation, _ = env.reset(seed=self._seed)
+        observation = _reset(env, 0, seed=self._seed)
         row = check(observation, 0)
         for first in range(0, self._n_samples, self._chunk):
             steps = range(first, min(first + self._chunk, self._n_samples))
@@ -160,7 +177,7 @@ class EnvironmentLog(Log):
             for i, step in enumerate(steps):
                 # Before the step: some environments return one array again and again.
                 rows.observations[i] = row
-                observation, reward, terminated, truncated, _ = env.step(act(observation, step))
+                observation, reward, terminated, truncated, _ = _step(env, act(observation, step), step)
                 rows.next_observations[i] = row = check(observation, step)
                 try:
                     rows.reward[i] = reward
@@ -170,7 +187,7 @@ class EnvironmentLog(Log):
                     ) from None
                 rows.terminated[i], rows.truncated[i] = terminated, truncated
                 if terminated or truncated:
-                    observation, _ = env.reset()
+                    observation = _reset(env, step)
                     row = check(observation, step)
             yield rows._replace(locate=partial(self._place, steps, first))
 
@@ -209,7 +226,7 @@ class EnvironmentLog(Log):
         least = most = 0  # what the emptiest and the fullest ring hold at most: a step adds one row or none
         done, is_end = np.zeros(n, dtype=np.bool_), False
         self._n_missed = 0
-        observation, _ = env.reset(seed=self._seed)
+        observation = _reset(env, 0, seed=self._seed)
         for step in count():
             where: Any = slice(None)
             if most == capacity or (is_end and self._mode == _NEXT_STEP):
@@ -220,7 +237,7 @@ class EnvironmentLog(Log):
             place = (rings + n_kept % capacity)[where]
             # Before the step: some environments return one array again and again.
             flat.observations[place] = check(observation, step, n)[where]
-            observation, reward, terminated, truncated, info = env.step(act(observation, step))
+            observation, reward, terminated, truncated, info = _step(env, act(observation, step), step)
             successors = check(observation, step, n)
             reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
             if not reward.shape == terminated.shape == truncated.shape == (n,) or reward.dtype.kind not in "biuf":
@@ -273,7 +290,7 @@ class EnvironmentLog(Log):
             )
         if self._mode == _DISABLED:
             successors = successors.copy()  # the reset may write into the array that step returned
-            fresh, _ = env.reset(options={"reset_mask": done.copy()})
+            fresh = _reset(env, step, options={"reset_mask": done.copy()})
             if self._layout.is_flattened:
                 return fresh, successors
             observation = successors.copy()
@@ -290,6 +307,35 @@ class EnvironmentLog(Log):
     def origin(self) -> str:
         copies = "" if self._n_envs is None else f", {self._n_envs} environments"
         return f"{self._name}{copies}, seed {self._seed}"
+
+
+def _reset(env: Any, step: int, **options: Any) -> Any:
+    """Reset an environment and return the observation."""
+    answer = env.reset(**options)
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        raise DataError(
+            "env.reset must return an observation and a dict of information",
+            f"{answer!r:.80} at step {step}",
+            "return observation, {}: environments of the old Gym API return the observation alone",
+        )
+    return answer[0]
+
+
+def _step(env: Any, action: Any, step: int) -> tuple[Any, Any, Any, Any, Any]:
+    """Step an environment and return its five answers."""
+    try:
+        answer = env.step(action)
+    except ValueError:  # perhaps of a wrapper that unpacks five values
+        answer = env.unwrapped.step(action)
+        if isinstance(answer, tuple) and len(answer) == 5:
+            raise
+    if not (isinstance(answer, tuple) and len(answer) == 5):
+        raise DataError(
+            "env.step must return five values: observation, reward, terminated, truncated, info",
+            f"{len(answer)} values at step {step}" if isinstance(answer, tuple) else f"{answer!r:.80} at step {step}",
+            "return terminated and truncated in place of done: four values are the old Gym API",
+        )
+    return answer
 
 
 def _autoreset_mode(env: Any) -> str | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.checks import check_choice
+from vrtd.checks import check_choice, check_flag, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.problems.environments import gymnasium_library
 from vrtd.problems.mdp import policy_matrix
@@ -30,40 +33,121 @@ class Predictor(Protocol):
     def predict(self, observation: Any) -> Any: ...
 
 
-#: "random" | function of an observation | (S, A) probabilities | (S,) actions | Predictor
+#: "random" | "package.module:name" | function of an observation | (S, A) probabilities | (S,) actions | Predictor
 Policy = str | Callable[[Any], Any] | ArrayLike | Predictor
 
 
 def as_policy(
-    policy: Policy, observation_space: Any, action_space: Any, n_envs: int | None = None
+    policy: Policy, observation_space: Any, action_space: Any, n_envs: int | None = None, clip_actions: bool = False
 ) -> Callable[[int], Actor]:
-    """A function that makes, from a seed, an actor that begins anew.
+    """Return a function that makes, from a seed, an actor that begins anew.
 
-    Args:
-        policy:
-            - "random": uniform on a Discrete space, `sample()` of a copy of any other, both with their own seed;
-            - a function of the observation that returns an action;
-            - (S, A) probabilities or (S,) integer actions, where both spaces are Discrete;
-            - an object with `predict(observation)` that returns an action or a tuple of action and state. The state is
-              not handed back: a recurrent policy must remember by itself.
+    Parameters
+    ----------
+    policy : Policy
+        One of
 
-            What a function or object draws at random it draws from a generator of its own: two readings are the same
-            only if there is nothing of the kind.
-        observation_space, action_space: of one environment.
-        n_envs: None for one environment. Functions and predictors of a vector environment are called with the batch
-            of its `n_envs` observations and return the batch of actions.
+        - "random": uniform on a Discrete space, `sample()` of a copy of any other, both with their own seed;
+        - a function of the observation that returns an action;
+        - (S, A) probabilities or (S,) integer actions, where both spaces are Discrete;
+        - an object with `predict(observation)` that returns an action or a tuple of action and state. The state is not
+          handed back: a recurrent policy must remember by itself;
+        - "package.module:name", which names such a function or object: see `load_policy`.
+
+        What a function or object draws at random it draws from a generator of its own: two readings are the same only
+        if there is nothing of the kind.
+    observation_space, action_space : gymnasium.Space
+        Those of one environment.
+    n_envs : int, optional
+        None for one environment. Functions and predictors of a vector environment are called with the batch of its
+        `n_envs` observations and return the batch of actions.
+    clip_actions : bool
+        Whether actions of a Box are clipped to its bounds.
+
+    Returns
+    -------
+    Callable[[int], Actor]
+        From a seed to an actor.
     """
+    check = _ActionCheck(action_space, n_envs, clip_actions)
+    if isinstance(policy, str) and ":" in policy:
+        policy = load_policy(policy)
     if isinstance(policy, str):
         check_choice("policy", policy, ("random",))
         return _random(action_space, n_envs)
-    check = _ActionCheck(action_space, n_envs)
     if isinstance(policy, Predictor):
         act: Callable[[Any], Any] = partial(_predict, policy)
     elif callable(policy):
         act = policy
     else:
         return _tabular(policy, observation_space, action_space, n_envs)
+    if n_envs is not None:
+        act = partial(_act_on_batch, act, n_envs)
     return lambda _seed: lambda observation, step: check(act(observation), step)
+
+
+def load_policy(text: str) -> Callable[[Any], Any] | Predictor:
+    """Import a policy from an installed module.
+
+    Parameters
+    ----------
+    text : str
+        "package.module:name". The name is that of a function of an observation, or of an object with `predict`. The
+        module is imported, so its code runs; the current folder is not searched unless Python does so itself.
+
+    Returns
+    -------
+    Callable or Predictor
+        The function or object.
+
+    Examples
+    --------
+    >>> load_policy("operator:not_")(True)
+    False
+    """
+    match = re.fullmatch(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)", text)
+    if match is None:
+        raise InvalidInputError(
+            "a policy of installed code must be written package.module:name", repr(text), "write it so"
+        )
+    module_name, name = match.groups()
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # a module may raise anything
+        raise InvalidInputError(
+            f"the module {module_name} of the policy must be installed and importable",
+            f"{type(error).__name__}: {error}",
+            "install it, or correct its name",
+        ) from error
+    try:
+        policy: Any = getattr(module, name)
+    except AttributeError:
+        near = get_close_matches(name, dir(module), n=1)
+        do = f"did you mean {near[0]!r}?" if near else "name a function, or an object with predict"
+        raise InvalidInputError(f"the policy must be in the module {module_name}", f"no {name!r} there", do) from None
+    if isinstance(policy, type) or not (callable(policy) or isinstance(policy, Predictor)):
+        raise InvalidInputError(
+            "a policy of installed code must be a function of an observation, or an object with predict",
+            f"the class {name}" if isinstance(policy, type) else f"{policy!r:.60}",
+            "name another, or make an instance of it in the module",
+        )
+    return policy  # type: ignore[no-any-return]
+
+
+def _act_on_batch(act: Callable[[Any], Any], n_envs: int, observations: Any) -> Any:
+    """Call a policy with the observations of a vector environment; explain it if it is made for one observation."""
+    try:
+        return act(observations)
+    except (TypeError, ValueError, LookupError) as error:
+        try:
+            act(observations[0])
+        except Exception:  # not for one observation either: the error is the policy's own
+            raise error from None
+        raise InvalidInputError(
+            f"the policy of a vector environment must take the batch of its {n_envs} observations",
+            f"one that takes a single observation ({type(error).__name__}: {error})",
+            "return an action for each row, or use a single environment: leave n_envs out",
+        ) from error
 
 
 def _predict(model: Predictor, observation: Any) -> Any:
@@ -134,13 +218,17 @@ def _tabular(policy: ArrayLike, observations: Any, actions: Any, n_envs: int | N
 class _ActionCheck:
     """Actions that come from outside: in the space, of its type, and of one row per environment of a vector."""
 
-    def __init__(self, space: Any, n_envs: int | None) -> None:
+    def __init__(self, space: Any, n_envs: int | None, clip: bool) -> None:
         gym = gymnasium_library()
-        self._space, self._n_envs = space, n_envs
+        check_flag("clip_actions", clip)
+        self._space, self._n_envs, self._clip = space, n_envs, clip
+        self._is_box = isinstance(space, gym.spaces.Box) and space.dtype.kind == "f"
+        must, do = "clip_actions is for action spaces that are a Box of floats", "leave it out"
+        require(self._is_box or not clip, must, f"{space!s:.100}", do)
         self._whole = space if n_envs is None else gym.vector.utils.batch_space(space, n_envs)
         self._bounds = _bounds(space)
         self._shape = space.shape if n_envs is None else (n_envs, *(space.shape or ()))
-        self._kinds = "biuf" if isinstance(space, gym.spaces.Box) and space.dtype.kind == "f" else "biu"
+        self._kinds = "biuf" if self._is_box else "biu"
         self._is_one_integer = n_envs is None and isinstance(space, gym.spaces.Discrete)
 
     def __call__(self, action: Any, step: int) -> Any:
@@ -157,9 +245,11 @@ class _ActionCheck:
             raise self._error(action, f"step {step}") from None
         if array.shape != self._shape or array.dtype.kind not in self._kinds:
             raise self._error(action, f"step {step}")
-        if self._kinds == "biuf":  # 0.7 is within a float32 bound of 0.7, whatever that is in float64
+        if self._is_box:  # 0.7 is within a float32 bound of 0.7, whatever that is in float64
             with np.errstate(over="ignore"):
                 array = array.astype(self._space.dtype, copy=False)
+        if self._clip:
+            array = np.clip(array, low, high)  # NaN stays
         inside = (array >= low) & (array <= high)
         if not inside.all():
             raise self._error(action, _place(step, ~inside, self._n_envs))
@@ -168,10 +258,13 @@ class _ActionCheck:
 
     def _error(self, action: Any, where: str) -> InvalidInputError:
         count = "" if self._n_envs is None else f"{self._n_envs} "
+        do = "return " + ("elements of it" if self._bounds is None else f"the shape {self._shape}, within its bounds")
+        if self._n_envs is not None and np.shape(action) == self._space.shape:
+            do += ": an action for each observation of the batch; or use a single environment"
+        elif self._is_box and not self._clip:
+            do += "; clip_actions clips to them"
         return InvalidInputError(
-            f"the policy must return {count}actions of {self._space!s:.100}",
-            f"{action!r:.100} at {where}",
-            "return " + ("elements of it" if self._bounds is None else f"the shape {self._shape}, within its bounds"),
+            f"the policy must return {count}actions of {self._space!s:.100}", f"{action!r:.100} at {where}", do
         )
 
 

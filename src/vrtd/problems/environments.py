@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections import defaultdict
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, NamedTuple
@@ -18,6 +20,8 @@ from vrtd.problems.stationary import closed_classes
 
 Outcome = tuple[float, int, float, bool]  # probability, next state, reward, terminated
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Gymnasium colours its warnings, also where nothing shows colours
+
 
 def gymnasium_library() -> Any:
     """Import Gymnasium, or say how to install it."""
@@ -25,16 +29,21 @@ def gymnasium_library() -> Any:
 
 
 def make(name: str, n_envs: int | None = None) -> Any:
-    """Return `gymnasium.make(name)`, or a vector environment of `n_envs` of them."""
+    """Return `gymnasium.make(name)`, or a vector environment of `n_envs` of them. Warnings come without colours."""
     gym = gymnasium_library()
     try:
-        return gym.make(name) if n_envs is None else gym.make_vec(name, num_envs=n_envs, vectorization_mode="sync")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            env = gym.make(name) if n_envs is None else gym.make_vec(name, num_envs=n_envs, vectorization_mode="sync")
     except (gym.error.Error, ImportError) as error:
         raise InvalidInputError(
             "env must be an environment or the id of one that Gymnasium can make",
             f"{name!r} ({error})",
             "register it, install what it needs, or pass the environment itself",
         ) from error
+    for warning in caught:
+        warnings.warn(_COLOUR.sub("", str(warning.message)), UserWarning, stacklevel=2)
+    return env
 
 
 def open_environment(env: Any) -> AbstractContextManager[Any]:

@@ -103,7 +103,7 @@ def test_what_a_constructor_refuses(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tabular(3)(np.array([0, 3])), r"a state in 0\.\.2; got 3 in row 1; say how many states there are: tabular:4"),
+        (lambda: Tabular(3)(np.array([0, 3])), r"in 0\.\.2; got 3 in row 1; say how many states there are: tabular:4"),
         (lambda: Tabular(3)(np.array([[0], [-1]])), r"every observation must be a state in 0\.\.2; got -1 in row 1"),
         (lambda: Table([[1.0]])(np.array([0, 0, 2.0])), r"must be a state in 0\.\.0; got 2.0 in row 2"),
         (lambda: Tabular(3)(np.array([0.5])), r"every observation must be a state in 0\.\.2; got 0.5 in row 0"),
