@@ -21,6 +21,7 @@ from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.environment import from_env
 from vrtd.logs.log import WrappedLog
+from vrtd.logs.policies import load_policy
 from vrtd.logs.reading import ReadOptions, as_log, is_file_name
 from vrtd.problems.environments import environment_name, gymnasium_library, make
 
@@ -115,6 +116,8 @@ def read_policy(policy: Any) -> tuple[Any, str]:
     if policy == "random":
         return policy, ", policy random"
     path = Path(policy)
+    if isinstance(policy, str) and ":" in policy and path.suffix not in (".npy", ".npz"):
+        return load_policy(policy), f", policy {policy}"
     if path.suffix not in (".npy", ".npz"):
         raise InvalidInputError(
             "policy must be random, a .npy or .npz file of (S, A) probabilities or (S,) actions, or installed code",

@@ -34,6 +34,8 @@ from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, ObservationSpace, as_features, complete
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
+from vrtd.logs.arrow_values import ArrowStream
+from vrtd.logs.encoding import encode
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log
 from vrtd.progress import RowProgressBar, show_progress
@@ -181,7 +183,7 @@ class Evaluator:
 
         It takes what `fit` takes. If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
-        log = as_log(data, columns)
+        log = as_log(data, columns, self._state.space)
         with show_progress(progress, RowProgressBar) as report:
             self._read(log, report)
         return self
@@ -300,7 +302,10 @@ class Evaluator:
             The ends are nan, with an AccuracyWarning that says why, if no interval is known for the algorithm, and
             infinite where nothing was learned.
         """
-        phi = np.asarray(self.features(np.asarray(observations)), dtype=np.float64)
+        features = self.features
+        if isinstance(observations, ArrowStream):
+            observations = encode(self._state.space or ObservationSpace("features"), observations)
+        phi = np.asarray(features(np.asarray(observations)), dtype=np.float64)
         if return_interval is None:
             self._warn_if_far(is_frequent=True)
             return np.asarray(phi @ self.theta_)

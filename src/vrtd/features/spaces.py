@@ -31,7 +31,10 @@ class Column(NamedTuple):
         ('segment=new', 'segment=old', 'segment=other')
         """
         if self.levels is not None:
-            return (*(f"{self.name}={level}" for level in self.levels), f"{self.name}=other")
+            rest = "other"
+            while rest in self.levels:
+                rest += "_"
+            return tuple(f"{self.name}={level}" for level in (*self.levels, rest))
         return (self.name,) if self.fill is None else (self.name, f"{self.name} is missing")
 
 

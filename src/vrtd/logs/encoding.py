@@ -149,11 +149,26 @@ def _fill(column: NDArray[Any]) -> NDArray[Any]:
     return column.filled(0) if isinstance(column, np.ma.MaskedArray) else column
 
 
-def choose_space(parts: Sequence[Part]) -> ObservationSpace | None:
+def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -> ObservationSpace | None:
     """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
 
-    None where nothing but all rows tells.
+    None where nothing but all rows tells. `known` is the space of an earlier log, which is returned if the columns are
+    the same.
     """
+    space = _find_space(parts)
+    if known is None or not known.columns or space is None:
+        return space
+    ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
+    if ours != theirs:
+        raise DataError(
+            "observations must be the columns that were fitted before, categories as categories",
+            f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
+            "name the same columns in the same order",
+        )
+    return known
+
+
+def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
     first = parts[0]
     if first.space is not None or not first.kinds:
         return first.space

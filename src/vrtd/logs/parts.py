@@ -89,9 +89,18 @@ class Part(ABC):
 
 
 class PartsLog(Log):
-    """The parts one after another, paired into transitions. `in_thread`: read one block ahead."""
+    """The parts one after another, paired into transitions.
 
-    def __init__(self, parts: Sequence[Part], in_thread: bool, episode_end: EpisodeEnd | None = None) -> None:
+    `in_thread`: read one block ahead. `space`: that of an earlier log, like which observations are encoded.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        in_thread: bool,
+        episode_end: EpisodeEnd | None = None,
+        space: ObservationSpace | None = None,
+    ) -> None:
         self._parts, self._in_thread, self._episode_end = tuple(parts), in_thread, episode_end
         self._columns = self._parts[0].columns
         self._ordered: OrderedRows | None = None
@@ -104,7 +113,7 @@ class PartsLog(Log):
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
         if self._n_rows == 0:
             raise self._empty("no rows")
-        self._space = choose_space(self._parts)
+        self._space = choose_space(self._parts, space)
         self._encoder = Encoder(self._space, self._parts[0].missing)
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, get_args
 
 from vrtd.checks import check_choice
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.features import ObservationSpace
 from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import CsvPart, ParquetPart, TablePart
@@ -63,6 +64,7 @@ def read(
     episode_end: EpisodeEnd | None = None,
     missing: Missing = "error",
     format: str | None = None,  # noqa: A002 - what it is called everywhere
+    space: ObservationSpace | None = None,
 ) -> Log:
     """Make a log of files or of a table.
 
@@ -96,6 +98,9 @@ def read(
         observation, and adds a number that is 1 there and 0 elsewhere; a missing category counts as 'other'.
     format : str, optional
         Decides where suffixes do not: 'parquet', 'csv', 'npz', 'hdf5' or 'minari'.
+    space : ObservationSpace, optional
+        `Log.space` of an earlier log: categories and missing values become the same numbers as there. Default: what the
+        first 5,000 rows show.
 
     Returns
     -------
@@ -108,7 +113,7 @@ def read(
     check_choice("missing", missing, get_args(Missing))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode, order_by)
     if isinstance(data, ArrowStream):
-        return PartsLog([TablePart(data, wanted, missing)], in_thread=False, episode_end=episode_end)
+        return PartsLog([TablePart(data, wanted, missing)], in_thread=False, episode_end=episode_end, space=space)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
@@ -127,7 +132,7 @@ def read(
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
     in_thread = kind != "parquet"  # which reads ahead by itself
-    return PartsLog(parts, in_thread, episode_end)
+    return PartsLog(parts, in_thread, episode_end, space)
 
 
 def _check_same_columns(one: Part, other: Part) -> None:
@@ -191,10 +196,10 @@ def _count(kinds: Counter[str]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
 
 
-def as_log(data: Any, columns: ReadOptions) -> Log | Chunk:
-    """Return a log or a chunk as it is, and make a log of a table or files with these columns."""
+def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = None) -> Log | Chunk:
+    """Return a log or a chunk as it is, and make a log of a table or files with these columns and this space."""
     if not isinstance(data, Log | Chunk):
-        return read(data, **columns)
+        return read(data, **columns, space=space)
     for name in columns:
         kind = type(data).__name__
         raise InvalidInputError(f"{name} is for tables and files", f"a {kind}", f"drop {name}")
