@@ -168,7 +168,7 @@ class PartsLog(Log):
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""
-        seen = SeenEpisodes(self._columns)
+        seen = SeenEpisodes(self._columns, self._parts[0].has_names)
         for block in self._recorded_blocks():
             seen.check(block)
             yield block

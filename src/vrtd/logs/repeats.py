@@ -21,8 +21,8 @@ _MOST_NAMES = 65_536
 class SeenEpisodes:
     """The names of the episodes of one reading."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, columns: Columns, has_names: bool) -> None:
+        self._columns, self._has_names = columns, has_names
         self._names: dict[int, Any] = {}  # by their hashes
         self._largest = 2**64 - 1  # of the hashes that are remembered
         self._last: NDArray[Any] | None = None  # the name in the last row
@@ -53,13 +53,15 @@ class SeenEpisodes:
         values = name if isinstance(name, tuple) else (name,)  # with the file after the columns
         texts = [repr(value) if isinstance(value, str) else str(value) for value in values]
         shown = ", ".join(f"{column}={text}" for column, text in zip(columns, texts, strict=False))
-        others = [*map(repr, columns), "'...'" if self._columns.is_by_file else repr(FILE)]
-        return DataError(
-            "the rows of an episode must follow each other",
-            f"{shown} again after another episode, at {place}",
-            "if rows are not in order, sort them: order_by='...', the column of time; "
-            f"if different episodes have one name, tell them apart by a further column: episode=[{', '.join(others)}]",
-        )
+        do = "sort the rows by episode and time, or give different episodes different names"
+        if self._has_names:
+            others = [*map(repr, columns), "'...'" if self._columns.is_by_file else repr(FILE)]
+            do = (
+                "if rows are not in order, sort them: order_by='...', the column of time; if different episodes have "
+                f"one name, tell them apart by a further column: episode=[{', '.join(others)}]"
+            )
+        must = "the rows of an episode must follow each other"
+        return DataError(must, f"{shown} again after another episode, at {place}", do)
 
 
 def hash_keys(keys: NDArray[Any]) -> NDArray[np.uint64]:

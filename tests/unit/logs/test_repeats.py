@@ -44,7 +44,7 @@ def test_an_episode_that_comes_back_is_refused(episode, shown, size):
 
 
 def test_arrays_whose_episodes_come_back_are_refused():
-    with pytest.raises(DataError, match="got episode=1 again after another episode, at array episode, row 2"):
+    with pytest.raises(DataError, match="episode=1 again after another episode, at array episode, row 2; sort"):
         rows(from_arrays(np.zeros(4), np.zeros(4), episode=[1, 2, 1, 1]))
     with pytest.raises(DataError, match="row 2"):  # also where successors were recorded
         rows(from_arrays(np.zeros(4), np.zeros(4), np.zeros(4), episode=[1, 2, 1, 1]))
