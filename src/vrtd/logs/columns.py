@@ -126,8 +126,9 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
             found[field] = _find_usual(field, there, where)
     if found["terminated"] is not None:
         found["done"] = None
-    if wanted.weight is None:  # which is only used when it is asked for
-        found |= {"unused_weight": found["weight"], "weight": None}
+    usual_weight = found["weight"] if wanted.weight is None else None
+    if wanted.weight is None:  # it is only used when it is asked for
+        found["weight"] = None
     for field in ("observations", "reward"):
         if found[field] is None:
             near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
@@ -137,6 +138,8 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
                 f"name it: {field}=" + (f"{near[0]!r}, if that is it" if near else "'...'"),
             )
     columns = Columns(**found)
+    if usual_weight not in columns.all:
+        columns = columns._replace(unused_weight=usual_weight)
     counts = Counter(there)
     for name in columns.all:
         if counts[name] > 1:

@@ -29,6 +29,7 @@ from vrtd.tables import library
 
 MEMORY, THREADS = "512MB", 4
 _GROUP_BYTES, _GROUP_ROWS = 2**25, 2**17  # of a row group in the temporary file
+_NAME_ANOTHER = "set the environment variable TMPDIR to a folder with more room"
 _ARRAYS = Block._fields[: Block._fields.index("pieces")]
 
 
@@ -71,7 +72,7 @@ class OrderedRows:
             first = next(blocks, None) if self._sorted is None else None
             if first is None:
                 return
-            folder = Path(tempfile.mkdtemp(prefix="vrtd-"))
+            folder = _make_folder()
             remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             try:
                 self._sorted = _sort(first, blocks, folder, ", ".join(self._columns.roles["order_by"]))
@@ -100,6 +101,14 @@ class OrderedRows:
                     last = tuple(column[n - 1].as_py() for column in ids)
                 origins = Origins(self._files, first, batch.column("number").to_numpy())
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
+
+
+def _make_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="vrtd-"))
+    except OSError as error:
+        must = "there must be a folder for a temporary file with the rows in order"
+        raise DataError(must, error, _NAME_ANOTHER) from None
 
 
 def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sorted:
@@ -149,7 +158,7 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sort
             raise DataError(
                 f"{folder.parent} must have room for a temporary file with the rows in order",
                 f"{room / 2**30:.1f} GiB free, and DuckDB: {' '.join(str(error).split()):.300}",
-                "set the environment variable TMPDIR to a folder with more room",
+                _NAME_ANOTHER,
             ) from None
         except BaseException:
             is_stopped.set()

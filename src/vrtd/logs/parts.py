@@ -53,13 +53,12 @@ class Reason(StrEnum):
 
 
 _SAY_WHAT_ENDS = "say what they are with episode_end='terminated' or 'truncated'"
-#: What helps against reasons that are not of the user's choice.
+#: What helps against reasons that are not of the user's choice and concern more than one row.
 _REMEDIES = {
     Reason.NO_FINAL: "record the observations that follow them as next_observations, or accept it with "
     "episode_end='truncated'",
     Reason.NO_NEXT_IN_EPISODE: _SAY_WHAT_ENDS,
     Reason.LAST_OF_FILE: "name the columns that tell episodes apart with episode=..., or " + _SAY_WHAT_ENDS,
-    Reason.LAST_OF_LOG: _SAY_WHAT_ENDS,
 }
 
 
@@ -208,7 +207,7 @@ class PartsLog(Log):
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""
-        seen = SeenEpisodes(self._columns)
+        seen = SeenEpisodes(self._columns, self._parts[0].has_names)
         for block in self._recorded_blocks():
             seen.check(block)
             yield block

@@ -5,8 +5,8 @@ Memory is bounded: of many names, only those with the smallest hashes are rememb
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ _MOST_NAMES = 65_536
 class SeenEpisodes:
     """The names of the episodes of one reading."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, columns: Columns, has_names: bool) -> None:
+        self._columns, self._has_names = columns, has_names
         self._names: dict[int, Any] = {}  # by their hashes
         self._largest = 2**64 - 1  # of the hashes that are remembered
         self._last: NDArray[Any] | None = None  # the name in the last row
@@ -36,10 +36,15 @@ class SeenEpisodes:
         if self._last is None or (names[:1] != self._last).any():
             starts = np.append(0, starts)
         self._last = names[-1:].copy()
-        hashes = hash_keys(names[starts])
+        for first in range(0, starts.size, _MOST_NAMES):  # arrays come in one block
+            self._remember(block, starts[first : first + _MOST_NAMES])
+
+    def _remember(self, block: Block, starts: NDArray[np.intp]) -> None:
+        assert block.episode is not None
+        hashes = hash_keys(block.episode[starts])
         kept = hashes <= np.uint64(self._largest)
-        starts, hashes = starts[kept], hashes[kept]
-        for row, number, name in zip(starts.tolist(), hashes.tolist(), names[starts].tolist(), strict=True):
+        rows, names = starts[kept], block.episode[starts[kept]]
+        for row, number, name in zip(rows.tolist(), hashes[kept].tolist(), names.tolist(), strict=True):
             if number not in self._names:
                 self._names[number] = name
             elif self._names[number] == name:
@@ -53,13 +58,15 @@ class SeenEpisodes:
         values = name if isinstance(name, tuple) else (name,)  # with the file after the columns
         texts = [repr(value) if isinstance(value, str) else str(value) for value in values]
         shown = ", ".join(f"{column}={text}" for column, text in zip(columns, texts, strict=False))
-        others = [*map(repr, columns), "'...'" if self._columns.is_by_file else repr(FILE)]
-        return DataError(
-            "the rows of an episode must follow each other",
-            f"{shown} again after another episode, at {place}",
-            "if rows are not in order, sort them: order_by='...', the column of time; "
-            f"if different episodes have one name, tell them apart by a further column: episode=[{', '.join(others)}]",
-        )
+        do = "sort the rows by episode and time, or give different episodes different names"
+        if self._has_names:
+            others = [*map(repr, columns), "'...'" if self._columns.is_by_file else repr(FILE)]
+            do = (
+                "if rows are not in order, sort them: order_by='...', the column of time; if different episodes have "
+                f"one name, tell them apart by a further column: episode=[{', '.join(others)}]"
+            )
+        must = "the rows of an episode must follow each other"
+        return DataError(must, f"{shown} again after another episode, at {place}", do)
 
 
 def hash_keys(keys: NDArray[Any]) -> NDArray[np.uint64]:
@@ -71,7 +78,7 @@ def hash_keys(keys: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _to_words(column: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return 64 bits for each entry, equal where the entries are."""
+    """Return a whole number for each entry, equal where the entries are."""
     match column.dtype.kind:
         case "b" | "u":
             return column.astype(np.uint64)
@@ -79,8 +86,8 @@ def _to_words(column: NDArray[Any]) -> NDArray[np.uint64]:
             return column.astype(np.int64).view(np.uint64)
         case "f":
             return (column.astype(np.float64) + 0.0).view(np.uint64)  # without a negative zero
-    texts = (str(value).encode(errors="surrogatepass") for value in column.tolist())
-    return np.array([int.from_bytes(blake2b(text, digest_size=8).digest(), "little") for text in texts], np.uint64)
+    texts = map(str, column.tolist())
+    return np.array([crc32(text.encode(errors="surrogatepass")) for text in texts], np.uint64)
 
 
 def _scramble(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

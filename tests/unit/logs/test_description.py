@@ -48,6 +48,11 @@ def test_weights_are_used_only_when_they_are_asked_for(tmp_path, suffix):
     assert remark not in weighted.remarks
 
 
+def test_a_weight_that_is_an_observation_is_used():
+    table = pa.table({"weight": [70.0, 80.0], "height": [1.7, 1.8], "r": [0.0, 1.0], "next_weight": [1.0, 2.0]})
+    assert read(table, observations="weight").remarks == ()
+
+
 @pytest.mark.parametrize(
     ("observations", "kind"),
     [

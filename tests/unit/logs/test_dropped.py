@@ -95,7 +95,7 @@ def test_many_dropped_rows_are_a_warning():
         rows(log)
         assert log.remarks == (f"124 rows dropped: {LAST}", "1 row dropped: the last of the log")
         assert log.warnings == (
-            f"125 of 10,000 rows (1.2 %) were dropped: mostly {LAST}; "
+            f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; "
             "say what they are with episode_end='terminated' or 'truncated'",
         )
     for episode_end in ("terminated", "truncated", "drop"):
@@ -110,6 +110,18 @@ def test_few_dropped_rows_are_only_a_remark():
     rows(log)
     assert log.remarks[0] == f"99 rows dropped: {LAST}"
     assert log.warnings == ()
+    log = from_arrays(np.zeros(5), np.zeros(5))
+    rows(log)
+    assert log.remarks == ("1 row dropped: the last of the log",)  # one row, although it is a fifth of them
+    assert log.warnings == ()
+
+
+def test_a_warning_names_the_main_reason():
+    truncated = np.isin(np.arange(600), [10, 20])
+    log = from_arrays(np.zeros(600), np.zeros(600), truncated=truncated, episode=np.arange(600) // 60)
+    rows(log)
+    (warning,) = log.warnings
+    assert warning.startswith(f"11 of 600 rows (1.8 %) were dropped: mostly {LAST}; say what they are")
 
 
 def test_truncated_rows_without_a_final_observation_are_warned_of():

@@ -25,7 +25,7 @@ import pytest
 import vrtd
 from tests.helpers.log_cases import rows, same_bits
 from vrtd.errors import DataError, InvalidInputError, MissingExtraError
-from vrtd.logs import from_arrays, ordering, read
+from vrtd.logs import blocks, from_arrays, ordering, read
 from vrtd.logs.blocks import Block, Piece
 from vrtd.logs.columns import Columns
 from vrtd.logs.encoding import Encoder
@@ -101,7 +101,8 @@ WRITERS = {"parquet": write_parquet, "csv": write_csv, "npz": write_npz, "hdf5":
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_rows_of_three_files_are_sorted(tmp_path, suffix):
+def test_rows_of_three_files_are_sorted(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(blocks, "CHUNK_ROWS", 7)  # so that there are many blocks, of the files and of the sorted one
     parts = cut_in_three(events())
     for k, part in enumerate(parts):
         WRITERS[suffix](tmp_path / f"{k}.{suffix}", part)
@@ -220,6 +221,7 @@ def test_threads_and_memory_change_no_bit(monkeypatch, threads, memory):
 def test_places_are_those_before_the_sort(tmp_path):
     parts = cut_in_three(events())
     parts[2]["gain"][5] = np.nan
+    write_parquet(tmp_path / "1b.parquet", {name: column[:0] for name, column in parts[1].items()})
     for k, part in enumerate(parts):
         write_parquet(tmp_path / f"{k}.parquet", part)
     log = read(tmp_path, **NAMES, order_by="time", format="parquet")
@@ -325,6 +327,21 @@ def test_a_full_disk_is_named(folder):
     assert "TMPDIR" in error.value.do
     assert list(folder.iterdir()) == []
     same_bits(rows(log), rows(sorted_log(events(20_000), "session", "time")))  # with room, the same log works
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not there"))
+    with pytest.raises(DataError, match=r"there must be a folder for a temporary file .*not there.*; set .* TMPDIR"):
+        rows(read(pa.table(events()), **NAMES, order_by="time"))
+
+
+def test_a_column_may_be_an_observation_and_give_the_order(tmp_path):
+    columns = events()
+    expected = columns["time"][in_order(columns, "session", "time")]
+    for suffix, write_file in WRITERS.items():
+        write_file(tmp_path / f"a.{suffix}", columns)
+        names = NAMES | {"observations": ["time"], "order_by": "time", "episode_end": "terminated"}
+        assert rows(read(tmp_path / f"a.{suffix}", **names))["observations"][:, 0].tolist() == expected.tolist()
 
 
 def test_duckdb_is_asked_for_when_the_log_is_opened(monkeypatch):
