@@ -369,10 +369,11 @@ def test_an_interleaved_log_gives_the_values_of_the_ordered_one(tmp_path):
         evaluator = vrtd.Evaluator("closed_form", discount=0.95, features="polynomial:1")
         return evaluator.fit(log).predict(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
 
+    names = NAMES | {"episode_end": "truncated"}
     with pytest.raises(DataError, match="order_by"):
-        values(read(tmp_path / "events-*.parquet", **NAMES))
-    wanted = values(read(tmp_path / "ordered.parquet", **NAMES))
-    found = values(read(tmp_path / "events-*.parquet", **NAMES, order_by="time"))
+        values(read(tmp_path / "events-*.parquet", **names))
+    wanted = values(read(tmp_path / "ordered.parquet", **names))
+    found = values(read(tmp_path / "events-*.parquet", **names, order_by="time"))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10)
 
 
