@@ -133,7 +133,7 @@ def test_what_a_constructor_refuses(make, message):
         (lambda: Tabular(3)(np.array([[0], [-1]])), r"every observation must be a state in 0\.\.2; got -1 in row 1"),
         (lambda: Table([[1.0]])(np.array([0, 0, 2.0])), r"must be a state in 0\.\.0; got 2.0 in row 2"),
         (lambda: Tabular(3)(np.array([0.5])), r"every observation must be a state in 0\.\.2; got 0.5 in row 0"),
-        (lambda: Tabular((2, 3))(np.array([[0, 3]])), r"states in 0\.\.1, 0\.\.2; got \[0, 3\] in row 0.*: tabular:2x4"),
+        (lambda: Tabular((2, 3))(np.array([[0, 3]])), r"in 0\.\.1, 0\.\.2; got \[0, 3\] in row 0.*: tabular:2x4"),
         (lambda: Tabular((2, 3))(np.array([0, 1])), "observations must be states: 2 whole numbers each"),
         (lambda: Tabular(3)(np.array([9999])), "got 9999 in row 0; count states from 0"),
         (lambda: Tabular(3, other=True)(np.array([0.5])), "got 0.5 in row 0"),
