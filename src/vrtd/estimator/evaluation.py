@@ -132,8 +132,8 @@ def evaluate(
     record : path, optional
         Write the rows to this .parquet, .npz or .csv file first, and learn from there.
     features : optional
-        As for `Evaluator`; bounds and numbers of states that are not set come from the environment. By default a table
-        if states are whole numbers, else the observations of a log are the features.
+        As for `Evaluator`; bounds and numbers of states that are not set come from the environment. By default "auto":
+        chosen by what the observations are.
     step_size, batch_size : number or "auto"
         Settings of the algorithm.
     pilot_rows : int, optional

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +63,9 @@ def open_source(
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
         name = source if isinstance(source, str) else env.spec.id if env.spec else type(env.unwrapped).__name__
-        chosen, n_numbers = _fit_space(log, name, features)
+        is_vector = isinstance(env, gym.vector.VectorEnv)
+        space = env.single_observation_space if is_vector else env.observation_space
+        chosen, n_numbers = _fit_space(log, space, name, features)
         yield EvaluationSource(log, log.n_rows, chosen, n_numbers, f"{name}{words}", _board_shape(gym, env))
     finally:
         if env is not source:
@@ -72,7 +73,7 @@ def open_source(
 
 
 def _read_log(log: Log, n_samples: int | None, features: Any) -> EvaluationSource:
-    """Look at the first chunk of a log. States that are whole numbers get a table unless features are given."""
+    """Look at the first chunk of a log."""
     n_rows = log.n_rows if n_samples is None else check_count("n_samples", n_samples)
     chunks = (chunk for chunk in log.chunks() if chunk.n_rows)
     start = [chunk.copy() for chunk in islice(chunks, 1)]  # the log may use the memory of a chunk for the next one
@@ -83,10 +84,9 @@ def _read_log(log: Log, n_samples: int | None, features: Any) -> EvaluationSourc
         if len(start) == 1:  # a short file of a format that does not say how many
             n_rows = start[0].n_rows
     seen = start[0].observations
-    if features is None and seen.ndim == 1 and seen.dtype.kind in "iu":
-        features = "tabular"
     begun = _Begun(log, chain(start, chunks))
-    return EvaluationSource(begun, n_rows, as_features(features), seen[0].size, "Policy evaluation")
+    chosen = complete(as_features("auto" if features is None else features), log.space)
+    return EvaluationSource(begun, n_rows, chosen, seen[0].size, "Policy evaluation")
 
 
 class _Begun(WrappedLog):
@@ -101,15 +101,18 @@ class _Begun(WrappedLog):
         yield from self._log.chunks() if begun is None else begun
 
 
-def _fit_space(log: EnvironmentLog, name: str, given: Any) -> tuple[Features, int]:
-    """Return features with what the observation space tells, and how many numbers an observation has."""
+def _fit_space(log: EnvironmentLog, space: Any, name: str, given: Any) -> tuple[Features, int]:
+    """Return features with what an observation space tells, tried on some of its observations, and how many numbers an
+    observation has."""
+    observations = log.sample_observations(8)
     try:
         features = complete(as_features("auto" if given is None else given), log.space)
+        features.bind(observations)(observations)
     except InvalidInputError as error:
         raise InvalidInputError(
-            f"features must fit the observations of {name}", f"{given} ({error})", "choose others"
+            f"features must fit the observations of {name}, {space!s:.100}", f"{given} ({error})", "choose others"
         ) from None
-    return features, prod(log.shape)
+    return features, observations[0].size
 
 
 def _board_shape(gym: Any, env: Any) -> tuple[int, int] | None:

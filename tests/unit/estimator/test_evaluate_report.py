@@ -137,7 +137,7 @@ def test_the_page_says_it(done: Any) -> None:
     assert f"The closed form (least squares) gives {done.closed_form}." in text
     assert MEANING in text
     assert "Interrupted" not in text
-    for words in ("Step size 0.2 ", "Batch size 100", "Rank 4 of 4", "Terminated 0:", "Truncated 0:", "A walk"):
+    for words in ("Step size 0.2 ", "Batch size 100", "Rank 5 of 5", "Terminated 0:", "Truncated 0:", "A walk"):
         assert words in text
     assert len([each for each in outline.having("src") if each.startswith(IMAGE)]) == 4
 
