@@ -28,7 +28,6 @@ from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
-from vrtd.features import as_features, complete
 from vrtd.logs.reading import ReadOptions
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
@@ -214,7 +213,7 @@ def evaluate(
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
         library()
-        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, seed))
+        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, features, seed))
         report = stack.enter_context(show_progress(progress, RowProgressBar))
         n = rows.n_rows
         if pilot_rows is None:
@@ -224,7 +223,6 @@ def evaluate(
             n_samples=None if n is None else n * n_passes, pilot_rows=pilot_rows, theta_0=theta_0,
             closed_form=closed_form, seed=seed,
         )  # fmt: skip
-        complete(as_features(features), rows.log.space)  # what cannot fit is refused before rows are made
         summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), report), names)
         title, board = rows.title if title is None else str(title), rows.board if shape is None else Board(shape)
         words = _Words(title, board, states, float(level))

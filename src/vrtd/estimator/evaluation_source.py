@@ -15,11 +15,11 @@ from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
 from vrtd.estimator.state_values import Board
-from vrtd.features import ObservationSpace
+from vrtd.features import ObservationSpace, as_features, complete
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.arrow_values import ArrowStream
-from vrtd.logs.environment import from_env
+from vrtd.logs.environment import EnvironmentLog, from_env
 from vrtd.logs.log import WrappedLog
 from vrtd.logs.policies import load_policy
 from vrtd.logs.reading import ReadOptions, as_log, is_file_name
@@ -40,7 +40,13 @@ class EvaluationSource(NamedTuple):
 
 @contextmanager
 def open_source(
-    source: Any, columns: ReadOptions, policy: Any, n_samples: int | None, n_envs: int | None, seed: int
+    source: Any,
+    columns: ReadOptions,
+    policy: Any,
+    n_samples: int | None,
+    n_envs: int | None,
+    features: Any,
+    seed: int,
 ) -> Iterator[EvaluationSource]:
     """Give the rows of a log or of an environment; an environment that is made here is closed in the end."""
     if _is_data(source):
@@ -70,7 +76,9 @@ def open_source(
     env = make(source, n_envs) if isinstance(source, str) else source
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
-        yield EvaluationSource(log, log.n_rows, f"{environment_name(source)}{words}", _find_board(gym, env))
+        name = environment_name(source)
+        _try_features(features, log, name)
+        yield EvaluationSource(log, log.n_rows, f"{name}{words}", _find_board(gym, env))
     finally:
         if env is not source:
             env.close()
@@ -89,6 +97,17 @@ def _name_data(source: Any) -> str:
     paths = source if isinstance(source, list | tuple) else [source]
     names = [str(path) for path in paths if isinstance(path, str | os.PathLike)]
     return f"Value of the policy in {', '.join(names)}" if names else "Value of the policy"
+
+
+def _try_features(given: Any, log: EnvironmentLog, name: str) -> None:
+    """Raise unless features fit some observations of an environment, before rows are made."""
+    observations = log.sample_observations(8)
+    try:
+        complete(as_features(given), log.space).bind(observations)(observations)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"features must fit the observations of {name}", f"{given} ({error})", "choose others"
+        ) from None
 
 
 def _find_board(gym: Any, env: Any) -> Board | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     d = features.n_features
     if setup.theta_0 is not None and setup.theta_0.shape != (d,):
         raise InvalidInputError(f"theta_0 must have the shape ({d},)", setup.theta_0.shape, "one for each feature")
-    visited = np.zeros(d, bool) if isinstance(features, Tabular) else None
+    # The feature of all other states is no state that could be missed.
+    visited = np.arange(d) >= prod(features.sizes) if isinstance(features, Tabular) else None
     sums = no_sums(d) if setup.needs_sums(features) else None
     return state._replace(features=features, visited=visited, sums=sums)
 

@@ -112,8 +112,8 @@ class FromTransformer(ForeignFeatures):
 
 
 def as_features(value: Any) -> Features:
-    """Features from what a user may pass: None (observations as they are), Features, a description such as "rbf:20", an
-    (S, d) array for states, a scikit-learn transformer, a function.
+    """Features from what a user may pass: None (observations as they are), Features, a description such as "auto" or
+    "rbf:20", an (S, d) array for states, a scikit-learn transformer, a function.
 
     >>> as_features("fourier:3")
     Fourier(low=None, high=None, order=3)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_positive, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_most, check_some, row_dtype
+from vrtd.features.features import Features, check_bound, check_features, check_most, check_some, row_dtype
 from vrtd.features.selection import Selected
 
 # Rows whose norms are taken at once.
@@ -37,7 +37,7 @@ class Stack(Features):
         object.__setattr__(self, "features", features)
         require(features, "a Stack must have features", "none", "pass at least one")
         for part in features:
-            _check_features(part)
+            check_features(part)
 
     @property
     def needs_data(self) -> bool:
@@ -86,7 +86,7 @@ class Scaled(Features):
     kind = "scaled"
 
     def __post_init__(self) -> None:
-        _check_features(self.features)
+        check_features(self.features)
         if self.factor is not None:
             object.__setattr__(self, "factor", check_positive("factor", self.factor))
 
@@ -131,11 +131,6 @@ def _largest_norm(features: Features, observations: NDArray[Any]) -> float:
         require(np.isfinite(norms).all(), must, f"a row {row} that is not", "repair that row", DataError)
         largest = max(largest, float(norms.max()))
     return largest
-
-
-def _check_features(value: Any) -> None:
-    must, do = "features must be made of Features", "wrap it with vrtd.features.as_features"
-    require(isinstance(value, Features), must, type(value).__name__, do)
 
 
 def change_parts(features: Features, change: Callable[[Features], Features]) -> Features:

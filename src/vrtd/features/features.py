@@ -77,6 +77,11 @@ def _plain(value: Any) -> Any:
             return value
 
 
+def check_features(value: Any) -> None:
+    must, do = "features must be made of Features", "wrap it with vrtd.features.as_features"
+    require(isinstance(value, Features), must, type(value).__name__, do)
+
+
 def set_count(features: Features, name: str, do: str) -> None:
     """Check the field that says how many features there are, unless it is None, and make it an int."""
     value = getattr(features, name)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_count, check_positive, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_some, finite_rows, row_dtype
+from vrtd.features.features import Features, check_bound, check_features, check_some, finite_rows, row_dtype
 
 _BLOCK = 4096  # rows that are looked at at once
 _SPANNED = 1e-6  # root mean square of what is left of the constant 1
@@ -39,6 +39,7 @@ class Selected(Features):
     kind = "selected"
 
     def __post_init__(self) -> None:
+        check_features(self.features)
         object.__setattr__(self, "tolerance", check_positive("tolerance", self.tolerance))
         if self.keep is not None:
             holds = isinstance(self.keep, list | tuple) and len(self.keep) > 0
@@ -87,15 +88,15 @@ class Selected(Features):
             G += rows.T @ rows
         must = "features that are selected must be finite on all rows"
         require(np.isfinite(G).all(), must, "others", "repair the observations", DataError)
-        size = np.sqrt(G.diagonal())
-        keep = np.flatnonzero(size == 0.0).tolist()
-        G /= np.outer(size, size) + (size == 0.0)
+        keep = np.flatnonzero(G.diagonal() == 0.0).tolist()
+        size = np.sqrt(np.where(G.diagonal() > 0.0, G.diagonal(), 1.0))
+        G /= np.outer(size, size)
         left = (
             G.diagonal().copy()
         )  # squares of what each column adds to those that are kept, as shares of its own square
         factor: Floats = np.zeros((0, len(G)))
         while left.max() > self.tolerance**2:
-            j = int(left.argmax()) if len(factor) or not left[0] else 0
+            j = int(np.argmax(left >= (1.0 - 1e-9) * left.max()))  # the first of those that are equal to rounding
             row = (G[j] - factor[:, j] @ factor) / np.sqrt(left[j])
             factor = np.vstack([factor, row])
             left -= row * row

@@ -131,7 +131,7 @@ class OneHot(Features):
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         observations, sizes = np.asarray(observations), tuple(self.sizes)
         values, finite = _as_whole(observations, sizes)
-        _check_inside(values, _is_inside(values, sizes), sizes)
+        _check_inside(values, _is_inside(values, sizes), sizes, _COUNT)
         rows = np.zeros((len(values), self.n_features), row_dtype(observations))
         start = 0
         for size, value in zip(sizes, values.T.astype(np.intp), strict=True):

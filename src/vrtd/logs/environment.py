@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from itertools import count
 from typing import Any, final
@@ -117,7 +118,7 @@ class EnvironmentLog(Log):
                 )
             else:
                 spaces = live.observation_space, live.action_space
-            self._layout = layout_of(spaces[0])
+            self._layout, self._observation_space = layout_of(spaces[0]), deepcopy(spaces[0])
             self._actors = as_policy(policy, *spaces, self._n_envs, clip_actions)
             self._name = environment_name(env) + (f", policy {policy}" if isinstance(policy, str) else "")
         self._segment = SEGMENT if segment is None else int(segment)
@@ -131,13 +132,13 @@ class EnvironmentLog(Log):
         return self._n_samples
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
-        return self._layout.shape
-
-    @property
     def space(self) -> ObservationSpace:
         return self._layout.space
+
+    def sample_observations(self, n: int) -> NDArray[Any]:
+        """Draw observations from their space, always the same: features can be tried on them before any step."""
+        self._observation_space.seed(0)
+        return np.stack([self._layout.check(self._observation_space.sample(), 0) for _ in range(n)])
 
     @property
     def segment(self) -> int | None:

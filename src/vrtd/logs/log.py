@@ -343,7 +343,7 @@ def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) 
     >>> data.phi_next.ravel()[:2], data.discount
     (array([2., 3.]), array([0.9, 0.9, 0. ]))
     """
-    from vrtd.features import as_features  # here, because reading needs neither of them nor Numba
+    from vrtd.features import as_features, complete  # here, because reading needs neither of them nor Numba
     from vrtd.problems import Transitions
 
     check_log(log)
@@ -359,7 +359,7 @@ def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) 
     if not n:
         raise DataError("a log must have rows to make a data set", "none", "record some")
     rows = Chunk.concatenate(chunks)
-    bound = as_features(features).bind(all_observations([rows]))
+    bound = complete(as_features(features), log.space).bind(all_observations([rows]))
     is_shuffled = seed is not None
     order = np.random.default_rng(seed).permutation(n) if is_shuffled else np.arange(n)
     return Transitions(

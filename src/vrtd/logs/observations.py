@@ -26,6 +26,7 @@ class _Leaf(NamedTuple):
     low: NDArray[Any]  # (n,) of all numbers
     high: NDArray[Any]
     is_discrete: bool
+    is_numbered: bool  # whether the order of its values means nothing: beside floats, each value then gets a number
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -64,7 +65,7 @@ class _Leaf(NamedTuple):
             must, got = f"observations must have the part {self.name!r} of their space", f"none at step {step}"
             raise DataError(must, got, _REPAIR) from None
         flat = self.check(observation, step, n_envs).reshape(*(() if n_envs is None else (n_envs,)), len(self.low))
-        if not (as_one_hot and self.is_discrete):
+        if not (as_one_hot and self.is_numbered):
             return flat
         if ((flat < self.low) | (flat > self.high)).any():
             must = f"observations must lie in their space, part {self.name!r}"
@@ -112,9 +113,9 @@ class Layout(NamedTuple):
         low: list[float | None] = []
         high: list[float | None] = []
         for leaf in self.leaves:
-            n = sum(leaf.sizes) if leaf.is_discrete else 0
-            low += [0.0] * n if leaf.is_discrete else [_as_bound(value) for value in leaf.low]
-            high += [1.0] * n if leaf.is_discrete else [_as_bound(value) for value in leaf.high]
+            n = sum(leaf.sizes) if leaf.is_numbered else 0
+            low += [0.0] * n if leaf.is_numbered else [_as_bound(value) for value in leaf.low]
+            high += [1.0] * n if leaf.is_numbered else [_as_bound(value) for value in leaf.high]
         return ObservationSpace("box", self._columns, low=tuple(low), high=tuple(high))
 
     @property
@@ -134,7 +135,7 @@ def layout_of(space: Any) -> Layout:
         return Layout(first.shape, first.dtype, leaves)
     if all(leaf.is_discrete for leaf in leaves):
         return Layout((sum(len(leaf.low) for leaf in leaves),), np.dtype(np.int64), leaves)
-    n_numbers = sum(sum(leaf.sizes) if leaf.is_discrete else len(leaf.low) for leaf in leaves)
+    n_numbers = sum(sum(leaf.sizes) if leaf.is_numbered else len(leaf.low) for leaf in leaves)
     return Layout((n_numbers,), np.result_type(first.dtype, *(leaf.dtype for leaf in others)), leaves)
 
 
@@ -147,16 +148,16 @@ def _find_leaves(space: Any, path: tuple[Any, ...]) -> Iterator[_Leaf]:
         return
     if isinstance(space, spaces.Discrete):
         low = np.array([space.start], np.int64)
-        yield _Leaf(path, (), np.dtype(np.int64), low, low + int(space.n) - 1, True)
+        yield _Leaf(path, (), np.dtype(np.int64), low, low + int(space.n) - 1, True, True)
     elif isinstance(space, spaces.MultiDiscrete):
         low = np.asarray(space.start, np.int64).ravel()
         high = low + np.asarray(space.nvec, np.int64).ravel() - 1
-        yield _Leaf(path, tuple(space.shape), space.dtype, low, high, True)
+        yield _Leaf(path, tuple(space.shape), space.dtype, low, high, True, True)
     elif isinstance(space, spaces.MultiBinary):
         low = np.zeros(prod(space.shape), np.int64)
-        yield _Leaf(path, tuple(space.shape), space.dtype, low, low + 1, True)
+        yield _Leaf(path, tuple(space.shape), space.dtype, low, low + 1, True, False)
     elif isinstance(space, spaces.Box):
-        yield _Leaf(path, tuple(space.shape), space.dtype, space.low.ravel(), space.high.ravel(), False)
+        yield _Leaf(path, tuple(space.shape), space.dtype, space.low.ravel(), space.high.ravel(), False, False)
     else:
         raise InvalidInputError(
             "the observation space must be Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of these",
@@ -169,7 +170,7 @@ def _names(leaf: _Leaf, as_one_hot: bool) -> Iterator[str]:
     several = len(leaf.low) > 1
     for j, (low, high) in enumerate(zip(leaf.low, leaf.high, strict=True)):
         name = f"{leaf.name}[{j}]" if several else leaf.name
-        if as_one_hot and leaf.is_discrete:
+        if as_one_hot and leaf.is_numbered:
             yield from (f"{name}={value}" for value in range(int(low), int(high) + 1))
         else:
             yield name

@@ -86,7 +86,7 @@ def test_the_library_writes_the_same_files(tmp_path: Any, capsys: Any) -> None:
     with gymnasium.make("FrozenLake-v1") as env:
         by_object = vrtd.evaluate(env, discount=0.9, n_samples=3000, out=tmp_path / "object")
         log = from_env(env, "random", 3000)
-        shape = {"features": "tabular:16", "shape": (4, 4), "title": title}
+        shape = {"shape": (4, 4), "title": title}
         by_log = vrtd.evaluate(log, discount=0.9, out=tmp_path / "log", **shape)
     paths = [path.relative_to(tmp_path / "command") for path in (tmp_path / "command").rglob("*.*")]
     assert len(paths) == 12
@@ -135,8 +135,9 @@ def test_without_features_observations_are_the_features(recorded: Any, tmp_path:
 
 def test_a_recording_replays_to_the_same_bytes(tmp_path: Any, capsys: Any) -> None:
     record = tmp_path / "lake.parquet"
-    assert main([*LAKE, "--out", str(tmp_path / "live")]) == OK
-    assert main([*LAKE, "--out", str(tmp_path / "kept"), "--record", str(record)]) == OK
+    lake = [*LAKE, "--features", "tabular:16"]
+    assert main([*lake, "--out", str(tmp_path / "live")]) == OK
+    assert main([*lake, "--out", str(tmp_path / "kept"), "--record", str(record)]) == OK
     replay = ["evaluate", "--data", str(record), "--features", "tabular:16", "--discount", "0.9", "--quiet"]
     assert main([*replay, "--out", str(tmp_path / "replay")]) == OK
     models = [(tmp_path / name / "model.npz").read_bytes() for name in ("live", "kept", "replay")]
@@ -166,20 +167,15 @@ def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
     assert "± " in (tmp_path / "figures" / "values.svg").read_text()
 
 
-@pytest.mark.parametrize(("env", "features"), [("CartPole-v1", "fourier:1"), ("Blackjack-v1", None)])
-def test_a_box_takes_features_and_a_tuple_is_refused(
-    tmp_path: Any, capsys: Any, env: str, features: str | None
-) -> None:
+@pytest.mark.parametrize(
+    ("env", "features", "n_numbers"),
+    [("CartPole-v1", "fourier:1", 4), ("CartPole-v1", "auto", 4), ("Blackjack-v1", "standardised", 3)],
+)
+def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n_numbers: int) -> None:
     arguments = f"evaluate --env {env} --discount 0.9 --samples 2000 --algorithm closed_form --quiet".split()
-    more = [] if features is None else ["--features", features]
-    code = main([*arguments, *more, "--out", str(tmp_path / "out")])
-    if features is None:  # a tuple, which must be flattened
-        assert code == BAD_USAGE
-        assert "the observation space must be Box, Discrete" in capsys.readouterr().err
-    else:
-        assert code == OK
-        columns = pyarrow.parquet.read_table(tmp_path / "out" / "values.parquet").column_names
-        assert columns[:4] == ["observation_0", "observation_1", "observation_2", "observation_3"]
+    assert main([*arguments, "--features", features, "--out", str(tmp_path / "out")]) == OK
+    columns = pyarrow.parquet.read_table(tmp_path / "out" / "values.parquet").column_names
+    assert columns[:n_numbers] == [f"observation_{j}" for j in range(n_numbers)]
 
 
 # What goes wrong
@@ -200,7 +196,6 @@ def test_a_box_takes_features_and_a_tuple_is_refused(
             "--env must be an environment or the id of one",
         ),
         ([*LAKE[1:], "--n-envs", "0"], "--n-envs must be a whole number of at least 1; got 0"),
-        (["--env", "CartPole-v1", "--discount", "0.9"], "--features must be given for the observations of CartPole-v1"),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "tabular"],
             "--features must fit the observations",

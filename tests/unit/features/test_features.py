@@ -14,10 +14,12 @@ from vrtd.features import (
     RBF,
     Fourier,
     Identity,
+    OneHot,
     Polynomial,
     RandomFourier,
     Scaled,
     Stack,
+    Standardised,
     Table,
     Tabular,
     Tiles,
@@ -49,6 +51,57 @@ def test_tabular_rows_are_one_hot(dtype):
     assert np.array_equal(rows, np.eye(300)[[0, 1, 1, 0]])
     assert np.array_equal(Tabular(300)(states[:, None]), rows)
     assert Tabular().bind(states) == Tabular(2)
+
+
+def test_tabular_has_a_feature_for_each_combination():
+    states = np.array([[1, 2, 0], [0, 0, 1], [1, 2, 0]])
+    rows = Tabular((2, 3, 2))(states)
+    assert np.array_equal(rows, np.eye(12)[[10, 1, 10]])
+    assert Tabular().bind(states) == Tabular((2, 3, 2))
+    assert np.array_equal(Tabular((2, 3, 2))(states.astype(np.float32).reshape(3, 3, 1)), rows)
+    assert Tabular([5]) == Tabular(5)
+    assert Tabular((2, 3, 2)).find_places(states).tolist() == [10, 1, 10]
+
+
+@pytest.mark.parametrize("states", [[0, 4, -1, 3, 10**17], [0.0, 4.0, -1.0, 3.0, 1e300]])
+def test_tabular_has_a_feature_for_all_other_states(states):
+    made = Tabular(4, other=True)
+    assert made.n_features == 5
+    assert made(np.array(states)).argmax(axis=1).tolist() == [0, 4, 4, 3, 4]
+    assert made(np.array([2**63], np.uint64)).argmax(axis=1).tolist() == [4]
+    assert Tabular((2, 2), other=True)(np.array([[1, 0], [0, 2], [5, 1]])).argmax(axis=1).tolist() == [2, 4, 4]
+
+
+def test_one_hot_is_a_table_for_each_variable():
+    sizes = (3, 2, 4)
+    states = np.array(list(product(*map(range, sizes))))
+    rows = OneHot(sizes)(states)
+    plain = np.concatenate([np.eye(size)[column] for size, column in zip(sizes, states.T, strict=True)], axis=1)
+    assert np.array_equal(rows, np.delete(plain, [3, 5], axis=1))
+    assert np.linalg.matrix_rank(rows) == np.linalg.matrix_rank(plain) == OneHot(sizes).n_features
+    assert np.linalg.norm(rows, axis=1).max() == OneHot(sizes).largest_norm
+
+
+def test_standardised_is_the_formula():
+    made = Standardised().bind(OBSERVATIONS)
+    z = (OBSERVATIONS - OBSERVATIONS.mean(axis=0)) / OBSERVATIONS.std(axis=0)
+    assert made(OBSERVATIONS) == pytest.approx(np.insert(z, 0, 1.0, axis=1), rel=1e-12)
+    assert made.bind(OBSERVATIONS * 9) is made
+    half = Standardised((None, 0.0, 5.0), (None, 1.0, 2.0), drop=(1,)).bind(
+        np.array([[1.0, 8.0, 9.0], [3.0, 8.0, 9.0]])
+    )
+    assert half == Standardised((2.0, 0.0, 5.0), (1.0, 1.0, 2.0), drop=[1])
+    assert half(np.array([[5.0, 8.0, 9.0]])).tolist() == [[1.0, 3.0, 2.0]]
+
+
+def test_a_number_without_variation_is_only_centred():
+    """The spread of equal numbers is not 0 when it is computed: 0.1 + ... + 0.1 is rounded."""
+    rows = np.full((1000, 2), 0.1)
+    rows[:, 1] += np.arange(1000.0)
+    assert rows[:, 0].std() > 0.0
+    made = Standardised().bind(rows)
+    assert (made.centre[0], made.scale[0]) == (0.1, 1.0)
+    assert (made(rows)[:, 1] == 0.0).all()
 
 
 def test_a_table_looks_rows_up():

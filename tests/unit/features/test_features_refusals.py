@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 
 from vrtd.errors import DataError, InvalidInputError
-from vrtd.features import RBF, Fourier, Identity, Polynomial, RandomFourier, Scaled, Stack, Table, Tabular, Tiles
+from vrtd.features import (
+    RBF,
+    Fourier,
+    Identity,
+    OneHot,
+    Polynomial,
+    RandomFourier,
+    Scaled,
+    Stack,
+    Standardised,
+    Table,
+    Tabular,
+    Tiles,
+)
 
 BOUNDS = {"low": (-1.2, -0.07), "high": (0.6, 0.07)}
 OBSERVATIONS = np.zeros((3, 2))
@@ -93,6 +106,19 @@ def test_too_many_features_are_refused_before_they_are_made():
         (lambda: Scaled("rbf:20"), "features must be made of Features; got str"),
         (lambda: Scaled(Identity(), 0), "factor must be a positive, finite number; got 0"),
         (lambda: Identity(0), "n must be a whole number of at least 1; got 0"),
+        (lambda: Tabular(()), r"n_states must have a number for each dimension; got \(\)"),
+        (lambda: Tabular((3, 0)), "n_states must be a whole number of at least 1; got 0"),
+        (lambda: Tabular(3, other=1), "other must be True or False; got 1"),
+        (lambda: OneHot(3), "sizes must have a number for each dimension; got 3"),
+        (lambda: Standardised([], []), r"centre must have a number for each number of the observation; got \[\]"),
+        (lambda: Standardised([0.0]), "centre and scale must be equally long"),
+        (lambda: Standardised([0.0], [1.0, 2.0]), "centre and scale must be equally long"),
+        (lambda: Standardised([np.nan], [1.0]), r"centre\[0\] must be a finite number, or None; got nan"),
+        (lambda: Standardised([0.0], [0.0]), r"scale\[0\] must be a positive, finite number, or None; got 0.0"),
+        (lambda: Standardised([0.0], [1.0], drop=[1]), r"drop must be below 1; got \(1,\)"),
+        (lambda: Standardised(drop=3), "drop must be a list of numbers; got 3"),
+        (lambda: Standardised()(OBSERVATIONS), "centre and scale must be known before Standardised features are used"),
+        (lambda: Standardised().n_features, "how many numbers an observation has must be known before Standardised"),
     ],
 )  # fmt: skip
 def test_what_a_constructor_refuses(make, message):
@@ -107,6 +133,15 @@ def test_what_a_constructor_refuses(make, message):
         (lambda: Tabular(3)(np.array([[0], [-1]])), r"every observation must be a state in 0\.\.2; got -1 in row 1"),
         (lambda: Table([[1.0]])(np.array([0, 0, 2.0])), r"must be a state in 0\.\.0; got 2.0 in row 2"),
         (lambda: Tabular(3)(np.array([0.5])), r"every observation must be a state in 0\.\.2; got 0.5 in row 0"),
+        (lambda: Tabular((2, 3))(np.array([[0, 3]])), r"in 0\.\.1, 0\.\.2; got \[0, 3\] in row 0.*: tabular:2x4"),
+        (lambda: Tabular((2, 3))(np.array([0, 1])), "observations must be states: 2 whole numbers each"),
+        (lambda: Tabular(3)(np.array([9999])), "got 9999 in row 0; count states from 0"),
+        (lambda: Tabular(3, other=True)(np.array([0.5])), "got 0.5 in row 0"),
+        (lambda: OneHot((2, 3))(np.array([[2, 0]])), r"be states in 0\.\.1, 0\.\.2; got \[2, 0\] in row 0"),
+        (lambda: Standardised().bind(np.zeros((0, 2))), "there must be an observation to take means from; got none"),
+        (lambda: Standardised().bind(np.array([[1.0, np.inf]])), "means are taken from must be finite; got inf"),
+        (lambda: Standardised().bind(np.array([1e300, -1e300])), "small enough for their variance"),
+        (lambda: Standardised([0.0], [1.0])(OBSERVATIONS), "observations must have 1 numbers each"),
         (lambda: Tabular().bind(np.array([0.0, np.nan])), "a whole number of at least 0; got nan in row 1"),
         (lambda: Tabular().bind(np.array([3, -3])), "every observation must be a whole number of at least 0; got -3"),
         (lambda: Tabular().bind(np.zeros(0)), "there must be an observation to count states by; got none"),

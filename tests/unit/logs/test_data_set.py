@@ -12,6 +12,7 @@ import vrtd
 from tests.helpers.some_logs import boyan, chunk, sample
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs import Chunk, Log, data_set, from_arrays
+from vrtd.logs.environment import from_env
 
 
 class Pieces(Log):
@@ -134,6 +135,13 @@ def test_rows_are_counted_over_the_pieces_where_nothing_else_is_known() -> None:
     bad = bad._replace(reward=np.where(np.arange(10) == 4, np.nan, bad.reward))
     with pytest.raises(DataError, match="another in reward: row 24 of the log"):
         data_set(Pieces(chunk(0, 20), bad), None, 0.9)
+
+
+def test_features_get_what_the_space_of_the_log_tells() -> None:
+    lake = from_env("FrozenLake-v1", "random", 20)
+    assert next(lake.chunks()).next_observations.max() < 15
+    for features in ("tabular", "auto"):
+        assert data_set(lake, features, 0.9).phi.shape == (20, 16)
 
 
 def test_successors_of_terminated_rows_are_ignored() -> None:

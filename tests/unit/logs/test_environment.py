@@ -286,6 +286,46 @@ def test_observations_and_rewards_that_do_not_fit_are_refused(result: Any, messa
         list(from_env(Broken([4]), "random", 10).chunks())
 
 
+class OldStep(Ladder):
+    def step(self, action: Any) -> Any:
+        rung, reward, terminated, _, info = super().step(action)
+        return rung, reward, terminated, info
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, lambda env: gymnasium.wrappers.TimeLimit(env, 5)])
+def test_steps_of_the_old_gym_are_explained(wrap: Any) -> None:
+    """Also where a wrapper unpacks them before."""
+    with pytest.raises(
+        DataError, match=r"step must return five values: .*; got 4 values at step 0; .*in place of done"
+    ):
+        list(from_env(wrap(OldStep([4])), "random", 10).chunks())
+
+
+def test_an_error_of_a_step_stays_what_it_is() -> None:
+    class Fails(Ladder):
+        n_calls = 0
+
+        def step(self, action: Any) -> Any:
+            self.n_calls += 1
+            if self.n_calls == 3:
+                raise ValueError("out of order")
+            return super().step(action)
+
+    with pytest.raises(ValueError, match="out of order"):
+        list(from_env(Fails([4]), "random", 10).chunks())
+
+
+@pytest.mark.parametrize("answer", [np.zeros(1, np.float32), (np.zeros(1, np.float32), 3)])
+def test_resets_of_the_old_gym_are_explained(answer: Any) -> None:
+    class Old(Ladder):
+        def reset(self, **options: Any) -> Any:
+            super().reset(**options)
+            return answer
+
+    with pytest.raises(DataError, match=r"reset must return an observation and a dict of information; .* old Gym API"):
+        list(from_env(Old([4]), "random", 10).chunks())
+
+
 def test_fractions_in_a_discrete_space_are_refused() -> None:
     class Broken(Ladder):
         observation_space = gymnasium.spaces.Discrete(1000)  # type: ignore[assignment]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,7 @@ from tests.helpers.statistics import chi_square_is_fine
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.logs import policies
 from vrtd.logs.environment import from_env
-from vrtd.logs.policies import as_policy
+from vrtd.logs.policies import as_policy, load_policy
 
 
 @pytest.mark.statistical
@@ -110,6 +111,8 @@ MULTI, BINARY = gymnasium.spaces.MultiDiscrete([2, 3]), gymnasium.spaces.MultiBi
         (DISCRETE, 2, 1, r"2 actions of Discrete\(3\); got 1 at step 12; return the shape \(2,\)"),
         (DISCRETE, 2, np.array([0, 3]), r"got array\(\[0, 3\]\) at step 12 of environment 1"),
         (BOX, None, [0.0, 1.5], r"actions of Box\(-1.0, 1.0, \(2,\), float32\); got \[0.0, 1.5\] at step 12"),
+        (BOX, None, [0.0, 1.5], r"return the shape \(2,\), within its bounds; clip_actions clips to them"),
+        (BOX, 3, [0.0, 0.5], r"return the shape \(3, 2\), .*: an action for each observation of the batch"),
         (BOX, None, [0.0, np.nan], "nan.* at step 12"),
         (BOX, None, 0.0, r"return the shape \(2,\)"),
         (BOX, None, [[0.0], [0.0, 1.0]], "at step 12"),
@@ -125,6 +128,69 @@ MULTI, BINARY = gymnasium.spaces.MultiDiscrete([2, 3]), gymnasium.spaces.MultiBi
 def test_an_invalid_action_is_named_with_its_step(space: Any, n_envs: int | None, action: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         as_policy(lambda observation: action, None, space, n_envs)(0)(None, 12)
+
+
+def test_actions_are_clipped_on_request() -> None:
+    for n_envs, action in ((None, [3.0, -0.5]), (2, [[3.0, -0.5], [-9.0, 0.0]])):
+        clipped = as_policy(lambda o, action=action: action, None, BOX, n_envs, clip_actions=True)(0)(None, 0)
+        assert clipped.dtype == np.float32
+        np.testing.assert_array_equal(clipped, np.clip(action, -1, 1))
+    with pytest.raises(InvalidInputError, match="nan"):
+        as_policy(lambda o: [np.nan, 0.0], None, BOX, clip_actions=True)(0)(None, 0)
+    with pytest.raises(InvalidInputError, match=r"clip_actions is for .* a Box of floats; got Discrete\(3\)"):
+        as_policy(lambda o: 1, None, DISCRETE, clip_actions=True)
+    with pytest.raises(InvalidInputError, match="clip_actions must be True or False; got 1"):
+        as_policy(lambda o: 1, None, BOX, clip_actions=1)  # type: ignore[arg-type]
+    (chunk,) = from_env("Pendulum-v1", lambda o: [9.0 * o[0]], 5, clip_actions=True).chunks()
+    assert chunk.n_rows == 5
+
+
+def test_a_policy_of_one_observation_is_explained_on_a_vector_environment() -> None:
+    env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
+    with pytest.raises(
+        InvalidInputError, match=r"batch of its 3 observations; got one that .*TypeError.*leave n_envs out"
+    ):
+        list(from_env(env, lambda observation: int(observation[2] > 0), 10).chunks())
+
+    def broken(observation: Any) -> Any:
+        raise LookupError("no such key")
+
+    with pytest.raises(LookupError, match="no such key"):  # an error of its own
+        list(from_env(env, broken, 10).chunks())
+
+
+def test_policies_of_installed_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agents_of_mine.py").write_text(
+        "class Model:\n    def predict(self, observation):\n        return 2, None\n"
+        "model = Model()\n\ndef right(observation):\n    return 2\n\nlimit = 3\n"
+    )
+    (tmp_path / "broken_agents.py").write_text("raise RuntimeError('no licence')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    lake = gymnasium.make("FrozenLake-v1").unwrapped
+    expected = next(from_env(lake, np.full(16, 2), 50).chunks()).observations
+    for name in ("right", "model"):
+        assert callable(load_policy(f"agents_of_mine:{name}")) == (name == "right")
+        observed = next(from_env(lake, f"agents_of_mine:{name}", 50).chunks()).observations
+        np.testing.assert_array_equal(observed, expected)
+    for text, message in [
+        ("agents_of_mine:rihgt", "must be in the module agents_of_mine; got no 'rihgt' there; did you mean 'right'"),
+        ("agents_of_mine:limit", "a function of an observation, or an object with predict; got 3"),
+        ("agents_of_mine:Model", "got the class Model; name another, or make an instance"),
+        ("agents_of_nobody:right", "agents_of_nobody of the policy must be installed.*ModuleNotFoundError"),
+        ("broken_agents:right", "must be installed and importable; got RuntimeError: no licence"),
+        ("agents_of_mine:", "must be written package.module:name; got 'agents_of_mine:'"),
+        ("./agents_of_mine.py:right", "must be written package.module:name"),
+        ("agents_of_mine:right()", "must be written package.module:name"),
+    ]:
+        with pytest.raises(InvalidInputError, match=message):
+            from_env(lake, text, 50)
+
+
+def test_the_current_folder_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agents_of_here.py").write_text("def right(observation):\n    return 2\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError, match="must be installed"):
+        load_policy("agents_of_here:right")
 
 
 def test_arrays_need_discrete_spaces() -> None:

@@ -232,3 +232,17 @@ def test_what_cannot_happen_leads_nowhere_and_starts_are_shares() -> None:
     assert restart_chain(Table(table), [0, 0], 0.5).states.tolist() == [0]
     both = restart_chain(Table(GOOD, (0.5, 0.5 + 5e-9)), [0, 0], 0.5)
     assert abs(both.start.sum() - 1.0) < 1e-15
+
+
+def test_warnings_of_gymnasium_have_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(name: str) -> str:
+        gymnasium.logger.deprecation("version %s is out of date", name)
+        if name == "v2":
+            raise gymnasium.error.DeprecatedEnv("use v4")
+        return name
+
+    monkeypatch.setattr(gymnasium, "make", warn)
+    with pytest.warns(UserWarning, match=r"^WARN: version v3 is out of date$"):
+        assert environments.make("v3") == "v3"
+    with pytest.raises(InvalidInputError, match=r"got 'v2' \(use v4\)"):  # and no warning, which would be an error
+        environments.make("v2")
