@@ -225,10 +225,10 @@ def _as_whole(observations: Any, sizes: tuple[int, ...] | None) -> tuple[NDArray
     finite = finite_rows(array)
     if array.dtype.kind == "f":
         array = np.where(finite[:, None], array, 0.0).astype(np.float64)
-        is_whole = np.asarray((array == np.rint(array)).all(axis=1))
+        is_whole = (array == np.rint(array)).all(axis=1)
         _check_each(array, is_whole, _WHOLE if sizes is None else _state_in(sizes), _COUNT)
     if sizes is None:
-        _check_each(array, (array >= 0).all(axis=1), _WHOLE, _COUNT)
+        _check_each(array, np.asarray((array >= 0).all(axis=1)), _WHOLE, _COUNT)
     return array, finite
 
 
