@@ -92,13 +92,16 @@ class Tabular(Features):
         return rows
 
     def _find(self, observations: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        values, finite = _as_whole(observations, self.sizes)
-        inside = _is_inside(values, self.sizes)
+        sizes = self.sizes
+        values, finite = _as_whole(observations, sizes)
+        inside = _is_inside(values, sizes)
         if not self.other:
-            _check_inside(values, inside, self.sizes)
-        values = np.where(inside[:, None], values, 0).astype(np.intp)
-        places = np.ravel_multi_index(tuple(values.T), self.sizes).astype(np.intp)
-        return np.where(inside, places, prod(self.sizes)), finite
+            _check_inside(values, inside, sizes)
+        elif not inside.all():
+            values = np.where(inside[:, None], values, 0)
+        values = values.astype(np.intp)
+        places = values[:, 0] if len(sizes) == 1 else np.ravel_multi_index(tuple(values.T), sizes)
+        return (np.where(inside, places, prod(sizes)) if self.other else places), finite
 
 
 @dataclass(frozen=True)
@@ -211,23 +214,27 @@ def _as_whole(observations: Any, sizes: tuple[int, ...] | None) -> tuple[NDArray
     array = np.asarray(observations)
     if array.ndim > 0:
         array = array.reshape(len(array), prod(array.shape[1:]))
-    n_variables = "one whole number each" if sizes is None or len(sizes) == 1 else f"{len(sizes)} whole numbers each"
-    got = f"an array of {array.dtype} of shape {np.shape(observations)}"
-    do = "pass an array of shape (n,), or choose features of observations with several numbers"
     holds = array.ndim == 2 and array.dtype.kind in "biuf" and (array.shape[1] == len(sizes) if sizes else True)
-    require(holds and array.shape[1] > 0, f"observations must be states: {n_variables}", got, do, DataError)
+    if not (holds and array.shape[1] > 0):
+        each = "one whole number" if sizes is None or len(sizes) == 1 else f"{len(sizes)} whole numbers"
+        raise DataError(
+            f"observations must be states: {each} each",
+            f"an array of {array.dtype} of shape {np.shape(observations)}",
+            "pass an array of shape (n,), or choose features of observations with several numbers",
+        )
     finite = finite_rows(array)
     if array.dtype.kind == "f":
         array = np.where(finite[:, None], array, 0.0).astype(np.float64)
-    is_whole = (array == np.rint(array)).all(axis=1) if array.dtype.kind == "f" else np.ones(len(array), np.bool_)
+        is_whole = (array == np.rint(array)).all(axis=1)
+        _check_each(array, is_whole, _WHOLE if sizes is None else _state_in(sizes), _COUNT)
     if sizes is None:
-        _check_each(array, is_whole & (array >= 0).all(axis=1), _WHOLE, _COUNT)
-    else:
-        _check_each(array, is_whole, _state_in(sizes), _COUNT)
+        _check_each(array, np.asarray((array >= 0).all(axis=1)), _WHOLE, _COUNT)
     return array, finite
 
 
 def _is_inside(values: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+    if len(sizes) == 1:
+        return np.asarray((values[:, 0] >= 0) & (values[:, 0] < sizes[0]))
     return np.asarray(((values >= 0) & (values < np.array(sizes))).all(axis=1))
 
 
