@@ -78,7 +78,7 @@ def _choose(space: ObservationSpace, observations: NDArray[Any]) -> Features:
         case "features":
             return Identity()
         case "columns":
-            return Selected(Standardised.of_columns(space.columns))
+            return Standardised.of_columns(space.columns)
         case "states":
             return _choose_for_states(space.sizes, observations)
         case "box":
@@ -92,7 +92,7 @@ def _choose_for_states(sizes: tuple[int, ...], observations: NDArray[Any]) -> Fe
         shown = largest_states(observations)
         if prod(shown) <= _MOST_STATES:
             return Tabular(shown, other=True)
-    return Selected(Standardised())
+    return Standardised()
 
 
 def _table_of(sizes: tuple[int, ...]) -> Features | None:
