@@ -50,7 +50,7 @@ IN_NEED_OF_A_DATA_SET = {type(row.algorithm) for row in ROWS} - {type(row.algori
 
 @pytest.mark.parametrize("algorithm", sorted(IN_NEED_OF_A_DATA_SET, key=lambda algorithm: algorithm.name))
 def test_algorithms_for_data_sets_refuse_a_stream(algorithm: Any) -> None:
-    message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; simulate"
+    message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; use sampling"
     assert not algorithm().learns_from_log
     with pytest.raises(InvalidInputError, match=message):
         learn(learner(algorithm(), 4), some_rows(5000, 4))

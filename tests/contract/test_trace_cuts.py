@@ -52,8 +52,8 @@ class VectorLog(Log):
                 values.fill(1)
 
 
-def evaluator(**settings: Any) -> vrtd.Evaluator:
-    return vrtd.Evaluator(ALGORITHM, features=None, discount=GAMMA, **settings)
+def evaluator(features: Any = None, **settings: Any) -> vrtd.Evaluator:
+    return vrtd.Evaluator(ALGORITHM, features=features, discount=GAMMA, **settings)
 
 
 @pytest.mark.parametrize("algorithm", [ALGORITHM, vrtd.TrueOnlineTD(0.1, 0.7)], ids=lambda algorithm: algorithm.name)

@@ -72,7 +72,7 @@ def test_with_traces_it_tends_to_the_fixed_point_with_traces(kind: Any) -> None:
     problem = vrtd.LinearProblem(mrp, phi)
     log = from_arrays(phi[states[:-1]], reward[states[:-1]], phi[states[1:]])
     for trace_decay in (0.0, 0.5, 0.9):
-        theta = vrtd.Evaluator(kind(trace_decay, 1e-2), discount=0.9).fit(log).theta_
+        theta = vrtd.Evaluator(kind(trace_decay, 1e-2), features=None, discount=0.9).fit(log).theta_
         np.testing.assert_allclose(theta, problem.fixed_point(trace_decay), atol=1e-3)
     assert np.abs(problem.fixed_point(0.9) - problem.fixed_point(0.5)).max() > 1e-2  # so that the others would be seen
 
@@ -129,11 +129,15 @@ def test_samples_without_features_decide_nothing(kind: Any) -> None:
     rng = np.random.default_rng(0)
     phi = np.concatenate([np.zeros((3, 2)), 1e-6 * rng.normal(size=(30, 2))])
     rows = from_arrays(phi[:-1], np.ones(32), phi[1:])
-    evaluator = vrtd.Evaluator(kind(), discount=0.5).partial_fit(from_arrays(phi[:2], np.ones(2), phi[:2]))
+    evaluator = vrtd.Evaluator(kind(), features=None, discount=0.5).partial_fit(
+        from_arrays(phi[:2], np.ones(2), phi[:2])
+    )
     assert evaluator.theta_.tolist() == [0.0, 0.0]
     samples = list(map(Sample, phi[:-1], phi[1:], np.ones(32), np.full(32, 0.5)))
     expected = least_squares.lstd(kind(), "markov", iter(samples).__next__, None, np.zeros(2), 32)[-1]
-    np.testing.assert_allclose(vrtd.Evaluator(kind(), discount=0.5).fit(rows).theta_, expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        vrtd.Evaluator(kind(), features=None, discount=0.5).fit(rows).theta_, expected, rtol=1e-9
+    )
 
 
 def test_a_system_without_a_solution_is_one_until_the_next_row() -> None:
@@ -147,7 +151,7 @@ def test_a_system_without_a_solution_is_one_until_the_next_row() -> None:
 @BOTH
 def test_it_learns_from_a_log_and_has_no_interval_of_its_own(kind: Any) -> None:
     rows = chunk(0, 20_000)
-    evaluator = vrtd.Evaluator(kind(ridge=1e-3), discount=DISCOUNT).fit(rows)
+    evaluator = vrtd.Evaluator(kind(ridge=1e-3), features=None, discount=DISCOUNT).fit(rows)
     closed = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(rows)
     np.testing.assert_allclose(evaluator.theta_, closed.theta_, rtol=1e-4)
     with pytest.warns(AccuracyWarning, match="only for VRTD and TD with a constant step"):
