@@ -268,7 +268,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         mean_reward=log.reward / max(log.n_seen, 1),
         roles=log.roles,
         data_remarks=log.remarks,
-        has_states=n_states_of(evaluator.features) is not None,
+        n_states=n_states_of(evaluator.features),
         interrupted=interrupted,
     )
     board = _check_board(words.board, len(valued.table["value"])) if valued.kind == "table" else None

@@ -101,9 +101,9 @@ def _name_data(source: Any) -> str:
 
 def _try_features(given: Any, log: EnvironmentLog, name: str) -> None:
     """Raise unless features fit some observations of an environment, before rows are made."""
-    observations = log.sample_observations(8)
+    features, observations = as_features(given), log.sample_observations(8)
     try:
-        complete(as_features(given), log.space).bind(observations)(observations)
+        complete(features, log.space).bind(observations)(observations)
     except InvalidInputError as error:
         raise InvalidInputError(
             f"features must fit the observations of {name}", f"{given} ({error})", "choose others"

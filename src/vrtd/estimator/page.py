@@ -63,7 +63,7 @@ class Facts:
     mean_reward: float
     roles: Mapping[str, Sequence[str]]  # the columns of each field
     data_remarks: Sequence[str]
-    has_states: bool  # features are those of numbered states
+    n_states: int | None  # None: features are not those of numbered states
     interrupted: bool
 
 
@@ -164,8 +164,8 @@ def _list_tiles(diagnostics: Diagnostics, facts: Facts) -> html.Html:
     if d.effective_rows is not None:
         more = ": successive errors cancel" if d.effective_rows > d.n_rows else ""
         shown[f"independent rows would tell as much{more}"] = number(d.effective_rows, 3)
-    if facts.has_states:
-        shown["states visited"] = f"{count(facts.n_features - len(d.unseen))} of {n_features}"
+    if facts.n_states is not None:
+        shown["states visited"] = f"{count(facts.n_states - len(d.unseen))} of {count(facts.n_states)}"
     elif d.rank is not None:
         shown["directions of the features seen"] = f"{count(d.rank)} of {n_features}"
     shown["of the value's variance explained"] = _describe_share(d)
@@ -192,7 +192,7 @@ def _describe_data(diagnostics: Diagnostics, facts: Facts, unseen: str) -> dict[
         "Truncated": f"{count(facts.n_truncated)}: the value of the successor counts",
         "Mean reward": number(facts.mean_reward, 4),
         "Autocorrelation": _unless_none(d.autocorrelation, ": so many rows tell as much as an independent one"),
-        "States not visited": (unseen or "none") if facts.has_states else "",
+        "States not visited": (unseen or "none") if facts.n_states is not None else "",
         "Remarks": html.bullets(facts.data_remarks) or "nothing to remark",
     }
 
@@ -207,7 +207,7 @@ def _describe_features(diagnostics: Diagnostics, facts: Facts, unseen: str) -> d
         "Explained": f"{share} of the variance of the value, on the pilot rows"
         if share
         else "it cannot be told how much: the value varies too little",
-        "Never used": "" if facts.has_states else unseen,
+        "Never used": "" if facts.n_states is not None else unseen,
         "As JSON": html.fold_json("Settings of the features", dict(facts.features)),
     }
 

@@ -54,6 +54,8 @@ class LogSummary(WrappedLog):
         super().__init__(log)
         self._is_first = True
         self.names = names
+        if log.space is not None and log.space.n_numbers is not None:
+            _check_names(names, log.space.n_numbers)
         self.n_terminated = self.n_truncated = self.n_seen = 0
         self.reward = 0.0  # the sum
         self.visits: VisitCounts | None = None  # where observations are one number or two

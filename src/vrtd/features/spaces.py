@@ -50,6 +50,11 @@ class ObservationSpace(NamedTuple):
     high: Bounds = ()
 
     @property
+    def n_numbers(self) -> int | None:
+        """Return how many numbers an observation has, or None where that is not known."""
+        return len(self.names or self.sizes or self.low) or None
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """Return the names of the numbers of an observation, or None where they have none."""
         return tuple(name for column in self.columns for name in column.numbers) or None

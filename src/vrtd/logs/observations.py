@@ -120,8 +120,8 @@ class Layout(NamedTuple):
 
     @property
     def _columns(self) -> tuple[Column, ...]:
-        if not self.is_flattened:
-            return ()
+        if not any(isinstance(key, str) for leaf in self.leaves for key in leaf.path):
+            return ()  # numbers of a Tuple have no names
         return tuple(Column(name) for leaf in self.leaves for name in _names(leaf, not self._is_discrete))
 
 
