@@ -25,7 +25,7 @@ from vrtd.estimator.evaluation_source import check_record, open_source, record_r
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
+from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page, describe_kind
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
 from vrtd.logs.reading import ReadOptions
@@ -61,8 +61,8 @@ class Evaluation:
 
     @property
     def features(self) -> str:
-        """The kind of the features, in a word."""
-        return str((feature_settings(self.evaluator.features) or {}).get("kind", "your own code"))
+        """The kind of the features, in a few words."""
+        return describe_kind(feature_settings(self.evaluator.features) or {})
 
     @property
     def files(self) -> dict[str, Path]:

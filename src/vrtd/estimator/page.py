@@ -67,6 +67,24 @@ class Facts:
     interrupted: bool
 
 
+def describe_kind(settings: Mapping[str, Any]) -> str:
+    """Return the kind of features in a few words, from their settings.
+
+    >>> describe_kind({"kind": "scaled", "features": {"kind": "tabular", "n_states": 4}, "factor": 0.5})
+    'tabular'
+    """
+    match settings:
+        case {"kind": "stack", "features": [*parts]}:
+            return " and ".join(map(describe_kind, parts))
+        case {"features": dict(inside)}:
+            return describe_kind(inside)
+        case {"kind": "polynomial", "degree": 0}:
+            return "constant"
+        case {"kind": str(kind)}:
+            return kind
+    return "features of your own code"
+
+
 def describe_roles(roles: Mapping[str, Sequence[str]]) -> str:
     """Return which columns play which role, in one line."""
     return "; ".join(f"{field.replace('_', ' ')} {', '.join(names)}" for field, names in roles.items())
@@ -200,7 +218,7 @@ def _describe_data(diagnostics: Diagnostics, facts: Facts, unseen: str) -> dict[
 def _describe_features(diagnostics: Diagnostics, facts: Facts, unseen: str) -> dict[str, str]:
     d, share = diagnostics, _describe_share(diagnostics)
     return {
-        "Kind": f"{facts.features.get('kind', 'of your own code')}, {plural(facts.n_features, 'feature')}",
+        "Kind": f"{describe_kind(facts.features)}, {plural(facts.n_features, 'feature')}",
         "Rank": "" if d.rank is None else f"{count(d.rank)} of {count(facts.n_features)}",
         "Condition number": _unless_none(d.condition_number),
         "Largest norm": _unless_none(d.largest_norm, " (the paper asks for at most 1)"),

@@ -17,7 +17,7 @@ from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
 from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
-from vrtd.logs.parts import read_ahead
+from vrtd.logs.read_ahead import read_ahead
 from vrtd.tables import library
 
 _YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters

@@ -14,14 +14,12 @@ cut costs one row, which is reported.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +32,8 @@ from vrtd.logs.columns import Columns, EpisodeEnd, Missing
 from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
+from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes
-
-Item = TypeVar("Item")
 
 _MANY = 0.01  # a larger share of the rows is warned of
 
@@ -382,26 +379,6 @@ def _transitions(
             None if block.weight is None else block.weight[rows],
             partial(block.locate, kept),
         )
-
-
-def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """Yield the same items; the next ones, two at most, are made in a thread while the consumer is busy.
-
-    An error of the producer is raised where its item would have come. When this iterator is closed, or forgotten, the
-    thread ends after the item it is at, and `items` is closed there.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="vrtd-read-ahead") as thread:
-        coming = deque(thread.submit(next, items, None) for _ in range(2))
-        try:
-            while (item := coming.popleft().result()) is not None:
-                coming.append(thread.submit(next, items, None))
-                yield item
-                del item  # before the next one has come
-        finally:
-            for future in coming:
-                future.cancel()
-            with suppress(RuntimeError):  # the interpreter ends, and takes no more tasks
-                thread.submit(items.close)
 
 
 def _rows(n: int) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.log_cases import episodic
 from vrtd.logs import from_arrays, read, write
-from vrtd.logs.parts import read_ahead
+from vrtd.logs.read_ahead import read_ahead
 
 
 def reading_threads():
