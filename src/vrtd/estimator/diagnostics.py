@@ -16,6 +16,7 @@ from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.features import Auto, Identity, spans_constant
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
+from vrtd.report.numbers import plural
 from vrtd.series import block_covariances
 from vrtd.theory import autocorrelation_time
 
@@ -29,6 +30,7 @@ _MOST_STANDARD_ERRORS, _MOST_LEFT = 10.0, 0.05
 LEAST_CHECKED = 256  # rows: with fewer the closed form itself says little
 _ROUNDING = 1e-8  # of the values
 _WINDOWS = 10.0  # correlation times that a segment must hold to show the correlation
+_MOST_LISTED = 5  # features that a remark names
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and tell little
 _REMEDIES: dict[str, str] = {
     "rows": "bring more rows, or lower pilot_rows",
@@ -202,7 +204,8 @@ def diagnose(summary: FitSummary) -> Diagnostics:
             warnings.append(f"the intervals are in doubt: {spread.doubt}")
         rare = sorted(set(np.flatnonzero(spread.rare).tolist()) - set(unseen))
         if rare:
-            notes.append(f"{len(rare)} features were seen too seldom for an interval, {rare[0]} the first of them")
+            few = ", ".join(map(str, rare[:_MOST_LISTED])) + (", ..." if len(rare) > _MOST_LISTED else "")
+            notes.append(f"too seldom seen for an interval: {plural(len(rare), 'feature')} ({few})")
     return Diagnostics(
         "learning",
         converged,

@@ -57,7 +57,7 @@ class Spread:
     optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
     degrees: float  # of freedom of Student's t; inf: normal
     determines: Callable[[Floats], NDArray[np.bool_]]  # whether the log determines phi.theta, for each row phi
-    rare: NDArray[np.bool_]  # (d,) features that were not 0 too seldom
+    rare: NDArray[np.bool_]  # (d,) features that were not 0 at times, but too seldom
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
     start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
@@ -225,7 +225,7 @@ def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     assert solution.influence is not None
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
-        solution.determines, ~solution.seen | solution.rare, solution.influence, covariance,
+        solution.determines, solution.seen & solution.rare, solution.influence, covariance,
         doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
 
@@ -285,16 +285,16 @@ def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:
     left = moments.left @ moments.optimal @ moments.left.T / n
     optimal = B @ moments.optimal @ B.T
     blocks = reduced.merged_influence @ B.T
-    rare = (sample.phi != 0.0).sum(axis=0) < _LEAST_SEEN
+    n_seen = (sample.phi != 0.0).sum(axis=0)
 
     def determines(phi: Floats) -> NDArray[np.bool_]:
-        return np.asarray(sample.spans(phi) & ~(phi[:, rare] != 0.0).any(axis=1))
+        return np.asarray(sample.spans(phi) & ~(phi[:, n_seen < _LEAST_SEEN] != 0.0).any(axis=1))
 
     # One standard error more, so that the noise of block means alone seldom widens an interval.
     reference = optimal / n * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
-        determines, rare, blocks, reference, start_covariance=B @ left @ B.T,
+        determines, (n_seen > 0) & (n_seen < _LEAST_SEEN), blocks, reference, start_covariance=B @ left @ B.T,
     )  # fmt: skip
     doubt = moments.remark or _slowness(reduced, n) or _doubt(found, summary)
     return replace(found, doubt=doubt)

@@ -131,7 +131,7 @@ def test_what_was_seen_seldom_has_no_interval(algorithm: Any) -> None:
     evaluator = vrtd.Evaluator(algorithm, features=Tabular(5), discount=0.5).fit(log)
     found = evaluator.predict(np.arange(5), return_interval=0.95)
     assert np.isfinite(found.low).tolist() == [True] * 4 + [False]
-    assert "1 features were seen too seldom for an interval, 4" in evaluator.diagnostics_.text
+    assert "Too seldom seen for an interval: 1 feature (4)." in evaluator.diagnostics_.text
 
 
 def test_a_projection_that_may_be_active_has_no_interval() -> None:
