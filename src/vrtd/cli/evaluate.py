@@ -178,7 +178,7 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     lines.append(f"method     {settings}")
     if found.roles:
         lines.append(f"columns    {describe_roles(found.roles)}")
-    features = f"{found.features}, rank {d.rank} of {d.n_features}, condition number {_short(d.condition_number)}"
+    features = f"{found.features}, condition number {_short(d.condition_number)}"
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
     lines += [f"features   {features}", *(f"remark     {to_shell(remark, flags)}" for remark in d.remarks), "", MEANING]

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.spread import FitSummary, Limit, Spread
-from vrtd.features import Auto, Identity, spans_constant
+from vrtd.features import Auto, Identity, Tabular, spans_constant
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.report.numbers import plural
@@ -30,6 +31,8 @@ _MOST_STANDARD_ERRORS, _MOST_LEFT = 10.0, 0.05
 LEAST_CHECKED = 256  # rows: with fewer the closed form itself says little
 _ROUNDING = 1e-8  # of the values
 _WINDOWS = 10.0  # correlation times that a segment must hold to show the correlation
+_LEAST_EXPLAINED = 0.5  # of the variance of V, below which values are warned of
+_MOST_POOLED = 0.01  # share of rows in states that share a value, above which it is warned of
 _MOST_LISTED = 5  # features that a remark names
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and tell little
 _REMEDIES: dict[str, str] = {
@@ -40,8 +43,8 @@ _REMEDIES: dict[str, str] = {
     "budget": "bring more rows: no method does much better with these",
     "features": "bring richer features: more rows will not help",
 }
-#: Of features that were taken as they are, by default.
-NO_CONSTANT = (
+# Of features that were taken as they are, by default.
+_NO_CONSTANT = (
     "no combination of the features is constant, so that the value of a state whose features are 0 is 0; add a column "
     "of ones, or pass features='standardised'"
 )
@@ -107,8 +110,9 @@ class Diagnostics:
             return f"{self.n_waiting:,} rows wait. {_REMEDIES['rows'].capitalize()}."
         lines = []
         if self.limit is not None:
-            size = self.errors[self.limit]
-            lines.append(f"What limits it: {_NAMES[self.limit]} ({size:.3g}): {_REMEDIES[self.limit]}.")
+            is_noise = self.settings["name"] == CLOSED_FORM and self.limit == "variance"
+            remedy = _REMEDIES["budget" if is_noise else self.limit]  # the closed form has no step and no batch
+            lines.append(f"What limits it: {_NAMES[self.limit]} ({self.errors[self.limit]:.3g}): {remedy}.")
         if self.n_waiting:
             lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows wait for the rest of their batch.")
         return " ".join(lines)
@@ -149,14 +153,12 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         "settings": {"name": summary.setup.settings.algorithm} if learner is None else learner.algorithm.settings,
     }
     notes = [*state.log_remarks, *state.remarks, *_lowered_steps(learner)]
-    warnings = list(state.log_warnings)
+    warnings = data_doubts(summary)
     if not state.n_sampled:
         return Diagnostics(
             "waiting", None, "rows", {}, n_features=None, warnings=tuple(warnings), remarks=tuple(notes), **common
         )
     sample, reduced, spread = summary.sample, summary.reduced, None
-    if has_no_constant(summary):
-        warnings.append(NO_CONSTANT)
     try:
         reason = summary.why_no_interval(None)
         spread = summary.spread(None) if reason is None else None
@@ -194,6 +196,11 @@ def diagnose(summary: FitSummary) -> Diagnostics:
             if not explained.exact:
                 notes.append(explained.remark)
             errors["features"] = explained.misfit
+            if explained.share + 2.0 * explained.share_error < _LEAST_EXPLAINED and not is_noise:
+                warnings.append(
+                    f"the features represent only {100 * explained.share:.0f} % of what the values vary by, so that "
+                    "values and intervals may be far from V; bring richer features"
+                )
         converged = spread.converged(sample.phi)
         # What may be noise of its own estimate limits nothing.
         judged = {name: error for name, error in errors.items() if name != "features" or not is_noise}
@@ -228,11 +235,24 @@ def diagnose(summary: FitSummary) -> Diagnostics:
     )
 
 
-def has_no_constant(summary: FitSummary) -> bool:
-    """Return whether observations were taken as features although no combination of them is constant."""
-    features, state = summary.setup.features, summary.state
-    is_default = isinstance(features, Auto) and isinstance(state.features, Identity)
-    return is_default and not spans_constant(summary.sample.phi)
+def data_doubts(summary: FitSummary) -> list[str]:
+    """Return what makes an answer from these rows and features doubtful, whatever the algorithm."""
+    state, doubts = summary.state, list(summary.state.log_warnings)
+    if not summary.is_usable:
+        return doubts
+    is_default = isinstance(summary.setup.features, Auto) and isinstance(state.features, Identity)
+    if is_default and not spans_constant(summary.sample.phi):
+        doubts.append(_NO_CONSTANT)
+    if isinstance(state.features, Tabular) and state.features.other:
+        pooled = float(summary.sample.phi[:, -1].mean())
+        if state.sums is not None:
+            pooled = float(state.sums.mean_phi[-1])
+        if pooled > _MOST_POOLED:
+            doubts.append(
+                f"{100 * pooled:.2g} % of the rows are in states that the first rows did not show, and these states "
+                "have one value in common; say how many states there are: features='tabular:N'"
+            )
+    return doubts
 
 
 def _lowered_steps(learner: Learner | None) -> list[str]:

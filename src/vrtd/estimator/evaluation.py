@@ -61,8 +61,12 @@ class Evaluation:
 
     @property
     def features(self) -> str:
-        """The kind of the features, in a few words."""
-        return describe_kind(feature_settings(self.evaluator.features) or {})
+        """The kind of the features and what the log has shown of them, in a few words."""
+        kind, d = describe_kind(feature_settings(self.evaluator.features) or {}), self.diagnostics
+        n_states = n_states_of(self.evaluator.features)
+        if n_states is not None:
+            return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
+        return f"{kind}, rank {d.rank} of {d.n_features}"
 
     @property
     def files(self) -> dict[str, Path]:

@@ -17,14 +17,7 @@ from vrtd.arrays import Floats, real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_fraction, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, DataWarning, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
-from vrtd.estimator.diagnostics import (
-    LEAST_CHECKED,
-    NO_CONSTANT,
-    Diagnostics,
-    diagnose,
-    distance_doubt,
-    has_no_constant,
-)
+from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, data_doubts, diagnose, distance_doubt
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
@@ -364,10 +357,8 @@ class Evaluator:
 
     def _warn_of_data(self) -> None:
         """Warn of what makes an answer from these rows and features doubtful."""
-        for warning in self._state.log_warnings:
-            warnings.warn(warning, DataWarning, stacklevel=3)
-        if self._summary.is_usable and has_no_constant(self._summary):
-            warnings.warn(NO_CONSTANT, DataWarning, stacklevel=3)
+        for doubt in data_doubts(self._summary):
+            warnings.warn(doubt, DataWarning, stacklevel=3)
 
     def _warn_if_far(self, is_frequent: bool = False) -> None:
         """Warn if the values are further from the closed form of the sample than noise explains."""

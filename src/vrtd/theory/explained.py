@@ -29,6 +29,7 @@ Indices = NDArray[np.int64]
 
 # A cell is to be seen this often on average; more cells than this are not told apart.
 _VISITS, _MOST_CELLS = 25, 300
+_ROUNDING = 1e-18  # of the mean square of V: a variance below it is rounding
 
 
 class Explained(NamedTuple):
@@ -112,6 +113,8 @@ def value_explained(
         remark += ", by their features: states with the same features count as one"
     variance_error = float(np.sqrt(_error(to_variance) ** 2 + chance))
     rms_error = square_error / (2.0 * scale) if scale else 0.0
+    if not value.var() > _ROUNDING * float(np.square(value).mean()):
+        return Explained(np.nan, np.nan, rms, rms_error, m, exact, f"{remark}; V is constant")
     if square - 2.0 * square_error > variance + 2.0 * variance_error:
         return Explained(0.0, 0.0, rms, rms_error, m, exact, f"{remark}; phi.theta misses more than V varies")
     if not variance > 2.0 * variance_error:

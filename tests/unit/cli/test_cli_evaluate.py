@@ -63,8 +63,7 @@ def test_an_environment_prints_a_summary_and_writes_a_folder(tmp_path: Any, caps
     assert " (0.95 interval " in lines[0]
     assert [line.split()[0] for line in lines if line[:1].islower()][1:4] == ["diagnosis", "method", "features"]
     assert "method     closed_form\n" in shown
-    assert "features   tabular, rank " in shown
-    assert "rank 11 of 16" in shown
+    assert "features   tabular, 11 of 16 states visited" in shown
     assert MEANING in shown
     assert lines[-1].startswith(f"wrote {tmp_path / 'out' / 'report.html'}, ")
     shown.encode("ascii")

@@ -14,6 +14,7 @@ from tests.helpers.some_logs import DISCOUNT, boyan, chain, chunk, scaled
 from vrtd.errors import (
     AccuracyWarning,
     ConvergenceWarning,
+    DataWarning,
     InvalidInputError,
 )
 from vrtd.estimator import spread
@@ -202,3 +203,24 @@ def test_predict_checks_the_sample_only_when_it_has_doubled(monkeypatch: pytest.
         evaluator.partial_fit(chunk(first, first + 100))
         evaluator.predict(chunk(0, 1).observations)
     assert len(made) <= 9
+
+
+def test_states_that_share_a_value_are_warned_of() -> None:
+    """The first rows show three of twelve states; the others are pooled."""
+    rng = np.random.default_rng(0)
+    states = np.concatenate([rng.integers(0, 3, 6000), rng.integers(0, 12, 600)])
+    with pytest.warns(DataWarning, match=r"6\.\d % of the rows are in states that the first rows did not show"):
+        evaluator = vrtd.Evaluator(discount=0.5).fit(from_arrays(states, states / 10.0))
+    assert any("one value in common" in warning for warning in evaluator.diagnostics_.warnings)
+    assert (
+        vrtd.Evaluator(discount=0.5).fit(from_arrays(states[:6000], states[:6000] / 10.0)).diagnostics_.warnings == ()
+    )
+
+
+def test_features_that_represent_little_are_warned_of() -> None:
+    """A constant for values that differ: the fit converges, and is far from them."""
+    states = np.arange(9000) % 3
+    log = from_arrays(states, np.where(states == 0, 9.0, 0.0))
+    poor = vrtd.Evaluator(features=lambda s: np.ones((len(s), 1)), discount=0.5).fit(log).diagnostics_
+    assert any("the features represent only 0 %" in warning for warning in poor.warnings)
+    assert vrtd.Evaluator(discount=0.5).fit(log).diagnostics_.warnings == ()

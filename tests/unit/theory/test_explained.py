@@ -110,7 +110,7 @@ def test_values_that_do_not_vary_have_no_share() -> None:
     flat = Transitions(np.ones((500, 1)), np.random.default_rng(1).normal(size=500), np.ones((500, 1)), 0.5)
     found = value_explained(flat)
     assert np.isnan(found.share)
-    assert "not told from 0" in found.remark
+    assert "V is constant" in found.remark
 
 
 def test_a_theta_far_off_explains_nothing() -> None:
