@@ -242,7 +242,11 @@ def evaluate(
             if evaluation is None:
                 raise
             raise EvaluationInterrupted(evaluation) from None
-        return _report(folder, evaluator, summary, words, interrupted=False)
+        try:
+            return _report(folder, evaluator, summary, words, interrupted=False)
+        except KeyboardInterrupt:  # all rows are learned: finish what was begun, so that no files of two reports mix
+            evaluation = _report(folder, evaluator, summary, words, interrupted=False)
+            raise EvaluationInterrupted(evaluation) from None
 
 
 class _Words(NamedTuple):
@@ -301,6 +305,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     }
     html, files = build_page(answer, closed_form, diagnostics, facts, panels, extremes, record).html, found.files
     mark(folder, _FORMAT, ("figures",), _FILES["diagnostics"])
+    store.write_json({"format": _FORMAT}, files["diagnostics"])  # without an answer until every file is the new one
     for panel in panels:
         write_text(panel.svg, folder / panel.file)
         write_csv(tables[panel.figure.table], folder / panel.data)

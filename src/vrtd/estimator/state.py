@@ -123,7 +123,8 @@ def initial_theta(setup: Setup, state: FitState) -> Floats:
         return setup.theta_0.copy()
     features = usable_features(setup, state)
     if features is None:
-        raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit, or pass theta_0")
+        got = f"{state.n_rows:,} of {setup.settings.pilot_rows:,} pilot rows" if state.n_rows else "none"
+        raise NotFittedError("an evaluator must have seen rows", got, "call fit or partial_fit, or pass theta_0")
     return np.zeros(features.n_features)
 
 

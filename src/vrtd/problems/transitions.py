@@ -373,11 +373,7 @@ def _check_column(name: str, values: Any, n: int, most: float | None = None) -> 
 def _complement(null: Floats, used: NDArray[np.int64], d: int) -> Floats:
     """Return an orthonormal basis, (d, r), of what is orthogonal to the null vectors of the used features and to the
     unused features."""
-    unused = np.setdiff1d(np.arange(d), used)
-    if not null.size and not unused.size:
-        return np.eye(d)
-    directions = np.zeros((d, null.shape[1] + unused.size))
-    directions[used, : null.shape[1]] = null
-    directions[unused, null.shape[1] + np.arange(unused.size)] = 1.0
-    Q = np.linalg.qr(directions, mode="complete")[0]
-    return np.ascontiguousarray(Q[:, directions.shape[1] :])
+    inside = np.linalg.qr(null, mode="complete")[0][:, null.shape[1] :] if null.size else np.eye(used.size)
+    basis = np.zeros((d, inside.shape[1]))
+    basis[used] = inside
+    return basis
