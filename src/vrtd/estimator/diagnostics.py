@@ -120,7 +120,7 @@ class Diagnostics:
     @property
     def text(self) -> str:
         """In words."""
-        notes = (f"{note[0].upper()}{note[1:]}." for note in (*self.warnings, *self.remarks))
+        notes = (f"{_capitalise(note)}." for note in (*self.warnings, *self.remarks))
         return " ".join([f"{self.verdict}.", *filter(None, [self.explanation]), *notes])
 
     def as_dict(self) -> dict[str, Any]:
@@ -310,6 +310,11 @@ def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath)
         float(np.trace(long_run)),
         float(np.trace(np.linalg.solve(C, long_run))),
     )
+
+
+def _capitalise(sentence: str) -> str:
+    """Return the sentence with a capital letter, unless it begins with a name such as that of a file."""
+    return sentence if "." in sentence.split(maxsplit=1)[0] else f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def to_json(value: Any) -> Any:
