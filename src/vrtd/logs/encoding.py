@@ -153,13 +153,14 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
     """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
 
     None where nothing but all rows tells. `known` is the space of an earlier log, which is returned if the columns are
-    the same.
+    the same. Observations of files that hold their space are numbers already, which cannot become others.
     """
-    space = _find_space(parts)
-    if known is None or not known.columns or space is None:
+    stored = find_stored(parts)
+    space = _find_space(parts) if stored is None else stored
+    if known is None or not known.columns or space is None or not space.columns:
         return space
     ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
-    if ours != theirs:
+    if ours != theirs or (stored is not None and stored.columns != known.columns):
         raise DataError(
             "observations must be the columns that were fitted before, categories as categories",
             f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
@@ -168,10 +169,23 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
     return known
 
 
+def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
+    """Return the space that all parts hold; None where one of them holds none."""
+    spaces = [part.space for part in parts]
+    if None in spaces:
+        return None
+    for part in parts[1:]:
+        if part.space != spaces[0]:
+            must = "all parts of a log must hold observations of one space"
+            what = f"different ones in {parts[0].where} and {part.where}"
+            raise DataError(must, what, "read them apart")
+    return spaces[0]
+
+
 def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
     first = parts[0]
-    if first.space is not None or not first.kinds:
-        return first.space
+    if not first.kinds:
+        return None
     fields, types = first.columns.by_field, first.kinds
     names, next_names = fields["observations"], fields.get("next_observations", ())
     kinds = [types[name] for name in names]

@@ -29,7 +29,7 @@ from vrtd.logs import blocks as sizes
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import Columns, EpisodeEnd, Missing
-from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space
+from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space, find_stored
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.read_ahead import read_ahead
@@ -70,7 +70,7 @@ class Part(ABC):
     missing: Missing = "error"
     #: Whether the columns have names of the user's.
     has_names: bool = True
-    #: What the observations are; None: only the rows tell.
+    #: What the observations are, which are then numbers already; None: only the rows tell.
     space: ObservationSpace | None = None
     #: Why damage may go unnoticed, or None where checksums are verified.
     unverified: str | None = None
@@ -110,7 +110,7 @@ class PartsLog(Log):
         if self._n_rows == 0:
             raise self._empty("no rows")
         self._space = choose_space(self._parts, space)
-        self._encoder = Encoder(self._space, self._parts[0].missing)
+        self._encoder = self._make_encoder()
 
     @property
     def n_rows(self) -> int | None:
@@ -195,12 +195,16 @@ class PartsLog(Log):
     def _blocks(self) -> Generator[Block, None, None]:
         """Return the blocks of one reading, in order."""
         if self._ordered is None or not self._ordered.is_sorted:
-            self._encoder = Encoder(self._space, self._parts[0].missing)
+            self._encoder = self._make_encoder()
         if self._ordered is None:
             blocks = self._check_order()
             return read_ahead(blocks) if self._in_thread else blocks
         self._ordered.sort(self._recorded_blocks())
         return read_ahead(self._ordered.blocks())
+
+    def _make_encoder(self) -> Encoder:
+        is_encoded = find_stored(self._parts) is not None
+        return Encoder(None if is_encoded else self._space, self._parts[0].missing)
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""
