@@ -42,7 +42,7 @@ def from_arrays(
 ) -> Log:
     """Make a log of NumPy arrays with one entry per step.
 
-    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.parts`. C-contiguous
+    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.pairing`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
     log is in use. `episode_end` says what the last row of an episode is where no flag tells, as for `vrtd.logs.read`.
 
