@@ -24,11 +24,14 @@ from vrtd.logs.repeats import SeenEpisodes
 _MANY = 0.01  # a larger share of the rows is warned of
 
 
-_SAY_WHAT_ENDS = "say what they are with episode_end='terminated' or 'truncated'"
+_SAY_WHAT_ENDS = (
+    "say what they are: episode_end='terminated' keeps them, if nothing follows them; episode_end='truncated' and "
+    "episode_end='drop' leave them out"
+)
 #: What helps against reasons that are not of the user's choice and concern more than one row.
 _REMEDIES = {
-    Reason.NO_FINAL: "record the observations that follow them as next_observations, or accept it with "
-    "episode_end='truncated'",
+    Reason.NO_FINAL: "they cannot be kept without the observations that follow them: record these as "
+    "next_observations, or accept it with episode_end='drop'",
     Reason.NO_NEXT_IN_EPISODE: _SAY_WHAT_ENDS,
     Reason.LAST_OF_FILE: "name the columns that tell episodes apart with episode=..., or " + _SAY_WHAT_ENDS,
 }
@@ -120,8 +123,11 @@ class PartsLog(Log):
         return (*self._describe_dropped(), *self._describe_unseen(_MANY))
 
     def _describe_dropped(self) -> tuple[str, ...]:
-        """Describe many rows that were dropped for reasons that are not of the user's choice."""
-        if self._episode_end is not None or not self._rows_before:
+        """Describe many rows that were dropped for reasons that are not of the user's choice.
+
+        Whoever says that episodes were truncated may not know that such rows are lost without their successors.
+        """
+        if self._episode_end == "drop" or not self._rows_before:
             return ()
         dropped = Counter({reason: n for reason, n in self._dropped.items() if reason in _REMEDIES})
         share = dropped.total() / self._rows_before
@@ -130,7 +136,8 @@ class PartsLog(Log):
         ((reason, n_most),) = dropped.most_common(1)
         mostly = "" if n_most == dropped.total() else "mostly "
         what = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
-        return (f"{what}: {mostly}{reason}; {_REMEDIES[reason]}",)
+        do = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
+        return (f"{what}: {mostly}{reason}; {do}",)
 
     def _describe_unseen(self, share: float) -> list[str]:
         """Describe the columns of which a larger share of rows had a value that is no level."""

@@ -94,13 +94,23 @@ def test_many_dropped_rows_are_a_warning():
         assert log.remarks == (f"124 rows dropped: {LAST}", "1 row dropped: the last of the log")
         assert log.warnings == (
             f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; "
-            "say what they are with episode_end='terminated' or 'truncated'",
+            "say what they are: episode_end='terminated' keeps them, if nothing follows them; episode_end='truncated' "
+            "and episode_end='drop' leave them out",
         )
     for episode_end in ("terminated", "truncated", "drop"):
         chosen = read(sessions(10_000, 80), episode_end=episode_end)
         rows(chosen)
-        assert chosen.warnings == ()
+        assert bool(chosen.warnings) == (episode_end == "truncated")
         assert bool(chosen.remarks) == (episode_end != "terminated")
+
+
+def test_truncated_rows_that_cannot_be_kept_are_warned_of():
+    log = read(sessions(10_000, 80), episode_end="truncated")
+    rows(log)
+    assert log.warnings == (
+        f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; they cannot be kept without the observations "
+        "that follow them: record these as next_observations, or accept it with episode_end='drop'",
+    )
 
 
 def test_few_dropped_rows_are_only_a_remark():
@@ -127,7 +137,7 @@ def test_truncated_rows_without_a_final_observation_are_warned_of():
     log = from_arrays(np.zeros(1000), np.zeros(1000), truncated=truncated)
     rows(log)
     (warning,) = log.warnings
-    assert warning.startswith("20 of 1,000 rows (2.0 %) were dropped: truncated without a final observation; record")
+    assert warning.startswith("20 of 1,000 rows (2.0 %) were dropped: truncated without a final observation; they")
     assert "next_observations" in warning
 
 
