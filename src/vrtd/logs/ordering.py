@@ -51,6 +51,8 @@ class OrderedRows:
         import_extra("duckdb", "data")
         self._files, self._columns = tuple(files), columns
         self._sorted: _Sorted | None = None
+        #: Rows that come after a terminated row of their episode, by the last reading.
+        self.n_after_end = 0
 
     @property
     def is_sorted(self) -> bool:
@@ -88,7 +90,7 @@ class OrderedRows:
 
         path, packed, episodes, first, names = self._sorted
         last: tuple[Any, ...] = ()  # the episode of the row before
-        n_episodes = 0
+        n_episodes, has_ended, self.n_after_end = 0, False, 0
         with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
             for batch in file.iter_batches(rows_per_block(packed.itemsize)):
                 n = batch.num_rows
@@ -98,6 +100,8 @@ class OrderedRows:
                     starts = _find_starts(ids, last)
                     arrays["episode"] = n_episodes + np.cumsum(starts)
                     n_episodes += int(starts.sum())
+                    n_after, has_ended = _count_after_end(arrays["terminated"], starts, has_ended)
+                    self.n_after_end += n_after
                     last = tuple(column[n - 1].as_py() for column in ids)
                 origins = Origins(self._files, first, batch.column("number").to_numpy())
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
@@ -210,6 +214,17 @@ def _find_starts(ids: Sequence[Any], last: tuple[Any, ...]) -> NDArray[np.bool_]
     changes = [not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for column in ids]
     starts[1:] = np.logical_or.reduce(changes)
     return starts
+
+
+def _count_after_end(terminated: NDArray[np.bool_], starts: NDArray[np.bool_], has_ended: bool) -> tuple[int, bool]:
+    """Return how many rows come after a terminated row of their episode, and whether the last episode has one.
+
+    `has_ended`: whether the episode of the row before these has one.
+    """
+    n_ends = np.cumsum(terminated)
+    n_before = n_ends - terminated
+    n_at_start = np.maximum.accumulate(np.where(starts, n_before, -int(has_ended)))  # of the episode of each row
+    return int((n_before > n_at_start).sum()), bool(n_ends[-1] > n_at_start[-1])
 
 
 def _quote(path: Path) -> str:

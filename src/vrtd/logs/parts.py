@@ -19,7 +19,7 @@ from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.pairing import Reason, keep_next, pair
 from vrtd.logs.read_ahead import read_ahead
-from vrtd.logs.repeats import SeenEpisodes
+from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 
 _MANY = 0.01  # a larger share of the rows is warned of
 
@@ -105,7 +105,7 @@ class PartsLog(Log):
     @property
     def remarks(self) -> tuple[str, ...]:
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
-        remarks += self._describe_unseen(0.0)
+        remarks += [*self._describe_ended(0.0), *self._describe_unseen(0.0)]
         remarks += [remark for part in self._parts for remark in part.columns.remarks]
         if self._ordered is not None and self._ordered.remark is not None:
             remarks.append(self._ordered.remark)
@@ -120,7 +120,7 @@ class PartsLog(Log):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*self._describe_dropped(), *self._describe_unseen(_MANY))
+        return (*self._describe_dropped(), *self._describe_ended(_MANY), *self._describe_unseen(_MANY))
 
     def _describe_dropped(self) -> tuple[str, ...]:
         """Describe many rows that were dropped for reasons that are not of the user's choice.
@@ -138,6 +138,14 @@ class PartsLog(Log):
         what = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
         do = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
         return (f"{what}: {mostly}{reason}; {do}",)
+
+    def _describe_ended(self, share: float) -> list[str]:
+        """Describe rows that were sorted behind the end of their episode, if these are a larger share."""
+        n_rows, n = self._rows_before or 0, 0 if self._ordered is None else self._ordered.n_after_end
+        if n <= share * n_rows:
+            return []
+        what = f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) come after a terminated row of their episode"
+        return [f"{what}: if different episodes have one name, {say_how_to_tell_apart(self._columns)}"]
 
     def _describe_unseen(self, share: float) -> list[str]:
         """Describe the columns of which a larger share of rows had a value that is no level."""
