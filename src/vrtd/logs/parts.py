@@ -107,8 +107,7 @@ class PartsLog(Log):
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
         remarks += [*self._describe_ended(0.0), *self._describe_unseen(0.0)]
         remarks += [remark for part in self._parts for remark in part.columns.remarks]
-        if self._ordered is not None and self._ordered.remark is not None:
-            remarks.append(self._ordered.remark)
+        remarks += [] if self._ordered is None else self._ordered.remarks
         reasons: dict[str, list[str]] = {}
         for part in self._parts:
             if part.unverified is not None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.helpers.log_cases import rows
+from vrtd.errors import DataError
 from vrtd.logs import blocks, read
 
 REMEDY = "if different episodes have one name, tell them apart by a further column in episode=... beside 'episode'"
@@ -63,3 +64,43 @@ def test_without_episodes_a_terminated_row_is_followed_by_others():
     log = read(table, order_by="t")
     rows(log)
     assert not any("come after" in remark for remark in log.remarks)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1", "2", "10"],
+        ["1.5", "22.5", "3"],
+        ["-2", "-10", "3"],
+        ["1e3", "20", "5"],
+        ["10.5", "2.25", "3.75"],
+    ],
+)
+@pytest.mark.parametrize("size", [2, 1000])
+def test_numbers_as_text_are_refused(monkeypatch, texts, size):
+    monkeypatch.setattr(blocks, "CHUNK_ROWS", size)
+    log = sorted_log([False] * 3, [0] * 3, texts)
+    message = "column 'time' must hold numbers or times .*; got numbers as text, which sort as 1, 10, 2; convert it"
+    for _ in range(2):
+        with pytest.raises(DataError, match=message):
+            rows(log)
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_remarked"),
+    [
+        (["1", "2", "x"], True),
+        (["2024-05-01", "2024-05-02", "3.5.2024"], True),
+        (["1.5.2024", "2.5.2024", "3.5.2024"], True),
+        (["2024-05-01T00:00:01.5Z", "2024-05-01T00:00:01Z", "2024-05-01T00:00:02Z"], True),
+        (["2024-05-01", "2024-05-02", "2024-06-01"], False),
+        (["2024-05-01 10:00:00.500", "2024-05-01 11:00:00.000", "2024-06-01 00:00:00.125"], False),
+        (["2024-05-01T10:00:00+00:00", "2024-05-01T11:00:00+00:00", "2024-06-01T00:00:00+00:00"], False),
+        (["0001", "0002", "0010"], False),
+        (["20240501", "20240502", "20240601"], False),
+    ],
+)
+def test_other_text_is_sorted_and_remarked_unless_that_is_the_order(texts, is_remarked):
+    log = sorted_log([False] * 3, [0] * 3, texts)
+    assert rows(log)["observations"].tolist() == [0.0, 1.0]
+    assert ("column 'time' holds text: rows were sorted by it as text" in log.remarks) == is_remarked
