@@ -36,6 +36,7 @@ class Encoder:
     def __init__(self, space: ObservationSpace | None = None, missing: Missing = "error") -> None:
         self.missing = missing
         self.unseen: Counter[str] = Counter()  # rows with a value that is no level, by column
+        self.lacking: Counter[str] = Counter()  # missing values that were filled in or make rows unusable, by column
         self._columns = () if space is None else space.columns
         self._widths = [len(column.numbers) for column in self._columns]
         self._is_plain = not any(column.levels is not None or column.fill is not None for column in self._columns)
@@ -75,10 +76,11 @@ class Encoder:
         at = 0
         for j, (column, values, width) in enumerate(zip(self._columns, listed, self._widths, strict=True)):
             into = observations[:, at : at + width]
+            name = piece.name(field, j)
             if column.levels is not None:
-                rows = self._encode_category(column.levels, values, into, piece.names[field][j])
+                rows = self._encode_category(column.levels, values, into, name)
             else:
-                rows = self._encode_number(column.fill, values, into, where)
+                rows = self._encode_number(column.fill, values, into, where, name)
             if rows is not None:
                 gaps.append(Gap(field, j, rows))
             at += width
@@ -95,13 +97,16 @@ class Encoder:
         if n_unseen:
             self.unseen[name] += n_unseen
         into[np.arange(len(values)), found.fill_null(len(levels)).to_numpy()] = 1.0
-        if not values.null_count or self.missing == "indicator":
+        if not values.null_count:
+            return None
+        if self.missing == "indicator":
+            self.lacking[name] += values.null_count
             return None
         is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
         return is_null
 
     def _encode_number(
-        self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str
+        self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str, name: str
     ) -> NDArray[np.bool_] | None:
         """Set the first number of each row, or both; return the rows with a missing value if they are not filled."""
         if values.ndim != 1:
@@ -112,11 +117,14 @@ class Encoder:
         if rows is None or fill is None:
             return rows
         into[rows] = fill, 1.0
+        self.lacking[name] += int(rows.sum())
         return None
 
     def check(self, gaps: Sequence[Gap], piece: Piece) -> None:
         """Raise for the first row with a missing value that can be neither filled nor dropped."""
         if self.missing == "drop":
+            for gap in gaps:
+                self.lacking[piece.name(gap.field, gap.entry)] += int(gap.rows.sum())
             gaps = [gap for gap in gaps if gap.field in KEYS]
         first = _find_first(gaps, piece)
         if first is None:

@@ -82,6 +82,7 @@ class PartsLog(Log):
             self._ordered = OrderedRows([part.where for part in self._parts], self._columns)
         self._dropped: Counter[Reason] = Counter()  # by the last whole reading
         self._unseen: Counter[str] = Counter()  # by the last whole reading
+        self._lacking: Counter[str] = Counter()  # by the last whole reading
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
@@ -106,6 +107,10 @@ class PartsLog(Log):
     def remarks(self) -> tuple[str, ...]:
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
         remarks += [*self._describe_ended(0.0), *self._describe_unseen(0.0)]
+        if self._parts[0].missing == "indicator":
+            remarks += [
+                f"{_count(n, 'missing value')} of column {name!r} filled in" for name, n in self._lacking.items()
+            ]
         remarks += [remark for part in self._parts for remark in part.columns.remarks]
         remarks += [] if self._ordered is None else self._ordered.remarks
         reasons: dict[str, list[str]] = {}
@@ -119,7 +124,8 @@ class PartsLog(Log):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*self._describe_dropped(), *self._describe_ended(_MANY), *self._describe_unseen(_MANY))
+        dropped = (*self._describe_dropped(), *self._describe_missing())
+        return (*dropped, *self._describe_ended(_MANY), *self._describe_unseen(_MANY))
 
     def _describe_dropped(self) -> tuple[str, ...]:
         """Describe many rows that were dropped for reasons that are not of the user's choice.
@@ -138,13 +144,24 @@ class PartsLog(Log):
         do = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
         return (f"{what}: {mostly}{reason}; {do}",)
 
+    def _describe_missing(self) -> tuple[str, ...]:
+        """Describe many rows that were dropped because values are missing."""
+        n_rows, n = self._rows_before or 0, self._dropped[Reason.MISSING] + self._dropped[Reason.MISSING_NEXT]
+        if n <= _MANY * n_rows:
+            return ()
+        what = f"{n:,} of {_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
+        ((name, n_most),) = self._lacking.most_common(1)
+        do = "missing='indicator' keeps rows that lack a number or a category of the observations"
+        return (f"{what}, most often in column {name!r} ({_count(n_most, 'time')}); {do}",)
+
     def _describe_ended(self, share: float) -> list[str]:
         """Describe rows that were sorted behind the end of their episode, if these are a larger share."""
         n_rows, n = self._rows_before or 0, 0 if self._ordered is None else self._ordered.n_after_end
         if n <= share * n_rows:
             return []
         what = f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) come after a terminated row of their episode"
-        return [f"{what}: if different episodes have one name, {say_how_to_tell_apart(self._columns)}"]
+        check = "check that order_by gives the order in which rows were recorded"
+        return [f"{what}: {check}; if different episodes have one name, {say_how_to_tell_apart(self._columns)}"]
 
     def _describe_unseen(self, share: float) -> list[str]:
         """Describe the columns of which a larger share of rows had a value that is no level."""
@@ -157,7 +174,7 @@ class PartsLog(Log):
         ]
 
     def chunks(self) -> Iterator[Chunk]:
-        self._dropped, self._unseen = Counter(), Counter()
+        self._dropped, self._unseen, self._lacking = Counter(), Counter(), Counter()
         dropped: Counter[Reason] = Counter()
         n_kept = 0
         blocks = self._blocks()
@@ -179,7 +196,8 @@ class PartsLog(Log):
                 f"{_rows(n_read)} now and {_rows(self._rows_before or 0)} before",
                 "pass what can be read again: a file, a table or arrays",
             )
-        self._rows_before, self._dropped, self._unseen = n_read, dropped, self._encoder.unseen
+        self._rows_before, self._dropped = n_read, dropped
+        self._unseen, self._lacking = self._encoder.unseen, self._encoder.lacking
 
     def _blocks(self) -> Generator[Block, None, None]:
         """Return the blocks of one reading, in order."""
@@ -240,4 +258,8 @@ class PartsLog(Log):
 
 
 def _rows(n: int) -> str:
-    return f"{n:,} row" + ("" if n == 1 else "s")
+    return _count(n, "row")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")

@@ -10,7 +10,10 @@ from tests.helpers.log_cases import rows
 from vrtd.errors import DataError
 from vrtd.logs import blocks, read
 
-REMEDY = "if different episodes have one name, tell them apart by a further column in episode=... beside 'episode'"
+REMEDY = (
+    "check that order_by gives the order in which rows were recorded; if different episodes have one name, tell them "
+    "apart by a further column in episode=... beside 'episode'"
+)
 
 
 def sorted_log(terminated, episode, time=None):
