@@ -83,6 +83,7 @@ class PartsLog(Log):
         self._dropped: Counter[Reason] = Counter()  # by the last whole reading
         self._unseen: Counter[str] = Counter()  # by the last whole reading
         self._lacking: Counter[str] = Counter()  # by the last whole reading
+        self._is_divided = False  # by episodes or their ends
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
@@ -111,6 +112,7 @@ class PartsLog(Log):
             remarks += [
                 f"{_count(n, 'missing value')} of column {name!r} filled in" for name, n in self._lacking.items()
             ]
+        remarks += self._describe_trajectory()
         remarks += [remark for part in self._parts for remark in part.columns.remarks]
         remarks += [] if self._ordered is None else self._ordered.remarks
         reasons: dict[str, list[str]] = {}
@@ -143,6 +145,14 @@ class PartsLog(Log):
         what = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
         do = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
         return (f"{what}: {mostly}{reason}; {do}",)
+
+    def _describe_trajectory(self) -> list[str]:
+        """Say that columns with names show no episodes, which may have been forgotten."""
+        if self._rows_before is None or self._is_divided or not self._parts[0].has_names:
+            return []
+        is_cut = len(self._parts) > 1 and self._ordered is None and "next_observations" not in self._columns.by_field
+        what = "each file is" if is_cut else "all rows are"
+        return [f"no episode column and no end of an episode: {what} one trajectory"]
 
     def _describe_missing(self) -> tuple[str, ...]:
         """Describe many rows that were dropped because values are missing."""
@@ -238,6 +248,7 @@ class PartsLog(Log):
                     file = np.full(block.reward.size, i)
                     keys = [] if block.episode is None else split_keys(block.episode)
                     block = block._replace(episode=join_keys([*keys, file]))
+                self._is_divided |= block.episode is not None or bool((block.terminated | block.truncated).any())
                 yield block._replace(part=i)
             if part.n_rows not in (None, n_read):
                 raise DataError(
