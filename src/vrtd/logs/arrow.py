@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -42,7 +42,7 @@ class TablePart(ColumnPart):
             schema = self._open().schema
         self.columns = find_columns(schema.names, wanted, self.where)
         self.kinds = find_types(schema, self.columns, self.where)
-        self.n_rows = table.num_rows if isinstance(table, pyarrow.Table | pyarrow.RecordBatch) else None
+        self.n_rows = len(table) if isinstance(table, Sized) else None
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         if self._once and self._started:
@@ -216,7 +216,11 @@ class CsvPart(ColumnPart):
                 f"{where} must hold a number in each of its fields, as many as the header has",
                 str(error).split(f"{line[0]}: ")[-1],
                 "repair that line"
-                + ("" if self.missing != "error" else ", or choose missing='drop' or 'indicator' if it means no value"),
+                + (
+                    ""
+                    if self.missing != "error"
+                    else ", or choose missing='drop' or missing='indicator' if it means no value"
+                ),
             ) from None
 
 

@@ -134,7 +134,7 @@ class Encoder:
         if gap.field in KEYS:
             must, do = f"{gap.field} must have a value in every row", "fill or drop that row"
         elif gap.field in VECTORS and self.missing == "error":
-            do += " or 'indicator'"
+            do += " or missing='indicator'"
         elif gap.field in VECTORS and not self._columns:
             must = "only numbers and vectors can be filled in with missing='indicator'"
         elif gap.field in VECTORS:

@@ -155,7 +155,9 @@ def _find_files(path: str, kind: str | None) -> list[Path]:
     if place.exists():
         return [place]
     if not has_magic(path):
-        raise DataError(f"{path} must be there", "no such file or folder", "check the path")
+        is_word = not place.suffix and os.sep not in path
+        of_env = " (vrtd.logs.from_env makes a log of an environment)" if is_word else ""
+        raise DataError(f"{path} must be there", "no such file or folder", f"check the path{of_env}")
     files = [Path(match) for match in sorted(glob(path, recursive=True)) if _is_file(Path(match))]
     if not files:
         raise DataError(f"the pattern {path} must match a file", "none", "check it, and the folder it starts from")

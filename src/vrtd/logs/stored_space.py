@@ -45,5 +45,5 @@ def unpack_space(
 
 
 def _damage(where: str, got: str) -> DataError:
-    must = f"the description of the observations in {where} must be what vrtd.logs.write made"
+    must = f"the description of the observations in {where} must be as it was written"
     return DataError(must, f"{got:.200}", "the file is damaged: write it again")

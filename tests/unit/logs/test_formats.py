@@ -213,6 +213,10 @@ def test_parts_are_read_in_the_order_of_their_names(tmp_path):
         log = read(paths, weight="weight")
         assert log.n_rows == 100
         same_bits(rows(log), expected)
+    with pytest.raises(DataError, match=r"CartPole-v1 must be there; .*; check the path \(vrtd.logs.from_env makes"):
+        read("CartPole-v1")
+    with pytest.raises(DataError, match=r"nothing.csv must be there; got no such file or folder; check the path$"):
+        read("nothing.csv")
     with pytest.raises(DataError, match=r"must be there; got no such file or folder"):
         read(tmp_path / "d.parquet")
     with pytest.raises(DataError, match=r"d\*\.parquet must match a file; got none"):

@@ -103,7 +103,7 @@ def test_dropped_rows_are_those_of_the_plain_form_and_join_nothing(has_next):
                 assert whole["next_observations"][row, 0] == successor
                 n_joined += 1
         remarks = {f"{n} row{'s' if n > 1 else ''} dropped: {reason}" for reason, n in reasons.items()}
-        assert set(log.remarks) == remarks
+        assert {remark for remark in log.remarks if "dropped" in remark} == remarks
     assert n_joined > 500
 
 
@@ -111,7 +111,12 @@ def drop(**columns) -> tuple[list, list, list, set]:
     log = read(polars.DataFrame(columns), observations="x", missing="drop")
     whole = rows(log)
     successors = whole["next_observations"].tolist()
-    return whole["observations"].tolist(), successors, whole["truncated"].tolist(), set(log.remarks)
+    return (
+        whole["observations"].tolist(),
+        successors,
+        whole["truncated"].tolist(),
+        {r for r in log.remarks if "dropped" in r},
+    )
 
 
 def test_a_gap_in_the_middle_cuts_the_trajectory():
@@ -260,8 +265,8 @@ def test_a_first_missing_value_after_the_pilot_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "missing", "message"),
     [
-        ({"x": [1.0, None]}, "error", "column x, row 1; fill it in, or choose missing='drop' or 'indicator'"),
-        ({"x": ["a", None]}, "error", "column x, row 1; fill it in, or choose missing='drop' or 'indicator'"),
+        ({"x": [1.0, None]}, "error", "column x, row 1; fill it in, or choose missing='drop' or missing='indicator'"),
+        ({"x": ["a", None]}, "error", "column x, row 1; fill it in, or choose missing='drop' or missing='indicator'"),
         ({"r": [0.0, None]}, "error", "column r, row 1; fill it in, or choose missing='drop'$"),
         ({"r": [0.0, None]}, "indicator", "only observations may be missing with missing='indicator'; .*column r, row"),
         ({"r": [0.0, float("nan")]}, "indicator", "only observations may be missing .*column r, row 1"),

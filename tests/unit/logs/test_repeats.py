@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.helpers.log_cases import rows
+from vrtd.cli.messages import to_shell
 from vrtd.errors import DataError
 from vrtd.logs import from_arrays, read, repeats
 from vrtd.logs.blocks import join_keys
@@ -42,6 +43,14 @@ def test_an_episode_that_comes_back_is_refused(episode, shown, size):
     for _ in range(2):
         with pytest.raises(DataError, match=message):
             rows(log)
+
+
+def test_the_remedies_can_be_read_in_the_shell():
+    with pytest.raises(DataError) as caught:
+        rows(log_of([1, 2, 1]))
+    words = to_shell(str(caught.value), {"episode": "--episode", "order_by": "--order-by"})
+    assert "sort them: --order-by, the column of time" in words
+    assert words.endswith("tell them apart by a further column in --episode beside 'episode', such as 'file'")
 
 
 def test_arrays_whose_episodes_come_back_are_refused():

@@ -102,7 +102,7 @@ def test_a_damaged_space_is_refused(tmp_path, suffix, content):
     else:
         plain = pa.table({"obs_0": np.zeros(3), "r": np.zeros(3)})
         pq.write_table(plain.replace_schema_metadata({SPACE_KEY: content}), path)
-    with pytest.raises(DataError, match=f"the description of the observations in .*a{suffix} must be what"):
+    with pytest.raises(DataError, match=f"the description of the observations in .*a{suffix} must be as it was"):
         read(path)
 
 
@@ -110,7 +110,7 @@ def test_a_space_of_another_size_is_refused(tmp_path):
     space = ObservationSpace("box", low=(0.0, 0.0), high=(1.0, 1.0)).settings
     content = json.dumps({"columns": ["obs"], "space": space}).encode()
     np.savez(tmp_path / "a.npz", obs=np.zeros(3), r=np.zeros(3), **{SPACE_KEY: np.frombuffer(content, np.uint8)})
-    with pytest.raises(DataError, match=r"a\.npz must be what .*; got 2 numbers for 1 in a row"):
+    with pytest.raises(DataError, match=r"a\.npz must be as it was written; got 2 numbers for 1 in a row"):
         read(tmp_path / "a.npz")
 
 
