@@ -23,6 +23,7 @@ from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
+from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
 
 OpenFile = Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]]
@@ -41,7 +42,7 @@ def from_arrays(
 ) -> Log:
     """Make a log of NumPy arrays with one entry per step.
 
-    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.parts`. C-contiguous
+    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.pairing`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
     log is in use. `episode_end` says what the last row of an episode is where no flag tells, as for `vrtd.logs.read`.
 
@@ -108,7 +109,8 @@ class _StoredPart(ColumnPart):
         self.where, self.unverified, self.missing = str(path), unverified, missing
         self._path, self._open = path, open_file
         with translate_errors(self.where), open_file(path) as arrays:
-            self.columns = find_columns(list(arrays), wanted, self.where)
+            stored = arrays.get(SPACE_KEY)
+            self.columns = find_columns([name for name in arrays if name != SPACE_KEY], wanted, self.where)
             names = self.columns.all
             self.n_rows = (arrays[names[0]].shape or (0,))[0]
             self.kinds = self._find_types(arrays)
@@ -118,6 +120,8 @@ class _StoredPart(ColumnPart):
                     must = f"the columns of {path} must have one entry a row"
                     what = f"{shape[0]} entries of {name} and {self.n_rows} of {names[0]}"
                     raise DataError(must, what, "write arrays of one length")
+            content = None if stored is None else stored[0 : stored.shape[0]].tobytes()
+            self.space = unpack_space(content, self.columns, self.kinds, missing, self.where)
             row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
         self._step = rows_per_block(row_bytes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,7 @@ from vrtd.logs.column_parts import ColumnPart
 from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
 from vrtd.logs.read_ahead import read_ahead
+from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
 
 _YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters
@@ -41,7 +42,7 @@ class TablePart(ColumnPart):
             schema = self._open().schema
         self.columns = find_columns(schema.names, wanted, self.where)
         self.kinds = find_types(schema, self.columns, self.where)
-        self.n_rows = table.num_rows if isinstance(table, pyarrow.Table | pyarrow.RecordBatch) else None
+        self.n_rows = len(table) if isinstance(table, Sized) else None
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         if self._once and self._started:
@@ -84,9 +85,10 @@ class ParquetPart(ColumnPart):
         with translate_errors(self.where), closing(self._open()) as file:
             metadata, schema = file.metadata, file.schema_arrow
             self.n_rows = int(metadata.num_rows)
-            _check_names(metadata, schema.names, self.where)
+            stored = _check_twice(metadata, schema.names, self.where)
             self.columns = find_columns(schema.names, wanted, self.where)
             self.kinds = find_types(schema, self.columns, self.where)
+            self.space = unpack_space(stored, self.columns, self.kinds, missing, self.where)
             self._batch = rows_per_block(_row_bytes(schema, self.columns, metadata))
             self.unverified = None if _has_checksums(path) or not self.n_rows else "has no page checksums"
 
@@ -214,7 +216,11 @@ class CsvPart(ColumnPart):
                 f"{where} must hold a number in each of its fields, as many as the header has",
                 str(error).split(f"{line[0]}: ")[-1],
                 "repair that line"
-                + ("" if self.missing != "error" else ", or choose missing='drop' or 'indicator' if it means no value"),
+                + (
+                    ""
+                    if self.missing != "error"
+                    else ", or choose missing='drop' or missing='indicator' if it means no value"
+                ),
             ) from None
 
 
@@ -235,13 +241,21 @@ def _to_rows(batches: Iterable[Any], part: ColumnPart) -> Generator[tuple[Piece,
             first += batch.num_rows
 
 
-def _check_names(metadata: Any, names: list[str], where: str) -> None:
-    """Names have no checksum, and a column that may be missing must not be lost to damage; Arrow keeps them twice."""
+def _check_twice(metadata: Any, names: list[str], where: str) -> bytes | None:
+    """Return the space that a file holds, packed. It has no checksum, nor have the names of columns, and a column that
+    may be missing must not be lost to damage; Arrow keeps both twice."""
     from pyarrow import ipc, py_buffer
 
-    kept = (metadata.metadata or {}).get(b"ARROW:schema")
-    if kept is not None and ipc.read_schema(py_buffer(b64decode(kept))).names != names:
-        raise DataError(f"the two lists of columns in {where} must agree", names, "the file is damaged: write it again")
+    do, key = "the file is damaged: write it again", SPACE_KEY.encode()
+    entries = metadata.metadata or {}
+    stored: bytes | None = entries.get(key)
+    if b"ARROW:schema" in entries:
+        schema = ipc.read_schema(py_buffer(b64decode(entries[b"ARROW:schema"])))
+        if schema.names != names:
+            raise DataError(f"the two lists of columns in {where} must agree", names, do)
+        if (schema.metadata or {}).get(key) != stored:
+            raise DataError(f"the two descriptions of the observations in {where} must agree", "different ones", do)
+    return stored
 
 
 def _row_bytes(schema: Any, columns: Columns, metadata: Any) -> float:

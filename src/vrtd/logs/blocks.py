@@ -52,6 +52,11 @@ class Piece(NamedTuple):
         shown = _show(self.names[field])
         return f"{self.where}, column {shown}," if self.where else shown
 
+    def name(self, field: str, entry: int) -> str:
+        """Name the column of a number of a field; all numbers of a vector may be in one."""
+        names = self.names[field]
+        return names[entry] if len(names) > 1 else names[0]
+
     def place(self, field: str, row: int, entry: tuple[int, ...] | None = None) -> str:
         """Say where a row of this piece comes from. `entry`: where in the row, when that is known."""
         row += self.first_row + (self.successors_at if field == "next_observations" else 0)

@@ -168,7 +168,7 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
         is_one = False
         matches = sorted((column for column in there if fnmatchcase(column, name)), key=order_by_number)
         if not matches:
-            near = get_close_matches(name, there, n=1, cutoff=0.5)
+            near = get_close_matches(name, there, n=1, cutoff=0.6)
             do = f"did you mean {near[0]!r}?" if near else "name one of them"
             raise DataError(f"{where} must have a column {name!r} for {field}", _list(there), do)
         found += matches
@@ -195,7 +195,7 @@ def _find_usual(field: str, there: Sequence[str], where: str) -> str | tuple[str
                 raise DataError(
                     f"the columns {members[0]} to {members[-1]} of {where} must be numbered without a gap",
                     _list(members),
-                    f"name the ones you mean: {field}=[...]",
+                    f"name the ones you mean: {field}=...",
                 )
             return tuple(members)
     return None

@@ -36,6 +36,7 @@ class Encoder:
     def __init__(self, space: ObservationSpace | None = None, missing: Missing = "error") -> None:
         self.missing = missing
         self.unseen: Counter[str] = Counter()  # rows with a value that is no level, by column
+        self.lacking: Counter[str] = Counter()  # missing values that were filled in or make rows unusable, by column
         self._columns = () if space is None else space.columns
         self._widths = [len(column.numbers) for column in self._columns]
         self._is_plain = not any(column.levels is not None or column.fill is not None for column in self._columns)
@@ -75,10 +76,11 @@ class Encoder:
         at = 0
         for j, (column, values, width) in enumerate(zip(self._columns, listed, self._widths, strict=True)):
             into = observations[:, at : at + width]
+            name = piece.name(field, j)
             if column.levels is not None:
-                rows = self._encode_category(column.levels, values, into, piece.names[field][j])
+                rows = self._encode_category(column.levels, values, into, name)
             else:
-                rows = self._encode_number(column.fill, values, into, where)
+                rows = self._encode_number(column.fill, values, into, where, name)
             if rows is not None:
                 gaps.append(Gap(field, j, rows))
             at += width
@@ -95,13 +97,16 @@ class Encoder:
         if n_unseen:
             self.unseen[name] += n_unseen
         into[np.arange(len(values)), found.fill_null(len(levels)).to_numpy()] = 1.0
-        if not values.null_count or self.missing == "indicator":
+        if not values.null_count:
+            return None
+        if self.missing == "indicator":
+            self.lacking[name] += values.null_count
             return None
         is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
         return is_null
 
     def _encode_number(
-        self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str
+        self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str, name: str
     ) -> NDArray[np.bool_] | None:
         """Set the first number of each row, or both; return the rows with a missing value if they are not filled."""
         if values.ndim != 1:
@@ -112,11 +117,14 @@ class Encoder:
         if rows is None or fill is None:
             return rows
         into[rows] = fill, 1.0
+        self.lacking[name] += int(rows.sum())
         return None
 
     def check(self, gaps: Sequence[Gap], piece: Piece) -> None:
         """Raise for the first row with a missing value that can be neither filled nor dropped."""
         if self.missing == "drop":
+            for gap in gaps:
+                self.lacking[piece.name(gap.field, gap.entry)] += int(gap.rows.sum())
             gaps = [gap for gap in gaps if gap.field in KEYS]
         first = _find_first(gaps, piece)
         if first is None:
@@ -126,7 +134,7 @@ class Encoder:
         if gap.field in KEYS:
             must, do = f"{gap.field} must have a value in every row", "fill or drop that row"
         elif gap.field in VECTORS and self.missing == "error":
-            do += " or 'indicator'"
+            do += " or missing='indicator'"
         elif gap.field in VECTORS and not self._columns:
             must = "only numbers and vectors can be filled in with missing='indicator'"
         elif gap.field in VECTORS:
@@ -153,13 +161,14 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
     """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
 
     None where nothing but all rows tells. `known` is the space of an earlier log, which is returned if the columns are
-    the same.
+    the same. Observations of files that hold their space are numbers already, which cannot become others.
     """
-    space = _find_space(parts)
-    if known is None or not known.columns or space is None:
+    stored = find_stored(parts)
+    space = _find_space(parts) if stored is None else stored
+    if known is None or not known.columns or space is None or not space.columns:
         return space
     ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
-    if ours != theirs:
+    if ours != theirs or (stored is not None and stored.columns != known.columns):
         raise DataError(
             "observations must be the columns that were fitted before, categories as categories",
             f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
@@ -168,10 +177,23 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
     return known
 
 
+def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
+    """Return the space that all parts hold; None where one of them holds none."""
+    spaces = [part.space for part in parts]
+    if None in spaces:
+        return None
+    for part in parts[1:]:
+        if part.space != spaces[0]:
+            must = "all parts of a log must hold observations of one space"
+            what = f"different ones in {parts[0].where} and {part.where}"
+            raise DataError(must, what, "read them apart")
+    return spaces[0]
+
+
 def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
     first = parts[0]
-    if first.space is not None or not first.kinds:
-        return first.space
+    if not first.kinds:
+        return None
     fields, types = first.columns.by_field, first.kinds
     names, next_names = fields["observations"], fields.get("next_observations", ())
     kinds = [types[name] for name in names]

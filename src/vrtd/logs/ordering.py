@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
@@ -23,8 +24,10 @@ from numpy.typing import NDArray
 
 from vrtd.checks import import_extra
 from vrtd.errors import DataError
+from vrtd.logs.arrow_values import is_text
 from vrtd.logs.blocks import Block, Origins, Piece, rows_per_block, split_keys
 from vrtd.logs.columns import Columns
+from vrtd.logs.text_order import TextOrder
 from vrtd.tables import library
 
 MEMORY, THREADS = "512MB", 4
@@ -41,6 +44,7 @@ class _Sorted(NamedTuple):
     episodes: Sequence[str]  # its columns that tell episodes apart
     first: Sequence[int]  # the number of each file's first row
     names: Mapping[str, Sequence[str]]  # field -> columns, one for each number of an observation
+    remarks: Sequence[str]  # of the order
 
 
 class OrderedRows:
@@ -51,20 +55,23 @@ class OrderedRows:
         import_extra("duckdb", "data")
         self._files, self._columns = tuple(files), columns
         self._sorted: _Sorted | None = None
+        #: Rows that come after a terminated row of their episode, by the last reading.
+        self.n_after_end = 0
 
     @property
     def is_sorted(self) -> bool:
         return self._sorted is not None
 
     @property
-    def remark(self) -> str | None:
-        """Say what was sorted, and where; None before that."""
+    def remarks(self) -> tuple[str, ...]:
+        """Say what was sorted, and where; nothing before that."""
         if self._sorted is None:
-            return None
+            return ()
         roles = self._columns.roles
         within = f" within each {', '.join(roles['episode'])}" if "episode" in roles else ""
         folder = self._sorted.path.parent.parent
-        return f"rows were put in order by {', '.join(roles['order_by'])}{within}, in a temporary file in {folder}"
+        what = f"rows were put in order by {', '.join(roles['order_by'])}{within}, in a temporary file in {folder}"
+        return (*self._sorted.remarks, what)
 
     def sort(self, blocks: Generator[Block, None, None]) -> None:
         """Sort the rows of these blocks, unless that was done before; whatever stops it leaves no file behind."""
@@ -75,7 +82,7 @@ class OrderedRows:
             folder = _make_folder()
             remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             try:
-                self._sorted = _sort(first, blocks, folder, ", ".join(self._columns.roles["order_by"]))
+                self._sorted = _sort(first, blocks, folder, self._columns.roles["order_by"])
             except BaseException:
                 remove()
                 raise
@@ -86,9 +93,9 @@ class OrderedRows:
             return
         from pyarrow.parquet import ParquetFile
 
-        path, packed, episodes, first, names = self._sorted
+        path, packed, episodes, first, names, _ = self._sorted
         last: tuple[Any, ...] = ()  # the episode of the row before
-        n_episodes = 0
+        n_episodes, has_ended, self.n_after_end = 0, False, 0
         with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
             for batch in file.iter_batches(rows_per_block(packed.itemsize)):
                 n = batch.num_rows
@@ -98,6 +105,8 @@ class OrderedRows:
                     starts = _find_starts(ids, last)
                     arrays["episode"] = n_episodes + np.cumsum(starts)
                     n_episodes += int(starts.sum())
+                    n_after, has_ended = _count_after_end(arrays["terminated"], starts, has_ended)
+                    self.n_after_end += n_after
                     last = tuple(column[n - 1].as_py() for column in ids)
                 origins = Origins(self._files, first, batch.column("number").to_numpy())
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
@@ -111,27 +120,32 @@ def _make_folder() -> Path:
         raise DataError(must, error, _NAME_ANOTHER) from None
 
 
-def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sorted:
+def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]) -> _Sorted:
     duckdb, pyarrow = import_extra("duckdb", "data"), library()
     packed = _packed_type(first)
     batch = _make_batch(first, 0, packed, None)
     episodes, order = ([name for name in batch.schema.names if name.startswith(key)] for key in ("episode", "order"))
     path, room = folder / "rows.parquet", shutil.disk_usage(folder).free
     first_of_file = [0] * (first.part + 1)
+    texts = {key: TextOrder(name) for key, name in zip(order, by, strict=True) if is_text(batch.schema.field(key).type)}
     failures: list[Exception] = []
     is_stopped = Event()
 
     def batches() -> Iterator[Any]:
         """Yield what DuckDB sorts. It would turn an error into text."""
-        yield batch
-        n_rows = batch.num_rows
+        n_rows = 0
         try:
-            for block in others:
+            for block in chain([first], others):
                 if is_stopped.is_set():
                     return
                 first_of_file.extend([n_rows] * (block.part + 1 - len(first_of_file)))
-                yield _make_batch(block, n_rows, packed, batch.schema)
+                rows = _make_batch(block, n_rows, packed, batch.schema)
+                for key, text in texts.items():
+                    text.see(rows.column(key))
+                yield rows
                 n_rows += block.reward.size
+            for text in texts.values():
+                text.check()
         except Exception as error:
             failures.append(error)
             raise
@@ -154,7 +168,7 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sort
             if failures:
                 raise failures[0] from None
             if not isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
-                raise DataError(f"rows must be sortable by {by}", error, "name other columns") from None
+                raise DataError(f"rows must be sortable by {', '.join(by)}", error, "name other columns") from None
             raise DataError(
                 f"{folder.parent} must have room for a temporary file with the rows in order",
                 f"{room / 2**30:.1f} GiB free, and DuckDB: {' '.join(str(error).split()):.300}",
@@ -164,7 +178,8 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sort
             is_stopped.set()
             connection.interrupt()
             raise
-    return _Sorted(path, packed, episodes, first_of_file, first.pieces[0].names)
+    remarks = [text.remark for text in texts.values() if text.remark is not None]
+    return _Sorted(path, packed, episodes, first_of_file, first.pieces[0].names, remarks)
 
 
 def _packed_type(block: Block) -> np.dtype[Any]:
@@ -210,6 +225,17 @@ def _find_starts(ids: Sequence[Any], last: tuple[Any, ...]) -> NDArray[np.bool_]
     changes = [not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False) for column in ids]
     starts[1:] = np.logical_or.reduce(changes)
     return starts
+
+
+def _count_after_end(terminated: NDArray[np.bool_], starts: NDArray[np.bool_], has_ended: bool) -> tuple[int, bool]:
+    """Return how many rows come after a terminated row of their episode, and whether the last episode has one.
+
+    `has_ended`: whether the episode of the row before these has one.
+    """
+    n_ends = np.cumsum(terminated)
+    n_before: NDArray[np.int64] = n_ends - terminated
+    n_at_start = np.maximum.accumulate(np.where(starts, n_before, -int(has_ended)))  # of the episode of each row
+    return int((n_before > n_at_start).sum()), bool(n_ends[-1] > n_at_start[-1])
 
 
 def _quote(path: Path) -> str:

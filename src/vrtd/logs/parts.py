@@ -1,59 +1,37 @@
-"""A log that consists of parts, each of which reads its rows; every row is given the observation that follows it.
-
-Where next observations were recorded, rows are handed on as they are. Elsewhere row i + 1 follows row i within an
-episode. A terminated row needs no successor and gets zeros. A row at the end of an episode that did not terminate, or
-at the end of the recording, has no successor: it is dropped and counted, and the row before it, which bootstraps from
-the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway. Rows with
-missing values are dropped in the same way where that was asked for: the rows around them are not joined.
-
-`episode_end` says what the last row of an episode is where no flag tells. Rows of different parts (files) follow each
-other only where an episode column says so, or where rows are sorted: a wrong join would be learned as a transition, a
-cut costs one row, which is reported.
-"""
+"""A log that consists of parts, each of which reads its rows; `vrtd.logs.pairing` gives every row its successor."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
-from vrtd.logs import blocks as sizes
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import Columns, EpisodeEnd, Missing
-from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space
+from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space, find_stored
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
+from vrtd.logs.pairing import Reason, keep_next, pair
 from vrtd.logs.read_ahead import read_ahead
-from vrtd.logs.repeats import SeenEpisodes
+from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 
 _MANY = 0.01  # a larger share of the rows is warned of
 
 
-class Reason(StrEnum):
-    """Why a row was dropped."""
-
-    NO_FINAL = "truncated without a final observation"
-    NO_NEXT_IN_EPISODE = "the last of an episode without a final observation"
-    LAST_OF_FILE = "the last of a file"
-    LAST_OF_LOG = "the last of the log"
-    MISSING = "a value is missing"
-    MISSING_NEXT = "the next observation is missing"
-
-
-_SAY_WHAT_ENDS = "say what they are with episode_end='terminated' or 'truncated'"
+_SAY_WHAT_ENDS = (
+    "say what they are: episode_end='terminated' keeps them, if nothing follows them; episode_end='truncated' and "
+    "episode_end='drop' leave them out"
+)
 #: What helps against reasons that are not of the user's choice and concern more than one row.
 _REMEDIES = {
-    Reason.NO_FINAL: "record the observations that follow them as next_observations, or accept it with "
-    "episode_end='truncated'",
+    Reason.NO_FINAL: "they cannot be kept without the observations that follow them: record these as "
+    "next_observations, or accept it with episode_end='drop'",
     Reason.NO_NEXT_IN_EPISODE: _SAY_WHAT_ENDS,
     Reason.LAST_OF_FILE: "name the columns that tell episodes apart with episode=..., or " + _SAY_WHAT_ENDS,
 }
@@ -70,7 +48,7 @@ class Part(ABC):
     missing: Missing = "error"
     #: Whether the columns have names of the user's.
     has_names: bool = True
-    #: What the observations are; None: only the rows tell.
+    #: What the observations are, which are then numbers already; None: only the rows tell.
     space: ObservationSpace | None = None
     #: Why damage may go unnoticed, or None where checksums are verified.
     unverified: str | None = None
@@ -104,13 +82,15 @@ class PartsLog(Log):
             self._ordered = OrderedRows([part.where for part in self._parts], self._columns)
         self._dropped: Counter[Reason] = Counter()  # by the last whole reading
         self._unseen: Counter[str] = Counter()  # by the last whole reading
+        self._lacking: Counter[str] = Counter()  # by the last whole reading
+        self._is_divided = False  # by episodes or their ends
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
         if self._n_rows == 0:
             raise self._empty("no rows")
         self._space = choose_space(self._parts, space)
-        self._encoder = Encoder(self._space, self._parts[0].missing)
+        self._encoder = self._make_encoder()
 
     @property
     def n_rows(self) -> int | None:
@@ -127,10 +107,14 @@ class PartsLog(Log):
     @property
     def remarks(self) -> tuple[str, ...]:
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
-        remarks += self._describe_unseen(0.0)
+        remarks += [*self._describe_ended(0.0), *self._describe_unseen(0.0)]
+        if self._parts[0].missing == "indicator":
+            remarks += [
+                f"{_count(n, 'missing value')} of column {name!r} filled in" for name, n in self._lacking.items()
+            ]
+        remarks += self._describe_trajectory()
         remarks += [remark for part in self._parts for remark in part.columns.remarks]
-        if self._ordered is not None and self._ordered.remark is not None:
-            remarks.append(self._ordered.remark)
+        remarks += [] if self._ordered is None else self._ordered.remarks
         reasons: dict[str, list[str]] = {}
         for part in self._parts:
             if part.unverified is not None:
@@ -142,11 +126,15 @@ class PartsLog(Log):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*self._describe_dropped(), *self._describe_unseen(_MANY))
+        dropped = (*self._describe_dropped(), *self._describe_missing())
+        return (*dropped, *self._describe_ended(_MANY), *self._describe_unseen(_MANY))
 
     def _describe_dropped(self) -> tuple[str, ...]:
-        """Describe many rows that were dropped for reasons that are not of the user's choice."""
-        if self._episode_end is not None or not self._rows_before:
+        """Describe many rows that were dropped for reasons that are not of the user's choice.
+
+        Whoever says that episodes were truncated may not know that such rows are lost without their successors.
+        """
+        if self._episode_end == "drop" or not self._rows_before:
             return ()
         dropped = Counter({reason: n for reason, n in self._dropped.items() if reason in _REMEDIES})
         share = dropped.total() / self._rows_before
@@ -155,7 +143,35 @@ class PartsLog(Log):
         ((reason, n_most),) = dropped.most_common(1)
         mostly = "" if n_most == dropped.total() else "mostly "
         what = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
-        return (f"{what}: {mostly}{reason}; {_REMEDIES[reason]}",)
+        do = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
+        return (f"{what}: {mostly}{reason}; {do}",)
+
+    def _describe_trajectory(self) -> list[str]:
+        """Say that columns with names show no episodes, which may have been forgotten."""
+        if self._rows_before is None or self._is_divided or not self._parts[0].has_names:
+            return []
+        is_cut = len(self._parts) > 1 and self._ordered is None and "next_observations" not in self._columns.by_field
+        what = "each file is" if is_cut else "all rows are"
+        return [f"no episode column and no end of an episode: {what} one trajectory"]
+
+    def _describe_missing(self) -> tuple[str, ...]:
+        """Describe many rows that were dropped because values are missing."""
+        n_rows, n = self._rows_before or 0, self._dropped[Reason.MISSING] + self._dropped[Reason.MISSING_NEXT]
+        if n <= _MANY * n_rows:
+            return ()
+        what = f"{n:,} of {_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
+        ((name, n_most),) = self._lacking.most_common(1)
+        do = "missing='indicator' keeps rows that lack a number or a category of the observations"
+        return (f"{what}, most often in column {name!r} ({_count(n_most, 'time')}); {do}",)
+
+    def _describe_ended(self, share: float) -> list[str]:
+        """Describe rows that were sorted behind the end of their episode, if these are a larger share."""
+        n_rows, n = self._rows_before or 0, 0 if self._ordered is None else self._ordered.n_after_end
+        if n <= share * n_rows:
+            return []
+        what = f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) come after a terminated row of their episode"
+        check = "check that order_by gives the order in which rows were recorded"
+        return [f"{what}: {check}; if different episodes have one name, {say_how_to_tell_apart(self._columns)}"]
 
     def _describe_unseen(self, share: float) -> list[str]:
         """Describe the columns of which a larger share of rows had a value that is no level."""
@@ -168,15 +184,15 @@ class PartsLog(Log):
         ]
 
     def chunks(self) -> Iterator[Chunk]:
-        self._dropped, self._unseen = Counter(), Counter()
+        self._dropped, self._unseen, self._lacking = Counter(), Counter(), Counter()
         dropped: Counter[Reason] = Counter()
         n_kept = 0
         blocks = self._blocks()
         try:
             for first in blocks:
                 has_next = first.next_observations is not None and self._episode_end != "drop"
-                pair = _keep_next if has_next else _pair
-                for chunk in pair(first, blocks, self._episode_end, dropped):
+                pair_rows = keep_next if has_next else pair
+                for chunk in pair_rows(first, blocks, self._episode_end, dropped):
                     n_kept += chunk.n_rows
                     yield chunk
         finally:
@@ -190,17 +206,22 @@ class PartsLog(Log):
                 f"{_rows(n_read)} now and {_rows(self._rows_before or 0)} before",
                 "pass what can be read again: a file, a table or arrays",
             )
-        self._rows_before, self._dropped, self._unseen = n_read, dropped, self._encoder.unseen
+        self._rows_before, self._dropped = n_read, dropped
+        self._unseen, self._lacking = self._encoder.unseen, self._encoder.lacking
 
     def _blocks(self) -> Generator[Block, None, None]:
         """Return the blocks of one reading, in order."""
         if self._ordered is None or not self._ordered.is_sorted:
-            self._encoder = Encoder(self._space, self._parts[0].missing)
+            self._encoder = self._make_encoder()
         if self._ordered is None:
             blocks = self._check_order()
             return read_ahead(blocks) if self._in_thread else blocks
         self._ordered.sort(self._recorded_blocks())
         return read_ahead(self._ordered.blocks())
+
+    def _make_encoder(self) -> Encoder:
+        is_encoded = find_stored(self._parts) is not None
+        return Encoder(None if is_encoded else self._space, self._parts[0].missing)
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""
@@ -227,6 +248,7 @@ class PartsLog(Log):
                     file = np.full(block.reward.size, i)
                     keys = [] if block.episode is None else split_keys(block.episode)
                     block = block._replace(episode=join_keys([*keys, file]))
+                self._is_divided |= block.episode is not None or bool((block.terminated | block.truncated).any())
                 yield block._replace(part=i)
             if part.n_rows not in (None, n_read):
                 raise DataError(
@@ -246,140 +268,9 @@ class PartsLog(Log):
         return DataError(f"{where} must hold at least one transition", what, "pass a log with more rows")
 
 
-def _keep_next(
-    block: Block | None, others: Iterator[Block], episode_end: EpisodeEnd | None, dropped: Counter[Reason]
-) -> Iterator[Chunk]:
-    """Yield rows with the successors that were recorded; those before a change of the episode are truncated, or
-    terminated if `episode_end` says so.
-
-    Rows with missing values are dropped, and those before them are truncated. A block waits for the next one where that
-    tells whether its last row continues.
-    """
-    while block is not None:
-        following, rows = None, None
-        terminated, truncated = block.terminated, block.truncated
-        if block.episode is not None or block.is_unusable is not None:
-            following = next(others, None)
-        if block.episode is not None:
-            is_last = np.zeros(truncated.size, np.bool_)
-            is_last[:-1] = block.episode[1:] != block.episode[:-1]
-            if following is None:
-                is_last[-1] = episode_end == "terminated"  # at the end of the log, truncation needs no mark
-            else:
-                assert following.episode is not None
-                is_last[-1] = block.episode[-1] != following.episode[0]
-            is_last &= ~(terminated | truncated)
-            if episode_end == "terminated":
-                terminated = terminated | is_last
-            else:
-                truncated = truncated | is_last
-        if block.is_unusable is not None:
-            dropped[Reason.MISSING] += int(block.is_unusable.sum())
-            rows = np.flatnonzero(~block.is_unusable)
-            is_before = following is not None and following.is_unusable is not None and following.is_unusable[0]
-            truncated = truncated | (np.append(block.is_unusable[1:], is_before) & ~terminated)
-        # The columns of a block are those of a chunk, in the same order.
-        columns = block._replace(terminated=terminated, truncated=truncated)[:6]
-        chunk = Chunk._make([*columns, partial(block.locate, rows)])
-        if rows is not None and rows.size < block.reward.size:
-            kept: dict[str, Any] = {name: values[rows] for name, values in chunk.columns.items()}
-            chunk = chunk._replace(**kept)
-        if chunk.n_rows:
-            yield chunk
-        block = following or next(others, None)
-
-
-def _pair(
-    block: Block, others: Iterator[Block], episode_end: EpisodeEnd | None, dropped: Counter[Reason]
-) -> Iterator[Chunk]:
-    """Yield rows with the row after them as successor, or with the recorded one; those without one, and those that are
-    to be left out, are counted in `dropped`, by reason.
-
-    Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn.
-    """
-    for following in others:
-        goes_on = following.part == block.part or (
-            block.episode is not None and following.episode is not None and block.episode[-1] == following.episode[0]
-        )
-        if not goes_on:
-            yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped)
-            block = following
-            continue
-        n_whole = block.reward.size - 2
-        if n_whole > 0:
-            yield from _transitions(block, n_whole, None, episode_end, dropped)
-            block = block.rows_from(n_whole)
-        block = Block.join([block, following])
-    yield from _transitions(block, block.reward.size, Reason.LAST_OF_LOG, episode_end, dropped)
-
-
-def _transitions(
-    block: Block, n: int, end: Reason | None, episode_end: EpisodeEnd | None, dropped: Counter[Reason]
-) -> Iterator[Chunk]:
-    """Yield those of the first n rows that have a successor.
-
-    `end` says why nothing follows the last row of the block, all rows of which are then asked for; None: something
-    follows it.
-    """
-    has_next, terminated = block.next_observations is not None, block.terminated
-    is_flagged = terminated | block.truncated
-    is_last = np.zeros(is_flagged.size, np.bool_)
-    if block.episode is not None:
-        is_last[:-1] = (block.episode[1:] != block.episode[:-1]) & ~is_flagged[:-1]
-    # Where successors were recorded, the end of a file tells nothing of episodes.
-    is_cut = end is not None and not is_flagged[-1] and not (has_next and block.episode is None)
-    missing = np.zeros(is_flagged.size, np.bool_)
-    if episode_end == "terminated":
-        is_last[-1] |= is_cut
-        terminated, is_cut = terminated | is_last, False
-    else:
-        dropped[Reason.NO_NEXT_IN_EPISODE] += int(is_last[:n].sum())
-        missing |= is_last
-    if not has_next:
-        no_final = block.truncated & ~terminated
-        dropped[Reason.NO_FINAL] += int(no_final[:n].sum())
-        missing |= no_final
-    if end is not None and is_cut:
-        dropped[end] += 1
-    missing[-1] |= is_cut and end is Reason.LAST_OF_FILE
-    if block.is_unusable is not None and block.is_unobserved is not None:
-        is_counted = missing.copy()
-        is_counted[-1] |= is_cut
-        lacking = block.is_unusable & ~is_counted
-        dropped[Reason.MISSING] += int(lacking[:n].sum())
-        missing |= lacking
-        if not has_next:
-            lacking = np.append(block.is_unobserved[1:], False) & ~(terminated | is_counted | missing)
-            dropped[Reason.MISSING_NEXT] += int(lacking[:n].sum())
-            missing |= lacking
-    marks = np.append(missing[1:], False) & ~terminated
-    if has_next:
-        marks |= block.truncated
-    missing[-1] |= is_cut
-    for start in range(0, n, sizes.CHUNK_ROWS):
-        kept = start + np.flatnonzero(~missing[start : min(n, start + sizes.CHUNK_ROWS)])
-        if not kept.size:
-            continue
-        stop = start + kept.size
-        rows = slice(start, stop) if kept[-1] == stop - 1 else kept  # views, where at most rows at the end are dropped
-        is_end = terminated[rows]
-        if block.next_observations is not None:
-            successors = block.next_observations[rows]
-        elif isinstance(rows, slice) and not is_end.any():
-            successors = block.observations[start + 1 : stop + 1]
-        else:
-            successors = block.observations.take(kept + 1, axis=0, mode="clip")
-            successors[is_end] = 0
-        yield Chunk(
-            block.observations[rows],
-            block.reward[rows],
-            successors,
-            is_end,
-            marks[rows],
-            None if block.weight is None else block.weight[rows],
-            partial(block.locate, kept),
-        )
-
-
 def _rows(n: int) -> str:
-    return f"{n:,} row" + ("" if n == 1 else "s")
+    return _count(n, "row")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")

@@ -91,7 +91,7 @@ def read(
     episode_end : {'terminated', 'truncated', 'drop'}, optional
         What the last row of an episode is where no flag tells. 'terminated': it is kept, and nothing is bootstrapped.
         'truncated': it is kept where its successor was recorded; elsewhere it is only the successor of the row before.
-        'drop': it is left out. None is 'truncated' with a warning when many rows are lost.
+        'drop': it is left out. None is 'truncated'. Many rows that are lost are a warning, but for 'drop'.
     missing : {'error', 'drop', 'indicator'}
         What is done where a value is missing (null or NaN). 'drop' leaves out the rows that need it; the rows around
         them are not joined. 'indicator' puts the mean of the first 5,000 rows in the place of a missing number of an
@@ -155,7 +155,9 @@ def _find_files(path: str, kind: str | None) -> list[Path]:
     if place.exists():
         return [place]
     if not has_magic(path):
-        raise DataError(f"{path} must be there", "no such file or folder", "check the path")
+        is_word = not place.suffix and os.sep not in path
+        of_env = " (vrtd.logs.from_env makes a log of an environment)" if is_word else ""
+        raise DataError(f"{path} must be there", "no such file or folder", f"check the path{of_env}")
     files = [Path(match) for match in sorted(glob(path, recursive=True)) if _is_file(Path(match))]
     if not files:
         raise DataError(f"the pattern {path} must match a file", "none", "check it, and the folder it starts from")

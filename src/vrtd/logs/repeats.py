@@ -60,13 +60,21 @@ class SeenEpisodes:
         shown = ", ".join(f"{column}={text}" for column, text in zip(columns, texts, strict=False))
         do = "sort the rows by episode and time, or give different episodes different names"
         if self._has_names:
-            others = [*map(repr, columns), "'...'" if self._columns.is_by_file else repr(FILE)]
-            do = (
-                "if rows are not in order, sort them: order_by='...', the column of time; if different episodes have "
-                f"one name, tell them apart by a further column: episode=[{', '.join(others)}]"
-            )
+            in_order = "if rows are not in order, sort them: order_by='...', the column of time"
+            do = f"{in_order}; if different episodes have one name, {say_how_to_tell_apart(self._columns)}"
         must = "the rows of an episode must follow each other"
         return DataError(must, f"{shown} again after another episode, at {place}", do)
+
+
+def say_how_to_tell_apart(columns: Columns) -> str:
+    """Say what helps if different episodes have one name.
+
+    >>> say_how_to_tell_apart(Columns(episode="session"))
+    "tell them apart by a further column in episode=... beside 'session', such as 'file'"
+    """
+    names = " and ".join(map(repr, columns.by_field.get("episode", ())))
+    beside, file = f" beside {names}" if names else "", "" if columns.is_by_file else f", such as {FILE!r}"
+    return f"tell them apart by a further column in episode=...{beside}{file}"
 
 
 def hash_keys(keys: NDArray[Any]) -> NDArray[np.uint64]:

@@ -13,8 +13,10 @@ from numpy.typing import DTypeLike
 
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
+from vrtd.features import ObservationSpace
 from vrtd.files import write_at_once
 from vrtd.logs.log import Chunk, Log, check_log
+from vrtd.logs.stored_space import SPACE_KEY, pack_space
 from vrtd.tables import library
 
 
@@ -22,6 +24,7 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     """Write the transitions of a log as .parquet (with page checksums), .csv or .npz, by the suffix of `path`.
 
     Reading the file gives the same rows, bit for bit; a CSV file has no types, so its numbers come back as float64.
+    Parquet and npz files also keep `log.space`, so that the same features are chosen; a CSV file cannot.
     Parquet and CSV are written chunk by chunk, npz from memory. The file is there whole or not at all.
     """
     check_log(log)
@@ -33,19 +36,22 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     chunks = iter(log.chunks())
     first = next(chunks)  # what cannot be read leaves no file behind
     with write_at_once(path) as file:
-        writers[suffix](first, chain([first], chunks), file)
+        writers[suffix](first, chain([first], chunks), log.space, file)
 
 
-def _write_parquet(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+def _write_parquet(first: Chunk, chunks: Iterator[Chunk], space: ObservationSpace | None, file: IO[bytes]) -> None:
     from pyarrow.parquet import ParquetWriter
 
     schema = _batch(first).schema
+    if space is not None:
+        names = [name for name in schema.names if name.startswith("obs")]
+        schema = schema.with_metadata({SPACE_KEY: pack_space(space, names)})
     with ParquetWriter(file, schema, use_dictionary=False, write_page_checksum=True) as writer:
         for chunk in chunks:
             writer.write_batch(_batch(chunk), row_group_size=2**20)
 
 
-def _write_csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+def _write_csv(first: Chunk, chunks: Iterator[Chunk], _space: ObservationSpace | None, file: IO[bytes]) -> None:
     from pyarrow.csv import CSVWriter
 
     if first.observations.ndim > 2:
@@ -56,9 +62,11 @@ def _write_csv(first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
             writer.write_batch(_batch(chunk, np.float64))
 
 
-def _write_npz(_first: Chunk, chunks: Iterator[Chunk], file: IO[bytes]) -> None:
+def _write_npz(_first: Chunk, chunks: Iterator[Chunk], space: ObservationSpace | None, file: IO[bytes]) -> None:
     # A log may use the memory of a chunk for the next one.
     arrays: dict[str, Any] = Chunk.concatenate([chunk.copy() for chunk in chunks]).columns
+    if space is not None:
+        arrays[SPACE_KEY] = np.frombuffer(pack_space(space, ["observations"]), np.uint8)
     np.savez(file, allow_pickle=False, **arrays)
 
 

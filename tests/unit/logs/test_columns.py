@@ -99,6 +99,7 @@ def test_named_columns_take_precedence():
         (["x_0", "r"], Columns("y_*"), r"must have a column 'y_\*' for observations; got columns 'x_0', 'r'"),
         (["position", "r"], Columns("postion"), "must have a column 'postion' .*; did you mean 'position'?"),
         (["zz", "r"], Columns("q"), "must have a column 'q' .*; name one of them"),
+        (["stop_id", "r"], Columns("step"), "must have a column 'step' .*; name one of them"),
         (["obs", "r_1", "r_2"], Columns(reward="r_*"), "reward must be one column of a.csv; got columns 'r_1', 'r_2'"),
         (["obs", "obs", "r"], Columns(), "a.csv must have each column once; got 'obs' 2 times; rename one"),
     ],

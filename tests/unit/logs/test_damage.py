@@ -114,7 +114,7 @@ def test_hidden_members_of_an_npz_file_are_noticed(tmp_path):
     last = content.rindex(b"PK\1\2")
     struct.pack_into("<H", content, entry + 32, len(content) - 22 - last)  # the last entry becomes a comment
     path.write_bytes(content)
-    with pytest.raises(DataError, match="must list all of its members; got 5 for 6"):
+    with pytest.raises(DataError, match="must list all of its members; got 6 for 7"):
         read(path)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import h5py
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pytest
 
@@ -66,6 +68,13 @@ def test_a_weight_that_is_an_observation_is_used():
 )
 def test_arrays_are_described_by_their_shape(observations, kind):
     assert from_arrays(observations, [0.0, 0.0]).space == ObservationSpace(kind)
+
+
+def test_the_rows_of_tables_are_known_before_they_are_read():
+    columns = {"obs": [1.0, 2.0, 3.0], "r": [0.0, 0.0, 0.0]}
+    for table in (pandas.DataFrame(columns), polars.DataFrame(columns), pa.table(columns)):
+        assert read(table).n_rows == 3
+    assert read(pa.table(columns).to_reader()).n_rows is None
 
 
 def test_episodes_of_d3rlpy_are_described(tmp_path):

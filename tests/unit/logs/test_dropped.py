@@ -11,6 +11,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.logs import from_arrays, read
 
 LAST = "the last of an episode without a final observation"
+ONE_PER_FILE = "no episode column and no end of an episode: each file is one trajectory"
 
 
 def sessions(n: int, length: int, **columns):
@@ -76,10 +77,10 @@ def test_ends_of_files_are_ends_of_episodes(tmp_path):
     log = read(tmp_path, episode_end="terminated")
     assert rows(log)["terminated"].tolist() == [0, 0, 1] * 3
     assert rows(log)["next_observations"].tolist() == [1, 2, 0, 4, 5, 0, 7, 8, 0]
-    assert log.remarks == ()
+    assert log.remarks == (ONE_PER_FILE,)
     log = read(tmp_path, episode_end="drop")
     assert rows(log)["observations"].tolist() == [0, 1, 3, 4, 6, 7]
-    assert log.remarks == ("2 rows dropped: the last of a file", "1 row dropped: the last of the log")
+    assert log.remarks == ("2 rows dropped: the last of a file", "1 row dropped: the last of the log", ONE_PER_FILE)
     log = read(tmp_path)
     rows(log)
     (warning,) = log.warnings
@@ -94,13 +95,23 @@ def test_many_dropped_rows_are_a_warning():
         assert log.remarks == (f"124 rows dropped: {LAST}", "1 row dropped: the last of the log")
         assert log.warnings == (
             f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; "
-            "say what they are with episode_end='terminated' or 'truncated'",
+            "say what they are: episode_end='terminated' keeps them, if nothing follows them; episode_end='truncated' "
+            "and episode_end='drop' leave them out",
         )
     for episode_end in ("terminated", "truncated", "drop"):
         chosen = read(sessions(10_000, 80), episode_end=episode_end)
         rows(chosen)
-        assert chosen.warnings == ()
+        assert bool(chosen.warnings) == (episode_end == "truncated")
         assert bool(chosen.remarks) == (episode_end != "terminated")
+
+
+def test_truncated_rows_that_cannot_be_kept_are_warned_of():
+    log = read(sessions(10_000, 80), episode_end="truncated")
+    rows(log)
+    assert log.warnings == (
+        f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; they cannot be kept without the observations "
+        "that follow them: record these as next_observations, or accept it with episode_end='drop'",
+    )
 
 
 def test_few_dropped_rows_are_only_a_remark():
@@ -127,8 +138,29 @@ def test_truncated_rows_without_a_final_observation_are_warned_of():
     log = from_arrays(np.zeros(1000), np.zeros(1000), truncated=truncated)
     rows(log)
     (warning,) = log.warnings
-    assert warning.startswith("20 of 1,000 rows (2.0 %) were dropped: truncated without a final observation; record")
+    assert warning.startswith("20 of 1,000 rows (2.0 %) were dropped: truncated without a final observation; they")
     assert "next_observations" in warning
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_one"),
+    [
+        ({}, True),
+        ({"terminated": [0, 0, 0]}, True),
+        ({"next_obs": [1.0, 2.0, 3.0]}, True),
+        ({"terminated": [0, 1, 0]}, False),
+        ({"truncated": [0, 0, 1]}, False),
+        ({"episode": [5, 5, 5]}, False),
+    ],
+)
+@pytest.mark.parametrize("order_by", [None, "t"])
+def test_a_table_without_episodes_is_one_trajectory(columns, is_one, order_by):
+    log = read(pa.table({"obs": [0.0, 1.0, 2.0], "r": [0.0] * 3, "t": [1, 2, 3]} | columns), order_by=order_by)
+    remark = "no episode column and no end of an episode: all rows are one trajectory"
+    assert remark not in log.remarks  # before a reading
+    for _ in range(2):
+        rows(log)
+        assert (remark in log.remarks) == is_one
 
 
 def test_remarks_are_ordered_by_weight(tmp_path):
@@ -138,6 +170,7 @@ def test_remarks_are_ordered_by_weight(tmp_path):
     rows(log)
     beginnings = (
         f"10 rows dropped: {LAST}",
+        "15 of 41 rows (36.6%) come after a terminated row of their episode: check that order_by gives",
         "column 'done' does not tell termination from truncation",
         "column 'rho' is not used; pass weight='rho' if it holds importance ratios",
         "rows were put in order by time within each episode, in a temporary file in ",

@@ -213,6 +213,10 @@ def test_parts_are_read_in_the_order_of_their_names(tmp_path):
         log = read(paths, weight="weight")
         assert log.n_rows == 100
         same_bits(rows(log), expected)
+    with pytest.raises(DataError, match=r"CartPole-v1 must be there; .*; check the path \(vrtd.logs.from_env makes"):
+        read("CartPole-v1")
+    with pytest.raises(DataError, match=r"nothing.csv must be there; got no such file or folder; check the path$"):
+        read("nothing.csv")
     with pytest.raises(DataError, match=r"must be there; got no such file or folder"):
         read(tmp_path / "d.parquet")
     with pytest.raises(DataError, match=r"d\*\.parquet must match a file; got none"):
@@ -241,7 +245,11 @@ def test_files_continue_each_other_only_within_an_episode(tmp_path):
     log = read(tmp_path)
     assert rows(log)["next_observations"].tolist() == [1.0, 2.0, 4.0, 5.0]
     assert rows(log)["truncated"].tolist() == [False, True, False, False]
-    assert set(log.remarks) == {"1 row dropped: the last of a file", "1 row dropped: the last of the log"}
+    assert set(log.remarks) == {
+        "1 row dropped: the last of a file",
+        "1 row dropped: the last of the log",
+        "no episode column and no end of an episode: each file is one trajectory",
+    }
     for name, part in (("a", slice(0, 3)), ("b", slice(3, 6))):
         np.savez(tmp_path / f"{name}.npz", obs=x[part], reward=x[part], episode=np.array(["run", "run", "run"]))
     log = read(tmp_path)

@@ -31,6 +31,7 @@ class Cut(Part):
     """Rows of a log from one to another, as a file that is read in blocks of the given sizes."""
 
     columns = Columns("x_*", reward="r")
+    has_names = False
 
     def __init__(self, arrays: dict, start: int, stop: int, sizes: list[int], where: str) -> None:
         self.where, self._arrays, self._start, self._stop, self._sizes = where, arrays, start, stop, sizes

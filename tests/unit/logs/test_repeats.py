@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.helpers.log_cases import rows
+from vrtd.cli.messages import to_shell
 from vrtd.errors import DataError
 from vrtd.logs import from_arrays, read, repeats
 from vrtd.logs.blocks import join_keys
@@ -36,11 +37,20 @@ def test_an_episode_that_comes_back_is_refused(episode, shown, size):
     log = log_of(episode, size)
     message = (
         rf"the rows of an episode must follow each other; got {shown} again after another episode, at the table, "
-        r"column episode, row 4; if rows are not in order, sort them: order_by='...', .* episode=\['episode', 'file'\]"
+        r"column episode, row 4; if rows are not in order, sort them: order_by='...', .* tell them apart by a "
+        r"further column in episode=... beside 'episode', such as 'file'"
     )
     for _ in range(2):
         with pytest.raises(DataError, match=message):
             rows(log)
+
+
+def test_the_remedies_can_be_read_in_the_shell():
+    with pytest.raises(DataError) as caught:
+        rows(log_of([1, 2, 1]))
+    words = to_shell(str(caught.value), {"episode": "--episode", "order_by": "--order-by"})
+    assert "sort them: --order-by, the column of time" in words
+    assert words.endswith("tell them apart by a further column in --episode beside 'episode', such as 'file'")
 
 
 def test_arrays_whose_episodes_come_back_are_refused():
@@ -82,7 +92,7 @@ def test_several_columns_name_an_episode(tmp_path):
     log = save(tmp_path, ["session", "day"], (["a", "a", "b"], [1, 2, 2]), (["b", "a", "a"], [2, 3, 1]))
     with pytest.raises(
         DataError,
-        match=r"session='a', day=1 again .*, at .*1.npz, column session to day, row 2.*\['session', 'day', 'file'",
+        match=r"session='a', day=1 again .*, at .*1.npz, column session to day, row 2.*beside 'session' and 'day'",
     ):
         rows(log)
 
@@ -94,7 +104,7 @@ def test_the_file_tells_episodes_apart(tmp_path):
     log = save(tmp_path, ["session", "file"], *parts)
     assert rows(log)["next_observations"].tolist() == [1.0, 2.0]
     log = save(tmp_path, ["session", "file"], parts[0], (["a", "b", "a"], [1, 1, 1]))
-    with pytest.raises(DataError, match=r"got session='a' again .*1.npz, .* row 2; .*episode=\['session', '...'\]"):
+    with pytest.raises(DataError, match=r"got session='a' again .*1.npz, .* row 2; .*beside 'session'$"):
         rows(log)
     log = save(tmp_path, "file", *parts)  # each file is an episode, whatever other columns there are
     assert rows(log)["next_observations"].tolist() == [1.0, 2.0, 1.0, 2.0]
