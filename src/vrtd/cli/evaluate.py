@@ -32,7 +32,13 @@ _COLUMNS = {
 }
 # Options that only one of the two kinds of sources has, by the names that the library gives them.
 _OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "episode_end", "missing", "format")}
-_OF_ENV = {"policy": "--policy", "n_samples": "--samples", "n_envs": "--n-envs", "record": "--record"}
+_OF_ENV = {
+    "policy": "--policy",
+    "n_samples": "--samples",
+    "n_envs": "--n-envs",
+    "clip_actions": "--clip-actions",
+    "record": "--record",
+}
 _METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilot_rows", "n_passes", "seed")
 _OUTPUT = ("out", "level", "names")
 
@@ -68,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--policy", metavar="P", help=text)
     add("--samples", dest="n_samples", type=int, metavar="N", help="transitions to make (default 100000)")
     add("--n-envs", type=int, metavar="K", help="number of environments that run side by side (default: one)")
+    add("--clip-actions", action="store_true", help="clip actions to the bounds of their space")
     add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
 
     add = parser.add_argument_group(

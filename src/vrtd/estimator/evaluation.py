@@ -113,6 +113,7 @@ def evaluate(
     policy: Any = None,
     n_samples: int | None = None,
     n_envs: int | None = None,
+    clip_actions: bool = False,
     record: str | os.PathLike[str] | None = None,
     features: Any = "auto",
     step_size: float | Literal["auto"] = "auto",
@@ -156,6 +157,8 @@ def evaluate(
         know it.
     n_envs : int, optional
         How many environments of this id run side by side. Default: one that is no vector environment.
+    clip_actions : bool, default False
+        Whether actions of a Box are clipped to its bounds. Otherwise an action outside of them is an error.
     record : path, optional
         Write the rows to this .parquet, .npz or .csv file first, and learn from there.
     features : default "auto"
@@ -213,7 +216,9 @@ def evaluate(
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
         library()
-        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, features, seed))
+        rows = stack.enter_context(
+            open_source(source, columns, policy, n_samples, n_envs, clip_actions, features, seed)
+        )
         report = stack.enter_context(show_progress(progress, RowProgressBar))
         n = rows.n_rows
         if pilot_rows is None:

@@ -196,6 +196,11 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
             ["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"],
             "--env must be an environment or the id of one",
         ),
+        (
+            [*LAKE[1:], "--clip-actions"],
+            "--clip-actions is for action spaces that are a Box of floats; got Discrete(4)",
+        ),
+        (["--data", "a.csv", "--discount", "0.9", "--clip-actions"], "--clip-actions belongs to --env; got --data"),
         ([*LAKE[1:], "--n-envs", "0"], "--n-envs must be a whole number of at least 1; got 0"),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "tabular"],
@@ -237,6 +242,18 @@ def test_a_policy_of_another_shape(tmp_path: Any, capsys: Any) -> None:
     assert main([*LAKE, "--policy", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]) == BAD_USAGE
     assert "--policy must have the shape (S, A) = (16, 4)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_that_goes_beyond_the_bounds_is_clipped_on_request(
+    tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    (tmp_path / "strong_policies.py").write_text("def turn(observation): return [-9.0 * observation[2]]")
+    monkeypatch.syspath_prepend(tmp_path)
+    arguments = ["evaluate", "--env", "Pendulum-v1", "--policy", "strong_policies:turn", "--discount", "0.9", "--quiet"]
+    arguments += ["--samples", "300", "--features", "polynomial:1", "--out", str(tmp_path / "out")]
+    assert main(arguments) == BAD_USAGE
+    assert "within its bounds; or pass --clip-actions to clip them" in capsys.readouterr().err
+    assert main([*arguments, "--clip-actions"]) == OK
 
 
 def test_a_recording_stays_out_of_the_report(tmp_path: Any, capsys: Any) -> None:
