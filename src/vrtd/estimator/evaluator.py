@@ -34,9 +34,8 @@ from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, ObservationSpace, as_features, complete
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
-from vrtd.logs.arrow_values import ArrowStream
-from vrtd.logs.encoding import encode
 from vrtd.logs.log import checked_chunks
+from vrtd.logs.new_observations import as_observations
 from vrtd.logs.reading import ReadOptions, as_log
 from vrtd.progress import RowProgressBar, show_progress
 
@@ -288,7 +287,7 @@ class Evaluator:
         Parameters
         ----------
         observations : array of shape (n, ...), or table
-            States to value. For a model that was fitted to a table: a table with the same columns of observations.
+            States to value. A table has the columns of the log, or those of `values.parquet` of `vrtd.evaluate`.
         return_interval : float, optional
             Confidence level, for example 0.95. The intervals are for phi(s).theta_star, which is V(s) only where the
             features can represent it.
@@ -303,9 +302,8 @@ class Evaluator:
             infinite where nothing was learned.
         """
         features = self.features
-        if isinstance(observations, ArrowStream):
-            observations = encode(self._state.space or ObservationSpace("features"), observations)
-        phi = np.asarray(features(np.asarray(observations)), dtype=np.float64)
+        rows = as_observations(self._state.space or ObservationSpace("features"), observations)
+        phi = np.asarray(features(rows), dtype=np.float64)
         if return_interval is None:
             self._warn_if_far(is_frequent=True)
             return np.asarray(phi @ self.theta_)
