@@ -106,25 +106,26 @@ def encode(space: ObservationSpace, table: Any) -> NDArray[Any]:
 
 def _open_table(space: ObservationSpace, table: Any) -> Any:
     pyarrow = library()
-    must = "observations must be a table with the Arrow C stream (__arrow_c_stream__), or arrays by name"
+    must = "observations must be a table, arrays by name, or an array with a row for each observation"
     if isinstance(table, Mapping):
         try:
             table = pyarrow.table(dict(table))
         except (TypeError, ValueError) as error:  # a single observation, or arrays of different lengths
             raise InvalidInputError(must, f"a {type(table).__name__} ({error})", _advise(space)) from None
     if not isinstance(table, ArrowStream):
-        raise InvalidInputError(must, type(table).__name__, "pass a table of polars, pandas >= 2.2, DuckDB or pyarrow")
+        do = "pass a table of polars, pandas >= 2.2, DuckDB or pyarrow"
+        raise InvalidInputError("a table must have the Arrow C stream", f"a {type(table).__name__}", do)
     try:
         return pyarrow.RecordBatchReader.from_stream(table)
     except (TypeError, ValueError):  # one column, not a table
-        raise InvalidInputError(must, f"a {type(table).__name__}", _advise(space)) from None
+        raise InvalidInputError(must, f"a {type(table).__name__}, which is one column", _advise(space)) from None
 
 
 def _advise(space: ObservationSpace) -> str:
     """Return what to pass for observations of this space."""
     if space.columns:
-        return f"pass a table with the columns {_list(space)}, or an array with a row for each observation"
-    return "pass an array with a row for each observation"
+        return f"pass a table with the columns {_list(space)}, or an array of numbers"
+    return "pass an array of numbers"
 
 
 def _list(space: ObservationSpace) -> str:

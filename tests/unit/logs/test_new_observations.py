@@ -56,8 +56,12 @@ def test_arrays_are_taken_as_they_are() -> None:
         (CARDS, (20, 10, 0), r"the shape \(n, 3\); got the shape \(3,\); pass a list with one row"),
         (CARDS, [[1, 2, 3], [1]], "equally many numbers each"),
         (TABLE, ["new", 1.0], "must be numbers, or a table; .*; pass a table with the columns segment, x"),
-        (TABLE, polars.Series([1.0]), "got a Series; pass a table with the columns segment, x, or an array"),
-        (CARDS, pa.chunked_array([[1]]), "got a ChunkedArray; pass an array with a row for each observation"),
+        (
+            TABLE,
+            polars.Series([1.0]),
+            "got a Series, which is one column; pass a table with the columns segment, x, or an array",
+        ),
+        (CARDS, pa.chunked_array([[1]]), "got a ChunkedArray, which is one column; pass an array of numbers"),
         (DICT, {"pos": [0.0], "mode": 1}, r"got a dict .*; pass a table with the columns pos\[0\], mode=0, or"),
     ],
 )
