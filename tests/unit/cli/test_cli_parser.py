@@ -62,6 +62,8 @@ def test_every_figure_of_the_paper_names_an_experiment() -> None:
             "evaluate --env a --discount 1 --ordr_by=t",
             "unknown option --ordr-by; did you mean --order-by? see: vrtd ev",
         ),
+        ("plan --target 0.1", "unknown option --target; did you mean --target-error? see: vrtd plan --help"),
+        ("evaluate --enc FrozenLake-v1", "unknown option --enc; did you mean --env? see: vrtd evaluate --help"),
         ("simulate --zzz", "unknown option --zzz; see: vrtd simulate --help"),
         ("simulate --algorithm td vrtd", "unrecognized arguments: vrtd; see: vrtd simulate --help"),
         ("simulate --algorithm vrdt", "--algorithm must be one of td, "),
