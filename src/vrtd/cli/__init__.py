@@ -92,9 +92,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         tell(to_shell(f"{error}", arguments.flags), "error")
         return DIVERGED if isinstance(error, DivergenceError) else BAD_USAGE
     except (OSError, MemoryError) as error:
-        tell(f"{error}", "error")
+        tell(_describe(error), "error")
         return BAD_USAGE
     return code
+
+
+def _describe(error: OSError | MemoryError) -> str:
+    """Return what the system says, without its number of the error."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return f"{error}" or "there is not enough memory"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -173,7 +173,7 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     lines = [f"value      {shown}: {answer.estimand}"]
     lines += [f"warning    {to_shell(warning, flags)}" for warning in d.warnings]
     if answer.reservation:
-        lines.append(f"           {answer.reservation}")
+        lines.append(f"           {to_shell(answer.reservation, flags)}")
     if found.interrupted:
         lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
     lines.append(f"diagnosis  {d.verdict}. {d.explanation}".rstrip())

@@ -177,8 +177,9 @@ class FitSummary:
                 return None
             case algorithm:
                 return (
-                    f"none is known for {algorithm!r}, only for VRTD and TD with a constant step, no radius, no "
-                    "average; take the interval of the closed form: method='closed_form', or algorithm='closed_form'"
+                    f"none is known for {algorithm.name.upper()} with these settings, only for VRTD and TD with a "
+                    "constant step, no radius, no average; take the closed form: algorithm='closed_form' (or "
+                    "method='closed_form' of vrtd.Evaluator.predict)"
                 )
 
     def spread(self, method: Method | None) -> Spread:

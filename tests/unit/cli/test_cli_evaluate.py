@@ -95,6 +95,15 @@ def test_the_library_writes_the_same_files(tmp_path: Any, capsys: Any) -> None:
         assert contents == {(tmp_path / "command" / path).read_bytes()}, path
 
 
+def test_a_missing_interval_is_told_in_words_of_the_shell(tmp_path: Any, capsys: Any) -> None:
+    assert main([*LAKE, "--algorithm", "td_lambda", "--out", str(tmp_path / "out")]) == OK
+    shown = capsys.readouterr().out
+    assert "There is no interval: none is known for " in shown
+    assert "take the closed form: --algorithm closed_form.\n" in shown
+    assert "method=" not in shown
+    assert "(step_size=" not in shown
+
+
 def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
     assert (
         main([*LAKE, "--out", str(tmp_path), "--json", "--algorithm", "closed_form", "--level", "0.5", "--seed", "2"])
@@ -192,6 +201,7 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "--env must be an environment or the id of one that Gymnasium"),
+        (["--env", "Nowhere-v0", "--discount", "0.9"], "; register it, or install what it needs\n"),
         (
             ["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"],
             "--env must be an environment or the id of one",
@@ -221,6 +231,7 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
         ([*LAKE[1:], "--record", "rows.txt"], "--record must be a .parquet, .npz, .csv file; got rows.txt"),
         ([*LAKE[1:], "--record", "nowhere/rows.csv"], "--record must be in a folder that exists, and not in out"),
         ([*LAKE[1:], "--names", "a,b"], "--names must be 1 different words, one for each number"),
+        ([*LAKE[1:], "--names", "a,b"], "got a, b; pass as many"),
         ([*LAKE[1:], "--passes", "0"], "--passes must be a whole number of at least 1; got 0"),
         ([*LAKE[1:], "--samples", "0"], "--samples must be a whole number of at least 1; got 0"),
         ([*LAKE[1:], "--out", ""], "--out must be the name of a folder; got ''"),
