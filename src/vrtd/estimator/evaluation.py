@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -28,7 +29,7 @@ from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page, describe_kind
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
-from vrtd.logs.reading import ReadOptions
+from vrtd.logs.reading import ReadOptions, check_options
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
@@ -139,9 +140,9 @@ def evaluate(
     Parameters
     ----------
     source : Log, table, path, str or Gymnasium environment
-        Where the transitions come from: a log (see `vrtd.logs`), a table of pandas, polars, pyarrow or DuckDB, files or
-        a pattern as `vrtd.logs.read` takes them, the id of a Gymnasium environment, or an environment or vector
-        environment, which stays open.
+        Where the transitions come from: a log (see `vrtd.logs`), a table of pandas, polars, pyarrow or DuckDB, a
+        dict of columns, files or a pattern as `vrtd.logs.read` takes them, the id of a Gymnasium environment, or an
+        environment or vector environment, which stays open.
     algorithm : str or Algorithm, default "auto"
         As for `Evaluator`, like `discount`, `step_size`, `batch_size` and `theta_0`.
     discount : float
@@ -207,6 +208,7 @@ def evaluate(
     DivergenceError
         If the parameters leave the finite numbers.
     """
+    check_options(columns, signature(evaluate).parameters)
     check_count("n_passes", n_passes)
     check_level(level)
     folder = Path(out)

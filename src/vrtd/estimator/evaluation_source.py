@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -90,7 +90,7 @@ def _is_data(source: Any) -> bool:
     otherwise."""
     if isinstance(source, str):
         return is_file_name(source)
-    return isinstance(source, Log | Chunk | ArrowStream | os.PathLike | list | tuple)
+    return isinstance(source, Log | Chunk | ArrowStream | Mapping | os.PathLike | list | tuple)
 
 
 def _name_data(source: Any) -> str:

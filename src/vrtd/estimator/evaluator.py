@@ -143,7 +143,7 @@ class Evaluator:
         ----------
         data : Log, Chunk, table, or path
             Where the transitions come from: a log or a chunk of `vrtd.logs`, a table of pandas, polars, pyarrow or
-            DuckDB, or files, as `vrtd.logs.read` takes them.
+            DuckDB, a dict of columns, or files, as `vrtd.logs.read` takes them.
         n_passes : int, default 1
             How often to go through the log.
         progress : bool or callable, optional
