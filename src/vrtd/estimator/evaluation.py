@@ -29,7 +29,7 @@ from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page, describe_kind
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
-from vrtd.logs.reading import ReadOptions, check_options
+from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
@@ -221,7 +221,7 @@ def evaluate(
         rows = stack.enter_context(
             open_source(source, columns, policy, n_samples, n_envs, clip_actions, features, seed)
         )
-        report = stack.enter_context(show_progress(progress, RowProgressBar))
+        report = stack.enter_context(show_progress(progress, RowProgressBar, describe_start(columns)))
         n = rows.n_rows
         if pilot_rows is None:
             pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
@@ -245,6 +245,8 @@ def evaluate(
             if evaluation is None:
                 raise
             raise EvaluationInterrupted(evaluation) from None
+        if isinstance(report, RowProgressBar):
+            report.announce("writing the report")
         return _report(folder, evaluator, summary, words, interrupted=False)
 
 

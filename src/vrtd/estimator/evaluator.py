@@ -36,7 +36,7 @@ from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.new_observations import as_observations
-from vrtd.logs.reading import ReadOptions, as_log
+from vrtd.logs.reading import ReadOptions, as_log, describe_start
 from vrtd.progress import RowProgressBar, show_progress
 
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
@@ -162,7 +162,7 @@ class Evaluator:
         check_count("n_passes", n_passes)
         self._reset()
         log = as_log(data, columns)
-        with show_progress(progress, RowProgressBar) as report:
+        with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             for k in range(n_passes):
                 self._read(log, report, k, n_passes)
                 self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
@@ -183,7 +183,7 @@ class Evaluator:
         It takes what `fit` takes. If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
         log = as_log(data, columns, self._state.space)
-        with show_progress(progress, RowProgressBar) as report:
+        with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             self._read(log, report)
         return self
 

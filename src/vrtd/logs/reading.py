@@ -227,6 +227,11 @@ def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = Non
     return data
 
 
+def describe_start(columns: ReadOptions) -> str:
+    """Return what a progress bar says until the first rows come."""
+    return "starting" if columns.get("order_by") is None else "sorting the rows"
+
+
 def is_file_name(text: str) -> bool:
     """Return whether text names files: it has the suffix of one, is a pattern, or is a path with folders that exists.
 
