@@ -65,8 +65,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if isinstance(sys.stdout, TextIOWrapper):  # a file name that the terminal cannot show must not be an error
         sys.stdout.reconfigure(errors="backslashreplace")
+    argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+        return _run(argv)
+    except ImportError:
+        missing = doctor.describe_missing()
+        if missing is None:
+            raise
+        tell(f"vrtd {argv[0]} {missing}; vrtd doctor says more", "error")
+        return BAD_USAGE
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        arguments = _parse(argv)
     except SystemExit as stop:  # help, version or bad usage: the parser has printed it
         return int(stop.code or OK)
     except KeyboardInterrupt:  # while options are read off the library
@@ -116,5 +128,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = make_parser(argv)
     arguments = parser.parse_args(argv)
     if "command" not in arguments:
-        parser.error("the following arguments are required: COMMAND")
+        parser.print_help()
+        raise SystemExit(OK)
     return arguments

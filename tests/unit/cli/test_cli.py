@@ -265,7 +265,6 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "arguments are required: COMMAND; see: vrtd --help"),
         ("simulate --problem baird", "phi must have full column rank 8"),
         ("simulate --problem baird", 'the metrics "value_error", "neu" and "mspbe" exist nevertheless'),
         ("simulate --runs many", "--runs must be a whole number; got 'many'; see: vrtd simulate --help"),

@@ -129,6 +129,9 @@ def test_options_that_say_how_a_log_is_read() -> None:
 
 
 def test_help_is_a_command_and_version_has_a_short_option(capsys: Any) -> None:
+    assert main([]) == main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown[: len(shown) // 2] == shown[len(shown) // 2 :]
     helps = []
     for line in ("--help", "help", "simulate --help", "help simulate"):
         assert main(shlex.split(line)) == 0
