@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.interrupts import raise_when_safe
+from vrtd.cli.interrupts import answer_with, raise_when_safe
 from vrtd.cli.messages import to_shell
 from vrtd.cli.outputs import folder
 from vrtd.cli.parser import one_of, or_auto, parse_number, parse_whole
 from vrtd.cli.terminal import OK, in_ascii, tell
 from vrtd.errors import DataWarning, InvalidInputError
+from vrtd.progress import RowProgressBar, show_progress
 
 if TYPE_CHECKING:
     from vrtd.estimator import Evaluation
@@ -120,19 +121,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
+class _Bar(RowProgressBar):
+    """Notes that rows were learned from: Ctrl-C then has something to write."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        _note_rows(done, total)
+        super().__call__(done, total)
+
+
+def _note_rows(_done: int, _total: int | None) -> None:
+    answer_with("finishing: writing what was learned so far")
+
+
 def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
     from vrtd.estimator import EvaluationInterrupted, evaluate
+    from vrtd.logs.reading import describe_start
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
-        raise_when_safe("finishing: writing what was learned so far")
+        raise_when_safe("stopping")
         warnings.simplefilter("ignore", DataWarning)  # they stand beside the answer
         source = given["env"] if "env" in given else given["data"]
-        found = evaluate(source, progress=not arguments.quiet, **options, **_columns(given))
+        columns = _columns(given)
+        with show_progress(not arguments.quiet, _Bar, describe_start(columns)) as bar:
+            found = evaluate(source, progress=bar or _note_rows, **options, **columns)
     except EvaluationInterrupted as stop:
         _show(stop.evaluation, arguments)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
@@ -148,7 +164,7 @@ def _check_source(given: dict[str, Any]) -> None:
             raise InvalidInputError(f"{flag} belongs to {other}", mine, f"drop it, or give {other}")
 
 
-def _columns(given: dict[str, Any]) -> dict[str, Any]:
+def _columns(given: dict[str, Any]) -> Any:
     """Return the columns that were named: one is taken as it is, several are put together."""
     columns = {option: given[option] for option in _OF_DATA if option in given}
     return {
