@@ -26,9 +26,10 @@ from vrtd.estimator.evaluation_source import check_record, open_source, record_r
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page, describe_kind
+from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
+from vrtd.features.specs import describe_kind
 from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress

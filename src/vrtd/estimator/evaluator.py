@@ -254,8 +254,7 @@ class Evaluator:
 
     @property
     def _summary(self) -> FitSummary:
-        if self._known is None or self._known.state is not self._state:
-            self._known = FitSummary(self._setup, self._state, self._known)
+        self._known = self._present or FitSummary(self._setup, self._state, self._known)
         return self._known
 
     @property
@@ -412,10 +411,15 @@ class Evaluator:
         return evaluator
 
     def __repr__(self) -> str:
-        return describe_fit(copy(self), self._setup, self._state)
+        return describe_fit(copy(self), self._setup, self._state, self._present)
 
     def _repr_html_(self) -> str:
-        return build_fit_summary(copy(self), self._setup, self._state)
+        return build_fit_summary(copy(self), self._setup, self._state, self._present)
+
+    @property
+    def _present(self) -> FitSummary | None:
+        """What was computed from the present state."""
+        return self._known if self._known is not None and self._known.state is self._state else None
 
 
 def _no_rows() -> DataError:

@@ -154,6 +154,16 @@ class FitSummary:
         except InvalidInputError:
             return False
 
+    @property
+    def is_solved(self) -> bool:
+        """Whether the closed form of all rows was computed."""
+        return "solution" in vars(self)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the spread of the closed form was computed."""
+        return "_closed_form" in vars(self)
+
     @cached_property
     def solution(self) -> Solution:
         """The closed form of all rows, where they are summed up."""
