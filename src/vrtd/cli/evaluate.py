@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from vrtd.cli.outputs import folder
 from vrtd.cli.parser import one_of, or_auto, parse_number, parse_whole
 from vrtd.cli.terminal import OK, in_ascii, tell
 from vrtd.errors import DataWarning, InvalidInputError
-from vrtd.progress import RowProgressBar, show_progress
+from vrtd.progress import RowProgressBar
 
 if TYPE_CHECKING:
     from vrtd.estimator import Evaluation
@@ -122,15 +125,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class _Bar(RowProgressBar):
-    """Notes that rows were learned from: Ctrl-C then has something to write."""
+    """A bar that also says what Ctrl-C will do: what was learned is written, unless no row or every row was read."""
 
     def __call__(self, done: int, total: int | None) -> None:
-        _note_rows(done, total)
+        answer_with("finishing: writing what was learned so far")
         super().__call__(done, total)
 
-
-def _note_rows(_done: int, _total: int | None) -> None:
-    answer_with("finishing: writing what was learned so far")
+    def announce(self, task: str) -> None:
+        answer_with("stopping")
+        super().announce(task)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -147,8 +150,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         warnings.simplefilter("ignore", DataWarning)  # they stand beside the answer
         source = given["env"] if "env" in given else given["data"]
         columns = _columns(given)
-        with show_progress(not arguments.quiet, _Bar, describe_start(columns)) as bar:
-            found = evaluate(source, progress=bar or _note_rows, **options, **columns)
+        with open(os.devnull, "w") as nowhere:
+            bar = _Bar(nowhere if arguments.quiet else sys.stderr, describe_start(columns))
+            with closing(bar):
+                found = evaluate(source, progress=bar, **options, **columns)
     except EvaluationInterrupted as stop:
         _show(stop.evaluation, arguments)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
