@@ -143,7 +143,7 @@ def _call(act: Callable[[Any], Any], observation: Any, step: int) -> Any:
     except Exception as error:  # the code of a user may raise anything
         raise InvalidInputError(
             "the policy must return an action for every observation",
-            f"{type(error).__name__}: {error} at step {step}",
+            f"{type(error).__name__}: {' '.join(f'{error}'.split()):.200} at step {step}",
             "correct the policy",
         ) from error
 

@@ -163,7 +163,7 @@ def test_a_policy_that_fails_is_told_with_its_step_and_its_own_error() -> None:
     class Model:
         def predict(self, observation: Any) -> Any:
             if observation:
-                raise StopIteration("no more")
+                raise StopIteration("no\nmore")
             return 2
 
     def stop(_observation: Any) -> Any:
