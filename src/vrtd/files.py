@@ -50,7 +50,7 @@ def translate_errors(where: str) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{where} must be there", "no such file", "check the path") from None
     except PermissionError as error:
-        raise DataError(f"{where} must be readable", error, "change its permissions") from None
+        raise DataError(f"{where} must be readable", error.strerror or error, "change its permissions") from None
     except Exception as error:  # libraries raise nearly everything when a file is damaged
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise DataError(

@@ -13,6 +13,34 @@ from vrtd.errors import InvalidInputError
 _WIDTH = 30
 _SECONDS_BETWEEN_BARS = 0.1
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_OF_A_PAUSE = 1.0
+
+
+class _Pace:
+    """How fast something goes on. A long pause does not count, such as the compilation of a loop."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None  # when it was first told how much is done; and how much
+        self._last = self._pause = (0.0, 0.0)  # the longest pause, and what was done in it
+
+    def add(self, now: float, done: float) -> None:
+        """Take down how much is done. If it is less than at first, something new has begun."""
+        if self._first is None or done < self._first[1]:
+            self._first, self._pause = (now, done), (0.0, 0.0)
+        elif now - self._last[0] > self._pause[0]:
+            self._pause = now - self._last[0], done - self._last[1]
+        self._last = now, done
+
+    @property
+    def speed(self) -> float | None:
+        """What is done in a second; None where that is not known yet."""
+        if self._first is None:
+            return None
+        seconds, done = self._last[0] - self._first[0], self._last[1] - self._first[1]
+        pause, done_then = self._pause
+        if pause > max(_SECONDS_OF_A_PAUSE, seconds / 2) and done > done_then:
+            seconds, done = seconds - pause, done - done_then
+        return done / seconds if done > 0 and seconds > 0 else None
 
 
 class ProgressBar:
@@ -21,26 +49,31 @@ class ProgressBar:
     It is called with the share that is done, in [0, 1], or with None where only the task is known.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, first: str = "starting") -> None:
         self._stream, self._goes_back = stream, _goes_back(stream)
         self._length = 0  # of the text that stands there
         self._told = time.monotonic()
-        self._first: tuple[float, float] | None = None  # when the first share came, after compilation; and that share
+        self._pace, self._share = _Pace(), 0.0
+        self.announce(first)
+
+    def announce(self, task: str) -> None:
+        """Show what is done now, where there is a bar: something of which no share is known."""
         if self._goes_back:
-            self._write(f"{_bar(0.0)}, getting the compiled loop ready")
+            self._write(f"{_bar(self._share)}, {task}")
 
     def __call__(self, share: float | None, task: str = "") -> None:
         now = time.monotonic()
-        if self._first is None:
-            self._first = now, share or 0.0
+        if share is not None:
+            self._share = share
+            self._pace.add(now, share)
         if now - self._told < (_SECONDS_BETWEEN_BARS if self._goes_back else _SECONDS_BETWEEN_LINES):
             return
         self._told = now
         if share is None:
             self._write(task if self._goes_back else f"vrtd: {task}")
             return
-        began, done = self._first
-        left = f", {_clock((1 - share) * (now - began) / (share - done))} left" if share > done else ""
+        speed = self._pace.speed
+        left = "" if speed is None else f", {_clock((1 - share) / speed)} left"
         now_at = f", {task}" if task else ""
         self._write(f"{_bar(share) if self._goes_back else f'vrtd: {share:.0%} done'}{left}{now_at}")
 
@@ -60,18 +93,18 @@ class ProgressBar:
 class RowProgressBar:
     """A bar that is called with the rows done and the rows in all, which are None where that is not known."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._bar = ProgressBar(stream)
-        self._first: tuple[float, int] | None = None  # when the first rows were done, after compilation; how many
+    def __init__(self, stream: TextIO, first: str = "starting") -> None:
+        self._bar, self._pace = ProgressBar(stream, first), _Pace()
 
     def __call__(self, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if self._first is None or done < self._first[1]:
-            self._first = now, done
-        began, before = self._first
-        speed = f", {(done - before) / (now - began):,.0f} a second" if done > before and now > began else ""
+        self._pace.add(time.monotonic(), done)
+        speed = self._pace.speed
         share = None if total is None else min(done / total, 1.0)
-        self._bar(share, f"{done:,} rows{speed}")
+        self._bar(share, f"{done:,} rows" + ("" if speed is None else f", {speed:,.0f} a second"))
+
+    def announce(self, task: str) -> None:
+        """Show what is done now that no rows are read."""
+        self._bar.announce(task)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -79,16 +112,21 @@ class RowProgressBar:
 
 
 def show_progress(
-    progress: Callable[..., None] | bool | None, bar: type[ProgressBar] | type[RowProgressBar]
+    progress: Callable[..., None] | bool | None,
+    bar: type[ProgressBar] | type[RowProgressBar],
+    first: str = "starting",
 ) -> AbstractContextManager[Any]:
-    """Return a context whose value reports progress: for True a bar on stderr, which is removed at the end."""
+    """Return a context whose value reports progress: for True a bar on stderr, which is removed at the end.
+
+    `first` is what the bar says until something is done.
+    """
     if progress is None or callable(progress):
         return nullcontext(progress)
     if not isinstance(progress, bool):
         raise InvalidInputError("progress must be True, False or a function", repr(progress), "pass True for a bar")
     if not progress or sys.stderr is None:  # a program without a console
         return nullcontext()
-    return closing(bar(sys.stderr))
+    return closing(bar(sys.stderr, first))
 
 
 def _goes_back(stream: TextIO) -> bool:

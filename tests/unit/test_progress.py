@@ -20,7 +20,7 @@ from vrtd import progress
 from vrtd.errors import InvalidInputError
 from vrtd.progress import ProgressBar, RowProgressBar, show_progress
 
-READY = "[..............................]   0%, getting the compiled loop ready"
+READY = "[..............................]   0%, starting"
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
@@ -45,6 +45,18 @@ def test_a_bar_on_a_terminal_and_in_a_notebook(monkeypatch: pytest.MonkeyPatch, 
         "",
     ]
     assert "\x1b" not in stream.getvalue()  # a notebook would show a part of it
+
+
+def test_a_long_pause_does_not_count_for_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch of 10 % takes 60 seconds, because a loop is compiled; later ones take one second each."""
+    set_clock(monkeypatch, 0.0, 1.0, 61.0, 62.0, 63.0)
+    stream = Screen()
+    bar = ProgressBar(stream, "sorting the rows")
+    for share in (0.0, 0.1, 0.2, 0.3):
+        bar(share)
+    bar.announce("writing the report")
+    shown = [text.split("%, ")[1:] for text in shown_texts(stream)]
+    assert shown == [["sorting the rows"], [], ["9:00 left"], ["0:08 left"], ["0:07 left"], ["writing the report"]]
 
 
 def test_nothing_is_left_of_a_longer_text(monkeypatch: pytest.MonkeyPatch) -> None:

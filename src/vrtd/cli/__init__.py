@@ -65,8 +65,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if isinstance(sys.stdout, TextIOWrapper):  # a file name that the terminal cannot show must not be an error
         sys.stdout.reconfigure(errors="backslashreplace")
+    argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+        return _run(argv)
+    except ImportError:
+        missing = doctor.describe_missing()
+        if missing is None:
+            raise
+        tell(f"vrtd {argv[0]} {missing}; vrtd doctor says more", "error")
+        return BAD_USAGE
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        arguments = _parse(argv)
     except SystemExit as stop:  # help, version or bad usage: the parser has printed it
         return int(stop.code or OK)
     except KeyboardInterrupt:  # while options are read off the library
@@ -92,9 +104,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         tell(to_shell(f"{error}", arguments.flags), "error")
         return DIVERGED if isinstance(error, DivergenceError) else BAD_USAGE
     except (OSError, MemoryError) as error:
-        tell(f"{error}", "error")
+        tell(_describe(error), "error")
         return BAD_USAGE
     return code
+
+
+def _describe(error: OSError | MemoryError) -> str:
+    """Return what the system says, without its number of the error."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return f"{error}" or "there is not enough memory"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -109,5 +128,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = make_parser(argv)
     arguments = parser.parse_args(argv)
     if "command" not in arguments:
-        parser.error("the following arguments are required: COMMAND")
+        parser.print_help()
+        raise SystemExit(OK)
     return arguments

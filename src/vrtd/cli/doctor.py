@@ -71,6 +71,12 @@ def _as_text(report: dict[str, Any]) -> str:
     return "\n".join([*lines, "", end])
 
 
+def describe_missing() -> str | None:
+    """Return what every command needs and does not find, and what installs it; None if nothing is missing."""
+    missing = [name for name in NEEDED if _library(name)["version"] is None]
+    return _state(_describe_use((), missing)) if missing else None
+
+
 def _describe_use(needed: Iterable[str], missing: Collection[str]) -> dict[str, Any]:
     """Return whether a use of a command works, which libraries it lacks, and what installs them."""
     lacks = [name for name in (*NEEDED, *needed) if name in missing]
@@ -78,7 +84,7 @@ def _describe_use(needed: Iterable[str], missing: Collection[str]) -> dict[str, 
 
 
 def _state(use: dict[str, Any]) -> str:
-    return "works" if use["works"] else f"does not work without {' and '.join(use['missing'])}; run: {use['install']}"
+    return "works" if use["works"] else f"does not work without {', '.join(use['missing'])}; run: {use['install']}"
 
 
 def _install(libraries: Collection[str]) -> str:

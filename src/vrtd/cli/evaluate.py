@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.interrupts import raise_when_safe
+from vrtd.cli.interrupts import answer_with, raise_when_safe
 from vrtd.cli.messages import to_shell
 from vrtd.cli.outputs import folder
 from vrtd.cli.parser import one_of, or_auto, parse_number, parse_whole
 from vrtd.cli.terminal import OK, in_ascii, tell
 from vrtd.errors import DataWarning, InvalidInputError
+from vrtd.progress import RowProgressBar
 
 if TYPE_CHECKING:
     from vrtd.estimator import Evaluation
@@ -32,7 +36,13 @@ _COLUMNS = {
 }
 # Options that only one of the two kinds of sources has, by the names that the library gives them.
 _OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "episode_end", "missing", "format")}
-_OF_ENV = {"policy": "--policy", "n_samples": "--samples", "n_envs": "--n-envs", "record": "--record"}
+_OF_ENV = {
+    "policy": "--policy",
+    "n_samples": "--samples",
+    "n_envs": "--n-envs",
+    "clip_actions": "--clip-actions",
+    "record": "--record",
+}
 _METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilot_rows", "n_passes", "seed")
 _OUTPUT = ("out", "level", "names")
 
@@ -68,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--policy", metavar="P", help=text)
     add("--samples", dest="n_samples", type=int, metavar="N", help="transitions to make (default 100000)")
     add("--n-envs", type=int, metavar="K", help="number of environments that run side by side (default: one)")
+    add("--clip-actions", action="store_true", help="clip actions to the bounds of their space")
     add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
 
     add = parser.add_argument_group(
@@ -113,19 +124,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--quiet", action="store_true", help="show no progress")
 
 
+class _Bar(RowProgressBar):
+    """A bar that also says what Ctrl-C will do: what was learned is written, unless no row or every row was read."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        answer_with("finishing: writing what was learned so far")
+        super().__call__(done, total)
+
+    def announce(self, task: str) -> None:
+        answer_with("stopping")
+        super().announce(task)
+
+
 def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
     from vrtd.estimator import EvaluationInterrupted, evaluate
+    from vrtd.logs.reading import describe_start
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
     options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
-        raise_when_safe("finishing: writing what was learned so far")
+        raise_when_safe("stopping")
         warnings.simplefilter("ignore", DataWarning)  # they stand beside the answer
         source = given["env"] if "env" in given else given["data"]
-        found = evaluate(source, progress=not arguments.quiet, **options, **_columns(given))
+        columns = _columns(given)
+        with open(os.devnull, "w") as nowhere:
+            bar = _Bar(nowhere if arguments.quiet else sys.stderr, describe_start(columns))
+            with closing(bar):
+                found = evaluate(source, progress=bar, **options, **columns)
     except EvaluationInterrupted as stop:
         _show(stop.evaluation, arguments)
         tell(f"what was learned from {stop.evaluation.diagnostics.n_rows:,} rows is in {arguments.out}")
@@ -141,7 +169,7 @@ def _check_source(given: dict[str, Any]) -> None:
             raise InvalidInputError(f"{flag} belongs to {other}", mine, f"drop it, or give {other}")
 
 
-def _columns(given: dict[str, Any]) -> dict[str, Any]:
+def _columns(given: dict[str, Any]) -> Any:
     """Return the columns that were named: one is taken as it is, several are put together."""
     columns = {option: given[option] for option in _OF_DATA if option in given}
     return {
@@ -166,7 +194,7 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     lines = [f"value      {shown}: {answer.estimand}"]
     lines += [f"warning    {to_shell(warning, flags)}" for warning in d.warnings]
     if answer.reservation:
-        lines.append(f"           {answer.reservation}")
+        lines.append(f"           {to_shell(answer.reservation, flags)}")
     if found.interrupted:
         lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
     lines.append(f"diagnosis  {d.verdict}. {d.explanation}".rstrip())

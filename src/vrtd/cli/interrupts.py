@@ -32,6 +32,13 @@ def raise_when_safe(answer: str | None = None) -> None:
         signal.signal(signal.SIGINT, _on_interrupt)
 
 
+def answer_with(answer: str) -> None:
+    """Change the answer to the first Ctrl-C, if that has not come."""
+    global _answer
+    if _answer is not None:
+        _answer = answer
+
+
 def end_at_once() -> None:
     """Let Ctrl-C end the process again: the work is done, and what is left is to tell so and to exit."""
     if signal.getsignal(signal.SIGINT) is _on_interrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection
 from decimal import Decimal, InvalidOperation
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from vrtd.checks import check_choice, find_nearest
@@ -32,8 +33,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse all arguments; end with an error that names the command and the option."""
+        arguments = [_spell(argument) for argument in args]
+        unknown = self._find_unknown(arguments)  # before options that are missing: one of them may be misspelt
+        if unknown:
+            self.error(self._describe_unknown(unknown))
         try:
-            found, unknown = super().parse_known_args([_spell(argument) for argument in args], namespace)
+            found, unknown = super().parse_known_args(arguments, namespace)
         except argparse.ArgumentError as error:
             self.error(f"{error.argument_name or ''} {error.message}".lstrip())
         if unknown:
@@ -49,6 +54,13 @@ class Parser(argparse.ArgumentParser):
         """Return the option that sets each parameter: --runs for n_runs."""
         flags = [(action.dest, flag) for action in self._actions for flag in reversed(action.option_strings)]
         return {dest: flag for dest, flag in flags if flag.startswith("--")}
+
+    def _find_unknown(self, arguments: list[str]) -> list[str]:
+        """Return the options of a command that it does not have; none where help is asked for."""
+        if self._subparsers is not None or not {"-h", "--help"}.isdisjoint(arguments):
+            return []
+        options = takewhile("--".__ne__, (argument for argument in arguments if argument.startswith("--")))
+        return [option for option in options if option.partition("=")[0] not in self._option_string_actions]
 
     def _describe_unknown(self, unknown: list[str]) -> str:
         flag = unknown[0].partition("=")[0]

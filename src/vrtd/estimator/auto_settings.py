@@ -13,6 +13,7 @@ from vrtd.errors import InvalidInputError, StabilityWarning
 from vrtd.features import Features, Tabular
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
+from vrtd.report.numbers import describe_settings
 from vrtd.theory.predictions import Prediction
 from vrtd.theory.settings import limit_step, settings_for
 
@@ -123,7 +124,7 @@ class AutoSettings:
         if not self.needs_pilot:
             algorithm = self._build(self._given)
             defaults = isinstance(self.algorithm, str) and self.algorithm not in _TUNED
-            remark = f"{self.algorithm} has no automatic settings: it runs with {algorithm!r}"
+            remark = f"{self.algorithm} has no automatic settings: it runs with {describe_settings(algorithm.settings)}"
             return Decision(algorithm, None, (remark,) if defaults else ())
         assert sample is not None
         n, so_far = self.n_samples or 0, max(n_rows, len(sample))

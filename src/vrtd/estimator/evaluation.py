@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -25,10 +26,11 @@ from vrtd.estimator.evaluation_source import check_record, open_source, record_r
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page, describe_kind
+from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
 from vrtd.estimator.spread import Method
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
-from vrtd.logs.reading import ReadOptions
+from vrtd.features.specs import describe_kind
+from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
@@ -117,6 +119,7 @@ def evaluate(
     policy: Any = None,
     n_samples: int | None = None,
     n_envs: int | None = None,
+    clip_actions: bool = False,
     record: str | os.PathLike[str] | None = None,
     features: Any = "auto",
     step_size: float | Literal["auto"] = "auto",
@@ -142,9 +145,9 @@ def evaluate(
     Parameters
     ----------
     source : Log, table, path, str or Gymnasium environment
-        Where the transitions come from: a log (see `vrtd.logs`), a table of pandas, polars, pyarrow or DuckDB, files or
-        a pattern as `vrtd.logs.read` takes them, the id of a Gymnasium environment, or an environment or vector
-        environment, which stays open.
+        Where the transitions come from: a log (see `vrtd.logs`), a table of pandas, polars, pyarrow or DuckDB, a
+        dict of columns, files or a pattern as `vrtd.logs.read` takes them, the id of a Gymnasium environment, or an
+        environment or vector environment, which stays open.
     algorithm : str or Algorithm, default "auto"
         As for `Evaluator`, like `discount`, `step_size`, `batch_size` and `theta_0`.
     discount : float
@@ -160,6 +163,8 @@ def evaluate(
         know it.
     n_envs : int, optional
         How many environments of this id run side by side. Default: one that is no vector environment.
+    clip_actions : bool, default False
+        Whether actions of a Box are clipped to its bounds. Otherwise an action outside of them is an error.
     record : path, optional
         Write the rows to this .parquet, .npz or .csv file first, and learn from there.
     features : default "auto"
@@ -208,6 +213,7 @@ def evaluate(
     DivergenceError
         If the parameters leave the finite numbers.
     """
+    check_options(columns, signature(evaluate).parameters)
     check_count("n_passes", n_passes)
     check_level(level)
     folder = Path(out)
@@ -217,8 +223,10 @@ def evaluate(
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
         library()
-        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, features, seed))
-        report = stack.enter_context(show_progress(progress, RowProgressBar))
+        rows = stack.enter_context(
+            open_source(source, columns, policy, n_samples, n_envs, clip_actions, features, seed)
+        )
+        report = stack.enter_context(show_progress(progress, RowProgressBar, describe_start(columns)))
         n = rows.n_rows
         if pilot_rows is None:
             pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
@@ -242,6 +250,8 @@ def evaluate(
             if evaluation is None:
                 raise
             raise EvaluationInterrupted(evaluation) from None
+        if isinstance(report, RowProgressBar):
+            report.announce("writing the report")
         try:
             return _report(folder, evaluator, summary, words, interrupted=False)
         except KeyboardInterrupt:  # all rows are learned: finish what was begun, so that no files of two reports mix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -45,12 +45,13 @@ def open_source(
     policy: Any,
     n_samples: int | None,
     n_envs: int | None,
+    clip_actions: bool,
     features: Any,
     seed: int,
 ) -> Iterator[EvaluationSource]:
     """Give the rows of a log or of an environment; an environment that is made here is closed in the end."""
     if _is_data(source):
-        for name, value in (("policy", policy), ("n_envs", n_envs)):
+        for name, value in (("policy", policy), ("n_envs", n_envs), ("clip_actions", clip_actions or None)):
             if value is not None:
                 raise InvalidInputError(f"{name} is for environments", "a log", f"drop {name}, or pass an environment")
         log = as_log(source, columns)
@@ -75,7 +76,7 @@ def open_source(
     actions, words = read_policy("random" if policy is None else policy)
     env = make(source, n_envs) if isinstance(source, str) else source
     try:
-        log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed)
+        log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed, clip_actions=clip_actions)
         name = environment_name(source)
         _try_features(features, log, name)
         yield EvaluationSource(log, log.n_rows, f"{name}{words}", _find_board(gym, env))
@@ -89,7 +90,7 @@ def _is_data(source: Any) -> bool:
     otherwise."""
     if isinstance(source, str):
         return is_file_name(source)
-    return isinstance(source, Log | Chunk | ArrowStream | os.PathLike | list | tuple)
+    return isinstance(source, Log | Chunk | ArrowStream | Mapping | os.PathLike | list | tuple)
 
 
 def _name_data(source: Any) -> str:

@@ -27,10 +27,9 @@ from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
 from vrtd.features import Features, ObservationSpace, as_features, complete
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
-from vrtd.logs.arrow_values import ArrowStream
-from vrtd.logs.encoding import encode
 from vrtd.logs.log import checked_chunks
-from vrtd.logs.reading import ReadOptions, as_log
+from vrtd.logs.new_observations import as_observations
+from vrtd.logs.reading import ReadOptions, as_log, describe_start
 from vrtd.progress import RowProgressBar, show_progress
 
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
@@ -137,7 +136,7 @@ class Evaluator:
         ----------
         data : Log, Chunk, table, or path
             Where the transitions come from: a log or a chunk of `vrtd.logs`, a table of pandas, polars, pyarrow or
-            DuckDB, or files, as `vrtd.logs.read` takes them.
+            DuckDB, a dict of columns, or files, as `vrtd.logs.read` takes them.
         n_passes : int, default 1
             How often to go through the log.
         progress : bool or callable, optional
@@ -156,7 +155,7 @@ class Evaluator:
         check_count("n_passes", n_passes)
         self._reset()
         log = as_log(data, columns)
-        with show_progress(progress, RowProgressBar) as report:
+        with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             for k in range(n_passes):
                 self._read(log, report, k, n_passes)
                 self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
@@ -177,7 +176,7 @@ class Evaluator:
         It takes what `fit` takes. If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
         """
         log = as_log(data, columns, self._state.space)
-        with show_progress(progress, RowProgressBar) as report:
+        with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             self._read(log, report)
         return self
 
@@ -248,8 +247,7 @@ class Evaluator:
 
     @property
     def _summary(self) -> FitSummary:
-        if self._known is None or self._known.state is not self._state:
-            self._known = FitSummary(self._setup, self._state, self._known)
+        self._known = self._present or FitSummary(self._setup, self._state, self._known)
         return self._known
 
     @property
@@ -281,7 +279,7 @@ class Evaluator:
         Parameters
         ----------
         observations : array of shape (n, ...), or table
-            States to value. For a model that was fitted to a table: a table with the same columns of observations.
+            States to value. A table has the columns of the log, or those of `values.parquet` of `vrtd.evaluate`.
         return_interval : float, optional
             Confidence level, for example 0.95. The intervals are for phi(s).theta_star, which is V(s) only where the
             features can represent it.
@@ -296,9 +294,8 @@ class Evaluator:
             infinite where nothing was learned.
         """
         features = self.features
-        if isinstance(observations, ArrowStream):
-            observations = encode(self._state.space or ObservationSpace("features"), observations)
-        phi = np.asarray(features(np.asarray(observations)), dtype=np.float64)
+        rows = as_observations(self._state.space or ObservationSpace("features"), observations)
+        phi = np.asarray(features(rows), dtype=np.float64)
         if return_interval is None:
             self._warn_if_far(is_frequent=True)
             return np.asarray(phi @ self.theta_)
@@ -405,10 +402,15 @@ class Evaluator:
         return evaluator
 
     def __repr__(self) -> str:
-        return describe_fit(copy(self), self._setup, self._state)
+        return describe_fit(copy(self), self._setup, self._state, self._present)
 
     def _repr_html_(self) -> str:
-        return build_fit_summary(copy(self), self._setup, self._state)
+        return build_fit_summary(copy(self), self._setup, self._state, self._present)
+
+    @property
+    def _present(self) -> FitSummary | None:
+        """What was computed from the present state."""
+        return self._known if self._known is not None and self._known.state is self._state else None
 
 
 def _no_rows() -> DataError:

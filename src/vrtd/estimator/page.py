@@ -9,6 +9,7 @@ from typing import Any
 
 from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.estimator.figures import FIGURES
+from vrtd.features.specs import describe_kind
 from vrtd.report import html
 from vrtd.report.numbers import count, interval, number, plural
 from vrtd.tables import Table, rows
@@ -65,24 +66,6 @@ class Facts:
     data_remarks: Sequence[str]
     n_states: int | None  # None: features are not those of numbered states
     interrupted: bool
-
-
-def describe_kind(settings: Mapping[str, Any]) -> str:
-    """Return the kind of features in a few words, from their settings.
-
-    >>> describe_kind({"kind": "scaled", "features": {"kind": "tabular", "n_states": 4}, "factor": 0.5})
-    'tabular'
-    """
-    match settings:
-        case {"kind": "stack", "features": [*parts]}:
-            return " and ".join(map(describe_kind, parts))
-        case {"features": dict(inside)}:
-            return describe_kind(inside)
-        case {"kind": "polynomial", "degree": 0}:
-            return "constant"
-        case {"kind": str(kind)}:
-            return kind
-    return "features of your own code"
 
 
 def describe_roles(roles: Mapping[str, Sequence[str]]) -> str:

@@ -154,6 +154,16 @@ class FitSummary:
         except InvalidInputError:
             return False
 
+    @property
+    def is_solved(self) -> bool:
+        """Whether the closed form of all rows was computed."""
+        return "solution" in vars(self)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the spread of the closed form was computed."""
+        return "_closed_form" in vars(self)
+
     @cached_property
     def solution(self) -> Solution:
         """The closed form of all rows, where they are summed up."""
@@ -177,8 +187,9 @@ class FitSummary:
                 return None
             case algorithm:
                 return (
-                    f"none is known for {algorithm!r}, only for VRTD and TD with a constant step, no radius, no "
-                    "average; take the interval of the closed form: method='closed_form', or algorithm='closed_form'"
+                    f"none is known for {algorithm.name.upper()} with these settings, only for VRTD and TD with a "
+                    "constant step, no radius, no average; take the closed form: algorithm='closed_form' (or "
+                    "method='closed_form' of vrtd.Evaluator.predict)"
                 )
 
     def spread(self, method: Method | None) -> Spread:

@@ -193,7 +193,7 @@ def _check_names(names: Sequence[str] | None, n_numbers: int) -> None:
         raise InvalidInputError(
             f"names must be {n_numbers} different words, one for each number of an observation, and none of "
             f"{', '.join(sorted(_TAKEN))}",
-            repr(names),
+            ", ".join(map(str, names)) or "none",
             "pass as many",
         )
 

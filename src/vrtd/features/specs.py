@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from math import inf
 from typing import Any, NamedTuple
@@ -103,6 +103,24 @@ def from_settings(settings: Any) -> Features:
     Tabular(n_states=4, other=False)
     """
     return _build(settings, 0)
+
+
+def describe_kind(settings: Mapping[str, Any]) -> str:
+    """Return the kind of features in a few words, from their settings.
+
+    >>> describe_kind({"kind": "scaled", "features": {"kind": "tabular", "n_states": 4}, "factor": 0.5})
+    'tabular'
+    """
+    match settings:
+        case {"kind": "stack", "features": [*parts]}:
+            return " and ".join(map(describe_kind, parts))
+        case {"features": dict(inside)}:
+            return describe_kind(inside)
+        case {"kind": "polynomial", "degree": 0}:
+            return "constant"
+        case {"kind": str(kind)}:
+            return kind
+    return "features of your own code"
 
 
 def _build(settings: Any, depth: int) -> Features:

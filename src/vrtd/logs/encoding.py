@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import DataError, InvalidInputError
+from vrtd.errors import DataError
 from vrtd.features.spaces import Column, ObservationSpace
-from vrtd.files import translate_errors
-from vrtd.logs.arrow_values import ArrowStream, ColumnType, find_types, to_masked, to_text
+from vrtd.logs.arrow_values import ColumnType, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
-from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing
+from vrtd.logs.columns import KEYS, VECTORS, Missing
 from vrtd.tables import library
 
 if TYPE_CHECKING:
@@ -126,7 +124,7 @@ class Encoder:
             for gap in gaps:
                 self.lacking[piece.name(gap.field, gap.entry)] += int(gap.rows.sum())
             gaps = [gap for gap in gaps if gap.field in KEYS]
-        first = _find_first(gaps, piece)
+        first = find_first_gap(gaps, piece)
         if first is None:
             return
         gap, place = first
@@ -144,7 +142,7 @@ class Encoder:
         raise DataError(must, f"no value at {place}", do)
 
 
-def _find_first(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:
+def find_first_gap(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:
     """Return the gap with the first row that lacks a value, and where that is."""
     rows = [(int(np.argmax(gap.rows)), gap) for gap in gaps if gap.rows.any()]
     if not rows:
@@ -294,90 +292,6 @@ def _find_fill(arrays: Sequence[NDArray[Any]]) -> float | None:
         return None
     there = values[np.isfinite(values)]
     return float(there.mean()) if there.size else 0.0
-
-
-def encode(space: ObservationSpace, table: Any) -> NDArray[Any]:
-    """Return the observations of a table, as those of the log that the space describes.
-
-    Parameters
-    ----------
-    space : ObservationSpace
-        `Log.space` of a log that was made of a table or of files.
-    table : table or mapping
-        A table of polars, pandas, DuckDB or pyarrow, or arrays by name, with at least the columns of the space.
-
-    Returns
-    -------
-    ndarray
-        One row of float64 numbers for each row of the table, or one state.
-
-    Raises
-    ------
-    DataError
-        If a column is not there, is of another type, or lacks a value that is not filled in. A missing category counts
-        as "other", like a value that is no level.
-    """
-    if not space.columns:
-        must = "observations must have columns with names to be taken from a table"
-        raise InvalidInputError(must, f"observations of kind {space.kind!r}", "pass an array")
-    with translate_errors("the table"):
-        reader = _open_table(table)
-    names = _find_names(space, reader.schema.names)
-    columns = Columns(names[0] if space.kind == "states" else names)
-    types = find_types(reader.schema, columns, "the table")
-    _check_categories(space, names, types)
-    encoder, n_numbers = Encoder(space, "indicator"), len(space.names or ())
-    gaps: list[Gap] = []
-    first, found = 0, []
-    for batch in reader:
-        piece = Piece("the table", columns.by_field, first, batch.num_rows)
-        values = [to_values(batch.column(name), name, piece, types[name]) for name in names]
-        where = piece.column("observations")
-        rows = encoder.encode(values[0] if space.kind == "states" else values, "observations", piece, gaps)
-        lacking = _find_first(gaps, piece)
-        if lacking is not None:
-            must = "a column of numbers must have a value in every row, unless the log had missing ones there"
-            raise DataError(must, f"no value at {lacking[1]}", "fill it in")
-        if space.kind != "states":
-            rows = rows.astype(np.float64, copy=False)
-            if rows.shape[1:] != (n_numbers,):
-                must = f"{where} must have {n_numbers} numbers a row, as the log has"
-                raise DataError(must, rows.shape[1:], "pass observations of the same kind")
-        found.append(rows)
-        first += batch.num_rows
-    if not first:
-        raise DataError("the table must have rows", "none", "pass a table with a row for each observation")
-    return np.concatenate(found)
-
-
-def _open_table(table: Any) -> Any:
-    pyarrow = library()
-    if isinstance(table, Mapping):
-        table = pyarrow.table(dict(table))
-    if not isinstance(table, ArrowStream):
-        must = "observations must be a table with the Arrow C stream (__arrow_c_stream__), or arrays by name"
-        raise InvalidInputError(must, type(table).__name__, "pass a table of polars, pandas >= 2.2, DuckDB or pyarrow")
-    return pyarrow.RecordBatchReader.from_stream(table)
-
-
-def _find_names(space: ObservationSpace, there: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(column.name for column in space.columns)
-    vectors = names[0].removesuffix("_0")
-    if names[0] not in there and vectors in there and names == tuple(f"{vectors}_{j}" for j in range(len(names))):
-        return (vectors,)
-    for name in names:
-        if name not in there:
-            near = get_close_matches(name, there, n=1, cutoff=0.5)
-            do = f"did you mean {near[0]!r}?" if near else "add it"
-            raise DataError(f"the table must have a column {name!r}", ", ".join(map(repr, there)) or "no columns", do)
-    return names
-
-
-def _check_categories(space: ObservationSpace, names: Sequence[str], types: Mapping[str, ColumnType]) -> None:
-    for name, column in zip(names, space.columns, strict=False):
-        if types[name].is_category != (column.levels is not None):
-            must = f"the table, column {name}, must hold {'numbers' if column.levels is None else 'a category'}"
-            raise DataError(must, types[name].words, "convert it to what the log had")
 
 
 def to_values(array: Any, name: str, piece: Piece, kind: ColumnType) -> Any:

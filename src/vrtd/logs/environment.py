@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import partial
+from inspect import Parameter, signature
 from itertools import count
 from typing import Any, final
 
@@ -312,7 +313,19 @@ class EnvironmentLog(Log):
 
 def _reset(env: Any, step: int, **options: Any) -> Any:
     """Reset an environment and return the observation."""
-    answer = env.reset(**options)
+    try:
+        answer = env.reset(**options)
+    except TypeError:
+        parameters = signature(env.unwrapped.reset).parameters
+        takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+        lacks = [name for name in options if name not in parameters and not takes_any]
+        if not lacks:  # an error of its own
+            raise
+        raise DataError(
+            f"env.reset must have the argument {lacks[0]}",
+            f"reset({', '.join(parameters)})",
+            "write reset(self, seed=None, options=None), and call super().reset(seed=seed)",
+        ) from None
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise DataError(
             "env.reset must return an observation and a dict of information",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.checks import check_choice, check_flag, require
-from vrtd.errors import DataError, InvalidInputError
+from vrtd.errors import DataError, InvalidInputError, VrtdError
 from vrtd.problems.environments import gymnasium_library
 from vrtd.problems.mdp import policy_matrix
 
@@ -83,7 +83,7 @@ def as_policy(
         return _tabular(policy, observation_space, action_space, n_envs)
     if n_envs is not None:
         act = partial(_act_on_batch, act, n_envs)
-    return lambda _seed: lambda observation, step: check(act(observation), step)
+    return lambda _seed: lambda observation, step: check(_call(act, observation, step), step)
 
 
 def load_policy(text: str) -> Callable[[Any], Any] | Predictor:
@@ -132,6 +132,20 @@ def load_policy(text: str) -> Callable[[Any], Any] | Predictor:
             "name another, or make an instance of it in the module",
         )
     return policy  # type: ignore[no-any-return]
+
+
+def _call(act: Callable[[Any], Any], observation: Any, step: int) -> Any:
+    """Call a policy; say that it failed, and where, if it raises an error of its own."""
+    try:
+        return act(observation)
+    except VrtdError:
+        raise
+    except Exception as error:  # the code of a user may raise anything
+        raise InvalidInputError(
+            "the policy must return an action for every observation",
+            f"{type(error).__name__}: {' '.join(f'{error}'.split()):.200} at step {step}",
+            "correct the policy",
+        ) from error
 
 
 def _act_on_batch(act: Callable[[Any], Any], n_envs: int, observations: Any) -> Any:
@@ -262,7 +276,7 @@ class _ActionCheck:
         if self._n_envs is not None and np.shape(action) == self._space.shape:
             do += ": an action for each observation of the batch; or use a single environment"
         elif self._is_box and not self._clip:
-            do += "; clip_actions clips to them"
+            do += "; or pass clip_actions=True to clip them"
         return InvalidInputError(
             f"the policy must return {count}actions of {self._space!s:.100}", f"{action!r:.100} at {where}", do
         )

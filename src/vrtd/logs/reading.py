@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, TypedDict, get_args
 
-from vrtd.checks import check_choice
+from vrtd.checks import check_choice, find_nearest
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import ObservationSpace
 from vrtd.files import check_regular
@@ -20,6 +20,7 @@ from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.parts import Part, PartsLog
+from vrtd.tables import library
 
 PathLike = str | os.PathLike[str]
 
@@ -198,14 +199,39 @@ def _count(kinds: Counter[str]) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
 
 
+def check_options(columns: Mapping[str, Any], others: Collection[str] = ()) -> None:
+    """Raise if a keyword is none of `ReadOptions`; suggest one of them, or of the `others` that the caller has."""
+    for name in columns:
+        if name not in ReadOptions.__annotations__:
+            near = find_nearest(name, (*ReadOptions.__annotations__, *others))
+            do = "see vrtd.logs.read" if near is None else f"did you mean {near!r}?"
+            raise InvalidInputError("arguments must be those of the function", repr(name), do)
+
+
 def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = None) -> Log | Chunk:
-    """Return a log or a chunk as it is, and make a log of a table or files with these columns and this space."""
+    """Return a log or a chunk as it is, and make a log of a table, arrays by name or files with these columns and this
+    space."""
+    check_options(columns)
+    if isinstance(data, Mapping):
+        try:
+            data = library().table(dict(data))
+        except (TypeError, ValueError) as error:  # single numbers, columns of different lengths, vectors
+            must = "a dict of data must hold columns of the same length, with one number or word in each row"
+            raise DataError(must, error, "repair it; arrays of vectors go to vrtd.logs.from_arrays") from None
+    if isinstance(data, str) and not is_file_name(data) and not os.path.lexists(data):
+        do = "check the path; an environment goes to vrtd.logs.from_env, or to vrtd.evaluate"
+        raise DataError(f"{data} must be there", "no such file or folder", do)
     if not isinstance(data, Log | Chunk):
         return read(data, **columns, space=space)
     for name in columns:
         kind = type(data).__name__
         raise InvalidInputError(f"{name} is for tables and files", f"a {kind}", f"drop {name}")
     return data
+
+
+def describe_start(columns: ReadOptions) -> str:
+    """Return what a progress bar says until the first rows come."""
+    return "starting" if columns.get("order_by") is None else "sorting the rows"
 
 
 def is_file_name(text: str) -> bool:

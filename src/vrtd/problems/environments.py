@@ -39,7 +39,7 @@ def make(name: str, n_envs: int | None = None) -> Any:
         raise InvalidInputError(
             "env must be an environment or the id of one that Gymnasium can make",
             f"{name!r} ({error})",
-            "register it, install what it needs, or pass the environment itself",
+            "register it, or install what it needs (or pass the environment itself to vrtd.evaluate)",
         ) from error
     for warning in caught:
         warnings.warn(_COLOUR.sub("", str(warning.message)), UserWarning, stacklevel=2)

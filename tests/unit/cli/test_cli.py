@@ -265,7 +265,6 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "arguments are required: COMMAND; see: vrtd --help"),
         ("simulate --problem baird", "phi must have full column rank 8"),
         ("simulate --problem baird", 'the metrics "value_error", "neu" and "mspbe" exist nevertheless'),
         ("simulate --runs many", "--runs must be a whole number; got 'many'; see: vrtd simulate --help"),
@@ -316,6 +315,8 @@ def test_missing_matplotlib_is_told_before_the_run(capsys, tmp_path, monkeypatch
     ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "vrtd: interrupted\n"),
+        (MemoryError(), 2, "vrtd: error: there is not enough memory\n"),
+        (PermissionError(13, "Permission denied", "a.npz"), 2, "vrtd: error: a.npz: Permission denied\n"),
         (MemoryError("Unable to allocate 8 TiB"), 2, "vrtd: error: Unable to allocate 8 TiB\n"),
         (vrtd.errors.AccuracyError("too far off"), 2, "vrtd: error: too far off\n"),
     ],
@@ -340,7 +341,7 @@ def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed
     assert main([*SMALL, "--json", "--figure", str(tmp_path / "a.png")]) == 2
     shown, noise = capsys.readouterr()
     assert "metrics" in json.loads(shown)
-    assert noise == "vrtd: error: [Errno 28] No space left on device\n"
+    assert noise == "vrtd: error: No space left on device\n"
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv"}
 
 

@@ -91,6 +91,26 @@ def test_no_command_works_without_numba(capsys, monkeypatch):
     assert capsys.readouterr().out.endswith("\n\nsomething needed is missing\n")
 
 
+@pytest.mark.parametrize(
+    "line", ["simulate --runs 2", "simulate --help", "evaluate --data a.csv --discount 0.9", "plan --budget 9"]
+)
+def test_every_command_says_what_it_needs_and_does_not_find(line):
+    code = "import sys; sys.modules['numba'] = None; from vrtd.cli import main; sys.exit(main(sys.argv[1:]))"
+    ended = subprocess.run([sys.executable, "-c", code, *line.split()], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2
+    command = f"vrtd: error: vrtd {line.split()[0]}"
+    assert ended.stderr == (
+        f"{command} does not work without numba; run: pip install --upgrade vrtd numba; vrtd doctor says more\n"
+    )
+
+
+def test_the_libraries_that_a_command_lacks_are_listed(capsys, monkeypatch):
+    for name in ("matplotlib", "pyarrow", "gymnasium"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["doctor"]) == 0
+    assert "does not work without matplotlib, pyarrow, gymnasium; run: " in capsys.readouterr().out
+
+
 def test_doctor_knows_every_extra():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(EXTRAS.values()) == set(extras) - {"all", "test"}

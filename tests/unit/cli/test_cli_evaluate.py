@@ -94,6 +94,15 @@ def test_the_library_writes_the_same_files(tmp_path: Any, capsys: Any) -> None:
         assert contents == {(tmp_path / "command" / path).read_bytes()}, path
 
 
+def test_a_missing_interval_is_told_in_words_of_the_shell(tmp_path: Any, capsys: Any) -> None:
+    assert main([*LAKE, "--algorithm", "td_lambda", "--out", str(tmp_path / "out")]) == OK
+    shown = capsys.readouterr().out
+    assert "There is no interval: none is known for " in shown
+    assert "take the closed form: --algorithm closed_form.\n" in shown
+    assert "method=" not in shown
+    assert "(step_size=" not in shown
+
+
 def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
     assert (
         main([*LAKE, "--out", str(tmp_path), "--json", "--algorithm", "closed_form", "--level", "0.5", "--seed", "2"])
@@ -191,10 +200,16 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "--env must be an environment or the id of one that Gymnasium"),
+        (["--env", "Nowhere-v0", "--discount", "0.9"], "; register it, or install what it needs\n"),
         (
             ["--env", "Nowhere-v0", "--discount", "0.9", "--n-envs", "2"],
             "--env must be an environment or the id of one",
         ),
+        (
+            [*LAKE[1:], "--clip-actions"],
+            "--clip-actions is for action spaces that are a Box of floats; got Discrete(4)",
+        ),
+        (["--data", "a.csv", "--discount", "0.9", "--clip-actions"], "--clip-actions belongs to --env; got --data"),
         ([*LAKE[1:], "--n-envs", "0"], "--n-envs must be a whole number of at least 1; got 0"),
         (
             ["--env", "CartPole-v1", "--discount", "0.9", "--features", "tabular"],
@@ -215,6 +230,7 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
         ([*LAKE[1:], "--record", "rows.txt"], "--record must be a .parquet, .npz, .csv file; got rows.txt"),
         ([*LAKE[1:], "--record", "nowhere/rows.csv"], "--record must be in a folder that exists, and not in out"),
         ([*LAKE[1:], "--names", "a,b"], "--names must be 1 different words, one for each number"),
+        ([*LAKE[1:], "--names", "a,b"], "got a, b; pass as many"),
         ([*LAKE[1:], "--passes", "0"], "--passes must be a whole number of at least 1; got 0"),
         ([*LAKE[1:], "--samples", "0"], "--samples must be a whole number of at least 1; got 0"),
         ([*LAKE[1:], "--out", ""], "--out must be the name of a folder; got ''"),
@@ -236,6 +252,18 @@ def test_a_policy_of_another_shape(tmp_path: Any, capsys: Any) -> None:
     assert main([*LAKE, "--policy", str(tmp_path / "p.npy"), "--out", str(tmp_path / "out")]) == BAD_USAGE
     assert "--policy must have the shape (S, A) = (16, 4)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_policy_that_goes_beyond_the_bounds_is_clipped_on_request(
+    tmp_path: Any, capsys: Any, monkeypatch: Any
+) -> None:
+    (tmp_path / "strong_policies.py").write_text("def turn(observation): return [-9.0 * observation[2]]")
+    monkeypatch.syspath_prepend(tmp_path)
+    arguments = ["evaluate", "--env", "Pendulum-v1", "--policy", "strong_policies:turn", "--discount", "0.9", "--quiet"]
+    arguments += ["--samples", "300", "--features", "polynomial:1", "--out", str(tmp_path / "out")]
+    assert main(arguments) == BAD_USAGE
+    assert "within its bounds; or pass --clip-actions to clip them" in capsys.readouterr().err
+    assert main([*arguments, "--clip-actions"]) == OK
 
 
 def test_a_recording_stays_out_of_the_report(tmp_path: Any, capsys: Any) -> None:

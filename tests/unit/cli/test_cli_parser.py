@@ -62,6 +62,8 @@ def test_every_figure_of_the_paper_names_an_experiment() -> None:
             "evaluate --env a --discount 1 --ordr_by=t",
             "unknown option --ordr-by; did you mean --order-by? see: vrtd ev",
         ),
+        ("plan --target 0.1", "unknown option --target; did you mean --target-error? see: vrtd plan --help"),
+        ("evaluate --enc FrozenLake-v1", "unknown option --enc; did you mean --env? see: vrtd evaluate --help"),
         ("simulate --zzz", "unknown option --zzz; see: vrtd simulate --help"),
         ("simulate --algorithm td vrtd", "unrecognized arguments: vrtd; see: vrtd simulate --help"),
         ("simulate --algorithm vrdt", "--algorithm must be one of td, "),
@@ -127,6 +129,9 @@ def test_options_that_say_how_a_log_is_read() -> None:
 
 
 def test_help_is_a_command_and_version_has_a_short_option(capsys: Any) -> None:
+    assert main([]) == main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown[: len(shown) // 2] == shown[len(shown) // 2 :]
     helps = []
     for line in ("--help", "help", "simulate --help", "help simulate"):
         assert main(shlex.split(line)) == 0

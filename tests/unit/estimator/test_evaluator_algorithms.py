@@ -18,6 +18,7 @@ from vrtd.cli.terminal import BAD_USAGE, OK
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataWarning, InvalidInputError
 from vrtd.estimator import evaluate
 from vrtd.logs import from_arrays
+from vrtd.report.numbers import describe_settings
 from vrtd.sklearn import ValueRegressor
 
 N = 3000
@@ -58,7 +59,10 @@ def test_an_algorithm_without_automatic_settings_has_those_of_its_class(name: st
     evaluator = fitted(name)
     algorithm = REGISTRY[name]()
     assert evaluator.algorithm_ == algorithm
-    assert f"{name} has no automatic settings: it runs with {algorithm!r}" in evaluator.diagnostics_.remarks
+    assert (
+        f"{name} has no automatic settings: it runs with {describe_settings(algorithm.settings)}"
+        in evaluator.diagnostics_.remarks
+    )
     same = fitted(algorithm)  # type: ignore[arg-type]
     assert same.theta_.tobytes() == evaluator.theta_.tobytes()
     assert not any("automatic settings" in remark for remark in same.diagnostics_.remarks)
@@ -100,7 +104,7 @@ def test_without_a_formula_there_is_no_interval_and_the_reason_is_said(name: str
     states = chunk(0, 5).observations
     reason = evaluator.why_no_interval()
     assert reason is not None
-    assert f"none is known for {evaluator.algorithm_!r}" in reason
+    assert f"none is known for {evaluator.algorithm_.name.upper()} with these settings" in reason
     for ask in (
         lambda: evaluator.predict(states, return_interval=0.9),
         lambda: evaluator.theta_interval(0.9),

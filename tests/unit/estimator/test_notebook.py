@@ -20,8 +20,7 @@ from vrtd.logs import from_arrays
 
 def test_before_any_row_the_parameters_are_shown() -> None:
     evaluator = vrtd.Evaluator("vrtd", features="rbf:20", discount=0.9, step_size=0.1)
-    assert check_repr(evaluator).startswith("Evaluator(vrtd, step_size 0.1, not fitted; features RBF(low=None, ")
-    assert check_repr(evaluator).endswith("...; discount 0.9)")
+    assert check_repr(evaluator).startswith("Evaluator(vrtd, step_size 0.1, not fitted; features rbf; disc")
     shown = read_summary(evaluator)
     assert (shown.title, shown.has_figure, shown.entries["rows"]) == ("Evaluator", False, "not fitted")
     given = vrtd.Evaluator(vrtd.VRTD(0.05, 500), discount=0.9)
@@ -77,10 +76,23 @@ def test_rows_without_an_answer_are_no_error(scale: float) -> None:
 
 
 def test_many_features_are_shown_without_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was computed before is shown: by fit the parameters, by mean_value the interval."""
+    whole = whole_fit("closed_form")
+    full, summary = repr(whole), read_summary(whole)
     monkeypatch.setattr("vrtd.estimator.notebook._MOST_FEATURES", 3)
-    evaluator = whole_fit("closed_form")
+    evaluator = vrtd.Evaluator("closed_form", discount=DISCOUNT).partial_fit(chunk(0, N))
     assert check_repr(evaluator) == f"Evaluator(closed form, {N:,} rows, 4 features)"
     assert not read_summary(evaluator).has_figure
+    theta = evaluator.theta_
+    assert check_repr(evaluator) == f"{full.partition(' [')[0]})"
+    shown = read_summary(evaluator)
+    assert shown.has_figure
+    assert shown.entries["mean value"] == summary.entries["mean value"].partition(" [")[0]
+    assert "converged" not in shown.entries
+    evaluator.mean_value()
+    assert repr(evaluator) == full
+    assert read_summary(evaluator).entries == summary.entries
+    np.testing.assert_array_equal(evaluator.theta_, theta)
 
 
 def test_a_model_from_a_file_is_shown_as_before(tmp_path: Path) -> None:

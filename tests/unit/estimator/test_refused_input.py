@@ -49,6 +49,38 @@ def test_bad_arguments_are_refused(settings: Any, message: str) -> None:
         vrtd.Evaluator(**({"discount": 0.9} | settings))
 
 
+def test_arguments_that_do_not_exist_are_named_with_those_that_were_meant(tmp_path: Any) -> None:
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.9)
+    must = "arguments must be those of the function; got "
+    with pytest.raises(InvalidInputError, match=f"{must}'observation'; did you mean 'observations'?"):
+        evaluator.fit({"a": [1.0]}, observation="a")  # type: ignore[call-arg]
+    for wrong, meant in (("samples", "n_samples"), ("n_sample", "n_samples"), ("rewards", "reward")):
+        with pytest.raises(InvalidInputError, match=f"{must}'{wrong}'; did you mean '{meant}'?"):
+            vrtd.evaluate("FrozenLake-v1", discount=0.9, out=tmp_path / "out", **{wrong: 5})
+    with pytest.raises(InvalidInputError, match=f"{must}'zzz'; see vrtd.logs.read"):
+        evaluator.partial_fit(chunk(0, 10), zzz=1)  # type: ignore[call-arg]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dict_of_columns_is_a_table(tmp_path: Any) -> None:
+    rows = chunk(0, 400)
+    columns = {f"x_{j}": column for j, column in enumerate(rows.observations.T)}
+    columns |= {f"next_x_{j}": column for j, column in enumerate(rows.next_observations.T)}
+    named: Any = {"observations": "x_*", "next_observations": "next_x_*", "reward": "r"}
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(
+        columns | {"r": rows.reward}, **named
+    )
+    expected = vrtd.Evaluator("closed_form", features=None, discount=DISCOUNT).fit(from_arrays(*rows[:3]))
+    np.testing.assert_array_equal(evaluator.theta_, expected.theta_)
+    for wrong in ({"a": [1.0], "b": [1.0, 2.0]}, {"a": 1.0}, {"a": np.zeros((2, 2))}):
+        with pytest.raises(
+            DataError, match=r"a dict of data must hold columns of the same length.* go to vrtd.logs.fr"
+        ):
+            evaluator.fit(wrong)
+    with pytest.raises(DataError, match=r"CartPole-v1 must be there; .*; an environment goes to vrtd.logs.from_env"):
+        evaluator.fit("CartPole-v1")
+
+
 def test_bad_calls_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="theta_0 must have the shape"):
         fitted(theta_0=[1.0, 2.0])

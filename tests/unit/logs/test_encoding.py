@@ -16,7 +16,7 @@ from tests.helpers.log_cases import rows, same_bits
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import Column, ObservationSpace
 from vrtd.logs import blocks, read
-from vrtd.logs.encoding import encode
+from vrtd.logs.new_observations import encode
 
 LEVELS = ("new", "old", "vip")
 SEGMENT = ["new", "vip", "old", "new", "old", "vip", "new"]
@@ -303,9 +303,9 @@ def test_tables_that_do_not_fit_the_log_are_refused(table, message):
 
 
 def test_only_tables_with_names_are_encoded():
-    with pytest.raises(InvalidInputError, match=r"must be a table with the Arrow C stream .*; got ndarray; pass"):
+    with pytest.raises(InvalidInputError, match="a table must have the Arrow C stream; got a ndarray; pass"):
         encode(ObservationSpace("columns", (Column("x"),)), np.zeros(3))
-    with pytest.raises(InvalidInputError, match=r"columns with names .*; got observations of kind 'features'"):
+    with pytest.raises(InvalidInputError, match=r"must have the columns observation_0 to \.\.\.; got 'x'; rename"):
         encode(ObservationSpace("features"), {"x": [1.0]})
     with pytest.raises(DataError, match="column v, must have 3 numbers a row, as the log has; got"):
         encode(ObservationSpace("columns", tuple(Column(f"v_{j}") for j in range(3))), {"v": [[1.0, 2.0]]})

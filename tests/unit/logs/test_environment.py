@@ -326,6 +326,23 @@ def test_resets_of_the_old_gym_are_explained(answer: Any) -> None:
         list(from_env(Old([4]), "random", 10).chunks())
 
 
+def test_a_reset_without_a_seed_is_explained_and_an_error_of_its_own_is_not() -> None:
+    class Old(Ladder):
+        def reset(self) -> Any:  # type: ignore[override]
+            return super().reset()
+
+    class Fails(Ladder):
+        def reset(self, **options: Any) -> Any:
+            raise TypeError("out of order")
+
+    with pytest.raises(
+        DataError, match=r"must have the argument seed; got reset\(\); write reset\(self, seed=None, opt"
+    ):
+        list(from_env(Old([4]), "random", 10).chunks())
+    with pytest.raises(TypeError, match="out of order"):
+        list(from_env(Fails([4]), "random", 10).chunks())
+
+
 def test_fractions_in_a_discrete_space_are_refused() -> None:
     class Broken(Ladder):
         observation_space = gymnasium.spaces.Discrete(1000)  # type: ignore[assignment]

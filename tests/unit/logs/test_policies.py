@@ -111,7 +111,7 @@ MULTI, BINARY = gymnasium.spaces.MultiDiscrete([2, 3]), gymnasium.spaces.MultiBi
         (DISCRETE, 2, 1, r"2 actions of Discrete\(3\); got 1 at step 12; return the shape \(2,\)"),
         (DISCRETE, 2, np.array([0, 3]), r"got array\(\[0, 3\]\) at step 12 of environment 1"),
         (BOX, None, [0.0, 1.5], r"actions of Box\(-1.0, 1.0, \(2,\), float32\); got \[0.0, 1.5\] at step 12"),
-        (BOX, None, [0.0, 1.5], r"return the shape \(2,\), within its bounds; clip_actions clips to them"),
+        (BOX, None, [0.0, 1.5], r"return the shape \(2,\), within its bounds; or pass clip_actions=True to clip"),
         (BOX, 3, [0.0, 0.5], r"return the shape \(3, 2\), .*: an action for each observation of the batch"),
         (BOX, None, [0.0, np.nan], "nan.* at step 12"),
         (BOX, None, 0.0, r"return the shape \(2,\)"),
@@ -155,8 +155,27 @@ def test_a_policy_of_one_observation_is_explained_on_a_vector_environment() -> N
     def broken(observation: Any) -> Any:
         raise LookupError("no such key")
 
-    with pytest.raises(LookupError, match="no such key"):  # an error of its own
+    with pytest.raises(InvalidInputError, match="LookupError: no such key at step 0; correct the policy"):
         list(from_env(env, broken, 10).chunks())
+
+
+def test_a_policy_that_fails_is_told_with_its_step_and_its_own_error() -> None:
+    class Model:
+        def predict(self, observation: Any) -> Any:
+            if observation:
+                raise StopIteration("no\nmore")
+            return 2
+
+    def stop(_observation: Any) -> Any:
+        raise KeyboardInterrupt
+
+    act = as_policy(Model(), None, DISCRETE)(0)
+    assert act(0, 6) == 2
+    with pytest.raises(InvalidInputError, match="for every observation; got StopIteration: no more at step 7") as found:
+        act(1, 7)
+    assert isinstance(found.value.__cause__, StopIteration)
+    with pytest.raises(KeyboardInterrupt):
+        as_policy(stop, None, DISCRETE)(0)(0, 0)
 
 
 def test_policies_of_installed_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
