@@ -191,8 +191,21 @@ def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[ND
         rows = find_missing(key, counts_nan=True)
         if rows is not None:
             gaps.append(Gap(field, k, rows))
-        keys.append(np.ma.getdata(key))
+        keys.append(_convert_key(np.ma.getdata(key), where))
     return tuple(keys)
+
+
+def _convert_key(key: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return a key in a type that can be compared over files and sorted, without a change of any value."""
+    if key.dtype.kind == "S":
+        return np.strings.decode(key, "utf-8", "backslashreplace")
+    if key.dtype.kind == "m":  # which DuckDB keeps in microseconds
+        return key.astype(np.int64)
+    if key.dtype.kind == "f" and key.dtype.itemsize > 8:
+        must = f"{where} must have numbers of at most 64 bits"
+        raise DataError(must, f"dtype {key.dtype}", "convert it to float64")
+    kind = np.dtype(np.float32) if key.dtype == np.float16 else key.dtype
+    return key.astype(kind.newbyteorder("="), copy=False)
 
 
 def join_keys(keys: Sequence[NDArray[Any]]) -> NDArray[Any]:

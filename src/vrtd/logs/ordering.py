@@ -145,10 +145,10 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: str) -> _Sort
         "temp_directory": str(folder / "unfinished"),
     }
     with duckdb.connect(config=settings) as connection, ThreadPoolExecutor(1, "vrtd-sort") as thread:
-        connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
-        # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
-        work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
         try:
+            connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
+            # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
+            work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
             work.result()
         except duckdb.Error as error:
             if failures:
