@@ -75,3 +75,43 @@ def test_bytes_and_text_name_the_same_episode(tmp_path):
     log = read(tmp_path, observations="x", episode="e", order_by="x", episode_end="terminated")
     assert rows(log)["observations"].tolist() == [0.0, 3.0, 1.0, 2.0]
     assert rows(log)["terminated"].tolist() == [True, True, False, True]
+
+
+def write_csv(path, times) -> None:
+    lines = [f"{k}.5,0,{time}" for k, time in enumerate(times)]
+    path.write_text("\n".join(["x,r,t", *lines]) + "\n")
+
+
+def test_whole_numbers_in_one_file_and_fractions_in_another(tmp_path):
+    for first, second in ((["3", "1"], ["2.5", "0.5"]), (["2.5", "0.5"], ["3", "1"])):
+        write_csv(tmp_path / "0.csv", first)
+        write_csv(tmp_path / "1.csv", second)
+        log = read(tmp_path, order_by=["t"], observations="t", episode_end="terminated")
+        assert rows(log)["observations"].tolist() == [0.5, 1.0, 2.5, 3.0]
+        log = read(tmp_path, order_by="t", observations="x", episode_end="terminated")
+        places = [chunk.locate("reward", row) for chunk in log.chunks() for row in range(chunk.n_rows)]
+        expected = (
+            [("1", 1), ("0", 1), ("1", 0), ("0", 0)] if first[0] == "3" else [("0", 1), ("1", 1), ("0", 0), ("1", 0)]
+        )
+        assert places == [f"{tmp_path}/{file}.csv, column r, row {row}" for file, row in expected]
+
+
+def test_whole_numbers_of_text_are_exact(tmp_path):
+    write_csv(tmp_path / "a.csv", [LARGE + 2, LARGE + 1, LARGE])
+    whole = rows(read(tmp_path / "a.csv", observations="x", order_by="t", episode_end="terminated"))
+    assert whole["observations"].tolist() == [2.5, 1.5, 0.5]
+
+
+@pytest.mark.parametrize("other", ["a", "2020-01-01", "2020-01-01 10:00:00", "true"])
+def test_files_with_other_types_of_order_are_both_named(tmp_path, other):
+    write_csv(tmp_path / "0.csv", [1, 2])
+    write_csv(tmp_path / "1.csv", [other, other])
+    with pytest.raises(DataError, match=r"same columns; got numbers 't' in .*0\.csv and .* 't' in .*1\.csv; convert"):
+        read(tmp_path, order_by="t")
+
+
+def test_an_order_that_changes_its_type_within_a_file_is_named(tmp_path):
+    write_csv(tmp_path / "a.csv", [*range(400_000), 1.5])  # beyond the block that tells the type
+    log = read(tmp_path / "a.csv", order_by="t")
+    with pytest.raises(DataError, match=r"line 400002 of .*, column t, must be of type int64, like the first .*'1\.5'"):
+        rows(log)
