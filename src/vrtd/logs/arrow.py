@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -113,27 +113,46 @@ class CsvPart(ColumnPart):
     that an entry with a mistake makes no category of them.
     """
 
+    kinds: dict[str, ColumnType]
     n_rows = None
     unverified = "is text, without checksums"
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
         self.where, self._path, self.missing, self._header = str(path), path, missing, []
+        self._types: dict[str, Any] = {}
         with translate_errors(self.where), self._open({}) as reader:
             self._header = reader.schema.names
             self.columns = find_columns(self._header, wanted, self.where)
             self.kinds = self._find_types(reader)
             self._types = self._choose_types(reader.schema)
+            for name in self._by_order:
+                if not (self._has_fractions(name) or library().types.is_integer(self._types[name])):
+                    self.kinds[name] = self.kinds[name]._replace(words=str(self._types[name]))
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         with translate_errors(self.where), self._open(self._types) as reader:
             yield from _to_rows(self._with_flags(reader), self)
 
+    @staticmethod
+    def share_order(parts: Sequence[CsvPart]) -> None:
+        """Read the numbers that rows are sorted by as float64 in all files, if one of them has fractions there."""
+        for name in {name for part in parts for name in part._by_order if part._has_fractions(name)}:
+            for part in parts:
+                part._types[name] = library().float64()
+
+    @property
+    def _by_order(self) -> tuple[str, ...]:
+        return self.columns.by_field.get("order_by", ())
+
+    def _has_fractions(self, name: str) -> bool:
+        return bool(library().types.is_floating(self._types[name]))
+
     def _choose_types(self, schema: Any) -> dict[str, Any]:
         """Return the type of each column. Rows are sorted by numbers or times where the beginning of the file holds
         them, by text elsewhere."""
         pyarrow, by_field = library(), self.columns.by_field
-        types = {name: schema.field(name).type for name in by_field.get("order_by", ())}
+        types = {name: schema.field(name).type for name in self._by_order}
         for name, kind in types.items():
             if pyarrow.types.is_timestamp(kind):
                 types[name] = pyarrow.timestamp("ns", kind.tz)  # later ones may have fractions of a second
@@ -209,12 +228,16 @@ class CsvPart(ColumnPart):
             line, column = (re.search(rf"{word} #(\d+)", str(error)) for word in ("Row", "column"))
             if line is None:
                 raise
-            where = f"line {line[1]} of {self.where}"
+            where, what = f"line {line[1]} of {self.where}", str(error).split(f"{line[0]}: ")[-1]
             if column is not None and int(column[1]) < len(self._header):
-                where += f", column {self._header[int(column[1])]},"
+                name = self._header[int(column[1])]
+                where += f", column {name},"
+                if name in self._types and name in self._by_order:
+                    must = f"{where} must be of type {self._types[name]}, like the first rows that it puts in order"
+                    raise DataError(must, what, "write all of its values in one form, such as 1.0 and 1.5") from None
             raise DataError(
                 f"{where} must hold a number in each of its fields, as many as the header has",
-                str(error).split(f"{line[0]}: ")[-1],
+                what,
                 "repair that line"
                 + (
                     ""

@@ -106,14 +106,16 @@ def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
     is_null: NDArray[np.bool_] | None = None
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    if types.is_decimal(array.type):
+        array = _to_whole_numbers(array, name, piece)
+    elif types.is_time(array.type):
+        array = array.cast(f"int{array.type.bit_width}")
     while True:
         if array.null_count:
             nulls = array.is_null().to_numpy(zero_copy_only=False)
             is_null = nulls.reshape(shape) if is_null is None else is_null | nulls.reshape(shape)
             array = _replace_nulls(array, nulls, name, piece)
         if not is_list(array.type):
-            if types.is_decimal(array.type):
-                array = array.cast("float64")
             entries: NDArray[Any] = array.to_numpy(zero_copy_only=False).reshape(shape)
             return entries if is_null is None else np.ma.MaskedArray(entries, is_null)
         from pyarrow.compute import list_value_length
@@ -131,6 +133,20 @@ def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
         if is_null is not None:
             is_null = np.repeat(is_null[..., np.newaxis], shape[-1], axis=-1)
         array = array.flatten()
+
+
+def _to_whole_numbers(array: Any, name: str, piece: Piece) -> Any:
+    """Return decimals as multiples of their last digit: no two of them become equal, and their order stays."""
+    pyarrow = library()
+    wide = array.cast(pyarrow.decimal128(38, array.type.scale))
+    words = np.frombuffer(wide.buffers()[1], np.int64).reshape(-1, 2)[wide.offset : wide.offset + len(wide)]
+    is_null = wide.is_null().to_numpy(zero_copy_only=False)
+    bad = np.flatnonzero((words[:, 1] != words[:, 0] >> 63) & ~is_null)
+    if bad.size:
+        must = f"{piece.where}, column {name}, must hold decimals with at most 18 digits"
+        what = f"{array[int(bad[0])]} in row {piece.first_row + bad[0]}"
+        raise DataError(must, what, "convert the column to text, or to whole numbers of 64 bits")
+    return pyarrow.array(words[:, 0], mask=is_null)
 
 
 def _replace_nulls(array: Any, nulls: NDArray[np.bool_], name: str, piece: Piece) -> Any:

@@ -91,6 +91,7 @@ class Block(NamedTuple):
     episode: NDArray[Any] | None  # of several columns: a structured array
     is_unusable: NDArray[np.bool_] | None  # a value is missing; None: no row with a missing value may be dropped
     is_unobserved: NDArray[np.bool_] | None  # the observation is missing, so that no row has it as its successor
+    lacks_next: NDArray[np.bool_] | None  # the next observation is missing and no flag says that none is needed
     pieces: tuple[Piece, ...]
     part: int = 0  # rows of different parts follow each other only where the episode says so
     order: tuple[NDArray[Any], ...] = ()  # the columns that rows are to be sorted by, before they are
@@ -100,7 +101,7 @@ class Block(NamedTuple):
         """Put blocks one after another, as a block of the last one's part."""
         if len(blocks) == 1:
             return blocks[0]
-        columns = zip(*(block[:9] for block in blocks), strict=True)
+        columns = zip(*(block[:10] for block in blocks), strict=True)
         arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
         return Block._make([*arrays, pieces, blocks[-1].part, ()])
@@ -113,7 +114,7 @@ class Block(NamedTuple):
             if left:
                 pieces.append(piece._replace(first_row=piece.first_row + piece.n_rows - left, n_rows=left))
             skip -= piece.n_rows - left
-        arrays = [None if array is None else array[start:] for array in self[:9]]
+        arrays = [None if array is None else array[start:] for array in self[:10]]
         return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
@@ -141,7 +142,8 @@ Fields = Mapping[str, Any]
 
 
 def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
-    """Check and convert the columns of a block. Raise for missing values, unless rows that have some are dropped."""
+    """Check and convert the columns of a block. Raise for missing values, unless rows that have some are dropped;
+    those of next observations are marked."""
     gaps: list[Gap] = []
     observations = encoder.encode(fields["observations"], "observations", piece, gaps)
     successors = None
@@ -165,10 +167,13 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
         terminated = terminated & ~truncated
     episodes, order = (_keys(fields, field, piece, gaps) for field in ("episode", "order_by"))
     episode = join_keys(episodes) if episodes else None
-    # The successor of a terminated row is not looked at.
-    gaps = [gap._replace(rows=gap.rows & ~terminated) if gap.field == "next_observations" else gap for gap in gaps]
+    is_unusable = is_unobserved = lacks_next = None
+    if successors is not None:
+        # The successor of a terminated row is not looked at. Which other rows need none, the rows after them tell.
+        missing = [gap.rows for gap in gaps if gap.field == "next_observations"]
+        lacks_next = np.logical_or.reduce([np.zeros(piece.n_rows, np.bool_), *missing]) & ~terminated
+    gaps = [gap for gap in gaps if gap.field != "next_observations"]
     encoder.check(gaps, piece)
-    is_unusable = is_unobserved = None
     if encoder.missing == "drop":
         is_unusable, is_unobserved = np.zeros((2, piece.n_rows), np.bool_)
         for gap in gaps:
@@ -176,8 +181,10 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
             if gap.field == "observations":
                 is_unobserved |= gap.rows
     piece = piece._replace(names=encoder.name_numbers(piece.names))
-    arrays = (observations, reward, successors, terminated, truncated, weight, episode, is_unusable, is_unobserved)
-    return Block(*arrays, (piece,), order=order)
+    masks = (is_unusable, is_unobserved, lacks_next)
+    return Block(
+        observations, reward, successors, terminated, truncated, weight, episode, *masks, (piece,), order=order
+    )
 
 
 def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[NDArray[Any], ...]:
@@ -189,8 +196,21 @@ def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[ND
         rows = find_missing(key, counts_nan=True)
         if rows is not None:
             gaps.append(Gap(field, k, rows))
-        keys.append(np.ma.getdata(key))
+        keys.append(_convert_key(np.ma.getdata(key), where))
     return tuple(keys)
+
+
+def _convert_key(key: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return a key in a type that can be compared over files and sorted, without a change of any value."""
+    if key.dtype.kind == "S":
+        return np.strings.decode(key, "utf-8", "backslashreplace")
+    if key.dtype.kind == "m":  # which DuckDB keeps in microseconds
+        return key.astype(np.int64)
+    if key.dtype.kind == "f" and key.dtype.itemsize > 8:
+        must = f"{where} must have numbers of at most 64 bits"
+        raise DataError(must, f"dtype {key.dtype}", "convert it to float64")
+    kind = np.dtype(np.float32) if key.dtype == np.float16 else key.dtype
+    return key.astype(kind.newbyteorder("="), copy=False)
 
 
 def join_keys(keys: Sequence[NDArray[Any]]) -> NDArray[Any]:

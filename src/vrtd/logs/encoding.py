@@ -128,18 +128,22 @@ class Encoder:
         if first is None:
             return
         gap, place = first
+        raise self.refuse(gap.field, place)
+
+    def refuse(self, field: str, place: str) -> DataError:
+        """Return the error for a missing value that can be neither filled nor dropped."""
         must, do = "every column that is used must have a value in every row", "fill it in, or choose missing='drop'"
-        if gap.field in KEYS:
-            must, do = f"{gap.field} must have a value in every row", "fill or drop that row"
-        elif gap.field in VECTORS and self.missing == "error":
+        if field in KEYS:
+            must, do = f"{field} must have a value in every row", "fill or drop that row"
+        elif field in VECTORS and self.missing == "error":
             do += " or missing='indicator'"
-        elif gap.field in VECTORS and not self._columns:
+        elif field in VECTORS and not self._columns:
             must = "only numbers and vectors can be filled in with missing='indicator'"
-        elif gap.field in VECTORS:
+        elif field in VECTORS:
             must = f"a column of numbers that lacks some must lack one in the first {PILOT_ROWS:,} rows to be filled in"
         elif self.missing == "indicator":
             must = "only observations may be missing with missing='indicator'"
-        raise DataError(must, f"no value at {place}", do)
+        return DataError(must, f"no value at {place}", do)
 
 
 def find_first_gap(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:

@@ -3,6 +3,9 @@
 DuckDB sorts more rows than fit into memory, by columns of any type, within a limit. It is given the keys of each row,
 its number in the log, and everything else as one binary entry, so that all formats are alike and every bit comes back.
 The number makes each key unique: ties keep their order, and the result depends on the rows alone.
+
+Rows that are wide would not fit into its memory, because it holds whole groups of them at once: they are written to a
+file beside as they come, and are looked up there by their numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from vrtd.tables import library
 
 MEMORY, THREADS = "512MB", 4
 _GROUP_BYTES, _GROUP_ROWS = 2**25, 2**17  # of a row group in the temporary file
+_WIDE = 256  # bytes of a row that is not sorted itself
 _NAME_ANOTHER = "set the environment variable TMPDIR to a folder with more room"
 _ARRAYS = Block._fields[: Block._fields.index("pieces")]
 
@@ -40,7 +44,8 @@ class _Sorted(NamedTuple):
     """The temporary file, and how to read it."""
 
     path: Path
-    packed: np.dtype[Any]  # of the entry with everything but the keys
+    packed: np.dtype[Any]  # of everything but the keys of a row
+    apart: Path | None  # where that is, in the order of the recording; None: in the file itself
     episodes: Sequence[str]  # its columns that tell episodes apart
     first: Sequence[int]  # the number of each file's first row
     names: Mapping[str, Sequence[str]]  # field -> columns, one for each number of an observation
@@ -93,13 +98,18 @@ class OrderedRows:
             return
         from pyarrow.parquet import ParquetFile
 
-        path, packed, episodes, first, names, _ = self._sorted
+        path, packed, apart, episodes, first, names, _ = self._sorted
         last: tuple[Any, ...] = ()  # the episode of the row before
         n_episodes, has_ended, self.n_after_end = 0, False, 0
         with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
             for batch in file.iter_batches(rows_per_block(packed.itemsize)):
-                n = batch.num_rows
-                arrays: dict[str, Any] = dict.fromkeys(_ARRAYS) | _unpack(batch.column("rest"), packed)
+                n, numbers = batch.num_rows, batch.column("number").to_numpy()
+                if apart is None:
+                    found = _unpack(batch.column("rest"), packed)
+                else:  # mapped anew, so that no more pages than those of a block are held
+                    found = np.memmap(apart, packed, "r")[numbers]
+                arrays: dict[str, Any] = dict.fromkeys(_ARRAYS)
+                arrays |= {name: np.ascontiguousarray(found[name]) for name in packed.names or ()}
                 if episodes:
                     ids = [batch.column(name) for name in episodes]
                     starts = _find_starts(ids, last)
@@ -108,7 +118,7 @@ class OrderedRows:
                     n_after, has_ended = _count_after_end(arrays["terminated"], starts, has_ended)
                     self.n_after_end += n_after
                     last = tuple(column[n - 1].as_py() for column in ids)
-                origins = Origins(self._files, first, batch.column("number").to_numpy())
+                origins = Origins(self._files, first, numbers)
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
 
 
@@ -123,9 +133,10 @@ def _make_folder() -> Path:
 def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]) -> _Sorted:
     duckdb, pyarrow = import_extra("duckdb", "data"), library()
     packed = _packed_type(first)
-    batch = _make_batch(first, 0, packed, None)
+    apart = folder / "rows" if packed.itemsize > _WIDE else None
+    batch = _make_batch(first, 0, packed, None, apart)
     episodes, order = ([name for name in batch.schema.names if name.startswith(key)] for key in ("episode", "order"))
-    path, room = folder / "rows.parquet", shutil.disk_usage(folder).free
+    path = folder / "rows.parquet"
     first_of_file = [0] * (first.part + 1)
     texts = {key: TextOrder(name) for key, name in zip(order, by, strict=True) if is_text(batch.schema.field(key).type)}
     failures: list[Exception] = []
@@ -139,7 +150,7 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
                 if is_stopped.is_set():
                     return
                 first_of_file.extend([n_rows] * (block.part + 1 - len(first_of_file)))
-                rows = _make_batch(block, n_rows, packed, batch.schema)
+                rows = _make_batch(block, n_rows, packed, batch.schema, apart)
                 for key, text in texts.items():
                     text.see(rows.column(key))
                 yield rows
@@ -150,8 +161,9 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
             failures.append(error)
             raise
 
-    columns, keys = ", ".join([*episodes, "number", "rest"]), ", ".join([*episodes, *order, "number"])
-    group = int(min(_GROUP_ROWS, max(2048, _GROUP_BYTES // (packed.itemsize + 64))))
+    columns = ", ".join(name for name in batch.schema.names if name not in order)
+    keys = ", ".join([*episodes, *order, "number"])
+    group = int(min(_GROUP_ROWS, max(2048, _GROUP_BYTES // ((packed.itemsize if apart is None else 0) + 64))))
     query = f"COPY (SELECT {columns} FROM recorded ORDER BY {keys}) TO '{_quote(path)}' "  # noqa: S608 - own names
     settings = {
         "memory_limit": MEMORY,
@@ -159,27 +171,33 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
         "temp_directory": str(folder / "unfinished"),
     }
     with duckdb.connect(config=settings) as connection, ThreadPoolExecutor(1, "vrtd-sort") as thread:
-        connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
-        # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
-        work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
         try:
+            connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
+            # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
+            work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
             work.result()
         except duckdb.Error as error:
             if failures:
                 raise failures[0] from None
-            if not isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
-                raise DataError(f"rows must be sortable by {', '.join(by)}", error, "name other columns") from None
-            raise DataError(
-                f"{folder.parent} must have room for a temporary file with the rows in order",
-                f"{room / 2**30:.1f} GiB free, and DuckDB: {' '.join(str(error).split()):.300}",
-                _NAME_ANOTHER,
-            ) from None
+            what = f"DuckDB: {' '.join(str(error).split()):.300}"
+            columns = ", ".join(by)
+            if isinstance(error, duckdb.OutOfMemoryException):
+                must = f"the keys of rows must be sortable in {MEMORY} of memory"
+                raise DataError(must, what, f"shorten the values of {columns} and of episodes") from None
+            if isinstance(error, duckdb.IOException):
+                raise _no_room(folder, what) from None
+            raise DataError(f"rows must be sortable by {columns}", what, "name other columns") from None
         except BaseException:
             is_stopped.set()
             connection.interrupt()
             raise
     remarks = [text.remark for text in texts.values() if text.remark is not None]
-    return _Sorted(path, packed, episodes, first_of_file, first.pieces[0].names, remarks)
+    return _Sorted(path, packed, apart, episodes, first_of_file, first.pieces[0].names, remarks)
+
+
+def _no_room(folder: Path, what: Any) -> DataError:
+    must = f"{folder.parent} must have room for a temporary file with the rows in order"
+    return DataError(must, f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB left, and {what}", _NAME_ANOTHER)
 
 
 def _packed_type(block: Block) -> np.dtype[Any]:
@@ -188,9 +206,9 @@ def _packed_type(block: Block) -> np.dtype[Any]:
     return np.dtype([(name, array.dtype, array.shape[1:]) for name, array in named if array is not None])
 
 
-def _make_batch(block: Block, n_before: int, packed: np.dtype[Any], schema: Any) -> Any:
-    """Return a record batch of the keys of a block, the numbers of its rows, and the rows; the first one makes the
-    schema."""
+def _make_batch(block: Block, n_before: int, packed: np.dtype[Any], schema: Any, apart: Path | None) -> Any:
+    """Return a record batch of the keys of a block, the numbers of its rows, and the rows, unless these are written to
+    a file of their own; the first one makes the schema."""
     pyarrow, n = library(), block.reward.size
     if _packed_type(block) != packed:
         what = f"{_packed_type(block)} from {block.locate(None, 'observations', 0)} on, {packed} before"
@@ -204,16 +222,22 @@ def _make_batch(block: Block, n_before: int, packed: np.dtype[Any], schema: Any)
     columns = {
         name: pyarrow.array(key, None if schema is None else schema.field(name).type) for name, key in keys.items()
     }
+    if apart is not None:
+        try:
+            with apart.open("ab") as file:
+                file.write(rows.view(np.uint8).data)
+        except OSError as error:
+            raise _no_room(apart.parent, error) from None
+        return pyarrow.RecordBatch.from_pydict(columns, schema)
     kind = pyarrow.binary(packed.itemsize)
     columns["rest"] = pyarrow.FixedSizeBinaryArray.from_buffers(kind, n, [None, pyarrow.py_buffer(rows)])
     return pyarrow.RecordBatch.from_pydict(columns, schema)
 
 
-def _unpack(column: Any, packed: np.dtype[Any]) -> dict[str, NDArray[Any]]:
+def _unpack(column: Any, packed: np.dtype[Any]) -> NDArray[Any]:
     _, offsets, content = column.buffers()
     first = int(np.frombuffer(offsets, np.int32)[column.offset])
-    rows = np.frombuffer(content, packed, len(column), first)
-    return {name: np.ascontiguousarray(rows[name]) for name in packed.names or ()}
+    return np.frombuffer(content, packed, len(column), first)
 
 
 def _find_starts(ids: Sequence[Any], last: tuple[Any, ...]) -> NDArray[np.bool_]:

@@ -1,10 +1,10 @@
 """Every row is given the observation that follows it.
 
-Where next observations were recorded, rows are handed on as they are. Elsewhere row i + 1 follows row i within an
-episode. A terminated row needs no successor and gets zeros. A row at the end of an episode that did not terminate, or
-at the end of the recording, has no successor: it is dropped and counted, and the row before it, which bootstraps from
-the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway. Rows with
-missing values are dropped in the same way where that was asked for: the rows around them are not joined.
+Where next observations were recorded, rows keep them. Elsewhere row i + 1 follows row i within an episode. A terminated
+row needs no successor and gets zeros. A row at the end of an episode that did not terminate, or at the end of the
+recording, has no successor unless one was recorded: it is dropped and counted, and the row before it, which bootstraps
+from the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway. Rows
+with missing values are dropped in the same way where that was asked for: the rows around them are not joined.
 
 `episode_end` says what the last row of an episode is where no flag tells. Rows of different parts (files) follow each
 other only where an episode column says so, or where rows are sorted: a wrong join would be learned as a transition, a
@@ -14,16 +14,17 @@ cut costs one row, which is reported.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vrtd.logs import blocks as sizes
 from vrtd.logs.blocks import Block
 from vrtd.logs.columns import EpisodeEnd
+from vrtd.logs.encoding import Encoder
 from vrtd.logs.log import Chunk
 
 
@@ -38,51 +39,27 @@ class Reason(StrEnum):
     MISSING_NEXT = "the next observation is missing"
 
 
-def keep_next(
-    block: Block | None, others: Iterator[Block], episode_end: EpisodeEnd | None, dropped: Counter[Reason]
-) -> Iterator[Chunk]:
-    """Yield rows with the successors that were recorded; those before a change of the episode are truncated, or
-    terminated if `episode_end` says so.
-
-    Rows with missing values are dropped, and those before them are truncated. A block waits for the next one where that
-    tells whether its last row continues.
-    """
-    while block is not None:
-        following, rows = None, None
-        terminated, truncated = block.terminated, block.truncated
-        if block.episode is not None or block.is_unusable is not None:
-            following = next(others, None)
-        if block.episode is not None:
-            is_last = np.zeros(truncated.size, np.bool_)
-            is_last[:-1] = block.episode[1:] != block.episode[:-1]
-            if following is None:
-                is_last[-1] = episode_end == "terminated"  # at the end of the log, truncation needs no mark
-            else:
-                assert following.episode is not None
-                is_last[-1] = block.episode[-1] != following.episode[0]
-            is_last &= ~(terminated | truncated)
-            if episode_end == "terminated":
-                terminated = terminated | is_last
-            else:
-                truncated = truncated | is_last
-        if block.is_unusable is not None:
-            dropped[Reason.MISSING] += int(block.is_unusable.sum())
-            rows = np.flatnonzero(~block.is_unusable)
-            is_before = following is not None and following.is_unusable is not None and following.is_unusable[0]
-            truncated = truncated | (np.append(block.is_unusable[1:], is_before) & ~terminated)
+def keep_next(blocks: Iterable[Block], encoder: Encoder) -> Iterator[Chunk]:
+    """Yield rows with the successors that were recorded, where nothing depends on the rows around them."""
+    for block in blocks:
+        _check_next(block, block.lacks_next, encoder)
         # The columns of a block are those of a chunk, in the same order.
-        columns = block._replace(terminated=terminated, truncated=truncated)[:6]
-        chunk = Chunk._make([*columns, partial(block.locate, rows)])
-        if rows is not None and rows.size < block.reward.size:
-            kept: dict[str, Any] = {name: values[rows] for name, values in chunk.columns.items()}
-            chunk = chunk._replace(**kept)
-        if chunk.n_rows:
-            yield chunk
-        block = following or next(others, None)
+        yield Chunk._make([*block[:6], partial(block.locate, None)])
+
+
+def _check_next(block: Block, lacks_next: NDArray[np.bool_] | None, encoder: Encoder) -> None:
+    """Raise for the first row that needs a next observation and has none."""
+    if lacks_next is not None and lacks_next.any():
+        field = "next_observations"
+        raise encoder.refuse(field, block.locate(None, field, int(np.argmax(lacks_next))))
 
 
 def pair(
-    block: Block, others: Iterator[Block], episode_end: EpisodeEnd | None, dropped: Counter[Reason]
+    block: Block,
+    others: Iterator[Block],
+    episode_end: EpisodeEnd | None,
+    dropped: Counter[Reason],
+    encoder: Encoder,
 ) -> Iterator[Chunk]:
     """Yield rows with the row after them as successor, or with the recorded one; those without one, and those that are
     to be left out, are counted in `dropped`, by reason.
@@ -90,25 +67,33 @@ def pair(
     Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn.
     """
     for following in others:
-        goes_on = following.part == block.part or (
-            block.episode is not None and following.episode is not None and block.episode[-1] == following.episode[0]
-        )
+        if block.episode is None or following.episode is None:
+            # Where successors were recorded, the end of a file tells nothing of episodes.
+            goes_on = following.part == block.part or block.next_observations is not None
+        else:
+            goes_on = following.part == block.part or block.episode[-1] == following.episode[0]
         if not goes_on:
-            yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped)
+            yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped, encoder)
             block = following
             continue
         n_whole = block.reward.size - 2
         if n_whole > 0:
-            yield from _transitions(block, n_whole, None, episode_end, dropped)
+            yield from _transitions(block, n_whole, None, episode_end, dropped, encoder)
             block = block.rows_from(n_whole)
         block = Block.join([block, following])
-    yield from _transitions(block, block.reward.size, Reason.LAST_OF_LOG, episode_end, dropped)
+    yield from _transitions(block, block.reward.size, Reason.LAST_OF_LOG, episode_end, dropped, encoder)
 
 
 def _transitions(
-    block: Block, n: int, end: Reason | None, episode_end: EpisodeEnd | None, dropped: Counter[Reason]
+    block: Block,
+    n: int,
+    end: Reason | None,
+    episode_end: EpisodeEnd | None,
+    dropped: Counter[Reason],
+    encoder: Encoder,
 ) -> Iterator[Chunk]:
-    """Yield those of the first n rows that have a successor.
+    """Yield those of the first n rows that have a successor. The last row of an episode whose successor was recorded is
+    truncated, unless `episode_end` says something else.
 
     `end` says why nothing follows the last row of the block, all rows of which are then asked for; None: something
     follows it.
@@ -118,13 +103,19 @@ def _transitions(
     is_last = np.zeros(is_flagged.size, np.bool_)
     if block.episode is not None:
         is_last[:-1] = (block.episode[1:] != block.episode[:-1]) & ~is_flagged[:-1]
-    # Where successors were recorded, the end of a file tells nothing of episodes.
     is_cut = end is not None and not is_flagged[-1] and not (has_next and block.episode is None)
     missing = np.zeros(is_flagged.size, np.bool_)
+    marks = block.truncated.copy() if has_next else missing.copy()
+    lacks_next = missing if block.lacks_next is None else block.lacks_next
     if episode_end == "terminated":
         is_last[-1] |= is_cut
         terminated, is_cut = terminated | is_last, False
     else:
+        if has_next and episode_end != "drop":
+            marks |= is_last
+            marks[-1] |= is_cut and end is Reason.LAST_OF_FILE
+            is_last &= lacks_next
+            is_cut = is_cut and bool(lacks_next[-1])
         dropped[Reason.NO_NEXT_IN_EPISODE] += int(is_last[:n].sum())
         missing |= is_last
     if not has_next:
@@ -134,19 +125,20 @@ def _transitions(
     if end is not None and is_cut:
         dropped[end] += 1
     missing[-1] |= is_cut and end is Reason.LAST_OF_FILE
-    if block.is_unusable is not None and block.is_unobserved is not None:
-        is_counted = missing.copy()
-        is_counted[-1] |= is_cut
-        lacking = block.is_unusable & ~is_counted
+    is_counted = missing.copy()
+    is_counted[-1] |= is_cut
+    lacks_next = lacks_next & ~(terminated | is_counted)
+    if block.is_unusable is None or block.is_unobserved is None:
+        _check_next(block, lacks_next[:n], encoder)
+    else:
+        lacking = (block.is_unusable & ~is_counted) | lacks_next
         dropped[Reason.MISSING] += int(lacking[:n].sum())
         missing |= lacking
         if not has_next:
             lacking = np.append(block.is_unobserved[1:], False) & ~(terminated | is_counted | missing)
             dropped[Reason.MISSING_NEXT] += int(lacking[:n].sum())
             missing |= lacking
-    marks = np.append(missing[1:], False) & ~terminated
-    if has_next:
-        marks |= block.truncated
+    marks |= np.append(missing[1:], False) & ~terminated
     missing[-1] |= is_cut
     for start in range(0, n, sizes.CHUNK_ROWS):
         kept = start + np.flatnonzero(~missing[start : min(n, start + sizes.CHUNK_ROWS)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -190,9 +191,10 @@ class PartsLog(Log):
         blocks = self._blocks()
         try:
             for first in blocks:
-                has_next = first.next_observations is not None and self._episode_end != "drop"
-                pair_rows = keep_next if has_next else pair
-                for chunk in pair_rows(first, blocks, self._episode_end, dropped):
+                pairs = pair(first, blocks, self._episode_end, dropped, self._encoder)
+                if first.next_observations is not None and first.episode is None and first.is_unusable is None:
+                    pairs = keep_next(chain([first], blocks), self._encoder)
+                for chunk in pairs:
                     n_kept += chunk.n_rows
                     yield chunk
         finally:

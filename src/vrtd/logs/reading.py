@@ -132,6 +132,7 @@ def read(
     parts = [_PARTS[kind](file, wanted, missing) for file in files]
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
+    CsvPart.share_order([part for part in parts if isinstance(part, CsvPart)])
     in_thread = kind != "parquet"  # which reads ahead by itself
     return PartsLog(parts, in_thread, episode_end, space)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.log_cases import rows
+from tests.helpers.log_cases import rows, same_bits
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import Column, ObservationSpace
 from vrtd.logs import read
@@ -53,6 +53,12 @@ def drop_by_hand(table: dict[str, list]) -> tuple[list[tuple], Counter]:
             needed += ["next_x", "next_c"]
         is_missing = any(table[name][i] is None for name in needed)
         reason = None
+        lacks_next = has_next and None in (table["next_x"][i], table["next_c"][i])
+        if has_next and episode is not None and lacks_next and not (table["terminated"][i] or table["truncated"][i]):
+            if i + 1 == n:
+                reason = "the last of the log"
+            elif episode[i] != episode[i + 1]:
+                reason = "the last of an episode without a final observation"
         if not has_next and not table["terminated"][i]:
             if table["truncated"][i]:
                 reason = "truncated without a final observation"
@@ -169,6 +175,38 @@ def test_a_terminated_row_needs_no_successor_in_any_way():
     for missing in ("error", "indicator"):
         with pytest.raises(DataError, match="got no value at the table, column next_s, row 2; fill it in, or choose"):
             rows(read(frame, missing=missing))
+
+
+@pytest.mark.parametrize("missing", ["error", "drop", "indicator"])
+def test_the_last_row_of_an_episode_may_lack_its_successor(missing):
+    """As GROUP BY and LEAD, or groupby and shift, leave it."""
+    columns = {"x": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "r": [0.0] * 6, "episode": [0, 0, 0, 1, 1, 1]}
+    plain = pa.table(columns)
+    recorded = plain.append_column("next_x", pa.array([1.0, 2.0, None, 4.0, 5.0, None]))
+    for n_rows in (1, 2, 6):
+        table = pa.Table.from_batches(recorded.to_batches(max_chunksize=n_rows))
+        for episode_end in ("terminated", "truncated", "drop", None):
+            expected = read(plain, episode_end=episode_end)
+            log = read(table, episode_end=episode_end, missing=missing)
+            same_bits(rows(log), rows(expected))
+            assert (log.remarks, log.warnings) == (expected.remarks, expected.warnings)
+
+
+@pytest.mark.parametrize("missing", ["error", "indicator"])
+def test_a_missing_successor_within_an_episode_is_refused(missing):
+    columns = {"x": [0.0, 1.0, 2.0], "next_x": [None, 2.0, None], "r": [0.0] * 3, "episode": [0, 0, 0]}
+    for kept in (columns, {name: column for name, column in columns.items() if name != "episode"}):
+        with pytest.raises(DataError, match="no value at the table, column next_x, row 0; fill it in, or choose"):
+            rows(read(polars.DataFrame(kept), missing=missing, episode_end="terminated"))
+
+
+def test_a_dropped_first_row_of_a_file_cuts_the_file_before(tmp_path):
+    for k, r in enumerate(([0.0, 0.0], [None, 0.0])):
+        table = pa.table({"x": [0.0, 1.0], "next_x": [1.0, 2.0], "r": pa.array(r, pa.float64())})
+        pq.write_table(table, tmp_path / f"{k}.parquet")
+    for episode_end in ("terminated", "truncated", "drop", None):
+        whole = rows(read(tmp_path, missing="drop", episode_end=episode_end))
+        assert whole["truncated"].tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.bool_(), pa.float32()])

@@ -43,7 +43,7 @@ class Cut(Part):
             stop = min(self._stop, start + self._sizes[k % len(self._sizes)])
             cut = {name: None if array is None else array[start:stop] for name, array in self._arrays.items()}
             piece = Piece(self.where, NAMES, start - self._start, stop - start)
-            yield Block(**cut, weight=None, is_unusable=None, is_unobserved=None, pieces=(piece,))
+            yield Block(**cut, weight=None, is_unusable=None, is_unobserved=None, lacks_next=None, pieces=(piece,))
             start, k = stop, k + 1
 
 
