@@ -60,7 +60,7 @@ class OrderedRows:
         import_extra("duckdb", "data")
         self._files, self._columns = tuple(files), columns
         self._sorted: _Sorted | None = None
-        #: Rows that come after a terminated row of their episode, by the last reading.
+        #: Rows that come after a terminated row of their episode, by the last whole reading.
         self.n_after_end = 0
 
     @property
@@ -100,7 +100,7 @@ class OrderedRows:
 
         path, packed, apart, episodes, first, names, _ = self._sorted
         last: tuple[Any, ...] = ()  # the episode of the row before
-        n_episodes, has_ended, self.n_after_end = 0, False, 0
+        n_episodes, n_after_end, has_ended = 0, 0, False
         with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
             for batch in file.iter_batches(rows_per_block(packed.itemsize)):
                 n, numbers = batch.num_rows, batch.column("number").to_numpy()
@@ -116,10 +116,11 @@ class OrderedRows:
                     arrays["episode"] = n_episodes + np.cumsum(starts)
                     n_episodes += int(starts.sum())
                     n_after, has_ended = _count_after_end(arrays["terminated"], starts, has_ended)
-                    self.n_after_end += n_after
+                    n_after_end += n_after
                     last = tuple(column[n - 1].as_py() for column in ids)
                 origins = Origins(self._files, first, numbers)
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
+        self.n_after_end = n_after_end
 
 
 def _make_folder() -> Path:

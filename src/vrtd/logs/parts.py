@@ -14,7 +14,7 @@ from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
-from vrtd.logs.columns import Columns, EpisodeEnd, Missing
+from vrtd.logs.columns import VECTORS, Columns, EpisodeEnd, Missing
 from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space, find_stored
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
@@ -162,7 +162,8 @@ class PartsLog(Log):
             return ()
         what = f"{n:,} of {_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
         ((name, n_most),) = self._lacking.most_common(1)
-        do = "missing='indicator' keeps rows that lack a number or a category of the observations"
+        is_observed = any(name in self._columns.by_field.get(field, ()) for field in VECTORS)
+        do = "missing='indicator' keeps rows that lack it" if is_observed else "repair the column"
         return (f"{what}, most often in column {name!r} ({_count(n_most, 'time')}); {do}",)
 
     def _describe_ended(self, share: float) -> list[str]:

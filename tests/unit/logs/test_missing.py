@@ -366,8 +366,12 @@ def test_many_rows_dropped_for_missing_values_are_a_warning():
         rows(log)
         assert log.warnings == (
             "5 of 200 rows (2.5 %) were dropped because a value is missing, most often in column 'x' (4 times); "
-            "missing='indicator' keeps rows that lack a number or a category of the observations",
+            "missing='indicator' keeps rows that lack it",
         )
+    table = with_gaps(0)
+    log = read(table.set_column(1, "r", pa.array(np.zeros(200), mask=np.arange(200) % 50 == 3)), missing="drop")
+    rows(log)
+    assert log.warnings[0].endswith("most often in column 'r' (4 times); repair the column")
     few = read(with_gaps(1), missing="drop")
     rows(few)
     assert few.warnings == ()
