@@ -17,7 +17,6 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
@@ -145,17 +144,18 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
 
     def batches() -> Iterator[Any]:
         """Yield what DuckDB sorts. It would turn an error into text."""
-        n_rows = 0
+        n_rows, rows = 0, batch  # the first block is written apart only once
         try:
-            for block in chain([first], others):
-                if is_stopped.is_set():
-                    return
-                first_of_file.extend([n_rows] * (block.part + 1 - len(first_of_file)))
-                rows = _make_batch(block, n_rows, packed, batch.schema, apart)
+            while True:
                 for key, text in texts.items():
                     text.see(rows.column(key))
                 yield rows
-                n_rows += block.reward.size
+                n_rows += rows.num_rows
+                block = next(others, None)
+                if block is None or is_stopped.is_set():
+                    break
+                first_of_file.extend([n_rows] * (block.part + 1 - len(first_of_file)))
+                rows = _make_batch(block, n_rows, packed, batch.schema, apart)
             for text in texts.values():
                 text.check()
         except Exception as error:
