@@ -30,9 +30,10 @@ from vrtd.logs import blocks as sizes
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import Columns, EpisodeEnd, Missing
-from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space
+from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
+from vrtd.logs.pilot import choose_space
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes
 
