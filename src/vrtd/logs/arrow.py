@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
-from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text
+from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text, translate_table_errors
 from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
 from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing, find_columns
@@ -38,9 +39,16 @@ class TablePart(ColumnPart):
         self._table, self._started = table, False
         self._seen: list[Any] = []  # batches that were looked at, of what can be read once
         self._once = isinstance(table, pyarrow.RecordBatchReader)
-        with translate_errors(self.where):
-            schema = self._open().schema
-        self.columns = find_columns(schema.names, wanted, self.where)
+        self._used: list[Any] | None = None  # of a table of pandas, other columns of which may be of any type
+        with translate_table_errors():
+            if _is_of_pandas(table):
+                schema = pyarrow.RecordBatchReader.from_stream(table.head(0)).schema  # with the columns of the index
+                self.columns = find_columns(schema.names, wanted, self.where)
+                self._used = [name for name in table.columns if str(name) in self.columns.all]
+                schema = self._open().schema
+            else:
+                schema = self._open().schema
+                self.columns = find_columns(schema.names, wanted, self.where)
         self.kinds = find_types(schema, self.columns, self.where)
         self.n_rows = len(table) if isinstance(table, Sized) else None
 
@@ -50,13 +58,13 @@ class TablePart(ColumnPart):
                 "a RecordBatchReader must be read only once", "a second reading", "pass a table, or write it to a file"
             )
         self._started = True
-        with translate_errors(self.where):
+        with translate_table_errors():
             yield from _to_rows(self._batches(), self)
 
     def peek(self, n_rows: int) -> list[Values]:
         if not self._once:
             return super().peek(n_rows)
-        with translate_errors(self.where):
+        with translate_table_errors():
             while sum(batch.num_rows for batch in self._seen) < n_rows:
                 batch = next(iter(self._table), None)
                 if batch is None:
@@ -65,7 +73,10 @@ class TablePart(ColumnPart):
             return [values for _, values in _to_rows(self._seen, self)]
 
     def _open(self) -> Any:
-        return self._table if self._once else library().RecordBatchReader.from_stream(self._table)
+        if self._once:
+            return self._table
+        table = self._table if self._used is None else self._table[self._used]
+        return library().RecordBatchReader.from_stream(table)
 
     def _batches(self) -> Generator[Any, None, None]:
         """Yield the batches, large ones cut: views, so that what is made of them stays small."""
@@ -74,6 +85,11 @@ class TablePart(ColumnPart):
             rows = rows_per_block(batch.nbytes / max(batch.num_rows, 1))
             for start in range(0, batch.num_rows, rows):
                 yield batch.slice(start, rows)
+
+
+def _is_of_pandas(table: Any) -> bool:
+    pandas = sys.modules.get("pandas")  # which is there if this is one of its tables
+    return pandas is not None and isinstance(table, pandas.DataFrame)
 
 
 class ParquetPart(ColumnPart):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.errors import DataError
+from vrtd.errors import DataError, VrtdError
 from vrtd.logs.blocks import Piece
 from vrtd.logs.columns import KEYS, VECTORS, Columns
 from vrtd.tables import library
@@ -18,6 +20,19 @@ class ArrowStream(Protocol):
     """A table that speaks the Arrow C stream: of polars, pandas, DuckDB or pyarrow."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+@contextmanager
+def translate_table_errors() -> Iterator[None]:
+    """Make one error of whatever a library raises when a table cannot be converted to Arrow, or from there."""
+    try:
+        yield
+    except VrtdError:
+        raise
+    except Exception as error:  # of pandas, polars, DuckDB or pyarrow
+        what = f"{type(error).__name__}: {'; '.join(map(str, error.args))}"
+        must = "the columns of the table that are used must be of types that Arrow has"
+        raise DataError(must, f"{' '.join(what.split()):.300}", "convert the column, or name others") from error
 
 
 class ColumnType(NamedTuple):
@@ -53,7 +68,7 @@ def _find_key_type(kind: Any, where: str) -> ColumnType:
     types, words = library().types, str(kind)
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_nested(kind) or types.is_null(kind):
+    if _is_nested(kind) or types.is_null(kind):
         raise DataError(f"{where} must hold numbers, text or times", f"type {kind}", "name another")
     return ColumnType(words, row_shape=None)
 
@@ -62,6 +77,9 @@ def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
     types, words = library().types, str(kind)
     if types.is_dictionary(kind):
         kind = kind.value_type
+        if is_observation and _is_nested(kind):
+            must, do = f"{where} must have categories that are text or numbers", "convert it to text: astype(str)"
+            raise DataError(must, f"categories of type {kind}", do)
         if is_observation and not is_text(kind):
             return ColumnType(f"category of {kind}", is_category=True)
     if is_observation and is_text(kind):
@@ -75,6 +93,12 @@ def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
         must, do = f"{where} must hold numbers", "convert or name another"
         raise DataError(must + (" or categories" if is_observation else ""), f"type {kind}", do)
     return ColumnType(words, is_integer=types.is_integer(kind), row_shape=shape)
+
+
+def _is_nested(kind: Any) -> bool:
+    """Return whether entries have parts, as lists and the intervals of pandas do."""
+    storage = kind.storage_type if isinstance(kind, library().BaseExtensionType) else kind
+    return bool(library().types.is_nested(storage))
 
 
 def is_text(kind: Any) -> bool:
@@ -113,8 +137,10 @@ def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
     while True:
         if array.null_count:
             nulls = array.is_null().to_numpy(zero_copy_only=False)
+            if is_list(array.type) and nulls.all():
+                return _mask_lists(array.type, shape)
             is_null = nulls.reshape(shape) if is_null is None else is_null | nulls.reshape(shape)
-            array = _replace_nulls(array, nulls, name, piece)
+            array = _replace_nulls(array, nulls)
         if not is_list(array.type):
             entries: NDArray[Any] = array.to_numpy(zero_copy_only=False).reshape(shape)
             return entries if is_null is None else np.ma.MaskedArray(entries, is_null)
@@ -149,7 +175,7 @@ def _to_whole_numbers(array: Any, name: str, piece: Piece) -> Any:
     return pyarrow.array(words[:, 0], mask=is_null)
 
 
-def _replace_nulls(array: Any, nulls: NDArray[np.bool_], name: str, piece: Piece) -> Any:
+def _replace_nulls(array: Any, nulls: NDArray[np.bool_]) -> Any:
     """Return the array with any value of its type in the place of nulls, so that its type and shape stay."""
     types = library().types
     if types.is_integer(array.type) or types.is_boolean(array.type):
@@ -157,13 +183,15 @@ def _replace_nulls(array: Any, nulls: NDArray[np.bool_], name: str, piece: Piece
     if not is_list(array.type):
         return array
     rows = np.arange(nulls.size)
-    if nulls.all():
-        raise DataError(
-            f"the lists of {piece.where}, column {name}, must show how long they are",
-            f"{nulls.size} rows of nulls from row {piece.first_row} on",
-            "drop these rows before",
-        )
     return array.take(library().array(np.where(nulls, rows[~nulls][0], rows)))
+
+
+def _mask_lists(kind: Any, shape: list[int]) -> NDArray[Any]:
+    """Return lists that are all null. Those of any length get one entry: how long they are, other rows tell."""
+    while is_list(kind):
+        shape = [*shape, kind.list_size if library().types.is_fixed_size_list(kind) else 1]
+        kind = kind.value_type
+    return np.ma.MaskedArray(np.zeros(shape, kind.to_pandas_dtype()), True)
 
 
 def to_numpy(array: Any, name: str, piece: Piece) -> NDArray[Any]:

@@ -1,28 +1,26 @@
-"""Categories and missing values: how the columns of a table become the numbers of an observation."""
+"""Categories and missing values: how the columns of a table become the numbers of an observation.
+
+Which levels and means that takes, the first rows of a log tell: see `vrtd.logs.pilot`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.errors import DataError
-from vrtd.features.spaces import Column, ObservationSpace
+from vrtd.features.spaces import ObservationSpace
 from vrtd.logs.arrow_values import ColumnType, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
 from vrtd.logs.columns import KEYS, VECTORS, Missing
 from vrtd.tables import library
 
-if TYPE_CHECKING:
-    from vrtd.logs.parts import Part
-
 #: The rows that show which levels a category has, which columns have missing values, and the means of columns.
 PILOT_ROWS = 5000
-MOST_LEVELS = 1000
 
 #: Rows of columns by name: numbers as NumPy arrays, masked where a value is null; categories as text of Arrow.
 Values = Mapping[str, Any]
@@ -58,6 +56,8 @@ class Encoder:
     def encode(self, columns: Any, field: str, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
         """Return observations (n, ...) made of a column or a list of them; missing entries are put down in `gaps`."""
         where, listed = piece.column(field), columns if isinstance(columns, list) else [columns]
+        if len(listed) == 1 and self._columns:
+            listed = [widen(listed[0], len(self._columns))]
         if self._is_plain:
             for j, column in enumerate(listed):
                 rows = find_missing(column, self.missing != "error")
@@ -155,147 +155,15 @@ def find_first_gap(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:
     return gap, piece.place(gap.field, row, (gap.entry,) if len(piece.names[gap.field]) > 1 else None)
 
 
+def widen(vectors: Any, width: int) -> Any:
+    """Return vectors with so many entries, if all of them are missing, so that none tells how many there are."""
+    if not isinstance(vectors, np.ma.MaskedArray) or vectors.ndim != 2 or not np.ma.getmaskarray(vectors).all():
+        return vectors
+    return np.ma.MaskedArray(np.zeros((len(vectors), width), vectors.dtype), True)
+
+
 def _fill(column: NDArray[Any]) -> NDArray[Any]:
     return column.filled(0) if isinstance(column, np.ma.MaskedArray) else column
-
-
-def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -> ObservationSpace | None:
-    """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
-
-    None where nothing but all rows tells. `known` is the space of an earlier log, which is returned if the columns are
-    the same. Observations of files that hold their space are numbers already, which cannot become others.
-    """
-    stored = find_stored(parts)
-    space = _find_space(parts) if stored is None else stored
-    if known is None or not known.columns or space is None or not space.columns:
-        return space
-    ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
-    if ours != theirs or (stored is not None and stored.columns != known.columns):
-        raise DataError(
-            "observations must be the columns that were fitted before, categories as categories",
-            f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
-            "name the same columns in the same order",
-        )
-    return known
-
-
-def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
-    """Return the space that all parts hold; None where one of them holds none."""
-    spaces = [part.space for part in parts]
-    if None in spaces:
-        return None
-    for part in parts[1:]:
-        if part.space != spaces[0]:
-            must = "all parts of a log must hold observations of one space"
-            what = f"different ones in {parts[0].where} and {part.where}"
-            raise DataError(must, what, "read them apart")
-    return spaces[0]
-
-
-def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
-    first = parts[0]
-    if not first.kinds:
-        return None
-    fields, types = first.columns.by_field, first.kinds
-    names, next_names = fields["observations"], fields.get("next_observations", ())
-    kinds = [types[name] for name in names]
-    _check_roles(first)
-    fills = first.missing == "indicator"
-    pilot: list[Values] = []
-    if fills or any(kind.is_category or kind.row_shape is None for kind in kinds):
-        pilot = list(_read_pilot(parts))
-        if not pilot:
-            return None
-    if len(names) == 1 and not kinds[0].is_category:
-        return _choose_one(parts, names[0], pilot, fills)
-    columns = []
-    for j, name in enumerate(names):
-        if types[name].is_category:
-            both = (name, *next_names[j : j + 1])
-            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name)
-            columns.append(Column(name, levels))
-        else:
-            columns.append(Column(name, fill=_find_fill([rows[name] for rows in pilot]) if fills else None))
-    return ObservationSpace("columns", tuple(columns))
-
-
-def _check_roles(part: Part) -> None:
-    """Raise unless categories are observations only, and those of rows and of their successors are alike."""
-    fields, types = part.columns.by_field, part.kinds
-    for name, successor in zip(fields["observations"], fields.get("next_observations", ()), strict=False):
-        if types[name].is_category != types[successor].is_category:
-            must = f"{part.where}, column {successor}, must be like column {name}"
-            raise DataError(must, f"{types[successor].words} after {types[name].words}", "convert one of them")
-    for field, names in fields.items():
-        for name in names if field not in VECTORS else ():
-            if name in types and types[name].is_category:
-                must = f"{part.where}, column {name}, must have one role"
-                raise DataError(must, f"observations and {field}", "leave it out of the observations, or copy it")
-
-
-def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values], fills: bool) -> ObservationSpace:
-    """Choose the space of one column, of numbers or of vectors."""
-    kind, rows = parts[0].kinds[name], [values[name] for values in pilot]
-    shape = kind.row_shape if not rows else rows[0].shape[1:]
-    if shape == ():
-        fill = _find_fill(rows) if fills else None
-        if not all(part.kinds[name].is_integer for part in parts):
-            return ObservationSpace("columns", (Column(name, fill=fill),))
-        if fill is not None:
-            raise DataError(
-                f"{parts[0].where}, column {name}, must have a state in every row, because states have no mean",
-                "missing values",
-                "choose missing='drop', or convert the column to a category or to floats",
-            )
-        return ObservationSpace("states", (Column(name),))
-    if shape is None or len(shape) > 1:
-        return ObservationSpace("box")
-    fills_of = [_find_fill([array[:, j] for array in rows]) if fills else None for j in range(shape[0])]
-    return ObservationSpace("columns", tuple(Column(f"{name}_{j}", fill=fill) for j, fill in enumerate(fills_of)))
-
-
-def _read_pilot(parts: Sequence[Part]) -> Iterator[Values]:
-    """Yield the first rows of a log, over its parts, cut to the same number for every way of splitting it."""
-    n_left = PILOT_ROWS
-    for part in parts:
-        for values in part.peek(n_left):
-            n_rows = len(next(iter(values.values())))
-            yield {name: column[:n_left] for name, column in values.items()}
-            n_left -= min(n_rows, n_left)
-        if not n_left:
-            return
-
-
-def _find_levels(arrays: Sequence[Any], where: str, name: str) -> tuple[str, ...]:
-    """Return the values of a category, sorted: numbers before text."""
-    from pyarrow import compute
-
-    unique = compute.unique(library().chunked_array(arrays, library().string())).drop_null().to_pylist()
-    if len(unique) > MOST_LEVELS:
-        n_rows = sum(map(len, arrays))
-        raise DataError(
-            f"{where}, column {name}, must have at most {MOST_LEVELS:,} different values to be a category",
-            f"{len(unique):,} in the first {n_rows:,} rows",
-            "it looks like an identifier: leave it out of the observations, or name it as the episode",
-        )
-    return tuple(sorted(sorted(unique), key=_as_number))
-
-
-def _as_number(level: str) -> tuple[float, str]:
-    try:
-        number = float(level)
-    except ValueError:
-        return inf, level
-    return (number, "") if isfinite(number) else (inf, level)
-
-
-def _find_fill(arrays: Sequence[NDArray[Any]]) -> float | None:
-    """Return the mean of a column, or None if no value is missing."""
-    values = np.concatenate([np.ma.filled(array.astype(np.float64), np.nan) for array in arrays])
-    if not np.isnan(values).any():
-        return None
-    there = values[np.isfinite(values)]
-    return float(there.mean()) if there.size else 0.0
 
 
 def to_values(array: Any, name: str, piece: Piece, kind: ColumnType) -> Any:

@@ -15,10 +15,11 @@ from vrtd.features import ObservationSpace
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import VECTORS, Columns, EpisodeEnd, Missing
-from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values, choose_space, find_stored
+from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.pairing import Reason, keep_next, pair
+from vrtd.logs.pilot import choose_space, find_stored
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import h5py
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.log_cases import episodic
+from tests.helpers.log_cases import episodic, rows
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.files import translate_errors
 from vrtd.logs import from_arrays, read, write
@@ -264,3 +265,23 @@ def test_files_without_checksums_carry_a_remark(tmp_path):
     assert read(tmp_path).remarks == (
         f"{tmp_path}/a.parquet has no page checksums (and 1 more of 3 files): integrity cannot be verified",
     )
+
+
+def test_columns_of_pandas_that_are_not_used_may_hold_anything():
+    index = pandas.Index([7, 7, 8], name="session")
+    frame = pandas.DataFrame({"x": [0.0, 1.0, 2.0], "r": [0.0] * 3, "mixed": [1, "a", object()]}, index)
+    log = read(frame, observations="x", episode="session", episode_end="terminated")
+    assert rows(log)["terminated"].tolist() == [False, True, True]
+    with pytest.raises(DataError) as error:
+        read(frame, observations=["x", "mixed"])
+    assert "Conversion failed for column mixed with type object" in error.value.got
+    assert "damaged" not in str(error.value)
+
+
+def test_categories_that_are_intervals_are_refused():
+    frame = pandas.DataFrame({"x": pandas.cut([1.0, 2.0, 3.0], 2), "r": [0.0] * 3})
+    with pytest.raises(DataError, match=r"column x, must have categories that are text or numbers; got .*interval"):
+        read(frame)
+    assert read(frame.astype({"x": str})).space.columns[0].levels == ("(0.998, 2.0]", "(2.0, 3.0]")
+    with pytest.raises(DataError, match="column x, must hold numbers, text or times; got type extension"):
+        read(frame.assign(y=[0.0, 1.0, 2.0]), observations="y", episode="x")

@@ -172,9 +172,10 @@ def test_a_terminated_row_needs_no_successor_in_any_way():
         assert whole["next_observations"][:2].tolist() == [2, 3]
         assert whole["terminated"].tolist() == [False, False, True]
     frame = frame.with_columns(done=False)
-    for missing in ("error", "indicator"):
-        with pytest.raises(DataError, match="got no value at the table, column next_s, row 2; fill it in, or choose"):
-            rows(read(frame, missing=missing))
+    with pytest.raises(DataError, match="got no value at the table, column next_s, row 2; fill it in, or choose"):
+        rows(read(frame))
+    with pytest.raises(DataError, match="column s, must have a state in every row, because states have no mean"):
+        read(frame, missing="indicator")
 
 
 @pytest.mark.parametrize("missing", ["error", "drop", "indicator"])
@@ -192,12 +193,11 @@ def test_the_last_row_of_an_episode_may_lack_its_successor(missing):
             assert (log.remarks, log.warnings) == (expected.remarks, expected.warnings)
 
 
-@pytest.mark.parametrize("missing", ["error", "indicator"])
-def test_a_missing_successor_within_an_episode_is_refused(missing):
+def test_a_missing_successor_within_an_episode_is_refused():
     columns = {"x": [0.0, 1.0, 2.0], "next_x": [None, 2.0, None], "r": [0.0] * 3, "episode": [0, 0, 0]}
     for kept in (columns, {name: column for name, column in columns.items() if name != "episode"}):
         with pytest.raises(DataError, match="no value at the table, column next_x, row 0; fill it in, or choose"):
-            rows(read(polars.DataFrame(kept), missing=missing, episode_end="terminated"))
+            rows(read(polars.DataFrame(kept), episode_end="terminated"))
 
 
 def test_a_dropped_first_row_of_a_file_cuts_the_file_before(tmp_path):
@@ -234,6 +234,23 @@ def test_vectors_with_missing_entries_or_missing_themselves():
         ]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.list_(pa.float64(), 2)])
+@pytest.mark.parametrize("missing", ["drop", "indicator"])
+def test_missing_vectors_do_not_depend_on_batches(kind, missing):
+    vectors = [None, None, None, [0.0, 1.0], [2.0, 3.0], None, None, [4.0, 5.0], [6.0, 7.0], None]
+    table = pa.table({"x": pa.array(vectors, kind), "r": np.arange(10.0)})
+    table = table.append_column("next_x", pa.array([*vectors[1:], None], kind))
+    for columns in (["x", "r"], ["x", "r", "next_x"]):
+        part = table.select(columns)
+        logs = [read(pa.Table.from_batches(part.to_batches(max_chunksize=n)), missing=missing) for n in (10, 1, 2, 3)]
+        assert len({log.space for log in logs}) == 1
+        for log in logs[1:]:
+            same_bits(rows(log), rows(logs[0]))
+            assert log.remarks == logs[0].remarks
+    with pytest.raises(DataError, match="column x, must show how long they are; got nulls in the first 5,000 rows"):
+        read(pa.table({"x": pa.array([None, None], pa.list_(pa.float64())), "r": [0.0, 0.0]}), missing=missing)
+
+
 def indicator_table() -> dict[str, list]:
     return {"x": [1.0, None, 3.0, 5.0], "y": [1, 2, 3, 4], "c": ["a", None, "b", "a"], "r": [0.0] * 4}
 
@@ -268,6 +285,28 @@ def test_missing_numbers_are_filled_and_indicated(form, tmp_path):
         assert whole["observations"].tolist() == INDICATED[:-1]
         assert whole["next_observations"].tolist() == INDICATED[1:]
         assert not any("'other'" in remark for remark in log.remarks)  # a missing category is no unseen value
+
+
+@pytest.mark.parametrize("names", [["x"], ["x", "y"]])
+def test_numbers_that_only_next_observations_lack_are_filled(names):
+    x, done = [1.0, 2.0, 3.0, 4.0], [False, False, False, True]
+    table = pa.table({"x": x, "y": x, "next_y": x, "next_x": [2.0, None, 4.0, None], "r": [0.0] * 4, "done": done})
+    options = {"observations": names, "next_observations": [f"next_{name}" for name in names], "missing": "indicator"}
+    log = read(table, **options)
+    assert log.space.columns[0] == Column("x", fill=2.5)
+    assert log.space.columns[1:] == tuple(Column(name) for name in names[1:])
+    assert rows(log)["next_observations"][:3, :2].tolist() == [[2.0, 0.0], [2.5, 1.0], [4.0, 0.0]]
+    whole = table.set_column(3, "next_x", pa.array([2.0, 3.0, 4.0, None]))
+    assert read(whole, **options).space.columns[0] == Column("x")  # a terminated row needs none
+
+
+def test_vectors_that_only_next_observations_lack_are_filled():
+    vectors = pa.array([[2.0, 3.0], [4.0, None], None], pa.list_(pa.float64()))
+    table = pa.table({"x": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], "next_x": vectors, "r": [0.0] * 3})
+    table = table.append_column("terminated", pa.array([False, False, True]))
+    log = read(table, missing="indicator")
+    assert log.space.columns == (Column("x_0"), Column("x_1", fill=3.0))
+    assert rows(log)["next_observations"][:2].tolist() == [[2.0, 3.0, 0.0], [4.0, 3.0, 1.0]]
 
 
 def test_nan_in_arrays_of_files_is_missing(tmp_path):

@@ -1,0 +1,199 @@
+"""What the first rows of a log tell of its observations: the levels of categories, and means for missing numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.errors import DataError
+from vrtd.features.spaces import Column, ObservationSpace
+from vrtd.logs.columns import VECTORS, Columns
+from vrtd.logs.encoding import PILOT_ROWS, Values, widen
+from vrtd.tables import library
+
+if TYPE_CHECKING:
+    from vrtd.logs.parts import Part
+
+MOST_LEVELS = 1000
+
+
+def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -> ObservationSpace | None:
+    """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
+
+    None where nothing but all rows tells. `known` is the space of an earlier log, which is returned if the columns are
+    the same. Observations of files that hold their space are numbers already, which cannot become others.
+    """
+    stored = find_stored(parts)
+    space = _find_space(parts) if stored is None else stored
+    if known is None or not known.columns or space is None or not space.columns:
+        return space
+    ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
+    if ours != theirs or (stored is not None and stored.columns != known.columns):
+        raise DataError(
+            "observations must be the columns that were fitted before, categories as categories",
+            f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
+            "name the same columns in the same order",
+        )
+    return known
+
+
+def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
+    """Return the space that all parts hold; None where one of them holds none."""
+    spaces = [part.space for part in parts]
+    if None in spaces:
+        return None
+    for part in parts[1:]:
+        if part.space != spaces[0]:
+            must = "all parts of a log must hold observations of one space"
+            what = f"different ones in {parts[0].where} and {part.where}"
+            raise DataError(must, what, "read them apart")
+    return spaces[0]
+
+
+def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
+    first = parts[0]
+    if not first.kinds:
+        return None
+    fields, types = first.columns.by_field, first.kinds
+    names, next_names = fields["observations"], fields.get("next_observations", ())
+    kinds = [types[name] for name in names]
+    _check_roles(first)
+    fills = first.missing == "indicator"
+    pilot: list[Values] = []
+    if fills or any(kind.is_category or kind.row_shape is None for kind in kinds):
+        pilot = list(_read_pilot(parts))
+        if not pilot:
+            return None
+    if len(names) == 1 and not kinds[0].is_category:
+        return _choose_one(parts, names[0], pilot)
+    columns = []
+    for j, name in enumerate(names):
+        if types[name].is_category:
+            both = (name, *next_names[j : j + 1])
+            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name)
+            columns.append(Column(name, levels))
+        else:
+            following = _find_following(first.columns, pilot, next_names[j : j + 1]) if fills else []
+            fill = _find_fill([rows[name] for rows in pilot], following) if fills else None
+            columns.append(Column(name, fill=fill))
+    return ObservationSpace("columns", tuple(columns))
+
+
+def _check_roles(part: Part) -> None:
+    """Raise unless categories are observations only, and those of rows and of their successors are alike."""
+    fields, types = part.columns.by_field, part.kinds
+    for name, successor in zip(fields["observations"], fields.get("next_observations", ()), strict=False):
+        if types[name].is_category != types[successor].is_category:
+            must = f"{part.where}, column {successor}, must be like column {name}"
+            raise DataError(must, f"{types[successor].words} after {types[name].words}", "convert one of them")
+    for field, names in fields.items():
+        for name in names if field not in VECTORS else ():
+            if name in types and types[name].is_category:
+                must = f"{part.where}, column {name}, must have one role"
+                raise DataError(must, f"observations and {field}", "leave it out of the observations, or copy it")
+
+
+def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values]) -> ObservationSpace:
+    """Choose the space of one column, of numbers or of vectors."""
+    columns, fills = parts[0].columns, parts[0].missing == "indicator"
+    kind, rows = parts[0].kinds[name], [values[name] for values in pilot]
+    next_names = columns.by_field.get("next_observations", ()) if fills else ()
+    following = _find_following(columns, pilot, next_names)
+    shape = kind.row_shape
+    if shape is None:
+        shapes = [array.shape[1:] for array in rows if not np.ma.getmaskarray(array).all()]
+        if not shapes:
+            must = f"the lists of {parts[0].where}, column {name}, must show how long they are"
+            raise DataError(must, f"nulls in the first {PILOT_ROWS:,} rows", "drop these rows before")
+        shape = shapes[0]
+    if shape == ():
+        fill = _find_fill(rows, following) if fills else None
+        if not all(part.kinds[name].is_integer for part in parts):
+            return ObservationSpace("columns", (Column(name, fill=fill),))
+        if fill is not None:
+            raise DataError(
+                f"{parts[0].where}, column {name}, must have a state in every row, because states have no mean",
+                "missing values",
+                "choose missing='drop', or convert the column to a category or to floats",
+            )
+        return ObservationSpace("states", (Column(name),))
+    if len(shape) > 1:
+        return ObservationSpace("box")
+    fills_of: list[float | None] = [None] * shape[0]
+    if fills:
+        rows, following = ([widen(array, shape[0]) for array in each] for each in (rows, following))
+        for j in range(shape[0]):
+            fills_of[j] = _find_fill([array[:, j] for array in rows], [array[:, j] for array in following])
+    return ObservationSpace("columns", tuple(Column(f"{name}_{j}", fill=fill) for j, fill in enumerate(fills_of)))
+
+
+def _read_pilot(parts: Sequence[Part]) -> Iterator[Values]:
+    """Yield the first rows of a log, over its parts, cut to the same number for every way of splitting it."""
+    n_left = PILOT_ROWS
+    for part in parts:
+        for values in part.peek(n_left):
+            n_rows = len(next(iter(values.values())))
+            yield {name: column[:n_left] for name, column in values.items()}
+            n_left -= min(n_rows, n_left)
+        if not n_left:
+            return
+
+
+def _find_levels(arrays: Sequence[Any], where: str, name: str) -> tuple[str, ...]:
+    """Return the values of a category, sorted: numbers before text."""
+    from pyarrow import compute
+
+    unique = compute.unique(library().chunked_array(arrays, library().string())).drop_null().to_pylist()
+    if len(unique) > MOST_LEVELS:
+        n_rows = sum(map(len, arrays))
+        raise DataError(
+            f"{where}, column {name}, must have at most {MOST_LEVELS:,} different values to be a category",
+            f"{len(unique):,} in the first {n_rows:,} rows",
+            "it looks like an identifier: leave it out of the observations, or name it as the episode",
+        )
+    return tuple(sorted(sorted(unique), key=_as_number))
+
+
+def _as_number(level: str) -> tuple[float, str]:
+    try:
+        number = float(level)
+    except ValueError:
+        return inf, level
+    return (number, "") if isfinite(number) else (inf, level)
+
+
+def _find_following(columns: Columns, pilot: Sequence[Values], names: Sequence[str]) -> list[NDArray[Any]]:
+    """Return next observations of the pilot: of rows that do not terminate, nor end an episode, so that they need one.
+
+    Where rows of episodes are yet to be put in order, none of them tells.
+    """
+    fields, sizes = columns.by_field, [len(next(iter(values.values()))) for values in pilot]
+    if not names or not pilot or {"episode", "order_by"} <= fields.keys():
+        return []
+
+    def join(field: str) -> list[NDArray[Any]]:
+        return [np.concatenate([np.ma.getdata(values[name]) for values in pilot]) for name in fields.get(field, ())]
+
+    none = np.zeros(sum(sizes), np.bool_)
+    terminated, done, truncated = (np.logical_or.reduce([none, *join(f)]) for f in ("terminated", "done", "truncated"))
+    is_end = terminated | (done & ~truncated)
+    for key in join("episode"):
+        is_end |= np.append(key[1:] != key[:-1], True)
+    needed = np.split(~is_end, np.cumsum(sizes)[:-1])
+    return [values[name][rows] for name in names for values, rows in zip(pilot, needed, strict=True)]
+
+
+def _find_fill(arrays: Sequence[NDArray[Any]], following: Sequence[NDArray[Any]]) -> float | None:
+    """Return the mean of a column, or None if no value is missing, neither there nor in next observations."""
+    values, successors = (
+        np.concatenate([np.empty(0), *(np.ma.filled(array.astype(np.float64), np.nan) for array in each)])
+        for each in (arrays, following)
+    )
+    if not np.isnan(values).any() and not np.isnan(successors).any():
+        return None
+    there = values[np.isfinite(values)]
+    return float(there.mean()) if there.size else 0.0
