@@ -91,8 +91,9 @@ def read(
         the log. Without an episode column all rows are one trajectory. Needs DuckDB. None: rows are in order.
     episode_end : {'terminated', 'truncated', 'drop'}, optional
         What the last row of an episode is where no flag tells. 'terminated': it is kept, and nothing is bootstrapped.
-        'truncated': it is kept where its successor was recorded; elsewhere it is only the successor of the row before.
-        'drop': it is left out. None is 'truncated'. Many rows that are lost are a warning, but for 'drop'.
+        'truncated': it is kept where its successor was recorded and is not null; elsewhere it is only the successor of
+        the row before. 'drop': it is left out. None is 'truncated'. Many rows that are lost are a warning, but for
+        'drop'.
     missing : {'error', 'drop', 'indicator'}
         What is done where a value is missing (null or NaN). 'drop' leaves out the rows that need it; the rows around
         them are not joined. 'indicator' puts the mean of the first 5,000 rows in the place of a missing number of an

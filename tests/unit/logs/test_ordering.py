@@ -342,7 +342,7 @@ def test_wide_rows_need_little_memory(monkeypatch):
 
 def test_too_little_memory_is_named(folder, monkeypatch):
     monkeypatch.setattr(ordering, "MEMORY", "16MB")
-    times = np.array([f"{k:04d}" * 1000 for k in np.random.default_rng(0).permutation(10_000)], object)
+    times = np.array([f"t{k:04d}" * 1000 for k in np.random.default_rng(0).permutation(10_000)], object)
     log = read(pa.table({"x": np.zeros(10_000), "r": np.zeros(10_000), "t": times}), order_by="t")
     with pytest.raises(DataError, match=r"must be sortable in 16MB of memory; got DuckDB: .*; shorten the values of t"):
         rows(log)
