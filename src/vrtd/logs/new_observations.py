@@ -78,6 +78,9 @@ def encode(space: ObservationSpace, table: Any) -> NDArray[Any]:
     reader = _open_table(space, table)
     space = _match_columns(space, reader.schema.names)
     names = _find_names(space, reader.schema.names)
+    for name in names:
+        if reader.schema.names.count(name) > 1:
+            raise DataError("the table must have each column once", f"{name!r} several times", "rename one")
     is_state = space.kind == "states" and len(names) == 1
     columns = Columns(names[0] if is_state else names)
     types = find_types(reader.schema, columns, "the table")

@@ -76,3 +76,9 @@ def test_a_table_with_other_names_is_refused() -> None:
         as_observations(CARDS, columns)
     with pytest.raises(DataError, match="must have the column observation; got 'observation_0'"):
         as_observations(ObservationSpace("box", low=(None,), high=(None,)), columns)
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    table = pa.Table.from_arrays([pa.array(["new"]), pa.array([1.0]), pa.array([2.0])], ["segment", "x", "x"])
+    with pytest.raises(DataError, match="the table must have each column once; got 'x' several times"):
+        as_observations(TABLE, table)
