@@ -61,6 +61,8 @@ class OrderedRows:
         self._sorted: _Sorted | None = None
         #: Rows that come after a terminated row of their episode, by the last whole reading.
         self.n_after_end = 0
+        #: How often an episode goes on in another file, by the last whole reading.
+        self.n_file_changes = 0
 
     @property
     def is_sorted(self) -> bool:
@@ -99,7 +101,7 @@ class OrderedRows:
 
         path, packed, apart, episodes, first, names, _ = self._sorted
         last: tuple[Any, ...] = ()  # the episode of the row before
-        n_episodes, n_after_end, has_ended = 0, 0, False
+        n_episodes, n_after_end, has_ended, n_file_changes, last_file = 0, 0, False, 0, 0
         with closing(ParquetFile(path, pre_buffer=False, buffer_size=2**18)) as file:
             for batch in file.iter_batches(rows_per_block(packed.itemsize)):
                 n, numbers = batch.num_rows, batch.column("number").to_numpy()
@@ -116,10 +118,13 @@ class OrderedRows:
                     n_episodes += int(starts.sum())
                     n_after, has_ended = _count_after_end(arrays["terminated"], starts, has_ended)
                     n_after_end += n_after
+                    in_file = np.searchsorted(first, numbers, side="right")
+                    n_file_changes += int(((np.diff(in_file, prepend=last_file) != 0) & ~starts).sum())
+                    last_file = int(in_file[-1])
                     last = tuple(column[n - 1].as_py() for column in ids)
                 origins = Origins(self._files, first, numbers)
                 yield Block(**arrays, pieces=(Piece("", names, 0, n, origins=origins),))
-        self.n_after_end = n_after_end
+        self.n_after_end, self.n_file_changes = n_after_end, n_file_changes
 
 
 def _make_folder() -> Path:

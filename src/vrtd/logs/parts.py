@@ -109,7 +109,7 @@ class PartsLog(Log):
     @property
     def remarks(self) -> tuple[str, ...]:
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
-        remarks += [*self._describe_ended(0.0), *self._describe_unseen(0.0)]
+        remarks += [*self._describe_ended(0.0), *self._describe_shared(), *self._describe_unseen(0.0)]
         if self._parts[0].missing == "indicator":
             remarks += [
                 f"{_count(n, 'missing value')} of column {name!r} filled in" for name, n in self._lacking.items()
@@ -175,6 +175,14 @@ class PartsLog(Log):
         what = f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) come after a terminated row of their episode"
         check = "check that order_by gives the order in which rows were recorded"
         return [f"{what}: {check}; if different episodes have one name, {say_how_to_tell_apart(self._columns)}"]
+
+    def _describe_shared(self) -> list[str]:
+        """Describe episodes that go on in another file."""
+        n = 0 if self._ordered is None else self._ordered.n_file_changes
+        if not n:
+            return []
+        apart = say_how_to_tell_apart(self._columns)
+        return [f"episodes go on in another file {n:,} times; if their names begin anew in each file, {apart}"]
 
     def _describe_unseen(self, share: float) -> list[str]:
         """Describe the columns of which a larger share of rows had a value that is no level."""

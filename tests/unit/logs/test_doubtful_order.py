@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.log_cases import rows
@@ -107,3 +108,18 @@ def test_other_text_is_sorted_and_remarked_unless_that_is_the_order(texts, is_re
     log = sorted_log([False] * 3, [0] * 3, texts)
     assert rows(log)["observations"].tolist() == [0.0, 1.0]
     assert ("column 'time' holds text: rows were sorted by it as text" in log.remarks) == is_remarked
+
+
+def test_episodes_that_go_on_in_another_file_are_remarked(tmp_path, monkeypatch):
+    """Two files with the episodes 0 and 1; in the second one they may be others."""
+    monkeypatch.setattr(blocks, "CHUNK_ROWS", 3)
+    for k in range(2):
+        table = pa.table({"x": np.arange(6.0), "r": np.ones(6), "e": [0, 0, 0, 1, 1, 1], "t": np.arange(6) + 10 * k})
+        pq.write_table(table, tmp_path / f"{k}.parquet", row_group_size=2)
+    columns = {"observations": "x", "reward": "r", "order_by": "t"}
+    log = read(tmp_path, episode="e", **columns)
+    rows(log)
+    assert any(remark.startswith("episodes go on in another file 2 times; if their names") for remark in log.remarks)
+    apart = read(tmp_path, episode=["e", "file"], **columns)
+    rows(apart)
+    assert not any("another file" in remark for remark in apart.remarks)
