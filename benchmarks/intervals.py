@@ -1,4 +1,4 @@
-"""How often intervals hold phi(s).theta_star over independent logs, for the default method and the closed form.
+"""How often intervals hold phi(s).theta_star over independent logs, for VRTD and for the closed form.
 
     python benchmarks/intervals.py            300 logs of every problem (about 20 minutes on one core)
     python benchmarks/intervals.py --quick    3 shorter logs of each, to see that it runs
@@ -28,7 +28,7 @@ from vrtd.errors import ConvergenceWarning, VrtdError
 from vrtd.logs import Chunk
 
 LEVELS = (0.95, 0.8)
-METHODS = {"default": "vrtd", "closed form": "closed_form"}
+METHODS = {"VRTD": "vrtd", "closed form": "closed_form"}
 
 
 class Problem(NamedTuple):
