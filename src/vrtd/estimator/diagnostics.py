@@ -14,7 +14,7 @@ from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.spread import FitSummary, Limit, Spread
-from vrtd.features import Auto, Identity, Tabular, spans_constant
+from vrtd.features import Auto, Identity, Tabular
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.report.numbers import plural
@@ -238,15 +238,13 @@ def diagnose(summary: FitSummary) -> Diagnostics:
 def data_doubts(summary: FitSummary) -> list[str]:
     """Return what makes an answer from these rows and features doubtful, whatever the algorithm."""
     state, doubts = summary.state, list(summary.state.log_warnings)
-    if not summary.is_usable:
+    if not state.n_sampled:
         return doubts
     is_default = isinstance(summary.setup.features, Auto) and isinstance(state.features, Identity)
-    if is_default and not spans_constant(summary.sample.phi):
+    if is_default and not summary.has_constant:
         doubts.append(_NO_CONSTANT)
     if isinstance(state.features, Tabular) and state.features.other:
-        pooled = float(summary.sample.phi[:, -1].mean())
-        if state.sums is not None:
-            pooled = float(state.sums.mean_phi[-1])
+        pooled = float(summary.first_phi[:, -1].mean() if state.sums is None else state.sums.mean_phi[-1])
         if pooled > _MOST_POOLED:
             doubts.append(
                 f"{100 * pooled:.2g} % of the rows are in states that the first rows did not show, and these states "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
+from vrtd.features import spans_constant
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments
@@ -169,9 +170,18 @@ class FitSummary:
         """The closed form of all rows, where they are summed up."""
         if self.state.sums is None:
             raise NotFittedError("the rows must be summed up", "none", "pass closed_form=True")
-        state, buffer = self.state, self.state.buffer
-        sample = np.empty((0, len(self.theta_0))) if buffer is None else buffer.phi[: state.n_sampled]
-        return solve(self.state.sums, self.theta_0, sample)
+        return solve(self.state.sums, self.theta_0, self.first_phi)
+
+    @property
+    def first_phi(self) -> NDArray[np.floating[Any]]:
+        """The feature rows of the sample as they came: without the work that `sample` takes."""
+        buffer = self.state.buffer
+        return np.empty((0, len(self.theta_0))) if buffer is None else buffer.phi[: self.state.n_sampled]
+
+    @cached_property
+    def has_constant(self) -> bool:
+        """Whether some combination of the features is constant on the sample."""
+        return spans_constant(self.first_phi)
 
     @property
     def own_method(self) -> Method:
