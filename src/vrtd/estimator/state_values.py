@@ -147,7 +147,7 @@ def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: An
     near = 0.0 if kind == "table" else _choose_near(log.n_seen, flat.shape[1])
     table[_N_ROWS] = log.visits.near(flat, near)
     if states is not None:
-        least = 0  # whoever asks for states is shown them
+        least = 0  # states that were asked for are always shown
     else:
         least = 1 if kind == "table" else max(1, round(_FEW * log.n_seen))
     return StateValues(kind, tuple(names), table, near, least)

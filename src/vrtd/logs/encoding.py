@@ -156,7 +156,7 @@ def find_first_gap(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:
 
 
 def widen(vectors: Any, width: int) -> Any:
-    """Return vectors with so many entries, if all of them are missing, so that none tells how many there are."""
+    """Return vectors of length `width` if all of them are missing, because then none shows its length."""
     if not isinstance(vectors, np.ma.MaskedArray) or vectors.ndim != 2 or not np.ma.getmaskarray(vectors).all():
         return vectors
     return np.ma.MaskedArray(np.zeros((len(vectors), width), vectors.dtype), True)

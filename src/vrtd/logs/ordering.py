@@ -107,7 +107,7 @@ class OrderedRows:
                 n, numbers = batch.num_rows, batch.column("number").to_numpy()
                 if apart is None:
                     found = _unpack(batch.column("rest"), packed)
-                else:  # mapped anew, so that no more pages than those of a block are held
+                else:  # map the file for each block, so that memory holds the pages of one block only
                     found = np.memmap(apart, packed, "r")[numbers]
                 arrays: dict[str, Any] = dict.fromkeys(_ARRAYS)
                 arrays |= {name: np.ascontiguousarray(found[name]) for name in packed.names or ()}

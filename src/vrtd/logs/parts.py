@@ -60,7 +60,7 @@ class Part(ABC):
         """Yield all rows, in order. Blocks have at least one row each and belong to whoever takes them."""
 
     def peek(self, n_rows: int) -> list[Values]:  # noqa: ARG002
-        """Return the first rows, at least so many where there are, or none where columns have no names."""
+        """Return at least the first `n_rows` rows if there are that many; return none if columns have no names."""
         return []
 
 
@@ -182,7 +182,7 @@ class PartsLog(Log):
         if not n:
             return []
         apart = say_how_to_tell_apart(self._columns)
-        return [f"episodes go on in another file {n:,} times; if their names begin anew in each file, {apart}"]
+        return [f"episodes go on in another file {n:,} times; if names are reused in each file, {apart}"]
 
     def _describe_unseen(self, share: float) -> list[str]:
         """Describe the columns of which a larger share of rows had a value that is no level."""

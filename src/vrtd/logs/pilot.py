@@ -24,8 +24,8 @@ MOST_LEVELS = 1000
 def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -> ObservationSpace | None:
     """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
 
-    None where nothing but all rows tells. `known` is the space of an earlier log, which is returned if the columns are
-    the same. Observations of files that hold their space are numbers already, which cannot become others.
+    Return None if only a reading of all rows shows it. `known` is the space of an earlier log, which is returned if the
+    columns are the same. Observations of files that hold their space are numbers already, and are not encoded again.
     """
     stored = find_stored(parts)
     space = _find_space(parts) if stored is None else stored

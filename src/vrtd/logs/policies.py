@@ -54,8 +54,7 @@ def as_policy(
           handed back: a recurrent policy must remember by itself;
         - "package.module:name", which names such a function or object: see `load_policy`.
 
-        What a function or object draws at random it draws from a generator of its own: two readings are the same only
-        if there is nothing of the kind.
+        A function or object that draws random numbers uses a generator of its own. Two readings are then not the same.
     observation_space, action_space : gymnasium.Space
         Those of one environment.
     n_envs : int, optional

@@ -120,7 +120,7 @@ def read(
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
             "data must be a path, a pattern, a list of them, or a table with the Arrow C stream (__arrow_c_stream__)",
-            f"{type(data).__name__} {data!r:.60}",
+            f"{type(data).__name__} {' '.join(repr(data).split()):.60}",
             "name files, or pass a table of polars, pandas >= 2.2, DuckDB or pyarrow; arrays go to from_arrays",
         )
     files = [file for path in paths for file in _find_files(os.fspath(path), format)]
@@ -207,7 +207,7 @@ def check_options(columns: Mapping[str, Any], others: Collection[str] = ()) -> N
         if name not in ReadOptions.__annotations__:
             near = find_nearest(name, (*ReadOptions.__annotations__, *others))
             do = "see vrtd.logs.read" if near is None else f"did you mean {near!r}?"
-            raise InvalidInputError("arguments must be those of the function", repr(name), do)
+            raise InvalidInputError("keywords must be arguments of this function", repr(name), do)
 
 
 def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = None) -> Log | Chunk:

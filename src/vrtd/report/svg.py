@@ -81,7 +81,7 @@ def draw_small(draw: Callable[[Axes], Any]) -> Html:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a figure that looks poor is no reason to disturb
         svg = _apply_theme(_draw(draw, _SMALL_SIZE, _SMALL_FONT_SIZE))
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # which would hold for the whole notebook
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # it would apply to the whole notebook
     return Html(svg.replace("<svg ", f'<svg style="{_NOTEBOOK}" ', 1))
 
 

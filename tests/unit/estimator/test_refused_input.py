@@ -51,7 +51,7 @@ def test_bad_arguments_are_refused(settings: Any, message: str) -> None:
 
 def test_arguments_that_do_not_exist_are_named_with_those_that_were_meant(tmp_path: Any) -> None:
     evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.9)
-    must = "arguments must be those of the function; got "
+    must = "keywords must be arguments of this function; got "
     with pytest.raises(InvalidInputError, match=f"{must}'observation'; did you mean 'observations'?"):
         evaluator.fit({"a": [1.0]}, observation="a")  # type: ignore[call-arg]
     for wrong, meant in (("samples", "n_samples"), ("n_sample", "n_samples"), ("rewards", "reward")):

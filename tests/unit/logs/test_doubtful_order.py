@@ -119,7 +119,7 @@ def test_episodes_that_go_on_in_another_file_are_remarked(tmp_path, monkeypatch)
     columns = {"observations": "x", "reward": "r", "order_by": "t"}
     log = read(tmp_path, episode="e", **columns)
     rows(log)
-    assert any(remark.startswith("episodes go on in another file 2 times; if their names") for remark in log.remarks)
+    assert any("episodes go on in another file 2 times; if names are reused" in remark for remark in log.remarks)
     apart = read(tmp_path, episode=["e", "file"], **columns)
     rows(apart)
     assert not any("another file" in remark for remark in apart.remarks)
