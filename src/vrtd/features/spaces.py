@@ -48,6 +48,7 @@ class ObservationSpace(NamedTuple):
     sizes: tuple[int, ...] = ()  # of states: each number is below its size; empty: not known
     low: Bounds = ()  # of a box; None: not known
     high: Bounds = ()
+    actions: tuple[str, ...] = ()  # words for the actions 0, 1, ...; empty: they have none
 
     @property
     def n_numbers(self) -> int | None:
@@ -86,6 +87,7 @@ class ObservationSpace(NamedTuple):
             "sizes": list(self.sizes),
             "low": list(self.low),
             "high": list(self.high),
+            "actions": list(self.actions),
         }
 
 
@@ -97,10 +99,12 @@ def read_space(settings: Any) -> ObservationSpace:
     """
     _check_keys(settings, ObservationSpace, "a space")
     check_choice("the kind of a space", settings["kind"], get_args(SpaceKind))
-    lists = {name: settings[name] for name in ("columns", "sizes", "low", "high")}
+    lists = {name: settings[name] for name in ("columns", "sizes", "low", "high", "actions")}
     must, do = "the parts of a space must be lists", "pass what features.settings returned"
     require(all(isinstance(value, list | tuple) for value in lists.values()), must, f"{settings!r:.60}", do)
     low, high = (tuple(map(_as_bound, lists[name])) for name in ("low", "high"))
+    must, do = "the actions of a space must be words", "pass what features.settings returned"
+    require(all(isinstance(word, str) for word in lists["actions"]), must, f"{lists['actions']!r:.60}", do)
     must = "low and high of a space must be equally long"
     require(len(low) == len(high), must, f"{len(low)} and {len(high)}", "pass one of each")
     return ObservationSpace(
@@ -109,6 +113,7 @@ def read_space(settings: Any) -> ObservationSpace:
         tuple(check_count("sizes", size) for size in lists["sizes"]),
         low,
         high,
+        tuple(lists["actions"]),
     )
 
 

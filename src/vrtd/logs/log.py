@@ -22,7 +22,15 @@ SEGMENT = 64
 
 
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
-_KINDS = {"reward": _FLOAT, "terminated": _BOOL, "truncated": _BOOL, "weight": _FLOAT}
+_KINDS = {
+    "reward": _FLOAT,
+    "terminated": _BOOL,
+    "truncated": _BOOL,
+    "weight": _FLOAT,
+    "propensity": _FLOAT,
+    "starts": _BOOL,
+}
+_OPTIONAL = ("weight", "action", "propensity", "starts")
 
 
 class Chunk(NamedTuple):
@@ -35,6 +43,9 @@ class Chunk(NamedTuple):
     terminated: NDArray[np.bool_]  # (n,)
     truncated: NDArray[np.bool_]  # (n,) the end of an episode or of the recording that is no termination
     weight: Floats | None = None  # (n,) importance ratios; None: all 1
+    action: NDArray[Any] | None = None  # (n,) integers below the number of actions, or floats, (n,) or (n, k)
+    propensity: Floats | None = None  # (n,) probability with which the action was chosen
+    starts: NDArray[np.bool_] | None = None  # (n,) first rows of episodes; None: those after an end
     #: Where row i of the field `name` of this chunk comes from, in words: file, column, row.
     locate: Callable[[str, int], str] | None = None
 
@@ -44,16 +55,17 @@ class Chunk(NamedTuple):
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name, without a weight that was not given."""
-        return {name: values for name, values in zip(self._fields[:6], self[:6], strict=True) if values is not None}
+        """Return the arrays by name, without those that were not given."""
+        arrays = zip(self._fields[:-1], self[:-1], strict=True)
+        return {name: values for name, values in arrays if values is not None}
 
     def check(self) -> None:
         """Raise unless types and lengths are as they are said to be."""
         if self._is_sound():
             return
-        columns: tuple[Any, ...] = self[:6]
-        for name, values in zip(self._fields[:6], columns, strict=True):
-            if name == "weight" and values is None:
+        columns: tuple[Any, ...] = self[:-1]
+        for name, values in zip(self._fields[:-1], columns, strict=True):
+            if name in _OPTIONAL and values is None:
                 continue
             is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
             if not is_array or values.ndim == 0 or (kind is not None and (values.dtype, values.ndim) != (kind, 1)):
@@ -79,6 +91,9 @@ class Chunk(NamedTuple):
                 and self.terminated.dtype is self.truncated.dtype is _BOOL
                 and self.observations.dtype is self.next_observations.dtype
                 and (self.weight is None or (self.weight.shape == shape and self.weight.dtype is _FLOAT))
+                and (self.action is None or len(self.action) == shape[0])
+                and (self.propensity is None or (self.propensity.shape == shape and self.propensity.dtype is _FLOAT))
+                and (self.starts is None or (self.starts.shape == shape and self.starts.dtype is _BOOL))
             )
         except (AttributeError, TypeError):
             return False
@@ -88,7 +103,7 @@ class Chunk(NamedTuple):
         if first <= 0 and last >= len(self.reward):
             return self
         locate, rows = self.locate, slice(first, last)
-        columns = [None if values is None else values[rows] for values in self[:6]]
+        columns = [None if values is None else values[rows] for values in self[:-1]]
         return Chunk._make([*columns, None if locate is None else lambda field, row: locate(field, row + first)])
 
     def copy(self) -> Chunk:

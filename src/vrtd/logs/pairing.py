@@ -44,7 +44,7 @@ def keep_next(blocks: Iterable[Block], encoder: Encoder) -> Iterator[Chunk]:
     for block in blocks:
         _check_next(block, block.lacks_next, encoder)
         # The columns of a block are those of a chunk, in the same order.
-        yield Chunk._make([*block[:6], partial(block.locate, None)])
+        yield Chunk._make([*block[:6], None, None, None, partial(block.locate, None)])
 
 
 def _check_next(block: Block, lacks_next: NDArray[np.bool_] | None, encoder: Encoder) -> None:
@@ -161,5 +161,5 @@ def _transitions(
             is_end,
             marks[rows],
             None if block.weight is None else block.weight[rows],
-            partial(block.locate, kept),
+            locate=partial(block.locate, kept),
         )

@@ -194,7 +194,7 @@ COLUMN = {"name": "a", "levels": None, "fill": None}
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ("box", "settings of a space must be kind, columns, sizes, low, high; got 'box'"),
+        ("box", "settings of a space must be kind, columns, sizes, low, high, actions; got 'box'"),
         ({"kind": "box"}, "settings of a space must be"),
         (SPACE | {"kind": "circle"}, "the kind of a space must be one of"),
         (SPACE | {"low": 0.0}, "the parts of a space must be lists"),
