@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         TrueOnlineTD,
     )
     from vrtd.engine import record, simulate
-    from vrtd.estimator import Diagnostics, Evaluator, Intervals, evaluate
+    from vrtd.estimator import Diagnostics, Evaluator, Interval, Intervals, difference, evaluate
     from vrtd.metrics import QuadraticForm
     from vrtd.paper.reproduction import reproduce
     from vrtd.problems import MDP, LinearProblem, MarkovRewardProcess, Simulator, Transitions
@@ -79,6 +79,7 @@ __all__ = [
     "Evaluator",
     "GrowingSCSG",
     "Harmonic",
+    "Interval",
     "Intervals",
     "Kernels",
     "LinearProblem",
@@ -95,6 +96,7 @@ __all__ = [
     "TrueOnlineTD",
     "algorithms",
     "compare",
+    "difference",
     "errors",
     "evaluate",
     "features",
@@ -124,7 +126,7 @@ _HOMES = {
     name: module
     for module, names in {
         "engine": ("record", "simulate"),
-        "estimator": ("Diagnostics", "Evaluator", "Intervals", "evaluate"),
+        "estimator": ("Diagnostics", "Evaluator", "Interval", "Intervals", "difference", "evaluate"),
         "metrics": ("QuadraticForm",),
         "paper.reproduction": ("reproduce",),
         "problems": ("LinearProblem", "MDP", "MarkovRewardProcess", "Simulator", "Transitions"),

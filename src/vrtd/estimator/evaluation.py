@@ -336,7 +336,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
 def _answer(evaluator: Evaluator, level: float, method: Method | None) -> Answer:
     mean, reason = evaluator.mean_value(level, method=method), evaluator.why_no_interval(method)
     name = method or (CLOSED_FORM if evaluator.algorithm_ is None else evaluator.algorithm_.name)
-    return Answer(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), level, name, reason=reason)
+    return Answer(*mean, level, name, reason=reason)
 
 
 def _check_board(board: Board | None, n_states: int) -> Board | None:

@@ -15,15 +15,17 @@ from numpy.typing import ArrayLike
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import Floats, real_array
 from vrtd.checks import check_choice, check_count, check_flag, check_fraction, check_level
-from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, DataWarning, NotFittedError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, DataWarning, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
 from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, data_doubts, diagnose, distance_doubt
+from vrtd.estimator.estimates import Estimates, Interval, Intervals
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
+from vrtd.estimator.means import ReturnCheck, check_returns, mean_over_starts, mean_over_states
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.notebook import build_fit_summary, describe_fit
-from vrtd.estimator.spread import FitSummary, Intervals, Method, Spread, mean_interval
-from vrtd.estimator.state import FitState, Setup, initial_theta, usable_features
+from vrtd.estimator.spread import FitSummary, Method, Spread
+from vrtd.estimator.state import FitState, Setup, initial_theta, is_same_log, usable_features
 from vrtd.features import Features, ObservationSpace, as_features, complete
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
@@ -293,40 +295,92 @@ class Evaluator:
             The ends are nan, with an AccuracyWarning that says why, if no interval is known for the algorithm, and
             infinite where nothing was learned.
         """
-        features = self.features
-        rows = as_observations(self._state.space or ObservationSpace("features"), observations)
-        phi = np.asarray(features(rows), dtype=np.float64)
+        phi = self._features_of(observations)
         if return_interval is None:
             self._warn_if_far(is_frequent=True)
             return np.asarray(phi @ self.theta_)
-        return self._intervals(phi, check_level(return_interval), method)
+        level = check_level(return_interval)
+        return self._estimates(phi, method).intervals(level)
 
     def theta_interval(self, level: float = 0.95, *, method: Method | None = None) -> Intervals:
         """Return an interval for each parameter."""
-        return self._intervals(np.eye(self.features.n_features), check_level(level), method)
+        level = check_level(level)
+        return self._estimates(np.eye(self.features.n_features), method).intervals(level)
 
-    def mean_value(self, level: float = 0.95, *, method: Method | None = None) -> Intervals:
+    def mean_value(self, level: float = 0.95, *, method: Method | None = None) -> Interval:
         """Return the value averaged over the states of the log, with its interval.
 
-        For a closed form of all rows it is the mean over the states that the policy visits, whose shares are estimated,
-        too; else over those of the first rows as they are.
+        For a closed form of all rows it is the mean over the states that are visited, whose shares are estimated, too;
+        else over those of the first rows as they are.
         """
         level, summary = check_level(level), self._summary
         if self.why_no_interval(method) is not None:
-            return self._intervals(summary.sample.phi.mean(axis=0)[None], level, method)
-        spread = self._spread(method, stacklevel=3)
-        if (method or summary.own_method) == "closed_form" and summary.state.sums is not None:
-            return mean_interval(spread, summary.solution, summary.state.sums.mean_phi, level)
-        return spread.of(summary.sample.phi.mean(axis=0)[None], level)
+            return self._estimates(summary.state_phi.mean(axis=0)[None], method).intervals(level).first
+        self._spread(method, stacklevel=3)
+        return mean_over_states(summary, method).intervals(level).first
 
-    def _intervals(self, phi: Floats, level: float, method: Method | None) -> Intervals:
+    def policy_value(self, observations: Any = None, level: float = 0.95, *, method: Method | None = None) -> Interval:
+        """Return what the policy is worth: the value averaged over start states, with its interval.
+
+        Parameters
+        ----------
+        observations : array of shape (n, ...), or table, optional
+            Start states, a sample that was drawn apart from the log. Default: the first states of the log's episodes.
+        level : float, default 0.95
+            Confidence level.
+        method : {"recursion", "closed_form"}, optional
+            As for `predict`.
+
+        Returns
+        -------
+        Interval
+            It counts that the starts are a sample and, if they are the log's, how their noise is correlated with that
+            of the values.
+        """
+        level = check_level(level)
+        return self.policy_estimate(observations, method).intervals(level).first
+
+    def policy_estimate(self, observations: Any = None, method: Method | None = None) -> Estimates:
+        """Return what `policy_value` is made of."""
+        if observations is not None:
+            phi = self._features_of(observations)
+            spread = float(np.var(phi @ self.theta_, ddof=1)) / len(phi) if len(phi) > 1 else 0.0
+            return self._estimates(phi.mean(axis=0)[None], method).widen(spread)
+        starts = None if self._state.episodes is None else self._state.episodes.starts
+        if starts is None or starts.total[-1] < 2:
+            raise InvalidInputError(
+                "the value of a policy needs the first states of at least two episodes",
+                "a log without episodes" if self._state.n_rows else "no rows",
+                "pass start states: policy_value(observations)",
+            )
+        if self.why_no_interval(method) is not None:
+            return self._estimates((starts.total[:-1] / starts.total[-1])[None], method)
+        self._spread(method, stacklevel=4)
+        return mean_over_starts(self._summary, method)
+
+    def estimate(self, observations: Any, method: Method | None = None) -> Estimates:
+        """Return what the intervals of `predict` are made of."""
+        return self._estimates(self._features_of(observations), method)
+
+    def has_same_rows(self, other: Evaluator) -> bool:
+        """Return whether both were fitted to the same rows, as far as their number and the first ones tell."""
+        return is_same_log(self._state, other._state)
+
+    def _features_of(self, observations: Any) -> Floats:
+        features = self.features
+        rows = as_observations(self._state.space or ObservationSpace("features"), observations)
+        return np.asarray(features(rows), dtype=np.float64)
+
+    def _estimates(self, phi: Floats, method: Method | None) -> Estimates:
+        """Return phi.theta for each row with its error: nan where none is known, infinite where nothing was learned."""
         reason = self.why_no_interval(method)
         if reason is None:
-            return self._spread(method, stacklevel=4).of(phi, level)
+            return self._spread(method, stacklevel=4).estimates(phi)
         warnings.warn(f"no interval: {reason}", AccuracyWarning, stacklevel=3)
         value, summary = np.asarray(phi @ self.theta_), self._summary
         is_known = summary.sample.spans(phi) if summary.is_usable else np.zeros(len(phi), bool)
-        return Intervals(value, np.where(is_known, np.nan, -np.inf), np.where(is_known, np.nan, np.inf))
+        none = np.zeros_like(value)
+        return Estimates(value, np.where(is_known, np.nan, np.inf), none + np.inf, none)
 
     def why_no_interval(self, method: Method | None = None) -> str | None:
         """Return why no interval is known, or None if one is."""
@@ -374,6 +428,13 @@ class Evaluator:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    def check_returns(self) -> ReturnCheck | None:
+        """Compare the values of the first states of episodes with what these episodes returned.
+
+        None where that says nothing: rows have weights, or fewer than 20 episodes are known from their start on.
+        """
+        return check_returns(self._summary)
 
     @property
     def diagnostics_(self) -> Diagnostics:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats, frozen
 from vrtd.errors import DataError, DivergenceError, InvalidInputError
 from vrtd.estimator.auto_settings import check_step
+from vrtd.estimator.episodes import add_rows, no_episodes
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite
@@ -123,7 +124,8 @@ def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     # The feature of all other states is no state that could be missed.
     visited = np.arange(d) >= prod(features.sizes) if isinstance(features, Tabular) else None
     sums = no_sums(d) if setup.needs_sums(features) else None
-    return state._replace(features=features, visited=visited, sums=sums)
+    episodes = no_episodes(d, has_returns=not state.is_weighted, has_states=False)
+    return state._replace(features=features, visited=visited, sums=sums, episodes=episodes)
 
 
 def _piece_rows(features: Features) -> int:
@@ -216,7 +218,12 @@ def update(
     n_distinct = state.n_distinct if repeats else n_rows
     terminates = state.terminates or (setup.discount == 1.0 and bool(chunk.terminated.any()))
     visited = None if state.visited is None else _mark_visited(state, chunk)
-    state = FitState(n_rows, n_distinct, terminates, learner, sums, visited, *state[6:])  # _replace takes longer
+    episodes = state.episodes
+    if episodes is not None and not repeats:
+        episodes = add_rows(episodes, state.n_rows, rows, chunk, setup.discount, lambda at: rows.phi[at])
+    state = FitState(
+        n_rows, n_distinct, terminates, learner, sums, visited, episodes, *state[7:]
+    )  # faster than _replace
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
     return state

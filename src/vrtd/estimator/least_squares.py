@@ -21,7 +21,7 @@ from vrtd.problems import Transitions
 from vrtd.series import block_correlation, block_covariances
 from vrtd.solving import least_norm_solver
 
-_FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
+FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
 _USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of all blocks
 _LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
@@ -70,7 +70,7 @@ class Solution:
             return None
         if not most_blocks(self.theta.size):
             return f"it is known for at most {_most_features()} features, and there are {self.theta.size:,}"
-        return f"{self.n_rows:,} rows are too few; it needs {_FIRST_BLOCK * _LEAST_BLOCKS}"
+        return f"{self.n_rows:,} rows are too few; it needs {FIRST_BLOCK * _LEAST_BLOCKS}"
 
     def covariance(self) -> Floats:
         """Return the covariance of theta, (d, d)."""
@@ -87,7 +87,7 @@ class Sums(NamedTuple):
     total_phi: Floats  # (d,)
     open: Floats  # (d, d + 1) sums of A_x and b_x over the rows of the open block
     n_open: int = 0
-    block: int = _FIRST_BLOCK  # rows of a block
+    block: int = FIRST_BLOCK  # rows of a block
     blocks: tuple[Floats, ...] = ()  # (d, d + 1) the same over `block` rows each
     marks: tuple[Floats, ...] = ()  # (2, d) `squares` and `total_phi` at the end of each block
     buffer: Transitions | None = None  # its first `n_waiting` rows are not summed yet
@@ -110,7 +110,7 @@ class Sums(NamedTuple):
 def no_sums(n_features: int) -> Sums:
     """Return the sums of no rows."""
     d = n_features
-    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=_FIRST_BLOCK if most_blocks(d) else 1 << 62)
+    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=FIRST_BLOCK if most_blocks(d) else 1 << 62)
 
 
 def most_blocks(n_features: int) -> int:

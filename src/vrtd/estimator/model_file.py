@@ -18,6 +18,7 @@ import numpy as np
 
 from vrtd.algorithms import REGISTRY, Algorithm
 from vrtd.errors import InvalidInputError, ModelFileError
+from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import Sums, most_blocks, no_sums
 from vrtd.estimator.state import FitState, Setup
@@ -27,7 +28,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd-model-5"
+_FORMAT = "vrtd-model-6"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
@@ -101,8 +102,9 @@ def check_parts(state: FitState) -> None:
         pairs.append((state.visited, np.zeros(d, np.bool_)))
     if state.buffer is not None:
         _check_rows(state.buffer, state.n_sampled, d, None)
-        seen = state.observations, state.next_observations
+        seen = state.observations, state.next_observations, state.starts
         _require(all(values is not None and len(values) == state.n_sampled for values in seen), "observations")
+        _require(state.action is None or len(state.action) == state.n_sampled, "actions")
     if learner is not None:
         fresh = first_learner(learner.algorithm, None, np.zeros(d), 0)
         pairs += [(learner.state, fresh.state), (learner.stream, fresh.stream), (learner.theta, fresh.theta)]
@@ -119,7 +121,21 @@ def check_parts(state: FitState) -> None:
         _require(len(sums.blocks) == len(sums.marks) < max(most_blocks(d), 1), "another number of blocks")
         _require(0 <= sums.n_open < sums.block, "a block of another size")
         _check_waiting(sums, d, state.buffer)
+    if state.episodes is not None:
+        pairs += _episode_pairs(state.episodes, d)
     _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of another shape or type")
+
+
+def _episode_pairs(episodes: Episodes, d: int) -> list[tuple[Any, Any]]:
+    """Return the arrays of episodes, each with another of the shape and type that it must have."""
+    pairs = [] if episodes.start is None else [(episodes.start, np.zeros(d))]
+    fresh = no_episodes(d, has_returns=True, has_states=True)
+    for name in ("starts", "returns", "states"):
+        totals, empty = getattr(episodes, name), getattr(fresh, name)
+        if totals is not None:
+            _require(totals.most == empty.most > len(totals.marks) and totals.block > 0, "another number of blocks")
+            pairs += [(array, empty.total) for array in (totals.total, *totals.marks)]
+    return pairs
 
 
 def _check_waiting(part: Learner | Sums, d: int, like: Transitions | None) -> None:

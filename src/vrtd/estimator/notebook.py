@@ -11,8 +11,9 @@ import numpy as np
 
 from vrtd.arrays import Floats
 from vrtd.errors import VrtdError
+from vrtd.estimator.means import mean_over_states
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.spread import FitSummary, mean_interval
+from vrtd.estimator.spread import FitSummary
 from vrtd.estimator.state import FitState, Setup
 from vrtd.features import Features
 from vrtd.features.specs import describe_kind
@@ -122,19 +123,18 @@ def _mean_value(evaluator: Evaluator, state: FitState, known: FitSummary | None)
             mean, doubt = evaluator.mean_value(_LEVEL), evaluator.spread().doubt
         except (VrtdError, ArithmeticError, ValueError):
             return None
-    return _MeanValue(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), doubt)
+    return _MeanValue(*mean, doubt)
 
 
 def _find_known_mean(state: FitState, known: FitSummary | None) -> _MeanValue | None:
     """Return what was computed before of the mean value of a closed form."""
     if state.learner is not None or state.sums is None or known is None or not known.is_solved:
         return None
-    solution, phi = known.solution, state.sums.mean_phi
+    solution = known.solution
     if not known.has_interval or solution.why_no_interval is not None:
-        return _MeanValue(float(phi @ solution.theta))
-    spread = known.spread("closed_form")
-    mean = mean_interval(spread, solution, phi, _LEVEL)
-    return _MeanValue(float(mean.value[0]), float(mean.low[0]), float(mean.high[0]), spread.doubt)
+        return _MeanValue(float(state.sums.mean_phi @ solution.theta))
+    mean = mean_over_states(known, "closed_form").intervals(_LEVEL).first
+    return _MeanValue(*mean, known.spread("closed_form").doubt)
 
 
 def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> Floats:

@@ -1,4 +1,4 @@
-"""How far an estimate may be from theta_star: intervals of theta, of phi(s).theta and of the mean value.
+"""How far an estimate may be from theta_star: intervals of theta and of phi(s).theta.
 
 They are for phi(s).theta_star, which is the value V(s) only where the features can represent it.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
+from vrtd.estimator.estimates import Estimates, Intervals, Parts, block_degrees
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
@@ -39,14 +39,6 @@ _LEAST_ROWS = 32  # for a variance from block means
 _LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
 
 
-class Intervals(NamedTuple):
-    """Estimates with the ends of their intervals: infinite where nothing was learned, nan where no formula is known."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class Spread:
     """An estimate, its covariance, and what remains of the start (and of a bias of the method)."""
@@ -61,25 +53,24 @@ class Spread:
     rare: NDArray[np.bool_]  # (d,) features that were not 0 at times, but too seldom
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
+    block: int | None = None  # rows of a block of `influence`, where these are blocks of all rows
     start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
     doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
         """Return intervals for phi.theta, one per row."""
+        return self.estimates(phi).intervals(level)
+
+    def estimates(self, phi: Floats) -> Estimates:
+        """Return phi.theta, one per row, with what is known of their errors."""
         phi = np.asarray(phi, dtype=np.float64)
-        value = phi @ self.theta
-        quantile = -stdtrit(self.degrees_of(phi), (1.0 - level) / 2.0)  # as scipy.stats.t has it, which loads slowly
-        half = quantile * self.standard_error(phi) + np.abs(phi @ self.remainder)
-        half = np.where(self.determines(phi), half, np.inf)
-        return Intervals(value, value - half, value + half)
+        error = np.where(self.determines(phi), self.standard_error(phi), np.inf)
+        parts = None if self.block is None else Parts(self.influence @ phi.T, self.block)
+        return Estimates(phi @ self.theta, error, self.degrees_of(phi), np.abs(phi @ self.remainder), parts)
 
     def degrees_of(self, phi: Floats) -> Floats:
         """Degrees of freedom for each row: fewer than there are blocks if its variance rests on few of them."""
-        parts = np.square((self.influence - self.influence.mean(axis=0)) @ phi.T)  # (B, n)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            spread = 3.0 * parts.sum(axis=0) ** 2 / np.square(parts).sum(axis=0) - 1.0
-        most = float(len(self.influence) - 1)
-        of_blocks = np.clip(np.nan_to_num(spread, nan=most), 1.0, most)
+        of_blocks = block_degrees((self.influence - self.influence.mean(axis=0)) @ phi.T)
         return np.where((self._inflation(phi) > 1.0) | np.isfinite(self.degrees), of_blocks, self.degrees)
 
     def standard_error(self, phi: Floats) -> Floats:
@@ -183,6 +174,11 @@ class FitSummary:
         """Whether some combination of the features is constant on the sample."""
         return spans_constant(self.first_phi)
 
+    @cached_property
+    def state_phi(self) -> Floats:
+        """(n, d) features of the states of the sample."""
+        return self.sample.phi
+
     @property
     def own_method(self) -> Method:
         return "closed_form" if self.setup.settings.is_closed_form else "recursion"
@@ -222,7 +218,8 @@ class FitSummary:
 
     @cached_property
     def _closed_form(self) -> Spread:
-        return _closed_form_spread(self._closed_form_solution, self.reduced if self.is_usable else None)
+        spread = _closed_form_spread(self._closed_form_solution, self.reduced if self.is_usable else None)
+        return spread if self.state.sums is None else replace(spread, block=self.solution.block)
 
     @cached_property
     def _recursion(self) -> Spread:
@@ -249,25 +246,6 @@ def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
         solution.determines, solution.seen & solution.rare, solution.influence, covariance,
         doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
-
-
-def mean_interval(spread: Spread, solution: Solution, phi: Floats, level: float) -> Intervals:
-    """Return the interval of the mean value; `phi` is the mean feature row. A block adds its influence on theta, and
-    its own states."""
-    parts = spread.influence @ phi + (solution.phi - phi) @ solution.theta
-    centred = (parts - parts.mean())[:, None]
-    covariance = centred.T @ centred / (solution.degrees * (solution.degrees + 1))
-    whole = replace(
-        spread,
-        theta=np.array([phi @ solution.theta]),
-        covariance=covariance,
-        remainder=np.zeros(1),
-        determines=lambda phi: np.ones(len(phi), bool),
-        rare=np.zeros(1, bool),
-        influence=centred,
-        reference=covariance,
-    )
-    return whole.of(np.ones((1, 1)), level)
 
 
 def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:

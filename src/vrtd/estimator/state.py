@@ -16,6 +16,7 @@ from vrtd.algorithms import VRTD
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
+from vrtd.estimator.episodes import Episodes
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
 from vrtd.estimator.rows import append
@@ -72,6 +73,7 @@ class FitState(NamedTuple):
     learner: Learner | None = None
     sums: Sums | None = None
     visited: NDArray[np.bool_] | None = None  # states, where features are a table of them
+    episodes: Episodes | None = None  # of the first pass
 
     n_pilot: int | None = None  # rows that waited before features and settings were decided
     n_expected: int | None = None  # rows in all, if it is known that no more will come
@@ -89,6 +91,8 @@ class FitState(NamedTuple):
     capacity: int = 1  # of the sample; known when the first row has come
     observations: NDArray[Any] | None = None  # of the buffer's rows
     next_observations: NDArray[Any] | None = None
+    action: NDArray[Any] | None = None  # where the log has actions
+    starts: NDArray[np.bool_] | None = None  # first rows of episodes
 
     @property
     def n_waiting(self) -> int:
@@ -110,6 +114,8 @@ class FitState(NamedTuple):
             buffer=_cut(self.buffer, n),
             observations=None if self.observations is None else self.observations[:n],
             next_observations=None if self.next_observations is None else self.next_observations[:n],
+            action=None if self.action is None else self.action[:n],
+            starts=None if self.starts is None else self.starts[:n],
         )
 
 
@@ -150,13 +156,23 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
     size = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
     first, last = state.n_sampled, min(state.n_sampled + len(rows), size)
-    seen, seen_next = (
-        _longer(values, first, chunk.observations, size) for values in (state.observations, state.next_observations)
-    )
-    seen[first:last] = chunk.observations[: last - first]
-    seen_next[first:last] = chunk.successors[: last - first]
-    buffer = append(state.buffer, first, rows.part(0, last - first), size)
-    return state._replace(buffer=buffer, observations=seen, next_observations=seen_next, n_sampled=last, capacity=size)
+    n, starts = last - first, chunk.starts
+    if starts is None:
+        goes_on = first > 0 and state.buffer is not None and not state.buffer.ends[first - 1]
+        starts = np.concatenate([[not goes_on], rows.ends[:-1]])
+    kept = {
+        "observations": chunk.observations,
+        "next_observations": chunk.successors,
+        "action": chunk.action,
+        "starts": starts,
+    }
+    buffers: dict[str, Any] = {}
+    for name, values in kept.items():
+        if values is not None:
+            buffers[name] = _longer(getattr(state, name), first, values, size)
+            buffers[name][first:last] = values[:n]
+    buffer = append(state.buffer, first, rows.part(0, n), size)
+    return state._replace(buffer=buffer, n_sampled=last, capacity=size, **buffers)
 
 
 def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
@@ -179,6 +195,19 @@ def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) 
     if values is not None:
         buffer[:n] = values[:n]
     return buffer
+
+
+def is_same_log(one: FitState, other: FitState) -> bool:
+    """Return whether two fits have received the same rows, as far as their number and the first ones tell."""
+    if one.n_distinct != other.n_distinct or one.buffer is None or other.buffer is None:
+        return False
+    n = min(one.n_sampled, other.n_sampled)
+    pairs = (
+        (one.observations, other.observations),
+        (one.next_observations, other.next_observations),
+        (one.buffer.reward, other.buffer.reward),
+    )
+    return all(a is not None and b is not None and np.array_equal(a[:n], b[:n]) for a, b in pairs)
 
 
 def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:

@@ -113,9 +113,9 @@ def test_values_are_the_model_s(done: Any) -> None:
 def test_the_answer_and_the_diagnostics(done: Any) -> None:
     model = vrtd.Evaluator(**vrtd_settings(), n_samples=N).fit(walk())
     mean = model.mean_value(0.95)
-    assert (done.answer.value, done.answer.low, done.answer.high) == (mean.value[0], mean.low[0], mean.high[0])
+    assert (done.answer.value, done.answer.low, done.answer.high) == (mean.value, mean.low, mean.high)
     closed_form = model.mean_value(0.95, method="closed_form")
-    assert done.closed_form.value == closed_form.value[0]
+    assert done.closed_form.value == closed_form.value
     stored = json.loads((done.out / "diagnostics.json").read_text())
     assert stored["value"] == done.answer.value
     assert stored["diagnostics"]["text"] == done.diagnostics.text
@@ -312,7 +312,7 @@ def test_an_interruption_while_files_are_written_leaves_no_mixture(tmp_path: Any
         evaluate(walk(600), **least_squares(), out=tmp_path)
     found = json.loads((tmp_path / "diagnostics.json").read_text())
     model = vrtd.Evaluator.load(tmp_path / "model.npz")
-    assert found["value"] == stop.value.evaluation.answer.value == model.mean_value(0.95).value[0]
+    assert found["value"] == stop.value.evaluation.answer.value == model.mean_value(0.95).value
     assert found["data"]["n_rows"] == model.n_rows_ == 600
     assert found["interrupted"] is False
 

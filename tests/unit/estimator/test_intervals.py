@@ -32,8 +32,8 @@ def test_intervals_have_the_estimate_inside_and_grow_with_the_level() -> None:
         assert np.abs(wide.value - phi @ theta_star).max() < 0.5
     assert np.array_equal(evaluator.predict(phi), evaluator.predict(phi, return_interval=0.9).value)
     mean = evaluator.mean_value(0.95)
-    assert mean.low[0] < float(np.mean(phi @ theta_star)) + 0.3
-    assert mean.high[0] > float(np.mean(phi @ theta_star)) - 0.3
+    assert mean.low < float(np.mean(phi @ theta_star)) + 0.3
+    assert mean.high > float(np.mean(phi @ theta_star)) - 0.3
     theta = evaluator.theta_interval(0.9)
     assert np.array_equal(theta.value, evaluator.theta_)
 
@@ -151,7 +151,7 @@ def test_the_mean_value_counts_the_shares_of_states() -> None:
     assert np.ptp([each.low, each.high], axis=0).max() < 1e-9
     # The variance of the mean of a symmetric chain that changes with probability p is 25 (1 - p) / p / n.
     exact = 1.96 * np.sqrt(25 * 0.9 / 0.1 / n)
-    assert 0.7 * exact < (mean.high[0] - mean.low[0]) / 2 < 1.4 * exact
+    assert 0.7 * exact < (mean.high - mean.low) / 2 < 1.4 * exact
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-8])

@@ -38,7 +38,7 @@ def test_rows_that_wait_for_the_pilot() -> None:
 def test_the_closed_form_shows_its_mean_value() -> None:
     evaluator = whole_fit("closed_form")
     mean = evaluator.mean_value(0.95)
-    text = f"{mean.value[0]:.4g} [{mean.low[0]:.4g}, {mean.high[0]:.4g}]"
+    text = f"{mean.value:.4g} [{mean.low:.4g}, {mean.high:.4g}]"
     assert check_repr(evaluator) == f"Evaluator(closed form, {N:,} rows, 4 features; mean value {text}; converged)"
     shown = read_summary(evaluator)
     assert shown.has_figure

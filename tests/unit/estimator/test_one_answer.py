@@ -60,9 +60,9 @@ def test_every_output_has_the_same_number(source: str, method: str, capsys: Any)
 
     model = vrtd.Evaluator.load("out/model.npz")
     mean = model.mean_value(found["level"])
-    assert mean.value[0] == found["value"]
+    assert mean.value == found["value"]
     if found["low"] is not None:
-        assert (mean.low[0], mean.high[0]) == (found["low"], found["high"])
+        assert (mean.low, mean.high) == (found["low"], found["high"])
     values = pq.read_table("out/values.parquet").to_pydict()
     columns = [name for name in values if name not in ("value", "low", "high", "n_rows", "visited")]
     states = np.array([values[name] for name in columns], dtype=float).T

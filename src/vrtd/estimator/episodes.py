@@ -1,0 +1,138 @@
+"""Episodes in a stream of rows: where they start, and what they return.
+
+Totals are kept over blocks of rows, so that their noise, and its correlation with that of theta, is known. They are
+added one after another: they are the same in every bit however the rows are split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.arrays import Floats
+from vrtd.estimator.least_squares import FIRST_BLOCK, most_blocks
+from vrtd.logs import Chunk
+from vrtd.logs.log import is_any
+from vrtd.problems import Transitions
+
+_MOST_BLOCKS = 64  # where the closed form has none
+_NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
+
+
+class BlockTotals(NamedTuple):
+    """Totals of vectors that belong to some of the rows, and what they were after each block of rows."""
+
+    total: Floats  # (k,)
+    most: int  # blocks; when they are full, they become twice as long
+    block: int = FIRST_BLOCK
+    marks: tuple[Floats, ...] = ()  # (k,) each; blocks after the last row that was added have none yet
+
+    def add(self, rows: NDArray[np.int64], vectors: Floats) -> BlockTotals:
+        """Return the totals with the vectors (m, k) of these rows of the log, which are in order and not empty."""
+        totals = np.add.accumulate(np.concatenate([self.total[None], vectors]), axis=0)
+        marked = self._mark(int(rows[-1]), lambda end: totals[np.searchsorted(rows, end)])
+        return marked._replace(total=totals[-1])
+
+    def by_block(self, n_rows: int) -> tuple[Floats, int]:
+        """Return the totals (B, k) of the blocks of the first n rows of the log, and the rows of a block."""
+        marked = self._mark(n_rows, lambda _end: self.total)
+        return np.diff(np.array([np.zeros_like(self.total), *marked.marks]), axis=0), marked.block
+
+    def _mark(self, n_rows: int, total_before: Callable[[int], Floats]) -> BlockTotals:
+        block, marks = self.block, list(self.marks)
+        while (end := (len(marks) + 1) * block) <= n_rows:
+            marks.append(total_before(end))
+            if len(marks) == self.most:
+                marks, block = marks[1::2], 2 * block
+        return self._replace(block=block, marks=tuple(marks))
+
+
+class Episodes(NamedTuple):
+    """The episodes of the rows so far. `add_rows` returns the next ones."""
+
+    starts: BlockTotals  # (d + 1) features of the first state, and 1, at the first row of an episode
+    #: (d + 5) at the last row of an episode that is known from its start on: x, y, 1, and of episodes that terminated
+    #: y, y^2 and 1. y is the discounted return. x is the features of the first state less, where the episode was cut,
+    #: the discounted features of the last one. So the mean of y - x.theta is 0 if theta has the values of the policy.
+    returns: BlockTotals | None
+    states: BlockTotals | None = None  # (d + 1) features of every state, where they are not those of the row itself
+    start: Floats | None = None  # (d,) features of the first state of the open episode
+    n_steps: int = 0  # of the open episode
+    total: float = 0.0  # its discounted return so far
+    is_open: bool = False  # whether the last row goes on
+    is_whole: bool = False  # whether the open episode is known from its start on
+
+
+def no_episodes(n_features: int, *, has_returns: bool, has_states: bool) -> Episodes:
+    """Return the episodes of no rows."""
+    most = most_blocks(n_features) or _MOST_BLOCKS
+
+    def none(n_more: int) -> BlockTotals:
+        return BlockTotals(np.zeros(n_features + n_more), most)
+
+    return Episodes(none(1), none(5) if has_returns else None, none(1) if has_states else None)
+
+
+def add_rows(
+    episodes: Episodes,
+    n_before: int,
+    rows: Transitions,
+    chunk: Chunk,
+    discount: float,
+    phi_of: Callable[[NDArray[np.int64]], Floats],
+) -> Episodes:
+    """Return the episodes with these rows, before which `n_before` came; `phi_of` gives the features of the states of
+    some rows."""
+    n, ends = len(rows.reward), rows.ends
+    has_return = episodes.returns is not None and episodes.is_whole and discount**episodes.n_steps >= _NOTHING
+    if episodes.states is None and episodes.is_open and not has_return and chunk.starts is None and not is_any(ends):
+        return episodes._replace(n_steps=episodes.n_steps + n)  # nothing to count, which is most common
+    if episodes.states is not None:
+        at = np.arange(n)
+        episodes = episodes._replace(states=episodes.states.add(n_before + at, _with_one(phi_of(at))))
+    begins = np.empty(n, np.bool_)
+    begins[0], begins[1:] = not episodes.is_open, ends[:-1]
+    starts = begins if chunk.starts is None else chunk.starts
+    begins = begins | starts
+    is_open = not bool(ends[-1])
+    at = np.flatnonzero(starts)
+    phi = phi_of(at) if at.size else np.empty((0, len(episodes.starts.total) - 1))
+    if at.size:
+        episodes = episodes._replace(starts=episodes.starts.add(n_before + at, _with_one(phi)))
+    if episodes.returns is None:
+        return episodes._replace(is_open=is_open)
+    # The stretches of rows from one beginning to the next; the first one goes on from the rows before.
+    stretch, first = np.cumsum(begins), np.concatenate([[-episodes.n_steps], np.flatnonzero(begins)])
+    step = np.arange(n) - first[stretch]
+    total = np.zeros(len(first))
+    total[0] = episodes.total
+    np.add.at(total, stretch, _discounts(discount, step) * rows.reward)
+    is_whole = np.concatenate([[episodes.is_whole], starts[first[1:]]])
+    start = np.zeros((len(first), phi.shape[1]))
+    start[1:][starts[first[1:]]] = phi
+    if episodes.start is not None:
+        start[0] = episodes.start
+    last = np.flatnonzero(ends & is_whole[stretch])
+    if last.size:
+        which, terminated = stretch[last], chunk.terminated[last]
+        ahead = np.where(terminated, 0.0, _discounts(discount, step[last] + 1))
+        x, y = start[which] - ahead[:, None] * rows.phi_next[last], total[which]
+        columns = np.stack([y, np.ones_like(y), y * terminated, y * y * terminated, terminated], axis=1)
+        vectors = np.concatenate([x, columns], axis=1)
+        episodes = episodes._replace(returns=episodes.returns.add(n_before + last, vectors))
+    return episodes._replace(
+        start=start[-1], n_steps=int(step[-1]) + 1, total=float(total[-1]), is_open=is_open, is_whole=bool(is_whole[-1])
+    )
+
+
+def _with_one(phi: Floats) -> Floats:
+    return np.concatenate([phi, np.ones((len(phi), 1))], axis=1, dtype=np.float64)
+
+
+def _discounts(discount: float, step: NDArray[np.int64]) -> Floats:
+    """Return discount ** step, 0 where it is too small to count."""
+    powers = np.power(discount, step)
+    return np.where(powers < _NOTHING, 0.0, powers)

@@ -1,0 +1,140 @@
+"""Values averaged over states: those of the log, or the first ones of its episodes; and the returns of these episodes.
+
+The shares of the states are estimates, too: a block of rows moves an average by its influence on theta, and by its own
+states.
+"""
+
+from __future__ import annotations
+
+from math import nan, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from vrtd.arrays import Floats
+from vrtd.estimator.episodes import BlockTotals
+from vrtd.estimator.estimates import Estimates, Interval, Parts, estimate_from_parts
+from vrtd.estimator.spread import FitSummary, Method, Spread
+
+_LEAST_EPISODES = 20  # for a check against their returns
+_LEVEL, _CHECKED_LEVEL = 0.95, 0.9999
+
+
+class ReturnCheck(NamedTuple):
+    """What the episodes of the log returned, beside the values of their first states."""
+
+    n_complete: int  # episodes that terminated, and are known from their start on
+    n_cut: int  # episodes that did not terminate
+    mean_return: Interval  # of the complete ones, with confidence 0.95
+    #: Mean value of the first states less mean return, with confidence 0.9999. To the return of an episode that was cut
+    #: the value of its last state is added, so that these episodes count, too.
+    difference: Interval
+
+    @property
+    def agrees(self) -> bool:
+        return self.difference.low <= 0.0 <= self.difference.high
+
+
+def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
+    """Return the value averaged over the states of the log.
+
+    For a closed form of all rows it is the mean over the states that are visited, whose shares are estimated, too; else
+    over those of the first rows as they are.
+    """
+    spread, state = summary.spread(method), summary.state
+    if spread.block is None or state.sums is None:
+        return spread.estimates(summary.state_phi.mean(axis=0)[None])
+    if state.episodes is not None and state.episodes.states is not None:
+        return _mean(spread, state.episodes.states, state.sums.n_summed)
+    solution, nu = summary.solution, state.sums.mean_phi
+    return _combine(spread, nu, Parts((solution.phi - nu) @ solution.theta, solution.block))
+
+
+def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
+    """Return the value averaged over the first states of the episodes."""
+    spread, state = summary.spread(method), summary.state
+    assert state.episodes is not None
+    starts = state.episodes.starts
+    if spread.block is not None and state.sums is not None:
+        return _mean(spread, starts, state.sums.n_summed)
+    nu, own = _own_parts(starts, spread.theta, state.n_distinct)
+    shares = estimate_from_parts(np.zeros(1), own).error
+    return spread.estimates(nu[None]).widen(np.square(shares) + 2.0 * _covariance_with_starts(summary, spread, nu))
+
+
+def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:
+    nu, own = _own_parts(totals, spread.theta, n_rows)
+    return _combine(spread, nu, own)
+
+
+def _own_parts(totals: BlockTotals, theta: Floats, n_rows: int) -> tuple[Floats, Parts]:
+    """Return the mean of the features of some states, and by how much blocks of rows move its value."""
+    by_block, block = totals.by_block(n_rows)
+    nu = totals.total[:-1] / totals.total[-1]
+    count = by_block[:, -1]
+    with np.errstate(invalid="ignore"):  # blocks without such a state do not tell how they vary
+        return nu, Parts((by_block[:, :-1] - count[:, None] * nu) @ theta / count.mean(), block)
+
+
+def _combine(spread: Spread, nu: Floats, own: Parts) -> Estimates:
+    """Return nu.theta with the noise of both, from the same blocks of rows; `own` is what moves nu.theta by nu."""
+    assert spread.block is not None
+    influence = Parts(spread.influence @ nu, spread.block)
+    block = max(influence.block, own.block)
+    ours, theirs = influence.merge(block).by_block, own.merge(block).by_block
+    n = min(len(ours), len(theirs))
+    found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
+    return found._replace(error=np.where(spread.determines(nu[None]), found.error, np.inf))
+
+
+def _covariance_with_starts(summary: FitSummary, spread: Spread, nu: Floats) -> float:
+    """Return the covariance of theta with the mean over the starts, from the sample, for all rows of the log."""
+    state, B = summary.state, len(spread.influence)
+    length = state.n_sampled // B
+    if state.starts is None or not length:
+        return 0.0
+    at = np.flatnonzero(state.starts[: B * length])
+    own, count = np.zeros(B), np.zeros(B)
+    np.add.at(own, at // length, (summary.state_phi[at] - nu) @ spread.theta)
+    np.add.at(count, at // length, 1.0)
+    if not count.any():
+        return 0.0
+    influence = spread.influence @ nu
+    product = (influence - influence.mean()) @ (own - own.mean()) / count.mean()
+    return float(product / (B * (B - 1)) * state.n_sampled / max(state.n_distinct, 1))
+
+
+def check_returns(summary: FitSummary) -> ReturnCheck | None:
+    """Compare the values of first states with the returns of their episodes; None where there are too few of them."""
+    state = summary.state
+    returns = None if state.episodes is None else state.episodes.returns
+    if returns is None or returns.total[-4] < _LEAST_EPISODES or summary.why_no_interval(None) is not None:
+        return None
+    spread, d = summary.spread(None), len(returns.total) - 5
+    theta = np.append(spread.theta, -1.0)  # of x and y: value less return
+    is_all = spread.block is not None and state.sums is not None
+    n_rows = state.sums.n_summed if is_all and state.sums is not None else state.n_distinct
+    reduced = BlockTotals(
+        returns.total[: d + 2], returns.most, returns.block, tuple(mark[: d + 2] for mark in returns.marks)
+    )
+    mean, own = _own_parts(reduced, theta, n_rows)
+    value = np.array([mean @ theta])
+    if is_all:
+        found = _combine(spread, mean[:d], own)._replace(value=value)
+    else:
+        noise = np.square(estimate_from_parts(value, own).error)
+        found = spread.estimates(mean[None, :d]).widen(noise)._replace(value=value)
+    total, squares, n = (float(number) for number in returns.total[-3:])
+    return ReturnCheck(
+        int(n), int(returns.total[-4] - n), _interval_of_mean(total, squares, n), found.intervals(_CHECKED_LEVEL).first
+    )
+
+
+def _interval_of_mean(total: float, squares: float, n: float) -> Interval:
+    """Return the mean of n independent numbers with its interval, from their sum and the sum of their squares."""
+    if n < 2:
+        return Interval(total / n if n else nan, nan, nan)
+    mean = total / n
+    half = -float(stdtrit(n - 1.0, (1.0 - _LEVEL) / 2.0)) * sqrt(max(squares / n - mean**2, 0.0) / (n - 1.0))
+    return Interval(mean, mean - half, mean + half)
