@@ -3,6 +3,7 @@
 from vrtd.features.adapters import FromFunction as FromFunction
 from vrtd.features.adapters import FromTransformer as FromTransformer
 from vrtd.features.adapters import as_features as as_features
+from vrtd.features.adapters import as_pair_features as as_pair_features
 from vrtd.features.auto import Auto as Auto
 from vrtd.features.completion import complete as complete
 from vrtd.features.compose import Scaled as Scaled
@@ -12,6 +13,8 @@ from vrtd.features.features import Features as Features
 from vrtd.features.fourier import Fourier as Fourier
 from vrtd.features.fourier import RandomFourier as RandomFourier
 from vrtd.features.identity import Identity as Identity
+from vrtd.features.pairs import FromPairs as FromPairs
+from vrtd.features.pairs import TargetFeatures as TargetFeatures
 from vrtd.features.polynomial import Polynomial as Polynomial
 from vrtd.features.rbf import RBF as RBF
 from vrtd.features.selection import Selected as Selected
@@ -24,4 +27,6 @@ from vrtd.features.standardised import Standardised as Standardised
 from vrtd.features.tabular import OneHot as OneHot
 from vrtd.features.tabular import Table as Table
 from vrtd.features.tabular import Tabular as Tabular
+from vrtd.features.target import Target as Target
+from vrtd.features.target import as_target as as_target
 from vrtd.features.tiles import Tiles as Tiles

@@ -10,6 +10,7 @@ from vrtd.features.auto import Auto
 from vrtd.features.bounded import Bounded
 from vrtd.features.compose import change_parts
 from vrtd.features.features import Features
+from vrtd.features.pairs import TargetFeatures
 from vrtd.features.spaces import Bounds, ObservationSpace
 from vrtd.features.standardised import Standardised
 from vrtd.features.tabular import Tabular
@@ -45,6 +46,8 @@ def complete(features: Features, space: ObservationSpace | None) -> Features:
         match part:
             case Auto(space=None):
                 return Auto(space)
+            case TargetFeatures(n_actions=None, space=None):
+                return replace(part, space=space)
             case Tabular(n_states=None) if space.sizes:
                 return replace(part, n_states=space.sizes)
             case Standardised(centre=None, drop=()):

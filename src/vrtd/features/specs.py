@@ -14,12 +14,14 @@ from vrtd.features.compose import Scaled, Stack
 from vrtd.features.features import Features
 from vrtd.features.fourier import Fourier, RandomFourier
 from vrtd.features.identity import Identity
+from vrtd.features.pairs import TargetFeatures
 from vrtd.features.polynomial import Polynomial
 from vrtd.features.rbf import RBF
 from vrtd.features.selection import Selected
 from vrtd.features.spaces import read_space
 from vrtd.features.standardised import Standardised
 from vrtd.features.tabular import OneHot, Table, Tabular
+from vrtd.features.target import as_target
 from vrtd.features.tiles import Tiles
 
 # Features within features; more is a file that wants to exhaust the stack.
@@ -64,7 +66,7 @@ _WORDS = {
 }
 _CLASSES: tuple[Any, ...] = (
     Auto, Identity, Standardised, Tabular, OneHot, Table, Polynomial, Fourier, RBF, RandomFourier, Tiles, Stack, Scaled,
-    Selected,
+    Selected, TargetFeatures,
 )  # fmt: skip
 _KINDS = {features.kind: features for features in _CLASSES}
 
@@ -114,6 +116,10 @@ def describe_kind(settings: Mapping[str, Any]) -> str:
     match settings:
         case {"kind": "stack", "features": [*parts]}:
             return " and ".join(map(describe_kind, parts))
+        case {"kind": "target", "features": dict(inside), "n_actions": 0}:
+            return f"{describe_kind(inside)} of states and actions"
+        case {"kind": "target", "features": dict(inside)}:
+            return f"{describe_kind(inside)} for each action"
         case {"features": dict(inside)}:
             return describe_kind(inside)
         case {"kind": "polynomial", "degree": 0}:
@@ -143,8 +149,10 @@ def _build(settings: Any, depth: int) -> Features:
         return Scaled(_build(values["features"], depth + 1), values["factor"])
     if kind == Selected.kind:
         return Selected(_build(values["features"], depth + 1), values["keep"], tolerance=values["tolerance"])
-    if kind == Auto.kind:
-        return Auto(None if values["space"] is None else read_space(values["space"]))
+    if "space" in values and values["space"] is not None:
+        values["space"] = read_space(values["space"])
+    if kind == TargetFeatures.kind:
+        values |= {"features": _build(values["features"], depth + 1), "target": as_target(values["target"])}
     features: Features = _KINDS[kind](**values)
     return features
 
