@@ -126,9 +126,7 @@ class Target(ABC):
         good = np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
         must, got = "actions of a target policy must be finite", f"{answer[np.argmin(good)]!s:.60}"
         require(good.all(), must, f"{got} for row {np.argmin(good)}", "correct the policy")
-        if answer.ndim < 3:
-            answer = answer.reshape(len(answer), 1, -1)
-        return answer.astype(np.float64, copy=False)
+        return answer if answer.ndim == 3 else answer.reshape(len(answer), 1, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +282,7 @@ def _ask(function: Callable[[NDArray[Any]], Any], observations: NDArray[Any]) ->
     holds = answer.dtype.kind in "biuf" and answer.ndim > 0 and len(answer) == len(observations)
     must = f"a target policy must return a row of numbers for each of {len(observations)} observations"
     require(holds, must, _describe(answer), _RETURN)
-    return answer.astype(np.int64) if answer.dtype.kind in "bu" else answer
+    return answer.astype(np.float64 if answer.dtype.kind == "f" else np.int64, copy=False)
 
 
 def _as_discrete(answer: NDArray[Any]) -> NDArray[Any]:

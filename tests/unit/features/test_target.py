@@ -203,6 +203,18 @@ def test_what_becomes_features_of_pairs():
     assert isinstance(as_pair_features(np.eye(2)), Table)
 
 
+def test_logged_flags_are_actions():
+    seen = set()
+
+    def note(s, a):
+        seen.add(a.dtype)
+        return np.column_stack([s, a])
+
+    features = make(greedy, note).bind_pairs(POINTS, ACTIONS > 0)
+    assert np.array_equal(features.of_pairs(POINTS, ACTIONS > 0)[:, 2], ACTIONS > 0)
+    assert (seen, features.n_actions) == ({np.dtype(np.int64)}, 3)
+
+
 def fail(s):
     raise KeyError("weights")
 
@@ -272,6 +284,7 @@ BOUND = make(TABLE, "tabular").bind_pairs(STATES, STATES)
         (lambda: make(TABLE).bind_pairs(STATES[:2], STATES), "an observation for each action; got 2 for 3 actions"),
         (lambda: make(TABLE).bind_pairs(STATES, STATES.astype(str)), "actions of the log must be integers of shape"),
         (lambda: make(TABLE).bind_pairs(STATES, STATES * 1.0), "actions must be a function; got a table; pass a func"),
+        (lambda: make(lambda s: s).bind_pairs(POINTS, POINTS * np.nan), r"log must be finite; got \[nan nan\] in"),
         (lambda: make(np.eye(3), "tabular:2000").bind_pairs(STATES, STATES), "at most 4096 features; got 6000"),
         (lambda: make(lambda s: s, "tabular").settings, "a target policy must be a table to be stored; got a function"),
         (lambda: make(TABLE, both).settings, "plain values to be stored; got FromPairs; keep your own code"),
