@@ -15,7 +15,7 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.blocks import FEWER, call_in_blocks, try_on
 from vrtd.features.features import Features, as_rows, check_most, check_some, row_dtype
 from vrtd.features.spaces import ObservationSpace
-from vrtd.features.target import Target, check_actions
+from vrtd.features.target import Target, check_actions, check_equally_long
 
 _BIND = "call features.bind_pairs(observations, actions) and use what it returns"
 _JOINED = ObservationSpace("box")  # observation and action together are points
@@ -198,15 +198,13 @@ class TargetFeatures(Features):
             The rows, C-contiguous.
         """
         observations, actions, n_actions = np.asarray(observations), np.asarray(actions), self._n_actions
-        n = len(observations)
-        must, got = "there must be an action for each observation", f"{np.shape(actions)} for {n} observations"
-        require(actions.ndim > 0 and len(actions) == n, must, got, "pass one for each", DataError)
+        check_equally_long(observations, actions)
         if not n_actions:
             return self._of_joined(observations, _as_vectors(actions))
         check_actions(actions, n_actions, "the log")
         if isinstance(self.features, FromPairs):
             return self.features(observations, actions.astype(np.int64, copy=False))
-        phi = self.features(observations)
+        phi, n = self.features(observations), len(observations)
         rows = np.zeros((n, n_actions * phi.shape[1]), phi.dtype)
         rows.reshape(n, n_actions, phi.shape[1])[np.arange(n), actions.astype(np.intp)] = phi
         return rows

@@ -98,6 +98,7 @@ class Target(ABC):
         """
         actions = np.asarray(actions)
         check_actions(actions, None, "the log")
+        check_equally_long(observations, actions)
         if not len(actions):
             return np.zeros(0)
         answer = _as_discrete(self.answer(observations))
@@ -179,16 +180,16 @@ class FunctionTarget(Target):
         return out
 
     def check_on(self, observations: NDArray[Any]) -> None:
-        few = np.asarray(observations)[:BLOCK]
-        first, again = self.answer(few), self.answer(few[::2])  # every second one: in other company, and once more
-        same = np.isclose(first[::2], again, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
-        close = same.reshape(len(again), -1).all(axis=1)
-        must = "a target policy must return the same for the same observation, whatever others come with it"
+        rows = np.arange(BLOCK) % len(observations)
+        rows = np.concatenate([rows, rows[::2]])  # a block, and every second one of it: once more, in other company
+        answers = self.answer(np.asarray(observations)[rows])
+        first, again = answers[:BLOCK:2], answers[BLOCK:]
+        same = np.isclose(first, again, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+        close = same.reshape(len(same), -1).all(axis=1)
         row = int(np.argmin(close))
-        got = f"{first[2 * row]!s:.60} and {again[row]!s:.60} for row {2 * row}"
-        do = (
-            "return probabilities, use fixed draws, or take the mode: lambda s: model.predict(s, deterministic=True)[0]"
-        )
+        must = "a target policy must return the same for the same observation, whatever others come with it"
+        got = f"{first[row]!s:.60} and {again[row]!s:.60} for row {rows[2 * row]}"
+        do = "return probabilities, use fixed draws, or pass lambda s: model.predict(s, deterministic=True)[0]"
         require(close.all(), must, got, do)
 
     @property
@@ -247,6 +248,14 @@ def check_actions(actions: NDArray[Any], n_actions: int | None, whose: str) -> N
         must = f"actions of {whose} must be " + ("at least 0" if n_actions is None else f"in 0..{n_actions - 1}")
         do = "number the actions 0, 1, ...; if there are more, return probabilities of shape (n, A) for all of them"
         raise DataError(must, f"{actions[row]} in row {row}", do)
+
+
+def check_equally_long(observations: NDArray[Any], actions: NDArray[Any]) -> None:
+    must, got = (
+        "there must be an action for each observation",
+        f"{np.shape(actions)} for {len(observations)} observations",
+    )
+    require(np.ndim(actions) > 0 and len(actions) == len(observations), must, got, "pass one for each", DataError)
 
 
 def _make_table(policy: Any) -> Table:

@@ -244,7 +244,7 @@ def vary(s, rng=np.random.default_rng(0)):  # noqa: B008
         (lambda s: np.zeros((len(s), 2, 2)), r"probabilities \(n, A\) or integer actions \(n,\)"),
         (lambda s: (s[:, 0] > s[:, 0].mean()) * 1, "return the same for the same observation, whatever others come"),
         (vary, r"got [01] and [01] for row \d+; .*deterministic=True"),
-        (lambda s: np.ones((len(s), 1 + (s[-1, 0] > 0))), "must always return the same kind of array|sum to 1"),
+        (lambda s: (greedy if s[0, 0] == POINTS[0, 0] else softmax)(s), "must always return the same kind of array"),
     ],
 )  # fmt: skip
 def test_policies_that_are_refused(policy, message):
@@ -256,7 +256,7 @@ def test_policies_that_are_refused(policy, message):
     ("policy", "message"),
     [
         (greedy, r"continuous actions must return floats of shape \(n,\), \(n, k\) or \(n, m, k\); got .* of int64"),
-        (TABLE, "every observation must be a state|must be states"),
+        (TABLE, "observations must be states: one whole number each"),
         (lambda s: np.where(s[:, :1] > 1, np.inf, s[:, :1]), r"must be finite; got \[inf\] for row \d+"),
         (lambda s: s, "actions of the target policy must have 1 numbers each, as those of the log; got 2"),
     ],
@@ -305,6 +305,7 @@ def test_what_features_of_pairs_refuse(call, message):
         (lambda: BOUND.of_pairs(STATES, STATES * 1.0), r"must be integers of shape \(n,\); got an array of float64"),
         (lambda: as_target(greedy).probabilities(POINTS, 2), r"in 0..1; got 2 in row \d+; .* shape \(n, A\)"),
         (lambda: as_target(softmax).probabilities(POINTS, 2), "must be at most 2 actions; got probabilities of 3"),
+        (lambda: as_target(TABLE).probability_of(STATES[:2], STATES), r"got \(3,\) for 2 observations; pass one"),
         (lambda: as_target(TABLE).probability_of(STATES, -STATES), "must be at least 0; got -1 in row 1"),
     ],
 )  # fmt: skip
