@@ -75,6 +75,17 @@ def test_probabilities_are_normalised_and_filled_with_zeros():
     assert np.array_equal(target.probability_of(POINTS, beyond), p[np.arange(700), beyond])
 
 
+def test_a_policy_sees_256_observations_at_a_time():
+    seen = []
+
+    def note(s):
+        seen.append(len(s))
+        return greedy(s)
+
+    assert np.array_equal(as_target(note).probability_of(POINTS[:300], greedy(POINTS[:300])), np.ones(300))
+    assert seen == [256, 256]
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float64])
 def test_a_table_is_looked_up(dtype):
     states = np.array([2, 0, 1, 2], dtype)
@@ -177,8 +188,8 @@ def test_the_space_completes_features_of_states_but_not_of_pairs():
 @pytest.mark.parametrize("space", [None, ObservationSpace("states", sizes=(3,), actions=("stay", "go", "no"))])
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_features_of_a_table_come_back_from_their_settings(space, is_bound):
-    third = np.full((3, 3), 1 / 3) + np.array([1e-7, -1e-7, 1e-8])
-    features, states = complete(make(third, "auto"), space), np.array([0, 1, 2, 1])
+    table = np.random.default_rng(0).dirichlet(np.ones(9), 3) * (1 + 1e-7)  # to be normalised, but only once
+    features, states = complete(make(table, "auto"), space), np.array([0, 1, 2, 1])
     if is_bound:
         features = features.bind_pairs(states, states)
     again = from_settings(json.loads(json.dumps(features.settings)))
