@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError, VrtdError
 from vrtd.logs.blocks import Piece
-from vrtd.logs.columns import KEYS, VECTORS, Columns
+from vrtd.logs.columns import ANY_KIND, KEYS, Columns
 from vrtd.tables import library
 
 
@@ -50,8 +50,8 @@ TEXT = ColumnType("text", is_category=True)
 def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnType]:
     """Return what each column holds. Raise unless that can be used.
 
-    Observations may be numbers, lists of them, text and categories. Episodes and order may be text or times. All
-    else are numbers.
+    Observations and actions may be numbers, lists of them, text and categories. Episodes and order may be text or
+    times. All else are numbers.
     """
     found: dict[str, ColumnType] = {}
     for field, names in columns.by_field.items():
@@ -60,7 +60,7 @@ def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnTyp
             if field in KEYS:
                 found.setdefault(name, _find_key_type(kind, f"{where}, column {name},"))
             else:
-                found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in VECTORS))
+                found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in ANY_KIND))
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
+from vrtd.logs.actions import ActionCoding
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import VECTORS, Columns, EpisodeEnd, Missing
@@ -202,7 +203,8 @@ class PartsLog(Log):
         try:
             for first in blocks:
                 pairs = pair(first, blocks, self._episode_end, dropped, self._encoder)
-                if first.next_observations is not None and first.episode is None and first.is_unusable is None:
+                has_episodes = first.episode is not None or first.starts is not None
+                if first.next_observations is not None and not has_episodes and first.is_unusable is None:
                     pairs = keep_next(chain([first], blocks), self._encoder)
                 for chunk in pairs:
                     n_kept += chunk.n_rows
@@ -233,7 +235,11 @@ class PartsLog(Log):
 
     def _make_encoder(self) -> Encoder:
         is_encoded = find_stored(self._parts) is not None
-        return Encoder(None if is_encoded else self._space, self._parts[0].missing)
+        names = self._columns.by_field.get("action", ())
+        kinds = [part.kinds[name] for part in self._parts for name in names if name in part.kinds]
+        words = () if self._space is None else self._space.actions
+        actions = ActionCoding(words, is_whole=bool(kinds) and all(kind.is_integer for kind in kinds))
+        return Encoder(None if is_encoded else self._space, self._parts[0].missing, actions)
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""
@@ -243,24 +249,26 @@ class PartsLog(Log):
             yield block
 
     def _recorded_blocks(self) -> Generator[Block, None, None]:
-        shape: tuple[int, ...] | None = None
+        shapes: list[tuple[int, ...]] | None = None
         for i, part in enumerate(self._parts):
             n_read = 0
             for block in part.blocks(self._encoder):
                 n_read += block.reward.size
-                row_shape = block.observations.shape[1:]
-                shape = row_shape if shape is None else shape
-                if row_shape != shape:
-                    raise DataError(
-                        f"the observations of {part.where} must have one shape",
-                        f"{row_shape} a row from row {block.pieces[0].first_row} on and {shape} before",
-                        "keep observations of different shapes apart",
-                    )
+                now = [array.shape[1:] for array in (block.observations, block.action) if array is not None]
+                shapes = now if shapes is None else shapes
+                for what, shape, before in zip(("observations", "actions"), now, shapes, strict=False):
+                    if shape != before:
+                        raise DataError(
+                            f"the {what} of {part.where} must have one shape",
+                            f"{shape} a row from row {block.pieces[0].first_row} on and {before} before",
+                            f"keep {what} of different shapes apart",
+                        )
                 if part.columns.is_by_file:
                     file = np.full(block.reward.size, i)
                     keys = [] if block.episode is None else split_keys(block.episode)
                     block = block._replace(episode=join_keys([*keys, file]))
-                self._is_divided |= block.episode is not None or bool((block.terminated | block.truncated).any())
+                has_episodes = block.episode is not None or block.starts is not None
+                self._is_divided |= has_episodes or bool((block.terminated | block.truncated).any())
                 yield block._replace(part=i)
             if part.n_rows not in (None, n_read):
                 raise DataError(

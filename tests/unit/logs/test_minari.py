@@ -152,7 +152,6 @@ def test_rows_equal_those_that_minari_reads(tmp_path, monkeypatch, name, data_fo
         "reward": np.concatenate([episode.rewards for episode in episodes]).astype(np.float64),
         "terminated": np.concatenate([episode.terminations for episode in episodes]),
         "truncated": np.concatenate([episode.truncations for episode in episodes]),
-        "weight": None,
     }
     same_bits(rows(log), expected)
     assert log.n_rows == 18
