@@ -113,13 +113,17 @@ class Chunk(NamedTuple):
 
     @staticmethod
     def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-        """Join chunks in new arrays. If only some of them have weights, the rows of the others get weight 1."""
+        """Join chunks in new arrays. If only some of them have weights, the rows of the others get weight 1. Other
+        columns that only some of them have are left out."""
         if any(chunk.weight is not None for chunk in chunks):
             chunks = [
                 chunk._replace(weight=np.ones(chunk.n_rows)) if chunk.weight is None else chunk for chunk in chunks
             ]
         each = [chunk.columns for chunk in chunks]
-        columns = {name: np.concatenate([arrays[name] for arrays in each]) for name in each[0]}
+        columns: dict[str, Any] = {
+            name: np.concatenate([arrays[name] for arrays in each]) if all(name in arrays for arrays in each) else None
+            for name in each[0]
+        }
         return chunks[0]._replace(locate=None, **columns)
 
     def mark_truncated(self, rows: slice) -> Chunk:
