@@ -21,6 +21,7 @@ class ActionCoding(NamedTuple):
 
     words: Sequence[str] = ()  # of text: those of the actions 0, 1, ...
     is_whole: bool = False  # whether floats are the numbers of actions, because the format has no types
+    width: int | None = None  # of vectors; None: every one shows it
 
 
 def convert_actions(

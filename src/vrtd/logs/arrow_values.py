@@ -90,7 +90,7 @@ def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
         shape = None if shape is None or size is None else (*shape, size)
         kind = kind.value_type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        must, do = f"{where} must hold numbers", "convert or name another"
+        must, do = f"{where} must hold numbers", "convert or rename it, or name another"
         raise DataError(must + (" or categories" if is_observation else ""), f"type {kind}", do)
     return ColumnType(words, is_integer=types.is_integer(kind), row_shape=shape)
 

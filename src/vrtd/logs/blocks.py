@@ -297,7 +297,7 @@ def _flags(fields: Fields, field: str, piece: Piece, gaps: list[Gap], counts_nan
         bad = np.flatnonzero((array != 0) & (array != 1))
         if bad.size:
             got = f"{array[bad[0]]} at {piece.place(field, int(bad[0]))}"
-            raise DataError("a flag must be 0 or 1", got, "repair it or name another column")
+            raise DataError("a flag must be 0 or 1", got, "repair it, or rename the column or name another")
     return array.astype(np.bool_, copy=False)
 
 

@@ -126,6 +126,8 @@ class Encoder:
 
     def encode_action(self, columns: Any, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
         """Return actions (n,) or (n, k) made of a column or a list of them; missing entries are put down in `gaps`."""
+        if self._actions.width is not None:
+            columns = widen(columns, self._actions.width)
         return convert_actions(columns, self._actions, piece, gaps, self.missing != "error")
 
     def check(self, gaps: Sequence[Gap], piece: Piece) -> None:

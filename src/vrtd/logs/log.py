@@ -71,9 +71,8 @@ class Chunk(NamedTuple):
                 must = f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row")
                 raise _refuse(must, values)
         if self.action is not None and not _is_action(self.action):
-            raise _refuse(
-                "action of a chunk must be an array of one int64, float64 or float64 vector per row", self.action
-            )
+            must = "action of a chunk must be an array of one int64, float64 or float64 vector per row"
+            raise _refuse(must, self.action)
         lengths = {name: len(values) for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError("all fields of a chunk must be equally long", lengths, "correct the log")

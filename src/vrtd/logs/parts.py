@@ -12,7 +12,6 @@ import numpy as np
 
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
-from vrtd.logs.actions import ActionCoding
 from vrtd.logs.arrow_values import ColumnType
 from vrtd.logs.blocks import Block, join_keys, split_keys
 from vrtd.logs.columns import VECTORS, Columns, EpisodeEnd, Missing
@@ -20,7 +19,7 @@ from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.pairing import Reason, keep_next, pair
-from vrtd.logs.pilot import choose_space, find_stored
+from vrtd.logs.pilot import choose_actions, choose_space, find_stored
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 
@@ -93,6 +92,7 @@ class PartsLog(Log):
         if self._n_rows == 0:
             raise self._empty("no rows")
         self._space = choose_space(self._parts, space)
+        self._actions = choose_actions(self._parts, self._space)
         self._encoder = self._make_encoder()
 
     @property
@@ -235,11 +235,7 @@ class PartsLog(Log):
 
     def _make_encoder(self) -> Encoder:
         is_encoded = find_stored(self._parts) is not None
-        names = self._columns.by_field.get("action", ())
-        kinds = [part.kinds[name] for part in self._parts for name in names if name in part.kinds]
-        words = () if self._space is None else self._space.actions
-        actions = ActionCoding(words, is_whole=bool(kinds) and all(kind.is_integer for kind in kinds))
-        return Encoder(None if is_encoded else self._space, self._parts[0].missing, actions)
+        return Encoder(None if is_encoded else self._space, self._parts[0].missing, self._actions)
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 from vrtd.features.spaces import Column, ObservationSpace
-from vrtd.logs.actions import NUMBER_THEM
+from vrtd.logs.actions import NUMBER_THEM, ActionCoding
 from vrtd.logs.columns import ANY_KIND, Columns
 from vrtd.logs.encoding import PILOT_ROWS, Values, widen
 from vrtd.logs.log import shorten
@@ -61,6 +61,19 @@ def _find_actions(parts: Sequence[Part], stored: tuple[str, ...], known: Observa
             NUMBER_THEM,
         )
     return known.actions or stored
+
+
+def choose_actions(parts: Sequence[Part], space: ObservationSpace | None) -> ActionCoding:
+    """Return how the actions of the parts become numbers."""
+    first, names = parts[0], parts[0].columns.by_field.get("action", ())
+    kinds = [part.kinds[name] for part in parts for name in names if name in part.kinds]
+    width = None
+    if len(names) == 1 and kinds and kinds[0].row_shape is None and first.missing == "drop":
+        arrays = [rows[names[0]] for rows in _read_pilot(parts)]
+        shapes = [array.shape[1:] for array in arrays if not np.ma.getmaskarray(array).all()]
+        width = shapes[0][0] if shapes and shapes[0] else None
+    words = () if space is None else space.actions
+    return ActionCoding(words, bool(kinds) and all(kind.is_integer for kind in kinds), width)
 
 
 def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:

@@ -186,6 +186,16 @@ def test_rows_without_an_action_or_propensity_follow_missing(name, values):
     assert len(found[name]) == 3
 
 
+def test_missing_vectors_do_not_depend_on_batches():
+    actions = pa.array([None, [0.5, 1.5], [2.5, 3.5], None, [4.5, 5.5], [6.5, 7.5]], pa.list_(pa.float64()))
+    table = pa.table({"x": np.arange(6.0), "r": np.ones(6), "a": actions})
+    for n in (6, 1, 2):
+        found = rows(read(pa.Table.from_batches(table.to_batches(max_chunksize=n)), action="a", missing="drop"))
+        assert found["observations"].tolist() == [1.0, 2.0, 4.0]
+        assert found["action"].tolist() == [[0.5, 1.5], [2.5, 3.5], [4.5, 5.5]]
+        assert found["starts"].tolist() == [False, False, False]  # the first row was dropped
+
+
 def test_a_later_log_numbers_words_as_the_first():
     def table(*words):
         return pa.table({"x": np.arange(float(len(words))), "r": np.ones(len(words)), "a": words})

@@ -8,6 +8,7 @@ import pytest
 
 from tests.helpers.ladders import Ladders
 from tests.helpers.log_cases import episodic, rows, same_bits
+from vrtd.errors import DataError
 from vrtd.logs import from_arrays, from_env, read, write
 
 
@@ -31,6 +32,8 @@ def test_recorded_starts_divide_the_rows(name):
 def test_an_observation_is_no_flag():
     table = pa.table({"starts": [3.0, 4.0, 5.0], "r": np.ones(3)})
     assert rows(read(table, observations="starts"))["starts"].tolist() == [True, False]
+    with pytest.raises(DataError, match=r"a flag must be 0 or 1; got 3.0 at .*column starts, row 0; .*rename the col"):
+        rows(read(table, observations="r", reward="r"))
 
 
 def test_recorded_starts_are_sorted_with_their_rows():
