@@ -9,6 +9,8 @@ with missing values are dropped in the same way where that was asked for: the ro
 `episode_end` says what the last row of an episode is where no flag tells. Rows of different parts (files) follow each
 other only where an episode column says so, or where rows are sorted: a wrong join would be learned as a transition, a
 cut costs one row, which is reported.
+
+The first row of each episode is marked, unless that was recorded. A row after a gap is none.
 """
 
 from __future__ import annotations
