@@ -68,7 +68,9 @@ def test_every_output_has_the_same_number(source: str, method: str, capsys: Any)
     states = np.array([values[name] for name in columns], dtype=float).T
     kind = model._state.observations
     assert kind is not None
-    again = model.predict(states.astype(kind.dtype).reshape(len(states), *kind.shape[1:]), found["level"])
+    again = model.predict(
+        states.astype(kind.dtype).reshape(len(states), *kind.shape[1:]), return_interval=found["level"]
+    )
     for name, ours in zip(("value", "low", "high"), again, strict=True):
         np.testing.assert_array_equal(ours, values[name])
     for figure in ("values", "intervals"):
