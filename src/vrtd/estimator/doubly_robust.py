@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.estimator.estimates import Interval, Parts, estimate_from_parts
 from vrtd.estimator.overlap import TargetSample, solve_transposed, weigh_rows
+from vrtd.estimator.state import table_of
 from vrtd.features import Features, RandomFourier, Tabular, TargetFeatures
 from vrtd.features.features import as_rows
 from vrtd.problems import Transitions
+from vrtd.report.numbers import interval, number, plural
 from vrtd.series import block_means
 from vrtd.solving import least_norm_solver
 
@@ -45,12 +47,36 @@ class DoublyRobust:
     """The value of a target policy from the first rows of a log, and a check on it."""
 
     n_rows: int  # from which it comes
-    n_further: int  # features beside those that are checked
+    n_further: int  # directions of further features
     plug_in: float  # nu.theta
     value: float  # the doubly robust one
     low: float  # with confidence 0.95
     high: float
     agrees: bool  # whether they differ by no more than noise, or by too little to matter
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the features are not trusted, or None."""
+        if self.agrees:
+            return None
+        return (
+            f"the features do not represent the values of the target policy: on the first {self.n_rows:,} rows they "
+            f"give {number(self.plug_in, 4)}, and the doubly robust value is {self._robust}; bring richer features"
+        )
+
+    def describe(self) -> dict[str, str]:
+        """Return labels and values for a page."""
+        return {
+            "Plug-in value": number(self.plug_in, 4),
+            "Doubly robust value": self._robust,
+            "Verdict": "they agree" if self.agrees else "they differ: the features miss something",
+            "Rests on": f"the first {plural(self.n_rows, 'row')}, {plural(self.n_further, 'further direction')}",
+        }
+
+    @property
+    def _robust(self) -> str:
+        value, low, high = interval(self.value, self.low, self.high)
+        return f"{value} [{low}, {high}]"
 
 
 def check_doubly_robust(sample: TargetSample) -> DoublyRobust | None:
@@ -81,25 +107,22 @@ def check_doubly_robust(sample: TargetSample) -> DoublyRobust | None:
 def _further_features(sample: TargetSample) -> Features | None:
     """Return features that tell states, or pairs of states and actions, apart; None where there are none to add."""
     features, target, observations = sample.features, sample.target, sample.observations
-    is_pair = isinstance(features, TargetFeatures)
-    if isinstance(features.features if is_pair else features, Tabular):
-        return None  # nothing is richer than a table
-    n_actions = (features.n_actions or 1) if is_pair else 1
-    most = min(_MOST_FURTHER, len(sample.rows) // _ROWS_OF_FEATURE, _MOST_FEATURES - features.n_features) // n_actions
-    if most < _LEAST_FURTHER:
-        return None
+    n_actions = features.n_actions if isinstance(features, TargetFeatures) else None
+    most = min(_MOST_FURTHER, len(sample.rows) // _ROWS_OF_FEATURE, _MOST_FEATURES - features.n_features)
+    most //= n_actions or 1
     numbers = np.asarray(as_rows(observations), np.float64)
-    if is_pair and features.n_actions == 0:
+    if n_actions == 0:
         numbers = np.concatenate([numbers, sample.action.reshape(len(numbers), -1)], axis=1)
-    if numbers.shape[1] > _MOST_NUMBERS:
-        return None
+    if table_of(features) is not None or most < _LEAST_FURTHER or numbers.shape[1] > _MOST_NUMBERS:
+        return None  # nothing is richer than a table
     further = _tell_apart(observations, numbers, most)
-    return TargetFeatures(further, target, features.n_actions) if is_pair else further
+    return further if n_actions is None else TargetFeatures(further, target, n_actions)
 
 
 def _tell_apart(observations: NDArray[Any], numbers: Floats, most: int) -> Features:
     """Return a table of few numbered states, or else random Fourier features of standardised numbers."""
-    if observations.ndim == 1 and observations.dtype.kind in "iu" and 0 <= observations.min() and observations.max() < most:
+    is_number = numbers.shape[1] == 1 and observations.dtype.kind in "iu"
+    if is_number and observations.min() >= 0 and observations.max() < most:
         return Tabular(int(observations.max()) + 1, other=True)
     mean, scale = numbers.mean(axis=0), numbers.std(axis=0)
     scale[~(scale > 0.0)] = 1.0
@@ -124,8 +147,11 @@ def _directions(further: Features, sample: TargetSample) -> _Directions | None:
     if isinstance(further, TargetFeatures):
         of_rows = np.asarray(further.of_pairs(sample.observations, sample.action), np.float64)
     following, goes_on = np.zeros_like(of_rows), rows.discount > 0.0
-    following[goes_on] = further(sample.next_observations[goes_on])
-    B, n = rows.basis, len(rows)
+    if goes_on.any():
+        following[goes_on] = further(sample.next_observations[goes_on])
+    B, n, total = rows.basis, len(rows), float(np.square(of_rows).mean(axis=0).sum())
+    if not np.isfinite([total, following.sum(), of_states.sum()]).all():
+        return None
     known = rows.phi @ B
     explained = B @ np.linalg.solve(known.T @ known, known.T @ of_rows)
     of_states, of_rows, following = (
@@ -134,8 +160,8 @@ def _directions(further: Features, sample: TargetSample) -> _Directions | None:
     )
     values, vectors = np.linalg.eigh(of_rows.T @ of_rows / n)
     most = min(_MOST_DIRECTIONS, n // _ROWS_OF_DIRECTION)
-    kept = np.flatnonzero(values > _LEAST_VARIANCE * max(values.sum(), _ROUNDING))[-most:] if most else []
-    if not len(kept) or not np.isfinite(values).all():
+    kept = np.flatnonzero(values > max(_LEAST_VARIANCE * values.sum(), _ROUNDING * total))[-most:]
+    if not kept.size or not most:
         return None
     to_unit = vectors[:, kept] / np.sqrt(values[kept])
     return _Directions(of_states @ to_unit, of_rows @ to_unit, following @ to_unit)

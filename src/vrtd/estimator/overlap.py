@@ -16,12 +16,19 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.features import Features, Target, TargetFeatures
 from vrtd.problems import Transitions
+from vrtd.report.numbers import number, plural
 from vrtd.solving import least_norm_solver
 
+#: Rows of the log that are looked at.
+MOST_ROWS = 20_000
 _MOST_STATES = 2000  # that are asked for the rows which tell of the target's actions
 _LEAST_TOLD = 10.0  # rows that must tell of an action
 _LEAST_PROPENSITY = 0.05
 _SURE = 3.0  # standard errors by which the mean of importance ratios must be below 1
+# Below so many effective rows, or above this share of actions that were hardly logged, the answer is in doubt. Of logs
+# whose 95 % intervals cover less than 94 % of the time, practically all are beyond one of them.
+_LEAST_EFFECTIVE, _MOST_HARDLY = 100.0, 0.1
+_REMEDY = "bring more rows, or a log in which these actions are taken more often"
 
 
 class TargetSample(NamedTuple):
@@ -56,8 +63,42 @@ class Overlap:
     effective_rows: float  # (sum |zeta|)^2 / sum zeta^2: rows of equal weight that would tell as much
     largest_weight: float  # of one of the first rows, as a share of all
     hardly_logged: float  # share of the target's actions of which fewer than 10 rows tell
-    effective_ratios: float | None = None  # the same of importance ratios; None: there are none
+    effective_ratios: float | None = None  # effective rows of the importance ratios; None: there are none
     largest_ratio: float | None = None
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the answer rests on too few rows."""
+        doubts = []
+        if self.effective_rows < _LEAST_EFFECTIVE:
+            doubts.append(
+                f"the value of the target policy rests on few of the {self.n_rows:,} rows: they tell as much as "
+                f"{self.effective_rows:.0f} of equal weight, and intervals may be too short; {_REMEDY}"
+            )
+        if self.hardly_logged > _MOST_HARDLY:
+            what = (
+                "fewer than 10 rows tell of them"
+                if self.effective_ratios is None
+                else f"their propensity is below {_LEAST_PROPENSITY:g}, or they never occur"
+            )
+            doubts.append(
+                f"{100 * self.hardly_logged:.0f} % of the target's actions were hardly logged ({what}), so that their "
+                f"values are little more than a guess; {_REMEDY}"
+            )
+        return doubts
+
+    def describe(self) -> dict[str, str]:
+        """Return labels and values for a page."""
+        lines = {
+            "Effective sample size": f"{number(self.effective_rows, 3)} of {plural(self.n_rows, 'row')}",
+            "Largest weight of a row": f"{100 * self.largest_weight:.2g} % of all weights",
+            "Hardly logged": f"{100 * self.hardly_logged:.2g} % of the target's actions",
+        }
+        if self.effective_ratios is not None and self.largest_ratio is not None:
+            lines["Importance ratios"] = (
+                f"effective sample size {number(self.effective_ratios, 3)}, the largest {number(self.largest_ratio, 3)}"
+            )
+        return lines
 
 
 def measure_overlap(sample: TargetSample) -> Overlap | None:
