@@ -88,8 +88,9 @@ def add_rows(
     """Return the episodes with these rows, before which `n_before` came; `phi_of` gives the features of the states of
     some rows."""
     n, ends = len(rows.reward), rows.ends
-    if discount == 0.0:  # nothing follows: every row is an episode
-        ends, chunk = np.ones(n, np.bool_), chunk._replace(starts=np.ones(n, np.bool_))
+    if discount == 0.0:  # what follows does not count: every row is an episode
+        ends = np.ones(n, np.bool_)
+        chunk = chunk._replace(terminated=ends, starts=ends)
     has_return = episodes.returns is not None and episodes.is_whole and episodes.factor > 0.0
     if episodes.states is None and episodes.is_open and not has_return and chunk.starts is None and not is_any(ends):
         return episodes  # nothing to count, which is most common
