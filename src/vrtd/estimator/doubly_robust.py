@@ -82,7 +82,7 @@ class DoublyRobust:
 def check_doubly_robust(sample: TargetSample) -> DoublyRobust | None:
     """Compare the value with the doubly robust one; None where no richer features are known, or rows are too few."""
     further = _further_features(sample)
-    if further is None:
+    if further is None or not sample.rows.rank:
         return None
     rows, nu = sample.rows, sample.nu
     own, theta, directions = weigh_rows(rows, nu), _solve(rows), _directions(further, sample)

@@ -23,7 +23,6 @@ from vrtd.solving import least_norm_solver
 MOST_ROWS = 20_000
 _MOST_STATES = 2000  # that are asked for the rows which tell of the target's actions
 _LEAST_TOLD = 10.0  # rows that must tell of an action
-_LEAST_PROPENSITY = 0.05
 _SURE = 3.0  # standard errors by which the mean of importance ratios must be below 1
 # Below so many effective rows, or above this share of actions that were hardly logged, the answer is in doubt. Of logs
 # whose 95 % intervals cover less than 94 % of the time, practically all are beyond one of them.
@@ -76,14 +75,9 @@ class Overlap:
                 f"{self.effective_rows:.0f} of equal weight, and intervals may be too short; {_REMEDY}"
             )
         if self.hardly_logged > _MOST_HARDLY:
-            what = (
-                "fewer than 10 rows tell of them"
-                if self.effective_ratios is None
-                else f"their propensity is below {_LEAST_PROPENSITY:g}, or they never occur"
-            )
             doubts.append(
-                f"{100 * self.hardly_logged:.0f} % of the target's actions were hardly logged ({what}), so that their "
-                f"values are little more than a guess; {_REMEDY}"
+                f"{100 * self.hardly_logged:.0f} % of the target's actions were hardly logged (fewer than "
+                f"{_LEAST_TOLD:.0f} rows tell of them), so that their values are not known well; {_REMEDY}"
             )
         return doubts
 
@@ -91,8 +85,8 @@ class Overlap:
         """Return labels and values for a page."""
         lines = {
             "Effective sample size": f"{number(self.effective_rows, 3)} of {plural(self.n_rows, 'row')}",
-            "Largest weight of a row": f"{100 * self.largest_weight:.2g} % of all weights",
-            "Hardly logged": f"{100 * self.hardly_logged:.2g} % of the target's actions",
+            "Largest weight of a row": f"{100 * self.largest_weight:.3g} % of all weights",
+            "Hardly logged": f"{100 * self.hardly_logged:.3g} % of the target's actions",
         }
         if self.effective_ratios is not None and self.largest_ratio is not None:
             lines["Importance ratios"] = (
@@ -126,8 +120,10 @@ def weigh_rows(rows: Transitions, nu: Floats) -> Floats | None:
 
 
 def solve_transposed(rows: Transitions, nu: Floats) -> Floats | None:
-    """Return A^-T nu (d,), in the span of the rows; None if A is 0 or not finite."""
+    """Return A^-T nu (d,), or (d, k) for columns nu, in the span of the rows; None if A is not finite, or 0."""
     B, reduced = rows.basis, rows.reduce_rank()
+    if not rows.rank:
+        return np.zeros_like(nu)
     solver = least_norm_solver(reduced.A.T, np.sqrt(np.diag(reduced.C)))
     if solver is None:
         return None
@@ -186,11 +182,17 @@ def count_telling(rows: Transitions, inverse_gram: Floats, phi: Floats) -> Float
 
 
 def _unlikely_share(sample: TargetSample) -> float:
-    """Return the share of the target's actions that the log's policy takes seldom or, as far as ratios show, never."""
-    ratio = sample.rows.weight
-    is_taken = ratio > 0.0
-    probability = sample.target.probability_of(sample.observations[is_taken], sample.action[is_taken])
-    seldom = probability < _LEAST_PROPENSITY * ratio[is_taken]
-    mean, error = float(ratio.mean()), float(ratio.std() / np.sqrt(len(ratio)))
-    never = 1.0 - mean - _SURE * error  # the ratios have mean 1 if the log's policy may take every action
-    return max(float(ratio[is_taken][seldom].sum() / ratio.sum()), never, 0.0)
+    """Return the same where rows have importance ratios.
+
+    Of the rows that tell of a state, the propensity of an action is the share that tells of it. Ratios have mean 1
+    unless the target takes actions that the log's policy never takes.
+    """
+    rows, is_taken = sample.rows, sample.rows.weight > 0.0
+    if not is_taken.any():
+        return 1.0
+    ratio = rows.weight[is_taken]
+    propensity = sample.target.probability_of(sample.observations[is_taken], sample.action[is_taken]) / ratio
+    told = sample.scale * propensity * count_telling(rows, invert_gram(rows), sample.state_phi[is_taken])
+    hardly = float(ratio[told < _LEAST_TOLD].sum() / ratio.sum())
+    never = 1.0 - float(rows.weight.mean()) - _SURE * float(rows.weight.std() / np.sqrt(len(rows)))
+    return max(hardly, never)
