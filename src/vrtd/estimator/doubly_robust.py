@@ -33,12 +33,12 @@ _MOST_FURTHER = 120  # further features, over all actions
 _LEAST_FURTHER = 4  # of an action
 _ROWS_OF_FEATURE = 25  # rows that there must be for each further feature
 _MOST_DIRECTIONS, _ROWS_OF_DIRECTION = 20, 100  # of further features; rows that there must be for each
-_LEAST_VARIANCE, _ROUNDING = 0.005, 1e-12  # of a direction, as a share of all
+_LEAST_VARIANCE, _ROUNDING = 0.01, 1e-12  # of a direction, as a share of all
 _PENALTY = 4.0
 _MOST_NUMBERS = 64  # of an observation; of more, such as pixels, distances say little
 _BANDWIDTH = 0.5  # over the number of numbers: distances of one standard deviation are told apart
 _BLOCKS = 64
-_LEVEL, _CHECKED_LEVEL = 0.95, 0.9999
+_LEVEL, _CHECKED_LEVEL = 0.95, 0.999
 _LEAST_DIFFERENCE = 0.01  # of the size of the values, below which a difference does not matter
 
 

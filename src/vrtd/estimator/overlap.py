@@ -100,16 +100,13 @@ def measure_overlap(sample: TargetSample) -> Overlap | None:
     zeta = weigh_rows(sample.rows, sample.nu)
     if zeta is None:
         return None
-    size, ratio = np.abs(zeta), sample.rows.weight
-    is_weighted = sample.rows.is_weighted
-    return Overlap(
-        sample.n_rows,
-        sample.scale * _effective(size),
-        float(size.max() / size.sum()) if size.any() else 1.0,
-        _unlikely_share(sample) if is_weighted else _untold_share(sample),
-        sample.scale * _effective(ratio) if is_weighted else None,
-        float(ratio.max()) if is_weighted else None,
-    )
+    size, features = np.abs(zeta), sample.features
+    effective = sample.scale * _effective(size)
+    largest = float(size.max() / size.sum()) if size.any() else 1.0
+    if isinstance(features, TargetFeatures):
+        return Overlap(sample.n_rows, effective, largest, _untold_share(sample, features))
+    ratio, hardly = sample.rows.weight, _unlikely_share(sample)
+    return Overlap(sample.n_rows, effective, largest, hardly, sample.scale * _effective(ratio), float(ratio.max()))
 
 
 def weigh_rows(rows: Transitions, nu: Floats) -> Floats | None:
@@ -134,10 +131,9 @@ def _effective(weight: Floats) -> float:
     return float(weight.sum() ** 2 / np.square(weight).sum()) if weight.any() else 0.0
 
 
-def _untold_share(sample: TargetSample) -> float:
+def _untold_share(sample: TargetSample, features: TargetFeatures) -> float:
     """Return the share of the target's actions of which few rows tell, over the states of the sample."""
-    features, rows = sample.features, sample.rows
-    assert isinstance(features, TargetFeatures)
+    rows = sample.rows
     observations = sample.observations[:: -(-len(rows) // _MOST_STATES)]
     inverse, share = invert_gram(rows), 0.0
     for at, action, probability in _list_actions(features, observations):
@@ -182,7 +178,7 @@ def count_telling(rows: Transitions, inverse_gram: Floats, phi: Floats) -> Float
 
 
 def _unlikely_share(sample: TargetSample) -> float:
-    """Return the same where rows have importance ratios.
+    """Return the same share where rows have importance ratios.
 
     Of the rows that tell of a state, the propensity of an action is the share that tells of it. Ratios have mean 1
     unless the target takes actions that the log's policy never takes.

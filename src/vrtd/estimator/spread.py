@@ -202,8 +202,9 @@ class FitSummary:
 
     @cached_property
     def _target_sample(self) -> TargetSample | None:
-        state, target, n = self.state, self.setup.target, min(self.state.n_sampled, MOST_ROWS)
-        if target is None or state.features is None or not self.is_usable:
+        state, features, n = self.state, self.state.features, min(self.state.n_sampled, MOST_ROWS)
+        target = features.target if isinstance(features, TargetFeatures) else self.setup.target
+        if target is None or features is None or not self.is_usable:
             return None
         assert state.observations is not None
         assert state.next_observations is not None
@@ -213,7 +214,7 @@ class FitSummary:
         if starts.sum() < _LEAST_STARTS or self.setup.discount == 0.0:
             starts = np.ones(n, np.bool_)
         return TargetSample(
-            target, state.features, self.sample.part(0, n), state.observations[:n], state.next_observations[:n],
+            target, features, self.sample.part(0, n), state.observations[:n], state.next_observations[:n],
             state.action[:n], self.state_phi[:n], starts, state.n_distinct,
         )  # fmt: skip
 
