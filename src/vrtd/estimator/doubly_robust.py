@@ -12,6 +12,7 @@ processes, JMLR.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ _LEAST_FURTHER = 4  # of an action
 _ROWS_OF_FEATURE = 25  # rows that there must be for each further feature
 _MOST_DIRECTIONS, _ROWS_OF_DIRECTION = 20, 100  # of further features; rows that there must be for each
 _LEAST_VARIANCE, _ROUNDING = 0.01, 1e-12  # of a direction, as a share of all
-_PENALTY = 4.0
+_PENALTY = 4.0  # times the variance of a number of the system, 1/n, and the number of directions
 _MOST_NUMBERS = 64  # of an observation; of more, such as pixels, distances say little
 _BANDWIDTH = 0.5  # over the number of numbers: distances of one standard deviation are told apart
 _BLOCKS = 64
@@ -110,25 +111,27 @@ def _further_features(sample: TargetSample) -> Features | None:
     n_actions = features.n_actions if isinstance(features, TargetFeatures) else None
     most = min(_MOST_FURTHER, len(sample.rows) // _ROWS_OF_FEATURE, _MOST_FEATURES - features.n_features)
     most //= n_actions or 1
+    if table_of(features) is not None or most < _LEAST_FURTHER or prod(observations.shape[1:]) > _MOST_NUMBERS:
+        return None  # nothing is richer than a table
     numbers = np.asarray(as_rows(observations), np.float64)
     if n_actions == 0:
         numbers = np.concatenate([numbers, sample.action.reshape(len(numbers), -1)], axis=1)
-    if table_of(features) is not None or most < _LEAST_FURTHER or numbers.shape[1] > _MOST_NUMBERS:
-        return None  # nothing is richer than a table
     further = _tell_apart(observations, numbers, most)
-    return further if n_actions is None else TargetFeatures(further, target, n_actions)
+    return further if n_actions is None or further is None else TargetFeatures(further, target, n_actions)
 
 
-def _tell_apart(observations: NDArray[Any], numbers: Floats, most: int) -> Features:
+@np.errstate(over="ignore", invalid="ignore")
+def _tell_apart(observations: NDArray[Any], numbers: Floats, most: int) -> Features | None:
     """Return a table of few numbered states, or else random Fourier features of standardised numbers."""
     is_number = numbers.shape[1] == 1 and observations.dtype.kind in "iu"
     if is_number and observations.min() >= 0 and observations.max() < most:
         return Tabular(int(observations.max()) + 1, other=True)
     mean, scale = numbers.mean(axis=0), numbers.std(axis=0)
-    scale[~(scale > 0.0)] = 1.0
+    high = np.where(mean + scale > mean, mean + scale, mean + 1.0 + np.abs(mean))  # of a constant, any scale will do
+    if not np.isfinite(high).all():
+        return None
     bandwidth = _BANDWIDTH / numbers.shape[1]
-    low, high = tuple(mean.tolist()), tuple((mean + scale).tolist())
-    return RandomFourier(most, low=low, high=high, bandwidth=bandwidth)
+    return RandomFourier(most, low=tuple(mean.tolist()), high=tuple(high.tolist()), bandwidth=bandwidth)
 
 
 class _Directions(NamedTuple):

@@ -42,7 +42,7 @@ def test_a_planted_misfit_is_noticed(has_propensity: bool) -> None:
 
 
 def test_the_correction_has_mean_0_where_features_suffice() -> None:
-    """False alarms: 1e-6 over the number of families; `agrees` has a level of 0.999, so that some may disagree."""
+    """Two random statistics; `agrees` has a level of 0.999, so that a few may disagree."""
     checks = []
     for rows in PROCESS.record(BEHAVIOUR, 1000, seed=8, n_logs=40):
         with warnings.catch_warnings():
@@ -50,9 +50,9 @@ def test_the_correction_has_mean_0_where_features_suffice() -> None:
             checks.append(fit(without_propensity(rows), ENOUGH).doubly_robust)
     corrections = np.array([check.value - check.plug_in for check in checks])
     score = corrections.mean() / (corrections.std(ddof=1) / np.sqrt(len(corrections)))
-    assert abs(score) < t_limit(1, len(corrections))
-    assert np.std([check.value for check in checks]) < 2.0 * np.std([check.plug_in for check in checks])
-    assert sum(not check.agrees for check in checks) <= 3  # of 40 with probability 0.001 each: more has 1e-7
+    assert abs(score) < t_limit(2, len(corrections))
+    assert sum(not check.agrees for check in checks) <= 4  # of 40 with probability 0.001 each: more has 7e-10
+    assert np.std([check.value for check in checks]) < 3.0 * np.std([check.plug_in for check in checks])
 
 
 def test_nothing_is_richer_than_a_table() -> None:
@@ -86,3 +86,17 @@ def test_linear_features_of_quadratic_values() -> None:
     assert exact.agrees
     assert abs(linear.value - exact.plug_in) < 0.5 * abs(linear.plug_in - exact.plug_in)
     assert linear.low < exact.plug_in < linear.high
+
+
+@pytest.mark.parametrize(("n_more", "is_checked"), [(1, True), (64, False)], ids=["constant", "pixels"])
+def test_numbers_that_tell_nothing(n_more: int, is_checked: bool) -> None:
+    """A large constant has no scale. Of many numbers, distances say little, so that there is no check."""
+    rows = pushed(400, 1)
+
+    def widen(s: Any) -> Any:
+        return np.hstack([s, np.full((400, n_more), 1e17)])
+
+    log = rows._replace(observations=widen(rows.observations), next_observations=widen(rows.next_observations))
+    check = fit(log, lambda o: np.column_stack([np.ones(len(o)), o[:, 0], o[:, 0] ** 2]), often).doubly_robust
+    assert (check is not None) == is_checked
+    assert check is None or check.agrees
