@@ -24,8 +24,8 @@ MOST_ROWS = 20_000
 _MOST_STATES = 2000  # that are asked for the rows which tell of the target's actions
 _LEAST_TOLD = 10.0  # rows that must tell of an action
 _SURE = 3.0  # standard errors by which the mean of importance ratios must be below 1
-# Below so many effective rows, or above this share of actions that were hardly logged, the answer is in doubt. Of logs
-# whose 95 % intervals cover less than 94 % of the time, practically all are beyond one of them.
+# Below so many effective rows, or above this share of actions that were hardly logged, the answer is in doubt. In small
+# decision processes whose 95 % intervals held the truth less than 92 % of the time, all logs were beyond one of them.
 _LEAST_EFFECTIVE, _MOST_HARDLY = 100.0, 0.1
 _REMEDY = "bring more rows, or a log in which these actions are taken more often"
 
