@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SLOW = {"README", "comparing", "gymnasium", "planning", "sklearn"}
+SLOW = {"README", "another-policy", "comparing", "gymnasium", "planning", "q-values", "sklearn", "two-policies"}
 EXAMPLES = [
     pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
     for page in PAGES
