@@ -183,35 +183,33 @@ def _show(found: Evaluation, arguments: argparse.Namespace) -> None:
 
 def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     """The answer, whether to trust it, and where the rest is."""
+    from vrtd.estimator.answers import describe_returns
     from vrtd.estimator.page import MEANING, describe_roles
-    from vrtd.report.numbers import interval
 
     answer, d = found.answer, found.diagnostics
-    shown = f"{answer}"
-    if answer.reason is None:
-        value, low, high = interval(answer.value, answer.low, answer.high)
-        shown = f"{value} ({answer.level:.4g} interval {low} to {high})"
-    lines = [f"value      {shown}: {answer.estimand}"]
-    lines += [f"warning    {to_shell(warning, flags)}" for warning in d.warnings]
+    lines = [(answer.name, f"{answer.text}: {answer.estimand}")]
+    lines += [("warning", to_shell(warning, flags)) for warning in d.warnings]
     if answer.reservation:
-        lines.append(f"           {to_shell(answer.reservation, flags)}")
+        lines.append(("", to_shell(answer.reservation, flags)))
     if found.interrupted:
-        lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
-    lines.append(f"diagnosis  {d.verdict}. {d.explanation}".rstrip())
+        lines.append(("stopped", f"interrupted after {d.n_rows:,} rows"))
+    if found.policy_value is not None:
+        lines.append((found.mean_value.name, f"{found.mean_value.text}: {found.mean_value.estimand}"))
+    if found.returns is not None:
+        lines.append(("mean return", describe_returns(found.returns)))
+    lines.append(("diagnosis", f"{d.verdict}. {d.explanation}".rstrip()))
     if found.closed_form is not None:
-        lines.append(f"compare    the closed form (least squares) gives {found.closed_form}")
-    settings = ", ".join(
-        [str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in d.settings.items() if k != "name" and v is not None)]
-    )
-    lines.append(f"method     {settings}")
+        lines.append(("compare", f"the closed form (least squares) gives {found.closed_form}"))
+    settings = {key: value for key, value in d.settings.items() if key != "name" and value is not None}
+    lines.append(("method", ", ".join([str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in settings.items())])))
     if found.roles:
-        lines.append(f"columns    {describe_roles(found.roles)}")
+        lines.append(("columns", describe_roles(found.roles)))
     features = f"{found.features}, condition number {_short(d.condition_number)}"
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
-    lines += [f"features   {features}", *(f"remark     {to_shell(remark, flags)}" for remark in d.remarks), "", MEANING]
+    lines += [("features", features), *(("remark", to_shell(remark, flags)) for remark in d.remarks)]
     wrote = ", ".join(str(path) for path in found.files.values())
-    return in_ascii("\n".join([*lines, f"wrote {wrote}"]))
+    return in_ascii("\n".join([*(f"{label:<13} {text}" for label, text in lines), "", MEANING, f"wrote {wrote}"]))
 
 
 def _short(value: Any) -> str:

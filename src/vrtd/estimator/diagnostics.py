@@ -13,11 +13,12 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.learner import Learner, ThetaPath
+from vrtd.estimator.means import CHECK_LEVEL, ReturnCheck, check_returns
 from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.features import Auto, Identity, Tabular
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
-from vrtd.report.numbers import plural
+from vrtd.report.numbers import interval, percent, plural
 from vrtd.series import block_covariances
 from vrtd.theory import autocorrelation_time
 
@@ -209,6 +210,9 @@ def diagnose(summary: FitSummary) -> Diagnostics:
             limit = None
         if spread.doubt is not None:
             warnings.append(f"the intervals are in doubt: {spread.doubt}")
+        returns = check_returns(summary)
+        if returns is not None and not returns.agrees:
+            warnings.append(_describe_disagreement(returns))
         rare = sorted(set(np.flatnonzero(spread.rare).tolist()) - set(unseen))
         if rare:
             few = ", ".join(map(str, rare[:_MOST_LISTED])) + (", ..." if len(rare) > _MOST_LISTED else "")
@@ -232,6 +236,16 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         remarks=tuple(notes),
         curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
+    )
+
+
+def _describe_disagreement(returns: ReturnCheck) -> str:
+    value, low, high = interval(*returns.difference)
+    return (
+        "the values of the first states of episodes and what these episodes returned differ by more than noise: value "
+        f"less return is {value} ({percent(CHECK_LEVEL)} interval {low} to {high}); the observations may not tell the "
+        "whole state, the features may not represent the values, or rows of different episodes may be joined; add what "
+        "is missing to the observations, bring richer features, or check where episodes end"
     )
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
@@ -19,95 +18,27 @@ from vrtd import store
 from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
+from vrtd.estimator.answers import answer, has_policy_value
 from vrtd.estimator.auto_settings import CLOSED_FORM
-from vrtd.estimator.diagnostics import Diagnostics, to_json
+from vrtd.estimator.diagnostics import to_json
 from vrtd.estimator.effects import extreme_states, value_effects
+from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterrupted
 from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
-from vrtd.estimator.spread import Method
+from vrtd.estimator.page import EXTREMES, Facts, build_page
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
-from vrtd.features.specs import describe_kind
 from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
-from vrtd.report.notebook import build_summary
 from vrtd.report.svg import draw_svg
 from vrtd.tables import library, write_csv, write_parquet
 
 _PILOT_ROWS = 5000
-_FORMAT = "vrtd-evaluation-2"
-_FILES = {
-    "report": "report.html",
-    "model": "model.npz",
-    "values": "values.parquet",
-    "diagnostics": "diagnostics.json",
-}
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found, and where it wrote it."""
-
-    out: Path
-    answer: Answer
-    closed_form: Answer | None  # the closed form's, beside that of a recursion
-    diagnostics: Diagnostics
-    interrupted: bool
-    roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
-    evaluator: Evaluator  # fitted
-
-    @property
-    def features(self) -> str:
-        """The kind of the features and what the log has shown of them, in a few words."""
-        kind, d = describe_kind(feature_settings(self.evaluator.features) or {}), self.diagnostics
-        n_states = n_states_of(self.evaluator.features)
-        if n_states is not None:
-            return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
-        return f"{kind}, rank {d.rank} of {d.n_features}"
-
-    @property
-    def files(self) -> dict[str, Path]:
-        return {kind: self.out / name for kind, name in _FILES.items()}
-
-    @property
-    def report(self) -> Path:
-        return self.files["report"]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            **to_json(asdict(self.answer)),
-            "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
-            "interrupted": self.interrupted,
-            "columns": {field: list(names) for field, names in self.roles.items()},
-            "diagnostics": self.diagnostics.as_dict(),
-            "files": {kind: str(path) for kind, path in self.files.items()},
-        }
-
-    def __repr__(self) -> str:
-        verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
-        return f"Evaluation(mean value {self.answer}; {verdict}; {self.report})"
-
-    def _repr_html_(self) -> str:
-        entries = {
-            "mean value": str(self.answer),
-            "diagnosis": self.diagnostics.text,
-            "report": str(self.report),
-        }
-        return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
-
-
-class EvaluationInterrupted(KeyboardInterrupt):
-    """Ctrl-C, after what was learned until then was written."""
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        super().__init__(f"interrupted after {evaluation.diagnostics.n_rows:,} rows")
-        self.evaluation = evaluation
+_FORMAT = "vrtd-evaluation-3"
 
 
 def evaluate(
@@ -203,8 +134,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        The value of the policy, averaged over the states of the log, with its interval. All files hold the same
-        estimate from the same method.
+        The value of the policy, averaged over the first states of episodes, and the mean over the states of the log,
+        with their intervals. All files hold the same estimates from the same method.
 
     Raises
     ------
@@ -218,7 +149,7 @@ def evaluate(
     check_level(level)
     folder = Path(out)
     with ExitStack() as stack:
-        stack.enter_context(hold(folder, _FORMAT, "evaluation", _FILES["diagnostics"]))
+        stack.enter_context(hold(folder, _FORMAT, "evaluation", FILES["diagnostics"]))
         if record is not None:
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
@@ -271,41 +202,32 @@ class _Words(NamedTuple):
 def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, interrupted: bool) -> Evaluation:
     """Compute everything first, and write when nothing can go wrong but the disk."""
     valued = value_states(evaluator, log, words.level, words.states)
-    answer, closed_form = _answer(evaluator, words.level, None), None
-    if answer.method != CLOSED_FORM:
-        with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
-            closed_form = _answer(evaluator, words.level, "closed_form")
-    diagnostics = evaluator.diagnostics_
+    found = _collect_answers(folder, evaluator, log, words.level, interrupted)
     facts = Facts(
         title=words.title,
-        discount=evaluator.discount,
         features=feature_settings(evaluator.features) or {},
-        n_features=evaluator.n_features,
         n_terminated=log.n_terminated,
         n_truncated=log.n_truncated,
         mean_reward=log.reward / max(log.n_seen, 1),
-        roles=log.roles,
         data_remarks=log.remarks,
         n_states=n_states_of(evaluator.features),
-        interrupted=interrupted,
     )
     board = _check_board(words.board, len(valued.table["value"])) if valued.kind == "table" else None
     effects, extremes = [], None
     if valued.kind == "list" and words.states is None:  # too many numbers for a map
         effects, extremes = value_effects(evaluator, log, words.level, valued.names), extreme_states(valued, log)
-    figures, tables = figures_of(valued, effects, diagnostics, words.level, board)
+    figures, tables = figures_of(valued, effects, found.diagnostics, words.level, board)
     panels = [
         Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         for figure in figures
     ]
-    found = Evaluation(folder, answer, closed_form, diagnostics, interrupted, log.roles, evaluator)
     record = {
         "format": _FORMAT,
         **{key: value for key, value in found.as_dict().items() if key != "files"},
         "discount": evaluator.discount,
         "features": to_json(facts.features),
         "data": {
-            "n_rows": diagnostics.n_rows,
+            "n_rows": found.diagnostics.n_rows,
             "n_terminated": facts.n_terminated,
             "n_truncated": facts.n_truncated,
             "mean_reward": to_json(facts.mean_reward),
@@ -313,8 +235,8 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         },
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
-    html, files = build_page(answer, closed_form, diagnostics, facts, panels, extremes, record).html, found.files
-    mark(folder, _FORMAT, ("figures",), _FILES["diagnostics"])
+    html, files = build_page(found, facts, panels, extremes, record).html, found.files
+    mark(folder, _FORMAT, ("figures",), FILES["diagnostics"])
     store.write_json({"format": _FORMAT}, files["diagnostics"])  # without an answer until every file is the new one
     for panel in panels:
         write_text(panel.svg, folder / panel.file)
@@ -333,10 +255,18 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     return found
 
 
-def _answer(evaluator: Evaluator, level: float, method: Method | None) -> Answer:
-    mean, reason = evaluator.mean_value(level, method=method), evaluator.why_no_interval(method)
-    name = method or (CLOSED_FORM if evaluator.algorithm_ is None else evaluator.algorithm_.name)
-    return Answer(*mean, level, name, reason=reason)
+def _collect_answers(
+    folder: Path, evaluator: Evaluator, log: LogSummary, level: float, interrupted: bool
+) -> Evaluation:
+    policy_value = answer(evaluator, "policy_value", level) if has_policy_value(evaluator) else None
+    mean_value, closed_form = answer(evaluator, "mean_value", level), None
+    if mean_value.method != CLOSED_FORM:
+        with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
+            closed_form = answer(evaluator, (policy_value or mean_value).quantity, level, "closed_form")
+    returns, diagnostics = evaluator.check_returns(), evaluator.diagnostics_
+    return Evaluation(
+        folder, policy_value, mean_value, closed_form, returns, diagnostics, interrupted, log.roles, evaluator
+    )
 
 
 def _check_board(board: Board | None, n_states: int) -> Board | None:

@@ -18,6 +18,7 @@ from vrtd.checks import check_choice, check_count, check_flag, check_fraction, c
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, DataWarning, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import AutoSettings
 from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, data_doubts, diagnose, distance_doubt
+from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.estimates import Estimates, Interval, Intervals
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
@@ -263,6 +264,11 @@ class Evaluator:
         return self._state.n_waiting
 
     @property
+    def n_episodes_(self) -> int:
+        """Episodes whose first state is among the transitions."""
+        return 0 if self._state.episodes is None else int(self._state.episodes.starts.total[-1])
+
+    @property
     def algorithm_(self) -> Algorithm | None:
         """The algorithm with its present settings; None for the closed form, and before they are decided on."""
         return None if self._state.learner is None else self._state.learner.algorithm
@@ -347,7 +353,7 @@ class Evaluator:
             spread = float(np.var(phi @ self.theta_, ddof=1)) / len(phi) if len(phi) > 1 else 0.0
             return self._estimates(phi.mean(axis=0)[None], method).widen(spread)
         starts = None if self._state.episodes is None else self._state.episodes.starts
-        if starts is None or starts.total[-1] < 2:
+        if starts is None or starts.total[-1] < LEAST_STARTS:
             raise InvalidInputError(
                 "the value of a policy needs the first states of at least two episodes",
                 "a log without episodes" if self._state.n_rows else "no rows",

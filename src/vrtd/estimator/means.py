@@ -18,7 +18,7 @@ from vrtd.estimator.estimates import Estimates, Interval, Parts, estimate_from_p
 from vrtd.estimator.spread import FitSummary, Method, Spread
 
 _LEAST_EPISODES = 20  # for a check against their returns
-_LEVEL, _CHECKED_LEVEL = 0.95, 0.9999
+RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
 
 
 class ReturnCheck(NamedTuple):
@@ -26,14 +26,14 @@ class ReturnCheck(NamedTuple):
 
     n_complete: int  # episodes that terminated, and are known from their start on
     n_cut: int  # episodes that did not terminate
-    mean_return: Interval  # of the complete ones, with confidence 0.95
-    #: Mean value of the first states less mean return, with confidence 0.9999. To the return of an episode that was cut
-    #: the value of its last state is added, so that these episodes count, too.
+    mean_return: Interval  # of the complete ones, with confidence RETURN_LEVEL
+    #: Mean value of the first states less mean return, with confidence CHECK_LEVEL. To the return of an episode that
+    #: was cut the value of its last state is added, so that these episodes count, too.
     difference: Interval
 
     @property
     def agrees(self) -> bool:
-        return self.difference.low <= 0.0 <= self.difference.high
+        return not (self.difference.low > 0.0 or self.difference.high < 0.0)  # also where no interval is known
 
 
 def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
@@ -127,7 +127,7 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
         found = spread.estimates(mean[None, :d]).widen(noise)._replace(value=value)
     total, squares, n = (float(number) for number in returns.total[-3:])
     return ReturnCheck(
-        int(n), int(returns.total[-4] - n), _interval_of_mean(total, squares, n), found.intervals(_CHECKED_LEVEL).first
+        int(n), int(returns.total[-4] - n), _interval_of_mean(total, squares, n), found.intervals(CHECK_LEVEL).first
     )
 
 
@@ -136,5 +136,5 @@ def _interval_of_mean(total: float, squares: float, n: float) -> Interval:
     if n < 2:
         return Interval(total / n if n else nan, nan, nan)
     mean = total / n
-    half = -float(stdtrit(n - 1.0, (1.0 - _LEVEL) / 2.0)) * sqrt(max(squares / n - mean**2, 0.0) / (n - 1.0))
+    half = -float(stdtrit(n - 1.0, (1.0 - RETURN_LEVEL) / 2.0)) * sqrt(max(squares / n - mean**2, 0.0) / (n - 1.0))
     return Interval(mean, mean - half, mean + half)

@@ -1,0 +1,101 @@
+"""The result of an evaluation: its answers, where its files are, and how it shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vrtd.estimator.answers import Answer
+from vrtd.estimator.diagnostics import Diagnostics, to_json
+from vrtd.estimator.evaluator import Evaluator
+from vrtd.estimator.means import ReturnCheck
+from vrtd.estimator.model_file import feature_settings
+from vrtd.estimator.state_values import n_states_of
+from vrtd.features.specs import describe_kind
+from vrtd.report.notebook import build_summary
+
+FILES = {
+    "report": "report.html",
+    "model": "model.npz",
+    "values": "values.parquet",
+    "diagnostics": "diagnostics.json",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found, and where it wrote it."""
+
+    out: Path
+    policy_value: Answer | None  # None: the log has no two episodes
+    mean_value: Answer
+    closed_form: Answer | None  # the closed form's, beside the answer of a recursion
+    returns: ReturnCheck | None  # None: the episodes say nothing of it
+    diagnostics: Diagnostics
+    interrupted: bool
+    roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
+    evaluator: Evaluator  # fitted
+
+    @property
+    def answer(self) -> Answer:
+        """The policy value, or the mean value of a log without episodes."""
+        return self.policy_value or self.mean_value
+
+    @property
+    def features(self) -> str:
+        """The kind of the features and what the log has shown of them, in a few words."""
+        kind, d = describe_kind(feature_settings(self.evaluator.features) or {}), self.diagnostics
+        n_states = n_states_of(self.evaluator.features)
+        if n_states is not None:
+            return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
+        return f"{kind}, rank {d.rank} of {d.n_features}"
+
+    @property
+    def files(self) -> dict[str, Path]:
+        return {kind: self.out / name for kind, name in FILES.items()}
+
+    @property
+    def report(self) -> Path:
+        return self.files["report"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "policy_value": None if self.policy_value is None else to_json(asdict(self.policy_value)),
+            "mean_value": to_json(asdict(self.mean_value)),
+            "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
+            "returns": None if self.returns is None else _as_dict(self.returns),
+            "interrupted": self.interrupted,
+            "columns": {field: list(names) for field, names in self.roles.items()},
+            "diagnostics": self.diagnostics.as_dict(),
+            "files": {kind: str(path) for kind, path in self.files.items()},
+        }
+
+    def __repr__(self) -> str:
+        verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
+        return f"Evaluation({self.answer.name} {self.answer}; {verdict}; {self.report})"
+
+    def _repr_html_(self) -> str:
+        entries = {
+            "policy value": "" if self.policy_value is None else str(self.policy_value),
+            "mean value": str(self.mean_value),
+            "diagnosis": self.diagnostics.text,
+            "report": str(self.report),
+        }
+        return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
+
+
+class EvaluationInterrupted(KeyboardInterrupt):
+    """Ctrl-C, after what was learned until then was written."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        super().__init__(f"interrupted after {evaluation.diagnostics.n_rows:,} rows")
+        self.evaluation = evaluation
+
+
+def _as_dict(returns: ReturnCheck) -> dict[str, Any]:
+    numbers = {"mean_return": returns.mean_return._asdict(), "difference": returns.difference._asdict()}
+    plain: dict[str, Any] = to_json(returns._asdict() | numbers | {"agrees": returns.agrees})
+    return plain
