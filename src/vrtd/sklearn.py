@@ -115,7 +115,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         rows = validate_data(self, X, reset=False, dtype=_KINDS, order="C")
         if return_interval is None:
             return self._values(rows)
-        return self.evaluator_.predict(rows, return_interval, method=method)
+        return self.evaluator_.predict(rows, return_interval=return_interval, method=method)
 
     def score(
         self, X: Any, y: Any, *, next_X: Any = None, terminated: Column = None, truncated: Column = None

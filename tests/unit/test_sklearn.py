@@ -58,7 +58,7 @@ def test_settings_reach_the_evaluator():
     ).fit(vrtd.logs.from_arrays(X, Y, NEXT))
     assert np.array_equal(model.coef_, evaluator.theta_)
     for method in ("recursion", "closed_form"):
-        found, wanted = (one.predict(PHI, 0.95, method=method) for one in (model, evaluator))
+        found, wanted = (one.predict(PHI, return_interval=0.95, method=method) for one in (model, evaluator))
         assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
 
 

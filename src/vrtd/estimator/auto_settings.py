@@ -10,7 +10,7 @@ from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
-from vrtd.features import Features, Tabular
+from vrtd.features import Features, Tabular, TargetFeatures
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
@@ -157,7 +157,8 @@ class AutoSettings:
 
 def is_cheap(features: Features) -> bool:
     """Return whether the closed form of every row costs little with these bound features."""
-    return features.n_features <= (_MOST_STATES if isinstance(features, Tabular) else _MOST_FEATURES)
+    is_table = isinstance(features.features if isinstance(features, TargetFeatures) else features, Tabular)
+    return features.n_features <= (_MOST_STATES if is_table else _MOST_FEATURES)
 
 
 def check_step(step: float, sample: Transitions) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.means import CHECK_LEVEL, ReturnCheck, check_returns
 from vrtd.estimator.spread import FitSummary, Limit, Spread
-from vrtd.features import Auto, Identity, Tabular
+from vrtd.estimator.state import table_of
+from vrtd.features import Auto, Identity, TargetFeatures
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.report.numbers import interval, percent, plural
@@ -254,11 +255,16 @@ def data_doubts(summary: FitSummary) -> list[str]:
     state, doubts = summary.state, list(summary.state.log_warnings)
     if not state.n_sampled:
         return doubts
-    is_default = isinstance(summary.setup.features, Auto) and isinstance(state.features, Identity)
+    given, used = (
+        each.features if isinstance(each, TargetFeatures) else each for each in (summary.setup.features, state.features)
+    )
+    is_default = isinstance(given, Auto) and isinstance(used, Identity)
     if is_default and not summary.has_constant:
         doubts.append(_NO_CONSTANT)
-    if isinstance(state.features, Tabular) and state.features.other:
-        pooled = float(summary.first_phi[:, -1].mean() if state.sums is None else state.sums.mean_phi[-1])
+    table = table_of(state.features)
+    if table is not None and table.other:
+        mean = summary.first_phi.mean(axis=0) if state.sums is None else state.sums.mean_phi
+        pooled = float(mean[table.n_features - 1 :: table.n_features].sum())
         if pooled > _MOST_POOLED:
             doubts.append(
                 f"{100 * pooled:.2g} % of the rows are in states that the first rows did not show, and these states "

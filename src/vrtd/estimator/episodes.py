@@ -7,7 +7,7 @@ added one after another: they are the same in every bit however the rows are spl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def add_rows(
     rows: Transitions,
     chunk: Chunk,
     discount: float,
-    phi_of: Callable[[NDArray[np.int64]], Floats],
+    phi_of: Callable[[NDArray[np.int64]], NDArray[Any]],
 ) -> Episodes:
     """Return the episodes with these rows, before which `n_before` came; `phi_of` gives the features of the states of
     some rows."""
@@ -129,7 +129,7 @@ def add_rows(
     )
 
 
-def _with_one(phi: Floats) -> Floats:
+def _with_one(phi: NDArray[Any]) -> Floats:
     return np.concatenate([phi, np.ones((len(phi), 1))], axis=1, dtype=np.float64)
 
 

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import replace
 from typing import Any, Literal, Self, Unpack, get_args, overload
 
 import numpy as np
@@ -27,11 +26,11 @@ from vrtd.estimator.model_file import decode_arguments, decode_state, read_model
 from vrtd.estimator.notebook import build_fit_summary, describe_fit
 from vrtd.estimator.spread import FitSummary, Method, Spread
 from vrtd.estimator.state import FitState, Setup, initial_theta, is_same_log, usable_features
-from vrtd.features import Features, ObservationSpace, as_features, complete
+from vrtd.features import Features, ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
-from vrtd.logs.new_observations import as_observations
+from vrtd.logs.new_observations import as_actions, as_observations
 from vrtd.logs.reading import ReadOptions, as_log, describe_start
 from vrtd.progress import RowProgressBar, show_progress
 
@@ -69,6 +68,13 @@ class Evaluator:
         "auto": if there are at most 512 features, or 900 states of a table.
     seed : int, default 0
         Seed of the algorithm's own draws.
+    target : optional
+        The policy whose values are learned, where the log was made by another one: (S, A) probabilities or (S,) actions
+        of numbered states, a function of a batch of observations that returns (n, A) probabilities or (n,) actions, or
+        an object with `predict`. The log must have actions. Features are then those of a state and an action, by
+        default each feature of the state for each action; a function of observations and actions may be passed. With
+        propensities in the log, features are those of states, and rows are weighted by importance ratios. See
+        `vrtd.features.as_target`.
 
     Notes
     -----
@@ -101,15 +107,20 @@ class Evaluator:
         theta_0: ArrayLike | None = None,
         closed_form: bool | Literal["auto"] = False,
         seed: int = 0,
+        target: Any = None,
     ) -> None:
         settings = AutoSettings(algorithm, step_size, batch_size, n_samples, pilot_rows)
-        given = as_features(features)
+        policy = None if target is None else as_target(target)
+        if policy is None or isinstance(features, TargetFeatures):
+            given = as_features(features)
+        else:
+            given = TargetFeatures(as_pair_features(features), policy)
         check_fraction("discount", discount)
         if closed_form != "auto":
             check_flag("closed_form", closed_form)
         check_count("seed", seed, least=0)
         theta = None if theta_0 is None else real_array("theta_0", theta_0)
-        self._given = Setup(settings, given, float(discount), theta, closed_form, int(seed))
+        self._given = Setup(settings, given, float(discount), theta, closed_form, int(seed), policy)
         self._reset()
 
     def _reset(self) -> None:
@@ -193,11 +204,10 @@ class Evaluator:
             space: ObservationSpace | None = guess_space(log.observations)
         else:
             chunks, space = checked_chunks(log, is_over), log.space
-        state = self._state
-        if not before:
-            self._setup = replace(self._given, features=complete(self._given.features, space))
-            state = state._replace(space=space)
+        state = self._state if before else self._state._replace(space=space)
         for chunk in chunks:
+            if not state.n_rows:
+                self._setup = self._given.fit_to(space, chunk)
             for learned in receive(self._setup, state, chunk, repeats):
                 self._state = state = learned
                 if progress is not None:
@@ -274,20 +284,42 @@ class Evaluator:
         return None if self._state.learner is None else self._state.learner.algorithm
 
     @overload
-    def predict(self, observations: Any, return_interval: None = None, *, method: Method | None = None) -> Floats: ...
+    def predict(
+        self,
+        observations: Any,
+        actions: ArrayLike | None = None,
+        *,
+        return_interval: None = None,
+        method: Method | None = None,
+    ) -> Floats: ...
 
     @overload
-    def predict(self, observations: Any, return_interval: float, *, method: Method | None = None) -> Intervals: ...
+    def predict(
+        self,
+        observations: Any,
+        actions: ArrayLike | None = None,
+        *,
+        return_interval: float,
+        method: Method | None = None,
+    ) -> Intervals: ...
 
     def predict(
-        self, observations: Any, return_interval: float | None = None, *, method: Method | None = None
+        self,
+        observations: Any,
+        actions: ArrayLike | None = None,
+        *,
+        return_interval: float | None = None,
+        method: Method | None = None,
     ) -> Floats | Intervals:
-        """Return phi(s).theta for each observation, with intervals if asked for.
+        """Return phi(s).theta for each observation, or phi(s, a).theta with actions, with intervals if asked for.
 
         Parameters
         ----------
         observations : array of shape (n, ...), or table
             States to value. A table has the columns of the log, or those of `values.parquet` of `vrtd.evaluate`.
+        actions : array of shape (n,) or (n, k), optional
+            Where features depend on actions (see `target`): the first action in each state, for Q(s, a). Words where
+            the log has words. Without it: V(s) of the target.
         return_interval : float, optional
             Confidence level, for example 0.95. The intervals are for phi(s).theta_star, which is V(s) only where the
             features can represent it.
@@ -301,7 +333,7 @@ class Evaluator:
             The ends are nan, with an AccuracyWarning that says why, if no interval is known for the algorithm, and
             infinite where nothing was learned.
         """
-        phi = self._features_of(observations)
+        phi = self._features_of(observations, actions)
         if return_interval is None:
             self._warn_if_far(is_frequent=True)
             return np.asarray(phi @ self.theta_)
@@ -364,18 +396,23 @@ class Evaluator:
         self._spread(method, stacklevel=4)
         return mean_over_starts(self._summary, method)
 
-    def estimate(self, observations: Any, method: Method | None = None) -> Estimates:
+    def estimate(self, observations: Any, actions: ArrayLike | None = None, method: Method | None = None) -> Estimates:
         """Return what the intervals of `predict` are made of."""
-        return self._estimates(self._features_of(observations), method)
+        return self._estimates(self._features_of(observations, actions), method)
 
     def has_same_rows(self, other: Evaluator) -> bool:
         """Return whether both were fitted to the same rows, as far as their number and the first ones tell."""
         return is_same_log(self._state, other._state)
 
-    def _features_of(self, observations: Any) -> Floats:
-        features = self.features
-        rows = as_observations(self._state.space or ObservationSpace("features"), observations)
-        return np.asarray(features(rows), dtype=np.float64)
+    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Floats:
+        features, space = self.features, self._state.space or ObservationSpace("features")
+        rows = as_observations(space, observations)
+        if actions is None:
+            return np.asarray(features(rows), dtype=np.float64)
+        if not isinstance(features, TargetFeatures):
+            must, do = "actions are for features that depend on them", "drop them, or fit with target=..."
+            raise InvalidInputError(must, "features of states", do)
+        return np.asarray(features.of_pairs(rows, as_actions(space, actions)), dtype=np.float64)
 
     def _estimates(self, phi: Floats, method: Method | None) -> Estimates:
         """Return phi.theta for each row with its error: nan where none is known, infinite where nothing was learned."""
@@ -456,16 +493,18 @@ class Evaluator:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one .npz file without pickled objects, from which learning goes on as if it had never stopped.
 
-        Features of your own code (a function, a transformer) are not written: give them to `load` again.
+        Features and targets of your own code (a function, a transformer) are not written: give them to `load` again.
         """
         write_model(path, self._setup, self._state)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], features: Any = None) -> Self:
-        """Read a model that `save` wrote; `features` where they were of your own code."""
+    def load(cls, path: str | os.PathLike[str], features: Any = None, target: Any = None) -> Self:
+        """Read a model that `save` wrote; `features` and `target` where they were of your own code."""
         with read_model(path) as tree:
-            evaluator = cls(**decode_arguments(tree, path, features))
-            evaluator._state = decode_state(tree, evaluator._setup)
+            evaluator = cls(**decode_arguments(tree, path, features, target))
+            evaluator._state = state = decode_state(tree, evaluator._setup)
+            if state.waiting:
+                evaluator._setup = evaluator._given.fit_to(state.space, state.waiting[0])
         return evaluator
 
     def __repr__(self) -> str:

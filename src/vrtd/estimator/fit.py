@@ -7,30 +7,44 @@ arrays that are never written again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.algorithms import GTD, GTD2, LSTD, TDC, Algorithm, RecursiveLSTD
 from vrtd.arrays import Floats, frozen
 from vrtd.errors import DataError, DivergenceError, InvalidInputError
-from vrtd.estimator.auto_settings import check_step
+from vrtd.estimator.auto_settings import CLOSED_FORM, check_step
 from vrtd.estimator.episodes import add_rows, no_episodes
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite
-from vrtd.estimator.state import FitState, Setup, check_alike, initial_theta, keep_rows, keep_until, sample_of
-from vrtd.features import Features, Identity, Tabular
+from vrtd.estimator.state import (
+    FitState,
+    Setup,
+    bind_features,
+    check_alike,
+    initial_theta,
+    keep_rows,
+    keep_until,
+    sample_of,
+    table_of,
+)
+from vrtd.features import Features, Identity, TargetFeatures
 from vrtd.logs import Chunk
-from vrtd.logs.log import all_observations, is_any
+from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
 
 # Features of this many bytes are computed at once; rows that are features already are only pointed at.
 _PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024
+# Methods that do not follow A itself, so that no log makes them diverge with a small step.
+_ALWAYS_STABLE = (CLOSED_FORM, GTD.name, GTD2.name, TDC.name, LSTD.name, RecursiveLSTD.name)
+_UNSTABLE = 1e-9  # of the largest entry of A: a real part that is more than rounding
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "reward", "weight": "weight"}
 
 
@@ -39,7 +53,7 @@ def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) 
 
     `repeats`: the rows are those of the first pass again.
     """
-    setup = setup.resolve(state.features)
+    setup, chunk = setup.resolve(state.features), _weigh(setup, state, chunk)
     if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
         return (update(setup, _with_weights(state, chunk), chunk, repeats),)
     return _receive(setup, state, chunk, repeats)
@@ -50,7 +64,7 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
         return
     state = _with_weights(state, chunk)
     if state.features is None and not (setup.settings.needs_pilot or setup.features.needs_data):
-        bound = setup.features.bind(chunk.observations)
+        bound = bind_features(setup, [chunk])
         if not setup.resolve(bound).settings.needs_pilot:
             state = _begin(setup.resolve(bound), state, bound)
     at, n = 0, chunk.n_rows
@@ -78,7 +92,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     if not chunks:
         return state
     state = state._replace(waiting=(), n_rows=0, n_pilot=n, n_expected=n if is_all else None)
-    features = setup.features.bind(all_observations(chunks))
+    features = bind_features(setup, chunks)
     setup = setup.resolve(features)
     state = _begin(setup, state, features)
     assert state.features is not None
@@ -117,14 +131,35 @@ def _with_weights(state: FitState, chunk: Chunk) -> FitState:
     return state
 
 
+def _weigh(setup: Setup, state: FitState, chunk: Chunk) -> Chunk:
+    """Return the chunk with importance ratios, where its actions were chosen with known propensities."""
+    if setup.target is None or chunk.propensity is None or chunk.action is None:
+        return chunk
+    if chunk.weight is not None:
+        must = "rows with propensities must not have weights, too"
+        raise DataError(must, "both", "drop the weights: the target and the propensities make them")
+    is_bad = ~((chunk.propensity > 0.0) & np.isfinite(chunk.propensity))
+    if is_bad.any():
+        row = int(np.argmax(is_bad))
+        got = f"{chunk.propensity[row]}: {chunk.place('propensity', row, state.n_rows)}"
+        raise DataError("propensities must be positive", got, "repair or drop that row")
+    if chunk.action.dtype.kind == "f":
+        must, do = "propensities are for discrete actions, which are integers", "drop propensity, or number the actions"
+        raise DataError(must, f"actions of {chunk.action.dtype}", do)
+    ratio = setup.target.probability_of(chunk.observations, chunk.action) / chunk.propensity
+    return chunk._replace(weight=ratio)
+
+
 def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     d = features.n_features
     if setup.theta_0 is not None and setup.theta_0.shape != (d,):
         raise InvalidInputError(f"theta_0 must have the shape ({d},)", setup.theta_0.shape, "one for each feature")
     # The feature of all other states is no state that could be missed.
-    visited = np.arange(d) >= prod(features.sizes) if isinstance(features, Tabular) else None
+    table, is_pairs = table_of(features), isinstance(features, TargetFeatures)
+    visited = None if table is None else np.arange(table.n_features) >= prod(table.sizes)
     sums = no_sums(d) if setup.needs_sums(features) else None
-    episodes = no_episodes(d, has_returns=not state.is_weighted, has_states=False)
+    has_returns = setup.target is None and not state.is_weighted
+    episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
     return state._replace(features=features, visited=visited, sums=sums, episodes=episodes)
 
 
@@ -147,11 +182,13 @@ def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
     assert features is not None
     if seen is not None and chunk.observations.dtype is not seen.dtype:
         check_alike(chunk.observations, seen)
-    successors = chunk.next_observations if isinstance(features, Identity) else chunk.successors
-    try:
-        phi, phi_next = features(chunk.observations), features(successors)
-    except DataError as error:
-        raise _locate(features, chunk, successors, error, state.n_rows) from error
+    if isinstance(features, Identity):
+        phi, phi_next = features(chunk.observations), features(chunk.next_observations)
+    else:
+        try:
+            phi, phi_next = _features_of_rows(features, chunk), features(chunk.successors)
+        except DataError as error:
+            raise _locate(features, chunk, error, state.n_rows) from error
     discount = _constant(setup.discount, len(phi))
     if is_any(chunk.terminated):
         discount = np.where(chunk.terminated, 0.0, discount)
@@ -163,18 +200,30 @@ def _constant(value: float, n: int) -> Floats:
     return frozen(np.full(n, value))
 
 
-def _locate(features: Features, chunk: Chunk, successors: NDArray[Any], error: DataError, n_before: int) -> DataError:
+def _features_of_rows(features: Features, chunk: Chunk) -> NDArray[np.floating[Any]]:
+    if not isinstance(features, TargetFeatures):
+        return features(chunk.observations)
+    if chunk.action is None:
+        raise DataError("all parts of a log must have actions", "a part without them", "name their column: action=...")
+    return features.of_pairs(chunk.observations, chunk.action)
+
+
+def _locate(features: Features, chunk: Chunk, error: DataError, n_before: int) -> DataError:
     """Return the error that features raised, with the first row in the log that they refuse."""
-    for field, observations in (("observations", chunk.observations), ("next_observations", successors)):
-        low, high = 0, len(observations)  # rows before `low` are fine; those before `high` are not, if any is refused
+    tries: dict[str, Callable[[Chunk], Any]] = {
+        "observations": lambda rows: _features_of_rows(features, rows),
+        "next_observations": lambda rows: features(rows.successors),
+    }
+    for field, attempt in tries.items():
+        low, high = 0, chunk.n_rows  # rows before `low` are fine; those before `high` are not, if any is refused
         while high > low:
             middle = (low + high) // 2
             try:
-                features(observations[: middle + 1])
+                attempt(chunk.part(0, middle + 1))
                 low = middle + 1
             except DataError:
                 high = middle
-        if low < len(observations):
+        if low < chunk.n_rows:
             where = chunk.place(field, low, n_before)
             return DataError(error.must, f"{error.got} of a piece of the log ({where})", error.do)
     return error
@@ -220,13 +269,21 @@ def update(
     visited = None if state.visited is None else _mark_visited(state, chunk)
     episodes = state.episodes
     if episodes is not None and not repeats:
-        episodes = add_rows(episodes, state.n_rows, rows, chunk, setup.discount, lambda at: rows.phi[at])
+        phi_of = partial(_features_of_states, state.features, rows, chunk)
+        episodes = add_rows(episodes, state.n_rows, rows, chunk, setup.discount, phi_of)
     state = FitState(
         n_rows, n_distinct, terminates, learner, sums, visited, episodes, *state[7:]
     )  # faster than _replace
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
     return state
+
+
+def _features_of_states(
+    features: Features | None, rows: Transitions, chunk: Chunk, at: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return the features of the states of some rows, which are known unless those of rows depend on actions."""
+    return features(chunk.observations[at]) if isinstance(features, TargetFeatures) else rows.phi[at]
 
 
 def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
@@ -236,6 +293,8 @@ def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tupl
         settings = replace(settings, n_samples=state.n_expected)
     if learner is None:
         sample = sample_of(state, settings.pilot_rows) if settings.needs_pilot else None
+        if sample is not None and setup.target is not None:
+            _check_stability(sample, settings.algorithm)
         algorithm, n_epochs, remarks = settings.decide(sample, theta_0, 0)
         learner = first_learner(algorithm, n_epochs, theta_0, setup.seed, settings.chooses_step)
     else:
@@ -245,10 +304,11 @@ def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tupl
 
 
 def _mark_visited(state: FitState, chunk: Chunk) -> NDArray[np.bool_]:
+    table = table_of(state.features)
     assert state.visited is not None
-    assert isinstance(state.features, Tabular)
+    assert table is not None
     visited = state.visited.copy()
-    visited[state.features.find_places(chunk.observations)] = True
+    visited[table.find_places(chunk.observations)] = True
     return visited
 
 
@@ -272,9 +332,28 @@ def _check_pilot(setup: Setup, state: FitState) -> FitState:
     step = setup.settings.given_step
     remarks: tuple[str, ...] = ()
     n = min(state.n_sampled, setup.settings.pilot_rows)
+    if setup.target is not None and not setup.settings.needs_pilot:
+        _check_stability(sample_of(state, n), setup.settings.algorithm)
     if step is not None and not _is_surely_stable(step, state.buffer.part(0, n), setup.discount):
         remarks = check_step(step, sample_of(state, n))
     return _add_remarks(state, remarks)._replace(is_checked=True)
+
+
+def _check_stability(sample: Transitions, algorithm: str | Algorithm) -> None:
+    """Raise if a method that follows A would diverge on these rows, whatever the step: A may be unstable off-policy."""
+    name = algorithm if isinstance(algorithm, str) else algorithm.name
+    if name in _ALWAYS_STABLE:
+        return
+    A = sample.reduce_rank().A
+    if float(np.linalg.eigvalsh(A + A.T)[-1]) < 0.0:  # cheap, and sufficient
+        return
+    rate = float(np.linalg.eigvals(A).real.max())
+    if rate > _UNSTABLE * float(np.abs(A).max()):
+        raise InvalidInputError(
+            f"the rows must determine a stable system for {name}, all eigenvalues of A with a negative real part",
+            f"one of {rate:.3g} in the first {len(sample):,} rows: the log visits other states than the target policy",
+            "take algorithm='closed_form', or the stable algorithm='gtd2' or 'tdc'",
+        )
 
 
 def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:

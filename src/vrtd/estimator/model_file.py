@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -21,14 +22,14 @@ from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import Sums, most_blocks, no_sums
-from vrtd.estimator.state import FitState, Setup
-from vrtd.features import Features, from_settings
+from vrtd.estimator.state import FitState, Setup, bind_features, table_of
+from vrtd.features import Features, Target, complete, from_settings
 from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
-from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
 _FORMAT = "vrtd-model-6"
+_CODE = "code"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
@@ -99,7 +100,8 @@ def check_parts(state: FitState) -> None:
     d = state.features.n_features
     pairs: list[tuple[Any, Any]] = []  # of an array and another of the shape and type that it must have
     if state.visited is not None:
-        pairs.append((state.visited, np.zeros(d, np.bool_)))
+        table = table_of(state.features)
+        pairs.append((state.visited, np.zeros(0 if table is None else table.n_features, np.bool_)))
     if state.buffer is not None:
         _check_rows(state.buffer, state.n_sampled, d, None)
         seen = state.observations, state.next_observations, state.starts
@@ -163,8 +165,21 @@ _OTHERS = ("discount", "theta_0", "closed_form", "seed")
 def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> None:
     settings = {name: encode(getattr(setup.settings, name)) for name in _SETTINGS}
     arguments = settings | {name: getattr(setup, name) for name in _OTHERS}
-    tree = {"arguments": arguments, "features": feature_settings(setup.features), "state": encode(state.trim())}
+    tree = {
+        "arguments": arguments,
+        "features": feature_settings(setup.features),
+        "target": _target_settings(setup.target),
+        "state": encode(state.trim()),
+    }
     write_tree(path, tree)
+
+
+def _target_settings(target: Target | None) -> Any:
+    """Return a target policy as plain values, None without one, and "code" where it is the user's own code."""
+    try:
+        return None if target is None else target.settings
+    except InvalidInputError:
+        return _CODE
 
 
 def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
@@ -198,15 +213,20 @@ def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any) -> dict[str, Any]:
-    """Return the arguments of the evaluator; `features` where they were of the user's own code."""
-    arguments, settings = dict(tree["arguments"]), tree["features"]
+def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any, target: Any) -> dict[str, Any]:
+    """Return the arguments of the evaluator; `features` and `target` where they were of the user's own code."""
+    arguments, settings, policy = dict(tree["arguments"]), tree["features"], tree["target"]
+    if policy == _CODE and target is None:
+        must = f"{path} was fitted to a target policy of the user's own code"
+        raise InvalidInputError(must, "no target", "pass target=..., and the features that were used")
     if settings is None and features is None:
         raise InvalidInputError(
-            f"{path} was fitted with features of the user's own code", "no features", "pass features=..."
-        )
+            f"{path} was fitted with features of the user's own code, or to such a target", "no features",
+            "pass features=..., as they were given to the evaluator",
+        )  # fmt: skip
     if not isinstance(arguments["algorithm"], str):
         arguments["algorithm"] = decode(Algorithm, arguments["algorithm"])
+    arguments["target"] = target if policy == _CODE else policy
     return arguments | {"features": from_settings(settings) if features is None else features}
 
 
@@ -230,9 +250,12 @@ def _bound_again(setup: Setup, state: FitState) -> Features:
     if state.buffer is None or state.observations is None or state.next_observations is None:
         raise ValueError("a sample without observations")
     terminated = (state.buffer.discount == 0.0) & (setup.discount > 0.0)
-    rows = Chunk(state.observations, state.buffer.reward, state.next_observations, terminated, terminated)
+    rows = Chunk(
+        state.observations, state.buffer.reward, state.next_observations, terminated, terminated, action=state.action
+    )
     rows.check()
-    return setup.features.bind(all_observations([rows.part(0, n)]))
+    setup = replace(setup, features=complete(setup.features, state.space))
+    return bind_features(setup, [rows.part(0, n)])
 
 
 def feature_settings(features: Features) -> dict[str, Any] | None:

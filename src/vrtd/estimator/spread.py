@@ -20,7 +20,7 @@ from vrtd.estimator.estimates import Estimates, Intervals, Parts, block_degrees
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
-from vrtd.features import spans_constant
+from vrtd.features import TargetFeatures, spans_constant
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments
@@ -176,8 +176,11 @@ class FitSummary:
 
     @cached_property
     def state_phi(self) -> Floats:
-        """(n, d) features of the states of the sample."""
-        return self.sample.phi
+        """(n, d) features of the states of the sample, which are not those of its rows if these depend on actions."""
+        features, observations = self.state.features, self.state.observations
+        if not isinstance(features, TargetFeatures) or observations is None:
+            return self.sample.phi
+        return np.asarray(features(observations[: self.state.n_sampled]), dtype=np.float64)
 
     @property
     def own_method(self) -> Method:

@@ -5,6 +5,7 @@ Settings, intervals and diagnostics rest on these rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -20,8 +21,9 @@ from vrtd.estimator.episodes import Episodes
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
 from vrtd.estimator.rows import append
-from vrtd.features import Features, ObservationSpace
+from vrtd.features import Features, ObservationSpace, Tabular, Target, TargetFeatures, complete
 from vrtd.logs import Chunk
+from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
 # Intervals need more rows than settings do: rare rewards must have come often enough.
@@ -38,6 +40,29 @@ class Setup:
     theta_0: Floats | None
     closed_form: bool | Literal["auto"]  # whether to sum up the closed form of every row beside another algorithm
     seed: int
+    target: Target | None = None  # the policy whose values are learned, if it is not that of the log
+
+    def fit_to(self, space: ObservationSpace | None, chunk: Chunk) -> Setup:
+        """Return the setup for a log that begins with this chunk: features for its observations.
+
+        With propensities, values of states are learned with importance ratios, else those of states and actions.
+        """
+        features: Any = self.features
+        if self.target is None and chunk.propensity is not None:
+            raise InvalidInputError(
+                "propensities are for the values of a target policy", "no target", "pass target=..."
+            )
+        if self.target is not None and chunk.action is None:
+            must, do = "the values of a target policy need the actions of the log", "name their column: action=..."
+            raise InvalidInputError(must, "a log without actions", do)
+        if isinstance(features, TargetFeatures) and chunk.propensity is not None:
+            features = features.features
+            if not isinstance(features, Features):
+                must = "with propensities, features must be those of observations"
+                raise InvalidInputError(must, "a function of actions, too", "drop propensity, or pass other features")
+            if self.target is not None and chunk.n_rows:
+                self.target.check_on(chunk.observations)
+        return replace(self, features=complete(features, space))
 
     def resolve(self, features: Features | None) -> Setup:
         """Return the setup with the algorithm that "auto" stands for, with these bound features.
@@ -132,6 +157,21 @@ def initial_theta(setup: Setup, state: FitState) -> Floats:
         got = f"{state.n_rows:,} of {setup.settings.pilot_rows:,} pilot rows" if state.n_rows else "none"
         raise NotFittedError("an evaluator must have seen rows", got, "call fit or partial_fit, or pass theta_0")
     return np.zeros(features.n_features)
+
+
+def table_of(features: Features | None) -> Tabular | None:
+    """Return the table of states that features consist of, also for each action; None where they are others."""
+    if isinstance(features, TargetFeatures) and isinstance(features.features, Features):
+        features = features.features
+    return features if isinstance(features, Tabular) else None
+
+
+def bind_features(setup: Setup, chunks: Sequence[Chunk]) -> Features:
+    """Return the features with what they take from the rows of these chunks."""
+    features, observations = setup.features, all_observations(chunks)
+    if isinstance(features, TargetFeatures):
+        return features.bind_pairs(observations, np.concatenate([chunk.action for chunk in chunks]))
+    return features.bind(observations)
 
 
 def usable_features(setup: Setup, state: FitState) -> Features | None:

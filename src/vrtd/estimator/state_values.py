@@ -13,7 +13,7 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.visits import VisitCounts
-from vrtd.features import Features, Scaled, Tabular
+from vrtd.features import Features, Scaled, Tabular, TargetFeatures
 from vrtd.features import Table as FeatureTable
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import WrappedLog
@@ -140,7 +140,7 @@ def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: An
     if names is None:
         names = _default_names(log, "state" if kind == "table" else "observation", flat.shape[1])
     table: Table = {name: np.ascontiguousarray(flat[:, j]) for j, name in enumerate(names)}
-    parts = [evaluator.predict(rows[at : at + _BLOCK], level) for at in range(0, len(rows), _BLOCK)]
+    parts = [evaluator.predict(rows[at : at + _BLOCK], return_interval=level) for at in range(0, len(rows), _BLOCK)]
     table |= dict(zip(_VALUES, map(np.concatenate, zip(*parts, strict=True)), strict=True))
     if log.visits is None:
         return StateValues(kind, tuple(names), table)
@@ -177,8 +177,8 @@ def n_states_of(features: Features) -> int | None:
     match features:
         case Tabular() | FeatureTable():
             return features.n_states if isinstance(features.n_states, int) else None
-        case Scaled():
-            return n_states_of(features.features)
+        case Scaled(features=inside) | TargetFeatures(features=Features() as inside):
+            return n_states_of(inside)
         case _:
             return None
 

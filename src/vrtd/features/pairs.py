@@ -15,7 +15,7 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.blocks import FEWER, call_in_blocks, try_on
 from vrtd.features.features import Features, as_rows, check_most, check_some, row_dtype
 from vrtd.features.spaces import ObservationSpace
-from vrtd.features.target import Target, check_actions
+from vrtd.features.target import Target, check_actions, check_equally_long
 
 _BIND = "call features.bind_pairs(observations, actions) and use what it returns"
 _JOINED = ObservationSpace("box")  # observation and action together are points
@@ -139,9 +139,21 @@ class TargetFeatures(Features):
         must, got = "there must be an observation for each action", f"{len(observations)} for {len(actions)} actions"
         require(len(actions) <= len(observations), must, got, "pass those in which the actions were taken first")
         self.target.check_on(observations)
-        if actions.dtype.kind == "f":
-            return self._bind_continuous(observations, actions)
-        return self._bind_discrete(observations, actions)
+        if actions.dtype.kind != "f":
+            n_actions, seen, space = self._count_actions(observations, actions), observations, self.space
+            actions = actions.astype(np.int64, copy=False)
+        else:
+            actions = _as_vectors(actions)
+            n_actions, seen, space = 0, self._join_all(observations, actions), _JOINED
+        if isinstance(self.features, FromPairs):
+            features: Features | FromPairs = self.features.bind(observations[: len(actions)], actions)
+        else:
+            from vrtd.features.completion import complete  # here, because it completes these features, too
+
+            features = complete(self.features, space).bind(seen)
+            do = "choose fewer features of observations, or a function of observations and actions"
+            check_most(features.n_features * (n_actions or 1), do)
+        return replace(self, features=features, n_actions=n_actions, space=None)
 
     @property
     def n_features(self) -> int:
@@ -186,15 +198,13 @@ class TargetFeatures(Features):
             The rows, C-contiguous.
         """
         observations, actions, n_actions = np.asarray(observations), np.asarray(actions), self._n_actions
-        n = len(observations)
-        must, got = "there must be an action for each observation", f"{np.shape(actions)} for {n} observations"
-        require(actions.ndim > 0 and len(actions) == n, must, got, "pass one for each", DataError)
+        check_equally_long(observations, actions)
         if not n_actions:
             return self._of_joined(observations, _as_vectors(actions))
         check_actions(actions, n_actions, "the log")
         if isinstance(self.features, FromPairs):
             return self.features(observations, actions.astype(np.int64, copy=False))
-        phi = self.features(observations)
+        phi, n = self.features(observations), len(observations)
         rows = np.zeros((n, n_actions * phi.shape[1]), phi.dtype)
         rows.reshape(n, n_actions, phi.shape[1])[np.arange(n), actions.astype(np.intp)] = phi
         return rows
@@ -212,32 +222,20 @@ class TargetFeatures(Features):
             raise InvalidInputError(must, got, _BIND)
         return self.n_actions
 
-    def _bind_discrete(self, observations: NDArray[Any], actions: NDArray[Any]) -> TargetFeatures:
-        from vrtd.features.completion import complete
-
+    def _count_actions(self, observations: NDArray[Any], actions: NDArray[Any]) -> int:
         check_actions(actions, None, "the log")
         words = () if self.space is None else self.space.actions
-        n_actions = max(self.target.count_actions(observations), int(actions.max()) + 1, len(words))
-        if isinstance(self.features, FromPairs):
-            features: Features | FromPairs = self.features.bind(observations[: len(actions)], actions.astype(np.int64))
-        else:
-            features = complete(self.features, self.space).bind(observations)
-            do = f"choose fewer features of the {n_actions} actions' observations, or a function of both"
-            check_most(features.n_features * n_actions, do)
-        return replace(self, features=features, n_actions=n_actions, space=None)
+        return max(self.target.count_actions(observations), int(actions.max()) + 1, len(words))
 
-    def _bind_continuous(self, observations: NDArray[Any], actions: NDArray[Any]) -> TargetFeatures:
-        from vrtd.features.completion import complete
-
-        logged, drawn = _as_vectors(actions), self.target.draws(observations)[:, 0]
-        must = f"actions of the target policy must have {logged.shape[1]} numbers each, as those of the log"
-        require(drawn.shape[1] == logged.shape[1], must, drawn.shape[1], "return floats of shape (n, k) or (n, m, k)")
-        if isinstance(self.features, FromPairs):
-            features: Features | FromPairs = self.features.bind(observations[: len(logged)], logged)
-        else:
-            joined = [_join(observations[: len(logged)], logged), _join(observations, drawn)]
-            features = complete(self.features, _JOINED).bind(np.concatenate(joined))
-        return replace(self, features=features, n_actions=0, space=None)
+    def _join_all(self, observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
+        """Return the pairs that the log shows, and an action of the target for each observation."""
+        finite = np.isfinite(actions).all(axis=1)
+        must, got = "actions of the log must be finite", f"{actions[np.argmin(finite)]} in row {np.argmin(finite)}"
+        require(finite.all(), must, got, "repair or drop that row", DataError)
+        drawn = self.target.draws(observations)[:, 0]
+        must = f"actions of the target policy must have {actions.shape[1]} numbers each, as those of the log"
+        require(drawn.shape[1] == actions.shape[1], must, drawn.shape[1], "return floats of shape (n, k) or (n, m, k)")
+        return np.concatenate([_join(observations[: len(actions)], actions), _join(observations, drawn)])
 
     def _mean_of_draws(self, observations: NDArray[Any]) -> Floats:
         draws = self.target.draws(observations)

@@ -98,6 +98,7 @@ class Target(ABC):
         """
         actions = np.asarray(actions)
         check_actions(actions, None, "the log")
+        check_equally_long(observations, actions)
         if not len(actions):
             return np.zeros(0)
         answer = _as_discrete(self.answer(observations))
@@ -126,9 +127,7 @@ class Target(ABC):
         good = np.isfinite(answer).reshape(len(answer), -1).all(axis=1)
         must, got = "actions of a target policy must be finite", f"{answer[np.argmin(good)]!s:.60}"
         require(good.all(), must, f"{got} for row {np.argmin(good)}", "correct the policy")
-        if answer.ndim < 3:
-            answer = answer.reshape(len(answer), 1, -1)
-        return answer.astype(np.float64, copy=False)
+        return answer if answer.ndim == 3 else answer.reshape(len(answer), 1, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,16 +180,16 @@ class FunctionTarget(Target):
         return out
 
     def check_on(self, observations: NDArray[Any]) -> None:
-        few = np.asarray(observations)[:BLOCK]
-        first, again = self.answer(few), self.answer(few[::2])  # every second one: in other company, and once more
-        same = np.isclose(first[::2], again, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
-        close = same.reshape(len(again), -1).all(axis=1)
-        must = "a target policy must return the same for the same observation, whatever others come with it"
+        rows = np.arange(BLOCK) % len(observations)
+        rows = np.concatenate([rows, rows[::2]])  # a block, and every second one of it: once more, in other company
+        answers = self.answer(np.asarray(observations)[rows])
+        first, again = answers[:BLOCK:2], answers[BLOCK:]
+        same = np.isclose(first, again, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+        close = same.reshape(len(same), -1).all(axis=1)
         row = int(np.argmin(close))
-        got = f"{first[2 * row]!s:.60} and {again[row]!s:.60} for row {2 * row}"
-        do = (
-            "return probabilities, use fixed draws, or take the mode: lambda s: model.predict(s, deterministic=True)[0]"
-        )
+        must = "a target policy must return the same for the same observation, whatever others come with it"
+        got = f"{first[row]!s:.60} and {again[row]!s:.60} for row {rows[2 * row]}"
+        do = "return probabilities, use fixed draws, or pass lambda s: model.predict(s, deterministic=True)[0]"
         require(close.all(), must, got, do)
 
     @property
@@ -251,6 +250,14 @@ def check_actions(actions: NDArray[Any], n_actions: int | None, whose: str) -> N
         raise DataError(must, f"{actions[row]} in row {row}", do)
 
 
+def check_equally_long(observations: NDArray[Any], actions: NDArray[Any]) -> None:
+    must, got = (
+        "there must be an action for each observation",
+        f"{np.shape(actions)} for {len(observations)} observations",
+    )
+    require(np.ndim(actions) > 0 and len(actions) == len(observations), must, got, "pass one for each", DataError)
+
+
 def _make_table(policy: Any) -> Table:
     try:
         raw = np.asarray(policy)
@@ -284,7 +291,7 @@ def _ask(function: Callable[[NDArray[Any]], Any], observations: NDArray[Any]) ->
     holds = answer.dtype.kind in "biuf" and answer.ndim > 0 and len(answer) == len(observations)
     must = f"a target policy must return a row of numbers for each of {len(observations)} observations"
     require(holds, must, _describe(answer), _RETURN)
-    return answer.astype(np.int64) if answer.dtype.kind in "bu" else answer
+    return answer.astype(np.float64 if answer.dtype.kind == "f" else np.int64, copy=False)
 
 
 def _as_discrete(answer: NDArray[Any]) -> NDArray[Any]:

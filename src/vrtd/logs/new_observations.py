@@ -53,6 +53,26 @@ def as_observations(space: ObservationSpace, given: Any) -> NDArray[Any]:
     return array
 
 
+def as_actions(space: ObservationSpace, given: Any) -> NDArray[Any]:
+    """Return actions like those of the log that the space describes: numbers, also of words that it knows.
+
+    >>> as_actions(ObservationSpace("states", actions=("left", "right")), ["right", "left"]).tolist()
+    [1, 0]
+    """
+    actions = np.asarray(given)
+    if actions.ndim == 0:
+        must, do = "actions must be an array with one for each observation", "pass a level as return_interval=0.95"
+        raise InvalidInputError(must, f"{given!r:.60}", do)
+    if actions.dtype.kind not in "UO":
+        return actions
+    numbers = {word: number for number, word in enumerate(space.actions)}
+    unknown = [word for word in actions.ravel().tolist() if word not in numbers]
+    if unknown:
+        known = f"one of {', '.join(space.actions)}" if numbers else "a number, as in the log"
+        raise DataError(f"every action must be {known}", repr(unknown[0]), "pass actions of the log")
+    return np.array([numbers[word] for word in actions.tolist()], np.int64)
+
+
 def encode(space: ObservationSpace, table: Any) -> NDArray[Any]:
     """Return the observations of a table, as those of the log that the space describes.
 

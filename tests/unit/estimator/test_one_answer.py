@@ -73,7 +73,7 @@ def test_every_output_has_the_same_number(source: str, method: str, capsys: Any)
     states = np.array([values[name] for name in columns], dtype=float).T
     kind = model._state.observations
     assert kind is not None
-    again = model.predict(states.astype(kind.dtype).reshape(len(states), *kind.shape[1:]), 0.95)
+    again = model.predict(states.astype(kind.dtype).reshape(len(states), *kind.shape[1:]), return_interval=0.95)
     for name, ours in zip(("value", "low", "high"), again, strict=True):
         np.testing.assert_array_equal(ours, values[name])
     for figure in ("values", "intervals"):

@@ -230,7 +230,11 @@ def test_chunks_without_rows_change_nothing(settings: dict[str, Any]) -> None:
 
 
 def test_intervals_before_the_first_row() -> None:
-    for ask in (lambda e: e.theta_interval(), lambda e: e.mean_value(), lambda e: e.predict([[0.0]], 0.9)):
+    for ask in (
+        lambda e: e.theta_interval(),
+        lambda e: e.mean_value(),
+        lambda e: e.predict([[0.0]], return_interval=0.9),
+    ):
         with pytest.raises(NotFittedError):
             ask(vrtd.Evaluator("vrtd", features=None, discount=DISCOUNT))
 
@@ -283,7 +287,11 @@ def test_a_given_step_that_diverges_with_a_batch_size_from_auto() -> None:
 def test_warnings_point_at_the_line_that_asked() -> None:
     evaluator = vrtd.Evaluator(vrtd.VRTD(1e-3, 50), features=None, discount=DISCOUNT).partial_fit(chunk(0, 300))
     states = chunk(0, 2).observations
-    for ask in (lambda: evaluator.mean_value(), lambda: evaluator.spread(), lambda: evaluator.predict(states, 0.9)):
+    for ask in (
+        lambda: evaluator.mean_value(),
+        lambda: evaluator.spread(),
+        lambda: evaluator.predict(states, return_interval=0.9),
+    ):
         with pytest.warns(ConvergenceWarning) as caught:
             ask()
         assert caught[0].filename == __file__

@@ -75,6 +75,17 @@ def test_probabilities_are_normalised_and_filled_with_zeros():
     assert np.array_equal(target.probability_of(POINTS, beyond), p[np.arange(700), beyond])
 
 
+def test_a_policy_sees_256_observations_at_a_time():
+    seen = []
+
+    def note(s):
+        seen.append(len(s))
+        return greedy(s)
+
+    assert np.array_equal(as_target(note).probability_of(POINTS[:300], greedy(POINTS[:300])), np.ones(300))
+    assert seen == [256, 256]
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float64])
 def test_a_table_is_looked_up(dtype):
     states = np.array([2, 0, 1, 2], dtype)
@@ -177,8 +188,8 @@ def test_the_space_completes_features_of_states_but_not_of_pairs():
 @pytest.mark.parametrize("space", [None, ObservationSpace("states", sizes=(3,), actions=("stay", "go", "no"))])
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_features_of_a_table_come_back_from_their_settings(space, is_bound):
-    third = np.full((3, 3), 1 / 3) + np.array([1e-7, -1e-7, 1e-8])
-    features, states = complete(make(third, "auto"), space), np.array([0, 1, 2, 1])
+    table = np.random.default_rng(0).dirichlet(np.ones(9), 3) * (1 + 1e-7)  # to be normalised, but only once
+    features, states = complete(make(table, "auto"), space), np.array([0, 1, 2, 1])
     if is_bound:
         features = features.bind_pairs(states, states)
     again = from_settings(json.loads(json.dumps(features.settings)))
@@ -201,6 +212,18 @@ def test_what_becomes_features_of_pairs():
     assert as_pair_features("standardised") == Standardised()
     assert as_pair_features(None) == Identity()
     assert isinstance(as_pair_features(np.eye(2)), Table)
+
+
+def test_logged_flags_are_actions():
+    seen = set()
+
+    def note(s, a):
+        seen.add(a.dtype)
+        return np.column_stack([s, a])
+
+    features = make(greedy, note).bind_pairs(POINTS, ACTIONS > 0)
+    assert np.array_equal(features.of_pairs(POINTS, ACTIONS > 0)[:, 2], ACTIONS > 0)
+    assert (seen, features.n_actions) == ({np.dtype(np.int64)}, 3)
 
 
 def fail(s):
@@ -232,7 +255,7 @@ def vary(s, rng=np.random.default_rng(0)):  # noqa: B008
         (lambda s: np.zeros((len(s), 2, 2)), r"probabilities \(n, A\) or integer actions \(n,\)"),
         (lambda s: (s[:, 0] > s[:, 0].mean()) * 1, "return the same for the same observation, whatever others come"),
         (vary, r"got [01] and [01] for row \d+; .*deterministic=True"),
-        (lambda s: np.ones((len(s), 1 + (s[-1, 0] > 0))), "must always return the same kind of array|sum to 1"),
+        (lambda s: (greedy if s[0, 0] == POINTS[0, 0] else softmax)(s), "must always return the same kind of array"),
     ],
 )  # fmt: skip
 def test_policies_that_are_refused(policy, message):
@@ -244,7 +267,7 @@ def test_policies_that_are_refused(policy, message):
     ("policy", "message"),
     [
         (greedy, r"continuous actions must return floats of shape \(n,\), \(n, k\) or \(n, m, k\); got .* of int64"),
-        (TABLE, "every observation must be a state|must be states"),
+        (TABLE, "observations must be states: one whole number each"),
         (lambda s: np.where(s[:, :1] > 1, np.inf, s[:, :1]), r"must be finite; got \[inf\] for row \d+"),
         (lambda s: s, "actions of the target policy must have 1 numbers each, as those of the log; got 2"),
     ],
@@ -272,6 +295,7 @@ BOUND = make(TABLE, "tabular").bind_pairs(STATES, STATES)
         (lambda: make(TABLE).bind_pairs(STATES[:2], STATES), "an observation for each action; got 2 for 3 actions"),
         (lambda: make(TABLE).bind_pairs(STATES, STATES.astype(str)), "actions of the log must be integers of shape"),
         (lambda: make(TABLE).bind_pairs(STATES, STATES * 1.0), "actions must be a function; got a table; pass a func"),
+        (lambda: make(lambda s: s).bind_pairs(POINTS, POINTS * np.nan), r"log must be finite; got \[nan nan\] in"),
         (lambda: make(np.eye(3), "tabular:2000").bind_pairs(STATES, STATES), "at most 4096 features; got 6000"),
         (lambda: make(lambda s: s, "tabular").settings, "a target policy must be a table to be stored; got a function"),
         (lambda: make(TABLE, both).settings, "plain values to be stored; got FromPairs; keep your own code"),
@@ -292,6 +316,7 @@ def test_what_features_of_pairs_refuse(call, message):
         (lambda: BOUND.of_pairs(STATES, STATES * 1.0), r"must be integers of shape \(n,\); got an array of float64"),
         (lambda: as_target(greedy).probabilities(POINTS, 2), r"in 0..1; got 2 in row \d+; .* shape \(n, A\)"),
         (lambda: as_target(softmax).probabilities(POINTS, 2), "must be at most 2 actions; got probabilities of 3"),
+        (lambda: as_target(TABLE).probability_of(STATES[:2], STATES), r"got \(3,\) for 2 observations; pass one"),
         (lambda: as_target(TABLE).probability_of(STATES, -STATES), "must be at least 0; got -1 in row 1"),
     ],
 )  # fmt: skip
