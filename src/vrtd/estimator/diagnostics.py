@@ -122,7 +122,7 @@ class Diagnostics:
     @property
     def text(self) -> str:
         """In words."""
-        notes = (f"{_capitalise(note)}." for note in (*self.warnings, *self.remarks))
+        notes = (f"{capitalise(note)}." for note in (*self.warnings, *self.remarks))
         return " ".join([f"{self.verdict}.", *filter(None, [self.explanation]), *notes])
 
     def as_dict(self) -> dict[str, Any]:
@@ -330,9 +330,10 @@ def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath)
     )
 
 
-def _capitalise(sentence: str) -> str:
-    """Return the sentence with a capital letter, unless it begins with a name such as that of a file."""
-    return sentence if "." in sentence.split(maxsplit=1)[0] else f"{sentence[0].upper()}{sentence[1:]}"
+def capitalise(sentence: str) -> str:
+    """Return the sentence with a capital letter, unless it begins with a name such as that of a file or of code."""
+    is_name = not {*".:/"}.isdisjoint(sentence.split(maxsplit=1)[0])
+    return sentence if is_name else f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def to_json(value: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
@@ -20,15 +21,18 @@ from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
 from vrtd.estimator.answers import answer, has_policy_value
 from vrtd.estimator.auto_settings import CLOSED_FORM
+from vrtd.estimator.comparison import Comparison, check_episodes, compare_policies
+from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
 from vrtd.estimator.diagnostics import to_json
 from vrtd.estimator.effects import extreme_states, value_effects
 from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterrupted
-from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
+from vrtd.estimator.evaluation_source import check_record, list_tasks, make_title, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import EXTREMES, Facts, build_page
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
+from vrtd.logs import Log
 from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
@@ -59,6 +63,9 @@ def evaluate(
     theta_0: ArrayLike | None = None,
     closed_form: bool | Literal["auto"] = "auto",
     seed: int = 0,
+    target: Any = None,
+    against: Any = None,
+    against_target: Any = None,
     n_passes: int = 1,
     level: float = 0.95,
     states: Any = None,
@@ -68,7 +75,7 @@ def evaluate(
     progress: ProgressCallback | bool | None = None,
     **columns: Unpack[ReadOptions],
 ) -> Evaluation:
-    """Learn the values of a policy and write a report on them.
+    """Learn the values of a policy and write a report on them, perhaps compared with another policy.
 
     The files are `report.html`, `model.npz`, `values.parquet`, `diagnostics.json` and those in `figures/`. Ctrl-C keeps
     what was learned: the same files are written, which say so, and then it is raised again.
@@ -111,6 +118,13 @@ def evaluate(
         few features.
     seed : int, default 0
         Seed of the environment, the policy and the algorithm.
+    target : optional
+        The policy to value, where other actions were taken: as for `Evaluator`, a .npy or .npz file with an array, or
+        installed code by name, "package.module:function". The rows must have actions.
+    against : Log, table or path, optional
+        The log of another policy to compare with. It is read and learned from like the first one.
+    against_target : optional
+        Another target policy to compare with, on the same rows.
     n_passes : int, default 1
         How often to go through the rows.
     level : float, default 0.95
@@ -154,39 +168,48 @@ def evaluate(
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
         library()
-        rows = stack.enter_context(
-            open_source(source, columns, policy, n_samples, n_envs, clip_actions, features, seed)
-        )
+        # Features of states and actions are tried on the pilot rows.
+        tried = features if target is None and against_target is None else "auto"
+        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, clip_actions, tried, seed))
+        tasks = list_tasks(rows, columns, target, against, against_target)
         report = stack.enter_context(show_progress(progress, RowProgressBar, describe_start(columns)))
-        n = rows.n_rows
-        if pilot_rows is None:
-            pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
-        evaluator = Evaluator(
-            algorithm, features=features, discount=discount, step_size=step_size, batch_size=batch_size,
-            n_samples=None if n is None else n * n_passes, pilot_rows=pilot_rows, theta_0=theta_0,
-            closed_form=closed_form, seed=seed,
-        )  # fmt: skip
+        evaluators = []
+        for task in tasks:
+            n = task.n_rows
+            n_pilot = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
+            evaluator = Evaluator(
+                algorithm, features=features, discount=discount, step_size=step_size, batch_size=batch_size,
+                n_samples=None if n is None else n * n_passes, pilot_rows=n_pilot if pilot_rows is None else pilot_rows,
+                theta_0=theta_0, closed_form=closed_form, seed=seed, target=task.target,
+            )  # fmt: skip
+            evaluators.append(evaluator)
         summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), report), names)
-        title, board = rows.title if title is None else str(title), rows.board if shape is None else Board(shape)
-        words = _Words(title, board, states, float(level))
+        words = _Words(
+            make_title(rows, tasks) if title is None else str(title),
+            rows.board if shape is None else Board(shape),
+            states,
+            float(level),
+            tuple(task.name for task in tasks),
+        )
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
         try:
-            evaluator.fit(summary, n_passes=n_passes, progress=report)
+            logs = [summary if task.log is rows.log else task.log for task in tasks]
+            _fit(evaluators, logs, words.names, n_passes, report)
         except KeyboardInterrupt:
             evaluation = None
             with suppress(VrtdError):  # too little was learned to say anything of it
-                evaluation = _report(folder, evaluator, summary, words, interrupted=True)
+                evaluation = _report(folder, evaluators[:1], summary, words, interrupted=True)
             if evaluation is None:
                 raise
             raise EvaluationInterrupted(evaluation) from None
         if isinstance(report, RowProgressBar):
             report.announce("writing the report")
         try:
-            return _report(folder, evaluator, summary, words, interrupted=False)
+            return _report(folder, evaluators, summary, words, interrupted=False)
         except KeyboardInterrupt:  # all rows are learned: finish what was begun, so that no files of two reports mix
-            evaluation = _report(folder, evaluator, summary, words, interrupted=False)
+            evaluation = _report(folder, evaluators, summary, words, interrupted=False)
             raise EvaluationInterrupted(evaluation) from None
 
 
@@ -197,12 +220,39 @@ class _Words(NamedTuple):
     board: Board | None
     states: Any
     level: float
+    names: tuple[str, ...]  # of the policies
 
 
-def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, interrupted: bool) -> Evaluation:
+def _fit(
+    evaluators: Sequence[Evaluator],
+    logs: Sequence[Log],
+    names: Sequence[str],
+    n_passes: int,
+    report: ProgressCallback | None,
+) -> None:
+    """Let each evaluator learn from its log. Policies that are compared must have episodes."""
+    sizes = [log.n_rows for log in logs]
+    n_before, total = 0, None if None in sizes else n_passes * sum(size or 0 for size in sizes)
+    for evaluator, log, name in zip(evaluators, logs, names, strict=True):
+        tell = None if report is None else partial(_tell, report, n_before, total)
+        evaluator.fit(log, n_passes=n_passes, progress=tell)
+        n_before += evaluator.n_rows_
+        if len(evaluators) > 1:
+            check_episodes(evaluator, name)
+
+
+def _tell(report: ProgressCallback, n_before: int, total: int | None, done: int, _own_total: int | None) -> None:
+    report(n_before + done, total)
+
+
+def _report(
+    folder: Path, evaluators: Sequence[Evaluator], log: LogSummary, words: _Words, interrupted: bool
+) -> Evaluation:
     """Compute everything first, and write when nothing can go wrong but the disk."""
+    evaluator, *others = evaluators
     valued = value_states(evaluator, log, words.level, words.states)
-    found = _collect_answers(folder, evaluator, log, words.level, interrupted)
+    comparison = compare_policies(evaluator, others[0], words.names, words.level) if others else None
+    found = _collect_answers(folder, evaluator, comparison, log, words.level, interrupted)
     facts = Facts(
         title=words.title,
         features=feature_settings(evaluator.features) or {},
@@ -217,6 +267,9 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     if valued.kind == "list" and words.states is None:  # too many numbers for a map
         effects, extremes = value_effects(evaluator, log, words.level, valued.names), extreme_states(valued, log)
     figures, tables = figures_of(valued, effects, found.diagnostics, words.level, board)
+    if comparison is not None:
+        more_figures, more_tables = comparison_figures(found.answer, comparison)
+        figures, tables = more_figures + figures, more_tables | tables
     panels = [
         Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         for figure in figures
@@ -247,7 +300,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     evaluator.save(files["model"])
     write_text(html, files["report"])
     store.write_json(record, files["diagnostics"])
-    for name in set(FIGURES) - {figure.name for figure in figures}:  # of an earlier evaluation
+    for name in {*FIGURES, *COMPARISON_FIGURES} - {figure.name for figure in figures}:  # of an earlier evaluation
         for suffix in ("svg", "csv"):
             (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
     if extremes is None:
@@ -256,7 +309,12 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
 
 
 def _collect_answers(
-    folder: Path, evaluator: Evaluator, log: LogSummary, level: float, interrupted: bool
+    folder: Path,
+    evaluator: Evaluator,
+    comparison: Comparison | None,
+    log: LogSummary,
+    level: float,
+    interrupted: bool,
 ) -> Evaluation:
     policy_value = answer(evaluator, "policy_value", level) if has_policy_value(evaluator) else None
     mean_value, closed_form = answer(evaluator, "mean_value", level), None
@@ -265,8 +323,9 @@ def _collect_answers(
             closed_form = answer(evaluator, (policy_value or mean_value).quantity, level, "closed_form")
     returns, diagnostics = evaluator.check_returns(), evaluator.diagnostics_
     return Evaluation(
-        folder, policy_value, mean_value, closed_form, returns, diagnostics, interrupted, log.roles, evaluator
-    )
+        folder, policy_value, mean_value, closed_form, returns, comparison, diagnostics, interrupted, log.roles,
+        evaluator,
+    )  # fmt: skip
 
 
 def _check_board(board: Board | None, n_states: int) -> Board | None:

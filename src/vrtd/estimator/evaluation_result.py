@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd.estimator.answers import Answer
+from vrtd.estimator.comparison import Comparison
 from vrtd.estimator.diagnostics import Diagnostics, to_json
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.means import ReturnCheck
@@ -33,6 +34,7 @@ class Evaluation:
     mean_value: Answer
     closed_form: Answer | None  # the closed form's, beside the answer of a recursion
     returns: ReturnCheck | None  # None: the episodes say nothing of it
+    comparison: Comparison | None  # with another policy
     diagnostics: Diagnostics
     interrupted: bool
     roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
@@ -42,6 +44,11 @@ class Evaluation:
     def answer(self) -> Answer:
         """The policy value, or the mean value of a log without episodes."""
         return self.policy_value or self.mean_value
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the answers doubtful, also those for a policy that it is compared with."""
+        return (*self.diagnostics.warnings, *(() if self.comparison is None else self.comparison.warnings))
 
     @property
     def features(self) -> str:
@@ -67,6 +74,7 @@ class Evaluation:
             "mean_value": to_json(asdict(self.mean_value)),
             "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
             "returns": None if self.returns is None else _as_dict(self.returns),
+            **({"against": None, "difference": None} if self.comparison is None else self.comparison.as_dict()),
             "interrupted": self.interrupted,
             "columns": {field: list(names) for field, names in self.roles.items()},
             "diagnostics": self.diagnostics.as_dict(),
@@ -75,10 +83,12 @@ class Evaluation:
 
     def __repr__(self) -> str:
         verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
-        return f"Evaluation({self.answer.name} {self.answer}; {verdict}; {self.report})"
+        compared = "" if self.comparison is None else f"{self.comparison.verdict}; "
+        return f"Evaluation({compared}{self.answer.name} {self.answer}; {verdict}; {self.report})"
 
     def _repr_html_(self) -> str:
         entries = {
+            "comparison": "" if self.comparison is None else self.comparison.verdict,
             "policy value": "" if self.policy_value is None else str(self.policy_value),
             "mean value": str(self.mean_value),
             "diagnosis": self.diagnostics.text,

@@ -8,7 +8,9 @@ from math import isfinite
 from typing import Any
 
 from vrtd.estimator.answers import Answer, describe_returns
-from vrtd.estimator.diagnostics import Diagnostics
+from vrtd.estimator.comparison import Comparison
+from vrtd.estimator.comparison_figures import COMPARISON_FIGURES
+from vrtd.estimator.diagnostics import Diagnostics, capitalise
 from vrtd.estimator.evaluation_result import Evaluation
 from vrtd.estimator.figures import FIGURES
 from vrtd.features.specs import describe_kind
@@ -56,6 +58,7 @@ def build_page(
         facts.title,
         html.join(_describe_answers(found), _list_tiles(diagnostics, facts)),
         html.join(
+            html.EMPTY if found.comparison is None else _build_comparison(found.comparison, panels),
             html.section(
                 "Values",
                 "values",
@@ -76,6 +79,19 @@ def build_page(
 def _draw(panels: Sequence[html.Panel], names: Sequence[str]) -> html.Html:
     shown = [panel for name in names for panel in panels if panel.figure.name == name]
     return html.figures(shown) if shown else html.paragraph("There is nothing to draw.")
+
+
+def _build_comparison(comparison: Comparison, panels: Sequence[html.Panel]) -> html.Html:
+    """Return the section with the figures, and with what was found for the other policy."""
+    d, value = comparison.diagnostics, comparison.mean_value
+    entries = {
+        "Compared with": comparison.other,
+        "Rows": f"{count(d.n_rows)}{', the same ones' if comparison.is_joint else ''}",
+        "Mean value": _describe_in_full(value),
+        "Convergence": f"{d.verdict}. {d.explanation}".rstrip(),
+    }
+    content = _draw(panels, COMPARISON_FIGURES), html.definitions(entries)
+    return html.section("Comparison", "comparison", *content)
 
 
 def _list_extremes(extremes: Table) -> html.Html:
@@ -102,14 +118,14 @@ def _describe_entry(entry: Any) -> str:
 
 def _describe_answers(found: Evaluation) -> html.Html:
     answer, diagnostics, closed_form, returns = found.answer, found.diagnostics, found.closed_form, found.returns
-    is_doubtful = diagnostics.converged is True and diagnostics.warnings
+    is_doubtful = diagnostics.converged is True and found.warnings
     verdict = f"{diagnostics.verdict}, with warnings" if is_doubtful else diagnostics.verdict
     interrupted = html.element("strong", f"Interrupted after {count(diagnostics.n_rows)} rows.")
     notes = (
         html.join(interrupted, " This is what they taught.") if found.interrupted else "",
-        *(html.join(html.element("strong", "Warning: "), f"{warning}.") for warning in diagnostics.warnings),
+        *(html.join(html.element("strong", "Warning: "), f"{warning}.") for warning in found.warnings),
         answer.reservation,
-        "" if found.policy_value is None else f"Mean value {found.mean_value.text}: {found.mean_value.estimand}.",
+        "" if found.policy_value is None else f"Mean value {_describe_in_full(found.mean_value)}.",
         f"Mean return {describe_returns(returns)}." if returns else "",
         diagnostics.explanation,
         f"For comparison: the closed form (least squares) gives {closed_form}." if closed_form else "",
@@ -118,11 +134,26 @@ def _describe_answers(found: Evaluation) -> html.Html:
         _DOUBTFUL if is_doubtful else _MARKS[diagnostics.converged],
         verdict,
         f"{_name_algorithm(diagnostics)}, {plural(diagnostics.n_rows, 'row')}, discount {found.evaluator.discount:g}",
-        html.element("h2", _emphasise(answer)),
-        html.paragraph(f"{answer.estimand.capitalize()}.", style="quiet"),
+        *_describe_headline(found),
         *(html.paragraph(note) for note in notes if note),
         style="answer",
     )
+
+
+def _describe_headline(found: Evaluation) -> list[html.Html]:
+    answer, comparison = found.answer, found.comparison
+    if comparison is None:
+        estimand = html.paragraph(f"{answer.estimand.capitalize()}.", style="quiet")
+        return [html.element("h2", _emphasise(answer)), estimand]
+    values = ((comparison.name, answer), (comparison.other, comparison.policy_value))
+    return [
+        html.element("h2", capitalise(comparison.verdict)),
+        *(html.paragraph(f"Policy value of {name}: {_describe_in_full(value)}.") for name, value in values),
+    ]
+
+
+def _describe_in_full(answer: Answer) -> str:
+    return f"{answer.text}: {answer.estimand}"
 
 
 def _emphasise(answer: Answer) -> html.Html:
