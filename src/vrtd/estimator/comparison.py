@@ -47,7 +47,7 @@ class Comparison:
         """What makes the answer for the other policy doubtful."""
         d = self.diagnostics
         doubts = (f"{d.verdict.lower()}. {d.explanation}".rstrip(" ."),) if d.converged is False else ()
-        return tuple(f"{self.other}: {doubt}" for doubt in (*doubts, *d.warnings))
+        return (*doubts, *d.warnings)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""

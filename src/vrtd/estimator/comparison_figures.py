@@ -74,12 +74,14 @@ def _draw(axes: Axes, table: Table, colours: tuple[str, ...]) -> None:
             [value], [at], xerr=[half] if is_known else None, fmt="o", color=colour, markersize=6, elinewidth=1.6,
             capsize=4,
         )  # fmt: skip
-        text = "{} [{}, {}]".format(*interval(value, low, high)) if is_known else number(value, 4)
         name = str(table["policy"][at])
         shorter = name if len(name) <= _MOST_LETTERS else f"…{name[-_MOST_LETTERS:]}"
-        for y, words in ((at - 0.3, shorter.replace("$", r"\$")), (at + 0.22, text)):
-            axes.text(0.5, y, words, transform=axes.get_yaxis_transform(), ha="center", va="center")
-    axes.set_ylim(n - 0.5, -0.5)
+        shown = "{} [{}, {}]".format(*interval(value, low, high)) if is_known else number(value, 4)
+        axes.annotate(
+            f"{shorter}\n{shown}".replace("$", r"\$"), (0.5, at), xycoords=("axes fraction", "data"), xytext=(0, 10),
+            textcoords="offset points", ha="center", va="bottom",
+        )  # fmt: skip
+    axes.set_ylim(n - 0.5, -0.75)
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=5)
     axes.margins(x=0.12)

@@ -47,8 +47,16 @@ class Evaluation:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the answers doubtful, also those for a policy that it is compared with."""
-        return (*self.diagnostics.warnings, *(() if self.comparison is None else self.comparison.warnings))
+        """What makes the answers doubtful, also that for a policy to compare with; names say whose it is."""
+        own, compared = self.diagnostics.warnings, self.comparison
+        if compared is None:
+            return own
+        common = tuple(warning for warning in own if warning in compared.warnings)
+        return (
+            *common,
+            *(f"{compared.name}: {warning}" for warning in own if warning not in common),
+            *(f"{compared.other}: {warning}" for warning in compared.warnings if warning not in common),
+        )
 
     @property
     def features(self) -> str:

@@ -120,13 +120,14 @@ def _describe_answers(found: Evaluation) -> html.Html:
     answer, diagnostics, closed_form, returns = found.answer, found.diagnostics, found.closed_form, found.returns
     is_doubtful = diagnostics.converged is True and found.warnings
     verdict = f"{diagnostics.verdict}, with warnings" if is_doubtful else diagnostics.verdict
+    whose = "" if found.comparison is None else f" of {found.comparison.name}:"
     interrupted = html.element("strong", f"Interrupted after {count(diagnostics.n_rows)} rows.")
     notes = (
         html.join(interrupted, " This is what they taught.") if found.interrupted else "",
         *(html.join(html.element("strong", "Warning: "), f"{warning}.") for warning in found.warnings),
         answer.reservation,
-        "" if found.policy_value is None else f"Mean value {_describe_in_full(found.mean_value)}.",
-        f"Mean return {describe_returns(returns)}." if returns else "",
+        "" if found.policy_value is None else f"Mean value{whose} {_describe_in_full(found.mean_value)}.",
+        f"Mean return{whose} {describe_returns(returns)}." if returns else "",
         diagnostics.explanation,
         f"For comparison: the closed form (least squares) gives {closed_form}." if closed_form else "",
     )
