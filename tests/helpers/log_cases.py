@@ -9,7 +9,7 @@ import numpy as np
 
 from vrtd.logs import Chunk, Log
 
-FIELDS = ("observations", "reward", "next_observations", "terminated", "truncated", "weight")
+FIELDS = Chunk._fields[:-1]
 
 
 def rows(log: Log) -> dict[str, np.ndarray | None]:
@@ -32,12 +32,14 @@ def check_chunk(chunk: Chunk) -> None:
     for array, kind in ((chunk.reward, np.float64), (chunk.terminated, np.bool_), (chunk.truncated, np.bool_)):
         assert array.dtype == kind
         assert array.shape == (n,)
-    assert chunk.weight is None or (chunk.weight.dtype == np.float64 and chunk.weight.shape == (n,))
+    for array, kind in ((chunk.weight, np.float64), (chunk.propensity, np.float64), (chunk.starts, np.bool_)):
+        assert array is None or (array.dtype == kind and array.shape == (n,))
+    assert chunk.action is None or (chunk.action.dtype in (np.int64, np.float64) and len(chunk.action) == n)
 
 
 def same_bits(one: dict, other: dict) -> None:
     for name in FIELDS:
-        a, b = one[name], other[name]
+        a, b = one.get(name), other.get(name)
         if a is None or b is None:
             assert a is b, name
         else:
@@ -62,6 +64,7 @@ def episodic(n: int = 500, width: int = 3, seed: int = 0, dtype: type = np.float
 def paired_by_hand(observations, reward, terminated, truncated, episode, part_ends=(), episode_end=None):
     """Row by row: what pairing must give for one log whose files end before the rows `part_ends`."""
     n, out, reasons = len(reward), [], Counter()
+    starts = starts_by_hand(terminated, truncated, episode, part_ends)
     terminated = terminated.copy()
     for i in range(n):
         goes_on = continues(i, n, episode, part_ends)
@@ -94,15 +97,16 @@ def paired_by_hand(observations, reward, terminated, truncated, episode, part_en
         "next_observations": successors,
         "terminated": terminated[kept],
         "truncated": np.array([mark for _, _, mark in out], dtype=bool),
-        "weight": None,
+        "starts": starts[kept],
     }
     remarks = {f"{k:,} row{'s' if k > 1 else ''} dropped: {reason}" for reason, k in reasons.items()}
     return whole, remarks
 
 
 def kept_by_hand(terminated, truncated, episode, part_ends, episode_end):
-    """Row by row, where successors were recorded: the rows that are kept, and their flags."""
+    """Row by row, where successors were recorded: the rows that are kept, and their flags and starts."""
     n, kept = len(terminated), []
+    starts = None if episode is None else starts_by_hand(terminated, truncated, episode, part_ends)
     terminated, truncated = terminated.copy(), truncated.copy()
     for i in range(n):
         if episode is None or terminated[i] or truncated[i] or continues(i, n, episode, part_ends):
@@ -116,7 +120,19 @@ def kept_by_hand(terminated, truncated, episode, part_ends, episode_end):
         else:
             truncated[i] = i + 1 < n  # the end of the log needs no mark
             kept.append(i)
-    return kept, terminated[kept], truncated[kept]
+    return kept, terminated[kept], truncated[kept], None if starts is None else starts[kept]
+
+
+def starts_by_hand(terminated, truncated, episode, part_ends):
+    """Row by row: which rows are the first of an episode."""
+    n = len(terminated)
+    return np.array(
+        [
+            i == 0 or terminated[i - 1] or truncated[i - 1] or not continues(i - 1, n, episode, part_ends)
+            for i in range(n)
+        ],
+        dtype=bool,
+    )
 
 
 def continues(i, n, episode, part_ends):

@@ -38,7 +38,7 @@ class Comparison:
             return f"{self.name} less {self.other} is {text}, and no interval is known"
         if low <= 0.0 <= high:
             text = describe_interval(self.difference, self.level)
-            return f"{self.name} and {self.other} are statistically tied: the difference is {text}, which contains 0"
+            return f"{self.name} and {self.other} are statistically tied: the interval of the difference {text} contains 0"
         word, size = ("better", self.difference) if value > 0.0 else ("worse", Interval(-value, -high, -low))
         return f"{self.name} is {word} than {self.other} by {describe_interval(size, self.level)}"
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.estimator.least_squares import FIRST_BLOCK, most_blocks
+from vrtd.kernels.jit import compiled
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
@@ -61,8 +62,8 @@ class Episodes(NamedTuple):
     returns: BlockTotals | None
     states: BlockTotals | None = None  # (d + 1) features of every state, where they are not those of the row itself
     start: Floats | None = None  # (d,) features of the first state of the open episode
-    n_steps: int = 0  # of the open episode
     total: float = 0.0  # its discounted return so far
+    factor: float = 1.0  # of its next reward
     is_open: bool = False  # whether the last row goes on
     is_whole: bool = False  # whether the open episode is known from its start on
 
@@ -88,52 +89,75 @@ def add_rows(
     """Return the episodes with these rows, before which `n_before` came; `phi_of` gives the features of the states of
     some rows."""
     n, ends = len(rows.reward), rows.ends
-    has_return = episodes.returns is not None and episodes.is_whole and discount**episodes.n_steps >= _NOTHING
+    if discount == 0.0:  # what follows does not count: every row is an episode
+        ends = np.ones(n, np.bool_)
+        chunk = chunk._replace(terminated=ends, starts=ends)
+    has_return = episodes.returns is not None and episodes.is_whole and episodes.factor > 0.0
     if episodes.states is None and episodes.is_open and not has_return and chunk.starts is None and not is_any(ends):
-        return episodes._replace(n_steps=episodes.n_steps + n)  # nothing to count, which is most common
+        return episodes  # nothing to count, which is most common
     if episodes.states is not None:
         at = np.arange(n)
         episodes = episodes._replace(states=episodes.states.add(n_before + at, _with_one(phi_of(at))))
-    begins = np.empty(n, np.bool_)
-    begins[0], begins[1:] = not episodes.is_open, ends[:-1]
-    starts = begins if chunk.starts is None else chunk.starts
-    begins = begins | starts
-    is_open = not bool(ends[-1])
+    starts = chunk.starts
+    if starts is None:
+        starts = np.empty(n, np.bool_)
+        starts[0], starts[1:] = not episodes.is_open, ends[:-1]
     at = np.flatnonzero(starts)
     phi = phi_of(at) if at.size else np.empty((0, len(episodes.starts.total) - 1))
     if at.size:
         episodes = episodes._replace(starts=episodes.starts.add(n_before + at, _with_one(phi)))
     if episodes.returns is None:
-        return episodes._replace(is_open=is_open)
-    # The stretches of rows from one beginning to the next; the first one goes on from the rows before.
-    stretch, first = np.cumsum(begins), np.concatenate([[-episodes.n_steps], np.flatnonzero(begins)])
-    step = np.arange(n) - first[stretch]
-    total = np.zeros(len(first))
-    total[0] = episodes.total
-    np.add.at(total, stretch, _discounts(discount, step) * rows.reward)
-    is_whole = np.concatenate([[episodes.is_whole], starts[first[1:]]])
-    start = np.zeros((len(first), phi.shape[1]))
-    start[1:][starts[first[1:]]] = phi
-    if episodes.start is not None:
-        start[0] = episodes.start
-    last = np.flatnonzero(ends & is_whole[stretch])
-    if last.size:
-        which, terminated = stretch[last], chunk.terminated[last]
-        ahead = np.where(terminated, 0.0, _discounts(discount, step[last] + 1))
-        x, y = start[which] - ahead[:, None] * rows.phi_next[last], total[which]
-        columns = np.stack([y, np.ones_like(y), y * terminated, y * y * terminated, terminated], axis=1)
-        vectors = np.concatenate([x, columns], axis=1)
+        return episodes._replace(is_open=not ends[-1])
+    most = int(np.count_nonzero(ends))
+    last, which, y, ahead = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most), np.empty(most)
+    columns = _read_only(rows.reward, ends, chunk.terminated, starts)
+    carried = episodes.total, episodes.factor, episodes.is_open, episodes.is_whole
+    m, n_starts, total, factor, is_whole = _follow(*columns, discount, _NOTHING, *carried, last, which, y, ahead)
+    begun = np.concatenate([np.zeros((1, phi.shape[1])) if episodes.start is None else episodes.start[None], phi])
+    if m:
+        last, which, y, ahead = last[:m], which[:m], y[:m], ahead[:m]
+        terminated = chunk.terminated[last].astype(np.float64)
+        vectors = np.empty((m, phi.shape[1] + 5))
+        vectors[:, :-5] = begun[which] - ahead[:, None] * rows.phi_next[last]
+        vectors[:, -5:] = np.stack([y, np.ones(m), y * terminated, y * y * terminated, terminated], axis=1)
         episodes = episodes._replace(returns=episodes.returns.add(n_before + last, vectors))
-    return episodes._replace(
-        start=start[-1], n_steps=int(step[-1]) + 1, total=float(total[-1]), is_open=is_open, is_whole=bool(is_whole[-1])
-    )
+    start = np.asarray(begun[n_starts], dtype=np.float64)
+    return episodes._replace(start=start, total=total, factor=factor, is_open=not ends[-1], is_whole=is_whole)
+
+
+def _read_only(*columns: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return views that cannot be written: for others, Numba would compile once more."""
+    views = [column[:] for column in columns]
+    for view in views:
+        view.setflags(write=False)
+    return views
+
+
+@compiled
+def _follow(
+    reward, ends, terminated, starts, discount, nothing, total, factor, is_open, is_whole, last, which, y, ahead
+):
+    """Follow episodes, and write those that end and are known from their start on: the last row, the number of the
+    start (0: before these rows), the return, and the discount of what follows.
+
+    Return how many these are, the number of starts, and how the last episode stands.
+    """
+    m = n_starts = 0
+    for i in range(reward.size):
+        if starts[i] or not is_open:
+            total, factor, is_whole = 0.0, 1.0, starts[i]
+            n_starts += starts[i]
+        total += factor * reward[i]
+        factor *= discount
+        if factor < nothing:
+            factor = 0.0
+        is_open = not ends[i]
+        if ends[i] and is_whole:
+            last[m], which[m], y[m] = i, n_starts, total
+            ahead[m] = 0.0 if terminated[i] else factor
+            m += 1
+    return m, n_starts, total, factor, is_whole
 
 
 def _with_one(phi: NDArray[Any]) -> Floats:
     return np.concatenate([phi, np.ones((len(phi), 1))], axis=1, dtype=np.float64)
-
-
-def _discounts(discount: float, step: NDArray[np.int64]) -> Floats:
-    """Return discount ** step, 0 where it is too small to count."""
-    powers = np.power(discount, step)
-    return np.where(powers < _NOTHING, 0.0, powers)

@@ -46,13 +46,16 @@ class Solution:
     degrees: int  # of freedom
     size: Floats  # (d,) root mean squares of the features, 1 for those that were not seen
     open: Floats  # (d, k) directions that the rows do not determine, of features divided by their size
+    #: (d, u) by how much phi.theta may change if features that no row has, but successors have, had values as large as
+    #: the largest one known, instead of theta_0.
+    leak: Floats
 
-    def determines(self, phi: Floats) -> NDArray[np.bool_]:
+    def spans(self, phi: Floats) -> NDArray[np.bool_]:
         """Return for each of these feature rows whether the rows of the log determine phi.theta."""
         scaled = phi / self.size
         outside = np.square(scaled @ self.open).sum(axis=1)
         is_known = outside <= _OUTSIDE * np.square(scaled).sum(axis=1)
-        return np.asarray(is_known & ~(phi[:, ~self.seen | self.rare] != 0.0).any(axis=1))
+        return np.asarray(is_known & ~(phi[:, ~self.seen] != 0.0).any(axis=1))
 
     @property
     def doubt(self) -> str | None:
@@ -203,6 +206,13 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     theta[seen] -= solver(rest)
     unknown = np.zeros((d, solver.null.shape[1]))
     unknown[seen] = solver.null
+    leak = np.zeros((d, 0))
+    missed = np.flatnonzero(~seen & total[seen, :d].any(axis=0))
+    if missed.size:
+        leak = np.zeros((d, missed.size))
+        leak[seen] = solver(total[np.ix_(seen, missed)] / n) * float(
+            np.abs(phi @ (theta * size)[seen]).max(initial=0.0)
+        )
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
     influence = None
@@ -213,7 +223,7 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
         influence[:, seen] = -solver(g.T).T
     return Solution(
         theta, sums.n_rows, seen, rare, influence, between[:, 1] / sums.block, squares / n, sums.block,
-        len(sums.blocks) - 1, size, unknown,
+        len(sums.blocks) - 1, size, unknown, leak,
     )  # fmt: skip
 
 

@@ -84,8 +84,9 @@ def _combine(spread: Spread, nu: Floats, own: Parts) -> Estimates:
     block = max(influence.block, own.block)
     ours, theirs = influence.merge(block).by_block, own.merge(block).by_block
     n = min(len(ours), len(theirs))
-    found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
-    return found._replace(error=np.where(spread.determines(nu[None]), found.error, np.inf))
+    found, at_nu = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block)), nu[None]
+    error = np.where(spread.spans(at_nu), found.error, np.inf)
+    return found._replace(error=error, bias=spread.estimates(at_nu).bias)
 
 
 def _covariance_with_starts(summary: FitSummary, spread: Spread, nu: Floats) -> float:

@@ -49,12 +49,13 @@ class Spread:
     bias: Floats  # (d,) the part of it that stays
     optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
     degrees: float  # of freedom of Student's t; inf: normal
-    determines: Callable[[Floats], NDArray[np.bool_]]  # whether the log determines phi.theta, for each row phi
+    spans: Callable[[Floats], NDArray[np.bool_]]  # whether the log determines phi.theta, for each row phi
     rare: NDArray[np.bool_]  # (d,) features that were not 0 at times, but too seldom
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
     block: int | None = None  # rows of a block of `influence`, where these are blocks of all rows
     start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
+    leak: Floats | None = None  # (d, u) what features add that only successors have: see `Solution`
     doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
@@ -64,9 +65,13 @@ class Spread:
     def estimates(self, phi: Floats) -> Estimates:
         """Return phi.theta, one per row, with what is known of their errors."""
         phi = np.asarray(phi, dtype=np.float64)
-        error = np.where(self.determines(phi), self.standard_error(phi), np.inf)
+        is_known = self.spans(phi) & ~(phi[:, self.rare] != 0.0).any(axis=1)
+        error = np.where(is_known, self.standard_error(phi), np.inf)
         parts = None if self.block is None else Parts(self.influence @ phi.T, self.block)
-        return Estimates(phi @ self.theta, error, self.degrees_of(phi), np.abs(phi @ self.remainder), parts)
+        bias = np.abs(phi @ self.remainder)
+        if self.leak is not None:
+            bias += np.abs(phi @ self.leak).sum(axis=1)
+        return Estimates(phi @ self.theta, error, self.degrees_of(phi), bias, parts)
 
     def degrees_of(self, phi: Floats) -> Floats:
         """Degrees of freedom for each row: fewer than there are blocks if its variance rests on few of them."""
@@ -246,8 +251,8 @@ def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     assert solution.influence is not None
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
-        solution.determines, solution.seen & solution.rare, solution.influence, covariance,
-        doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
+        solution.spans, solution.seen & solution.rare, solution.influence, covariance,
+        leak=solution.leak, doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
 
 
@@ -289,14 +294,11 @@ def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:
     blocks = reduced.merged_influence @ B.T
     n_seen = (sample.phi != 0.0).sum(axis=0)
 
-    def determines(phi: Floats) -> NDArray[np.bool_]:
-        return np.asarray(sample.spans(phi) & ~(phi[:, n_seen < _LEAST_SEEN] != 0.0).any(axis=1))
-
     # One standard error more, so that the noise of block means alone seldom widens an interval.
     reference = optimal / n * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
-        determines, (n_seen > 0) & (n_seen < _LEAST_SEEN), blocks, reference, start_covariance=B @ left @ B.T,
+        sample.spans, (n_seen > 0) & (n_seen < _LEAST_SEEN), blocks, reference, start_covariance=B @ left @ B.T,
     )  # fmt: skip
     doubt = moments.remark or _slowness(reduced, n) or _doubt(found, summary)
     return replace(found, doubt=doubt)

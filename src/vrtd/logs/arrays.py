@@ -18,7 +18,7 @@ from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import KEYS, VECTORS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
+from vrtd.logs.columns import ANY_KIND, KEYS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
 from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
@@ -38,21 +38,25 @@ def from_arrays(
     weight: ArrayLike | None = None,
     episode: ArrayLike | None = None,
     *,
+    action: ArrayLike | None = None,
+    propensity: ArrayLike | None = None,
     episode_end: EpisodeEnd | None = None,
 ) -> Log:
     """Make a log of NumPy arrays with one entry per step.
 
     Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.pairing`. C-contiguous
     observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
-    log is in use. `episode_end` says what the last row of an episode is where no flag tells, as for `vrtd.logs.read`.
+    log is in use. `action` holds whole numbers 0, 1, ..., or floats, one or a vector for each row. `propensity` holds
+    the probability with which each action was chosen. `episode_end` says what the last row of an episode is where no
+    flag tells, as for `vrtd.logs.read`.
 
     >>> log = from_arrays([[0.0], [1.0], [2.0]], reward=[1.0, 2.0, 3.0])
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
     """
     check_episode_end(episode_end)
-    values = (observations, reward, next_observations, terminated, truncated, weight, episode)
-    named = zip((*Chunk._fields[:6], "episode"), values, strict=True)
+    values = (observations, reward, next_observations, terminated, truncated, weight, action, propensity, episode)
+    named = zip((*Chunk._fields[:8], "episode"), values, strict=True)
     part = _MemoryPart({name: value for name, value in named if value is not None})
     return PartsLog([part], in_thread=False, episode_end=episode_end)
 
@@ -126,12 +130,12 @@ class _StoredPart(ColumnPart):
         self._step = rows_per_block(row_bytes)
 
     def _find_types(self, arrays: Mapping[str, StoredArray]) -> dict[str, ColumnType]:
-        """Return what the columns hold; text may be a category of the observations, or name episodes."""
+        """Return what the columns hold; text may be a category of the observations or actions, or name episodes."""
         found: dict[str, ColumnType] = {}
         for field, names in self.columns.by_field.items():
             for name in names:
                 dtype, shape = arrays[name].dtype, arrays[name].shape
-                may_be_text = field in VECTORS and len(shape) == 1
+                may_be_text = field in ANY_KIND and len(shape) == 1
                 if may_be_text and _is_text(dtype):
                     found[name] = TEXT
                 elif shape and dtype.kind in ("biufUSmM" if field in KEYS else "biuf"):

@@ -16,14 +16,14 @@ from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text, translate_table_errors
 from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import KEYS, VECTORS, Columns, Missing, find_columns
+from vrtd.logs.columns import ANY_KIND, KEYS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
 
 _YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters
-_FLAGS = ("terminated", "done", "truncated")
+_FLAGS = ("terminated", "done", "truncated", "starts")
 _NULLS = ("NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan")
 _NUMBERS, _WORDS = ColumnType("numbers"), ColumnType("true and false")  # of a CSV file
 
@@ -125,8 +125,8 @@ class ParquetPart(ColumnPart):
 class CsvPart(ColumnPart):
     """A CSV file. Text has no types: every number is a float64, so that no row can change the type.
 
-    The first block of the file tells which observations are text. A column with text and numbers is one of numbers, so
-    that an entry with a mistake makes no category of them.
+    The first block of the file tells which observations and actions are text, and whether actions are whole numbers. A
+    column with text and numbers is one of numbers, so that an entry with a mistake makes no category of them.
     """
 
     kinds: dict[str, ColumnType]
@@ -207,11 +207,11 @@ class CsvPart(ColumnPart):
         """Return what the columns hold, by the first block of the file."""
         types = library().types
         names = self.columns.by_field
-        observations = [name for field in VECTORS for name in names.get(field, ())]
+        of_any_kind = [name for field in ANY_KIND for name in names.get(field, ())]
         found = dict.fromkeys(self.columns.all, _NUMBERS)
-        texts = [name for name in observations if is_text(reader.schema.field(name).type)]
+        texts = [name for name in of_any_kind if is_text(reader.schema.field(name).type)]
         block = reader.read_next_batch() if texts else None
-        for name in observations:
+        for name in of_any_kind:
             kind = reader.schema.field(name).type
             if types.is_boolean(kind):
                 found[name] = _WORDS

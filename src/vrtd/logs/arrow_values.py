@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError, VrtdError
 from vrtd.logs.blocks import Piece
-from vrtd.logs.columns import KEYS, VECTORS, Columns
+from vrtd.logs.columns import ANY_KIND, KEYS, Columns
 from vrtd.tables import library
 
 
@@ -50,8 +50,8 @@ TEXT = ColumnType("text", is_category=True)
 def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnType]:
     """Return what each column holds. Raise unless that can be used.
 
-    Observations may be numbers, lists of them, text and categories. Episodes and order may be text or times. All
-    else are numbers.
+    Observations and actions may be numbers, lists of them, text and categories. Episodes and order may be text or
+    times. All else are numbers.
     """
     found: dict[str, ColumnType] = {}
     for field, names in columns.by_field.items():
@@ -60,7 +60,7 @@ def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnTyp
             if field in KEYS:
                 found.setdefault(name, _find_key_type(kind, f"{where}, column {name},"))
             else:
-                found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in VECTORS))
+                found.setdefault(name, _find_type(kind, f"{where}, column {name},", field in ANY_KIND))
     return found
 
 
@@ -90,7 +90,7 @@ def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
         shape = None if shape is None or size is None else (*shape, size)
         kind = kind.value_type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        must, do = f"{where} must hold numbers", "convert or name another"
+        must, do = f"{where} must hold numbers", "convert or rename it, or name another"
         raise DataError(must + (" or categories" if is_observation else ""), f"type {kind}", do)
     return ColumnType(words, is_integer=types.is_integer(kind), row_shape=shape)
 

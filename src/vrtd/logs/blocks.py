@@ -80,7 +80,7 @@ class Gap(NamedTuple):
 
 
 class Block(NamedTuple):
-    """n consecutive rows; next observations, weights and episodes that were not recorded are None."""
+    """n consecutive rows; columns that were not recorded are None. The first nine are those of a chunk."""
 
     observations: NDArray[Any]
     reward: Floats
@@ -88,6 +88,9 @@ class Block(NamedTuple):
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     weight: Floats | None
+    action: NDArray[Any] | None
+    propensity: Floats | None
+    starts: NDArray[np.bool_] | None  # None until `vrtd.logs.pairing` finds them, unless they were recorded
     episode: NDArray[Any] | None  # of several columns: a structured array
     is_unusable: NDArray[np.bool_] | None  # a value is missing; None: no row with a missing value may be dropped
     is_unobserved: NDArray[np.bool_] | None  # the observation is missing, so that no row has it as its successor
@@ -96,12 +99,16 @@ class Block(NamedTuple):
     part: int = 0  # rows of different parts follow each other only where the episode says so
     order: tuple[NDArray[Any], ...] = ()  # the columns that rows are to be sorted by, before they are
 
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        return self[: self._fields.index("pieces")]
+
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
         """Put blocks one after another, as a block of the last one's part."""
         if len(blocks) == 1:
             return blocks[0]
-        columns = zip(*(block[:10] for block in blocks), strict=True)
+        columns = zip(*(block._arrays for block in blocks), strict=True)
         arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
         return Block._make([*arrays, pieces, blocks[-1].part, ()])
@@ -114,7 +121,7 @@ class Block(NamedTuple):
             if left:
                 pieces.append(piece._replace(first_row=piece.first_row + piece.n_rows - left, n_rows=left))
             skip -= piece.n_rows - left
-        arrays = [None if array is None else array[start:] for array in self[:10]]
+        arrays = [None if array is None else array[start:] for array in self._arrays]
         return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
@@ -150,7 +157,7 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
     if "next_observations" in fields:
         where = piece.column("next_observations")
         successors = encoder.encode(fields["next_observations"], "next_observations", piece, gaps)
-        _check_length(successors, where, piece)
+        check_length(successors, where, piece)
         shape = observations.shape[1:]
         if successors.shape[1:] != shape:
             must = f"{where} must have the observations' shape, {shape} a row"
@@ -160,11 +167,14 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
     counts_nan = encoder.missing != "error"
     reward = _one_per_row(fields, "reward", piece, gaps, counts_nan, dtype=np.float64)
     weight = _one_per_row(fields, "weight", piece, gaps, counts_nan, dtype=np.float64)
+    action = encoder.encode_action(fields["action"], piece, gaps) if "action" in fields else None
+    propensity = _propensity(fields, piece, gaps, counts_nan)
     assert reward is not None
     truncated = _flags(fields, "truncated", piece, gaps, counts_nan)
     terminated = _flags(fields, "done" if "done" in fields else "terminated", piece, gaps, counts_nan)
     if "done" in fields:
         terminated = terminated & ~truncated
+    starts = _flags(fields, "starts", piece, gaps, counts_nan) if "starts" in fields else None
     episodes, order = (_keys(fields, field, piece, gaps) for field in ("episode", "order_by"))
     episode = join_keys(episodes) if episodes else None
     is_unusable = is_unobserved = lacks_next = None
@@ -181,10 +191,8 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
             if gap.field == "observations":
                 is_unobserved |= gap.rows
     piece = piece._replace(names=encoder.name_numbers(piece.names))
-    masks = (is_unusable, is_unobserved, lacks_next)
-    return Block(
-        observations, reward, successors, terminated, truncated, weight, episode, *masks, (piece,), order=order
-    )
+    columns = (observations, reward, successors, terminated, truncated, weight, action, propensity, starts)
+    return Block(*columns, episode, is_unusable, is_unobserved, lacks_next, (piece,), order=order)
 
 
 def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[NDArray[Any], ...]:
@@ -245,7 +253,7 @@ def _one_per_row(
     if array is None:
         return None
     where = piece.column(field)
-    _check_numbers(array, where, of)
+    check_numbers(array, where, of)
     array = _check_column(array, where, piece)
     rows = find_missing(array, counts_nan)
     if rows is not None:
@@ -254,13 +262,29 @@ def _one_per_row(
     return np.ascontiguousarray(array, dtype)
 
 
+def _propensity(fields: Fields, piece: Piece, gaps: list[Gap], counts_nan: bool) -> Floats | None:
+    """Return the column of propensities; raise unless all that are there are positive and finite."""
+    propensity = _one_per_row(fields, "propensity", piece, gaps, counts_nan, dtype=np.float64)
+    if propensity is None:
+        return None
+    is_bad = ~((propensity > 0.0) & np.isfinite(propensity))
+    for gap in gaps:
+        if gap.field == "propensity":
+            is_bad &= ~gap.rows
+    if is_bad.any():
+        row = int(np.argmax(is_bad))
+        must = "a propensity must be positive and finite: it is the probability of the action that was chosen"
+        raise DataError(must, f"{propensity[row]} at {piece.place('propensity', row)}", "repair or drop that row")
+    return propensity
+
+
 def _check_column(array: NDArray[Any], where: str, piece: Piece) -> NDArray[Any]:
     """Return a column with one entry per row."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
         raise DataError(f"{where} must have one entry a row", f"shape {array.shape}", "name or pass a single column")
-    _check_length(array, where, piece)
+    check_length(array, where, piece)
     return array
 
 
@@ -273,7 +297,7 @@ def _flags(fields: Fields, field: str, piece: Piece, gaps: list[Gap], counts_nan
         bad = np.flatnonzero((array != 0) & (array != 1))
         if bad.size:
             got = f"{array[bad[0]]} at {piece.place(field, int(bad[0]))}"
-            raise DataError("a flag must be 0 or 1", got, "repair it or name another column")
+            raise DataError("a flag must be 0 or 1", got, "repair it, or rename the column or name another")
     return array.astype(np.bool_, copy=False)
 
 
@@ -294,7 +318,7 @@ def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str)
     Several columns become one (n, d) array, of a type that holds them all.
     """
     for column in columns if isinstance(columns, list) else [columns]:
-        _check_numbers(column, where)
+        check_numbers(column, where)
     if isinstance(columns, np.ndarray):
         array = columns
     elif len(columns) == 1 and columns[0].ndim > 1:  # a list with the name of one column of vectors
@@ -318,13 +342,13 @@ def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str)
     return np.ascontiguousarray(array, dtype=kind.newbyteorder("="))
 
 
-def _check_numbers(array: NDArray[Any], where: str, of: str = "of numbers") -> None:
+def check_numbers(array: NDArray[Any], where: str, of: str = "of numbers") -> None:
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         got = f"dtype {array.dtype}, shape {array.shape}"
         raise DataError(f"{where} must be an array {of}", got, "convert it first")
 
 
-def _check_length(array: NDArray[Any], where: str, piece: Piece) -> None:
+def check_length(array: NDArray[Any], where: str, piece: Piece) -> None:
     if len(array) != piece.n_rows:
         got = f"{len(array)} entries for {piece.n_rows} observations"
         raise DataError(f"{where} must have one entry a row", got, "pass arrays of one length")

@@ -17,7 +17,8 @@ from vrtd.errors import DataError, InvalidInputError
 Names = str | Sequence[str]
 
 #: What a column may be called when it is not named: the first that is there. Gymnasium and Minari, D4RL and d3rlpy
-#: (terminals, timeouts, episode_terminals), RLlib (new_obs, terminateds, truncateds, eps_id), Stable-Baselines (dones).
+#: (terminals, timeouts, episode_terminals), RLlib (new_obs, terminateds, truncateds, eps_id), Stable-Baselines (dones),
+#: RLDS (is_first).
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s", "x"),
     "next_observations": (
@@ -30,8 +31,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "truncated": ("truncated", "truncateds", "truncations", "timeouts", "timeout", "episode_terminals"),
     "weight": ("weight", "weights", "importance_ratio", "importance_ratios", "rho"),
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
+    "starts": ("starts", "is_first"),
 }
 VECTORS = ("observations", "next_observations")
+ANY_KIND = (*VECTORS, "action")  # may be one column or several, of numbers, vectors, text or categories
 KEYS = ("episode", "order_by")  # may be several columns
 #: In `episode`, where no column has this name: the file that a row comes from.
 FILE = "file"
@@ -45,7 +48,7 @@ Missing = Literal["error", "drop", "indicator"]
 class Columns(NamedTuple):
     """The columns of each field: as the caller names them, with patterns and None for what is usual, or as they are.
 
-    One column of observations is taken as it is, several are put together.
+    One column of observations or actions is taken as it is, several are put together.
     """
 
     observations: Names | None = None
@@ -56,13 +59,16 @@ class Columns(NamedTuple):
     weight: str | None = None
     episode: Names | None = None
     order_by: Names | None = None
+    action: Names | None = None  # only if it is named
+    propensity: str | None = None  # only if it is named
     done: str | None = None  # cannot be named; in the place of `terminated`, where nothing else tells
+    starts: str | None = None  # cannot be named
     is_by_file: bool = False  # rows of different files are of different episodes
     unused_weight: str | None = None  # a column that is called like weights, which nobody asked for
 
     @property
     def _named(self) -> dict[str, Names]:
-        return {field: names for field, names in zip(self._fields[:9], self[:9], strict=True) if names is not None}
+        return {field: names for field, names in zip(self._fields[:12], self[:12], strict=True) if names is not None}
 
     @property
     def by_field(self) -> dict[str, tuple[str, ...]]:
@@ -71,7 +77,7 @@ class Columns(NamedTuple):
 
     @property
     def roles(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of each field under the names of the parameters of `read`."""
+        """Return the columns of each field under the names of the parameters of `read`; `starts` is none of them."""
         roles = {"terminated" if field == "done" else field: names for field, names in self.by_field.items()}
         return roles | {"episode": (*roles.get("episode", ()), FILE)} if self.is_by_file else roles
 
@@ -129,6 +135,8 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     usual_weight = found["weight"] if wanted.weight is None else None
     if wanted.weight is None:  # it is only used when it is asked for
         found["weight"] = None
+    if found["starts"] in Columns(**found | {"starts": None}).all:  # it is something else
+        found["starts"] = None
     for field in ("observations", "reward"):
         if found[field] is None:
             near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
@@ -174,7 +182,7 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
         found += matches
     if not found:
         raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
-    if field in VECTORS:
+    if field in ANY_KIND:
         return found[0] if is_one else tuple(found)
     if field in KEYS:
         return found[0] if len(found) == 1 else tuple(found)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 from vrtd.features.spaces import ObservationSpace
+from vrtd.logs.actions import ActionCoding, convert_actions
 from vrtd.logs.arrow_values import ColumnType, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
 from vrtd.logs.columns import KEYS, VECTORS, Missing
@@ -29,8 +30,13 @@ Values = Mapping[str, Any]
 class Encoder:
     """The numbers that columns become in one reading of a log, and how many values were not in the pilot rows."""
 
-    def __init__(self, space: ObservationSpace | None = None, missing: Missing = "error") -> None:
-        self.missing = missing
+    def __init__(
+        self,
+        space: ObservationSpace | None = None,
+        missing: Missing = "error",
+        actions: ActionCoding = ActionCoding(),  # noqa: B008 - it cannot be changed
+    ) -> None:
+        self.missing, self._actions = missing, actions
         self.unseen: Counter[str] = Counter()  # rows with a value that is no level, by column
         self.lacking: Counter[str] = Counter()  # missing values that were filled in or make rows unusable, by column
         self._columns = () if space is None else space.columns
@@ -117,6 +123,12 @@ class Encoder:
         into[rows] = fill, 1.0
         self.lacking[name] += int(rows.sum())
         return None
+
+    def encode_action(self, columns: Any, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
+        """Return actions (n,) or (n, k) made of a column or a list of them; missing entries are put down in `gaps`."""
+        if self._actions.width is not None:
+            columns = widen(columns, self._actions.width)
+        return convert_actions(columns, self._actions, piece, gaps, self.missing != "error")
 
     def check(self, gaps: Sequence[Gap], piece: Piece) -> None:
         """Raise for the first row with a missing value that can be neither filled nor dropped."""

@@ -17,7 +17,7 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import ObservationSpace
 from vrtd.logs.log import SEGMENT, Chunk, Log
 from vrtd.logs.observations import layout_of
-from vrtd.logs.policies import Actor, Policy, as_policy
+from vrtd.logs.policies import ActionLayout, Actor, Policy, as_policy
 from vrtd.problems.environments import environment_name, gymnasium_library, open_environment
 
 _CHUNK_ROWS, _CHUNK_BYTES = 4096, 16 << 20
@@ -39,10 +39,13 @@ def from_env(
     """Make a log of `n_samples` transitions of an environment under a policy.
 
     They are made anew at each reading, from `env.reset(seed=seed)`. The row of a step that ends an episode has the last
-    observation as its successor; the observation after the reset is never one. A vector environment is reset as its
-    autoreset mode asks, and its reset rows are left out. Its rows come in rounds: `segment` consecutive steps of
-    environment 0, as many of environment 1, and so on; the last round is cut where the `n_samples` are reached. So a
-    batch of a multiple of `segment` rows holds whole segments. Messages count steps, calls of `env.step`, from 0.
+    observation as its successor; the observation after the reset is never one. Actions of a Discrete space are numbers
+    from 0 on, those of a Box of floats are vectors, and those of other spaces are left out.
+
+    A vector environment is reset as its autoreset mode asks, and its reset rows are left out. Its rows come in rounds:
+    `segment` consecutive steps of environment 0, as many of environment 1, and so on; the last round is cut where the
+    `n_samples` are reached. So a batch of a multiple of `segment` rows holds whole segments. Messages count
+    steps, calls of `env.step`, from 0.
 
     Parameters
     ----------
@@ -120,6 +123,7 @@ class EnvironmentLog(Log):
             else:
                 spaces = live.observation_space, live.action_space
             self._layout, self._observation_space = layout_of(spaces[0]), deepcopy(spaces[0])
+            self._action_layout = ActionLayout.of(spaces[1])
             self._actors = as_policy(policy, *spaces, self._n_envs, clip_actions)
             self._name = environment_name(env) + (f", policy {policy}" if isinstance(policy, str) else "")
         self._segment = SEGMENT if segment is None else int(segment)
@@ -169,17 +173,26 @@ class EnvironmentLog(Log):
                         "read one after the other, or pass an id: each reading then has its own environment",
                     )
 
+    def _allocate(self, n_rows: int) -> Chunk:
+        """Allocate a chunk of `n_rows` rows that are written later."""
+        action = None if self._action_layout is None else self._action_layout.allocate(n_rows)
+        return self._layout.allocate(n_rows)._replace(action=action, starts=np.empty(n_rows, np.bool_))
+
     def _read_one(self, env: Any, act: Actor) -> Iterator[Chunk]:
-        check = self._layout.check
+        check, is_start = self._layout.check, True
         observation = _reset(env, 0, seed=self._seed)
         row = check(observation, 0)
         for first in range(0, self._n_samples, self._chunk):
             steps = range(first, min(first + self._chunk, self._n_samples))
-            rows = self._layout.allocate(len(steps))
+            rows = self._allocate(len(steps))
+            actions = rows.action
             for i, step in enumerate(steps):
                 # Before the step: some environments return one array again and again.
                 rows.observations[i] = row
-                observation, reward, terminated, truncated, _ = _step(env, act(observation, step), step)
+                action = act(observation, step)
+                if actions is not None:
+                    actions[i] = action
+                observation, reward, terminated, truncated, _ = _step(env, action, step)
                 rows.next_observations[i] = row = check(observation, step)
                 try:
                     rows.reward[i] = reward
@@ -191,13 +204,20 @@ class EnvironmentLog(Log):
                 if terminated or truncated:
                     observation = _reset(env, step)
                     row = check(observation, step)
-            yield rows._replace(locate=partial(self._place, steps, first))
+            starts, is_start = np.append(is_start, rows.ends[:-1]), bool(rows.ends[-1])
+            yield self._finish(rows._replace(starts=starts), steps, first)
+
+    def _finish(self, rows: Chunk, steps: Sequence[int] | NDArray[np.int64], first: int) -> Chunk:
+        """Return the rows with actions as a log has them, and with their places; `first` rows came before them."""
+        if self._action_layout is not None and rows.action is not None:
+            rows = rows._replace(action=self._action_layout.convert(rows.action))
+        return rows._replace(locate=partial(self._place, steps, first))
 
     def _read_several(self, env: Any, act: Actor) -> Iterator[Chunk]:
         """Yield the segments of all rounds, cut into chunks."""
         segments, n_taken = self._segments(env, act), self._segment
         for first in range(0, self._n_samples, self._chunk):
-            rows = self._layout.allocate(min(self._chunk, self._n_samples - first))
+            rows = self._allocate(min(self._chunk, self._n_samples - first))
             steps = np.empty(rows.n_rows, dtype=np.int64)
             n_filled = 0
             while n_filled < rows.n_rows:
@@ -208,7 +228,7 @@ class EnvironmentLog(Log):
                 for target, source in zip(targets, sources, strict=True):
                     target[n_filled : n_filled + k] = source[n_taken : n_taken + k]
                 n_taken, n_filled = n_taken + k, n_filled + k
-            yield rows._replace(locate=partial(self._place, steps, first))
+            yield self._finish(rows, steps, first)
 
     def _segments(self, env: Any, act: Actor) -> Iterator[tuple[Chunk, NDArray[np.int64]]]:
         """Yield segment after segment with the steps of its rows, environment by environment, without end. What is
@@ -220,13 +240,15 @@ class EnvironmentLog(Log):
         """
         n, segment, check = int(env.num_envs), self._segment, self._layout.check
         capacity = _SEGMENTS_AHEAD * segment
-        flat = self._layout.allocate(n * capacity)  # ring after ring
+        flat = self._allocate(n * capacity)  # ring after ring
+        assert flat.starts is not None
         steps = np.empty(n * capacity, dtype=np.int64)  # of the rows
         rings = np.arange(n) * capacity
         n_kept = np.zeros(n, dtype=np.int64)  # rows of each environment so far
         n_yielded = 0  # rows of each that were yielded
         least = most = 0  # what the emptiest and the fullest ring hold at most: a step adds one row or none
         done, is_end = np.zeros(n, dtype=np.bool_), False
+        is_start = np.ones(n, dtype=np.bool_)  # environments that were just reset
         self._n_missed = 0
         observation = _reset(env, 0, seed=self._seed)
         for step in count():
@@ -239,7 +261,11 @@ class EnvironmentLog(Log):
             place = (rings + n_kept % capacity)[where]
             # Before the step: some environments return one array again and again.
             flat.observations[place] = check(observation, step, n)[where]
-            observation, reward, terminated, truncated, info = _step(env, act(observation, step), step)
+            action = act(observation, step)
+            if flat.action is not None:
+                flat.action[place] = action[where]
+            flat.starts[place] = is_start[where]
+            observation, reward, terminated, truncated, info = _step(env, action, step)
             successors = check(observation, step, n)
             reward, terminated, truncated = np.asarray(reward), np.asarray(terminated), np.asarray(truncated)
             if not reward.shape == terminated.shape == truncated.shape == (n,) or reward.dtype.kind not in "biuf":
@@ -249,7 +275,8 @@ class EnvironmentLog(Log):
                     f"{shapes} and rewards of type {reward.dtype} at step {step}",
                     "repair the environment",
                 )
-            done = np.logical_or(terminated, truncated)
+            was_done, done = done, np.logical_or(terminated, truncated)
+            is_start = was_done if self._mode == _NEXT_STEP else done
             is_end = bool(done.any())
             if is_end:
                 observation, successors = self._end_episodes(env, observation, successors, done, info, step)

@@ -34,6 +34,7 @@ HDF5_UNVERIFIED = "is HDF5 without checksums"
 _MAIN, _METADATA = "main_data.hdf5", "metadata.json"
 _NAMES = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
 _COLUMNS = Columns("observations", "rewards", None, "terminations", "truncations")
+_ACTION = "actions"  # read if it is named
 
 
 def hdf5_library() -> Any:
@@ -58,7 +59,7 @@ class Episode(NamedTuple):
 
     where: str
     observations: Sequence[tuple[str, StoredArray]]  # name, rows
-    columns: Mapping[str, StoredArray]  # reward, terminated and truncated
+    columns: Mapping[str, StoredArray]  # reward, terminated and truncated, perhaps action
     has_final: bool
 
 
@@ -70,6 +71,8 @@ def _make_blocks(episodes: Generator[Episode, None, None], encoder: Encoder) -> 
         for episode in episodes:
             for block in _cut(episode, encoder):
                 kind = f"{block.observations.dtype} {block.observations.shape[1:]}"
+                if block.action is not None:
+                    kind += f", actions {block.action.dtype} {block.action.shape[1:]}"
                 wanted = wanted or kind
                 if kind != wanted:
                     raise DataError(
@@ -106,7 +109,7 @@ def _cut(episode: Episode, encoder: Encoder) -> Iterator[Block]:
             fields["observations"] = observations[: stop - start]
             if episode.has_final:
                 fields["next_observations"] = observations[1:]
-            columns = _COLUMNS.by_field | {"observations": names, "next_observations": names}
+            columns = _COLUMNS.by_field | {"observations": names, "next_observations": names, "action": (_ACTION,)}
             yield make_block(fields, Piece(episode.where, columns, start, stop - start, successors_at=1), encoder)
 
 
@@ -128,12 +131,11 @@ class D3rlpyPart(Part):
     """observations_0, rewards_0, terminated_0 and so on. The final observation of an episode is not kept."""
 
     unverified = HDF5_UNVERIFIED
-    columns = _COLUMNS
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         self.where, self._path = str(path), path
         self.missing = missing
-        _refuse_options(wanted, missing, f"{path}, which d3rlpy wrote,")
+        self.columns = _choose_columns(wanted, missing, f"{path}, which d3rlpy wrote,")
         with translate_errors(self.where), hdf5_library().File(path, "r") as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
             if len(self._numbers) != int(file["num_episodes"][()]):
@@ -153,8 +155,12 @@ class D3rlpyPart(Part):
                 reward, is_terminated = file[f"rewards_{k}"], bool(file[f"terminated_{k}"][()])
                 is_last = np.arange(reward.shape[0]) == reward.shape[0] - 1
                 observations = [(f"observations_{k}", file[f"observations_{k}"])]
-                flags = {"terminated": is_last & is_terminated, "truncated": is_last & (not is_terminated)}
-                yield Episode(f"{self.where}, episode {k}", observations, {"reward": reward, **flags}, has_final=False)
+                columns = {"terminated": is_last & is_terminated, "truncated": is_last & (not is_terminated)}
+                if self.columns.action is not None:
+                    columns["action"] = file[f"{_ACTION}_{k}"]
+                yield Episode(
+                    f"{self.where}, episode {k}", observations, {"reward": reward, **columns}, has_final=False
+                )
 
 
 def from_minari(path: str | os.PathLike[str]) -> Log:
@@ -177,8 +183,6 @@ def find_data_folder(path: Path) -> Path | None:
 class MinariPart(Part):
     """A local Minari data set."""
 
-    columns = _COLUMNS
-
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         folder = find_data_folder(path)
         if folder is None:
@@ -186,7 +190,8 @@ class MinariPart(Part):
             raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
         self._folder, self.where = folder, str(folder)
         self.missing = missing
-        _refuse_options(wanted, missing, self.where)
+        self.columns = _choose_columns(wanted, missing, self.where)
+        self._names = _NAMES | ({} if self.columns.action is None else {"action": _ACTION})
         metadata = _read_metadata(folder)
         self.kinds = {"observations": ColumnType(str(metadata.get("observation_space")), row_shape=None)}
         self._kind = "hdf5" if (folder / _MAIN).is_file() else str(metadata.get("data_format"))
@@ -215,7 +220,8 @@ class MinariPart(Part):
             for name in _episodes(file):
                 group, where = file[name], f"{path}, {name}"
                 leaves = _find_leaves(group["observations"], "observations", where)
-                yield Episode(where, leaves, {field: group[key] for field, key in _NAMES.items()}, has_final=True)
+                columns = {field: _take_array(group[name], name, where) for field, name in self._names.items()}
+                yield Episode(where, leaves, columns, has_final=True)
 
     def _read_tables(self) -> Generator[Episode, None, None]:
         for path in self._files():
@@ -223,8 +229,11 @@ class MinariPart(Part):
             with translate_errors(where):
                 table = _read_table(path)
                 piece = Piece(where, {}, 0, table.num_rows)
-                whole = {name: table.column(name).combine_chunks() for name in _COLUMNS.all}
-                columns = {field: to_numpy(whole[name], name, piece)[:-1] for field, name in _NAMES.items()}
+                whole = {name: table.column(name).combine_chunks() for name in self.columns.all}
+                columns = {
+                    field: _take_array(_to_groups(whole[name], name, piece), name, where)[:-1]
+                    for field, name in self._names.items()
+                }
                 observations = _to_groups(whole["observations"], "observations", piece)
                 if isinstance(observations, np.ndarray) and self._shape is not None:
                     observations = observations.reshape(len(observations), *self._shape)
@@ -308,6 +317,14 @@ def _find_leaves(item: Any, name: str, where: str) -> list[tuple[str, StoredArra
     return [(name, item)]
 
 
+def _take_array(item: Any, name: str, where: str) -> Any:
+    """Return what is one array; raise where it is a group of them."""
+    if isinstance(item, Mapping):
+        must = f"{where}, {name}, must be one array"
+        raise DataError(must, f"the parts {', '.join(map(str, item))}", "convert the data set, or read it without them")
+    return item
+
+
 def _to_groups(array: Any, name: str, piece: Piece) -> Any:
     """Return a column of Arrow as an array, or structures as groups of them."""
     if not arrow_library().types.is_struct(array.type):
@@ -338,9 +355,14 @@ def _count_rows(path: Path) -> int:
     return int(read_metadata(path).num_rows)
 
 
-def _refuse_options(wanted: Columns, missing: Missing, where: str) -> None:
-    for field in wanted.by_field:
+def _choose_columns(wanted: Columns, missing: Missing, where: str) -> Columns:
+    """Return the columns that are read, with actions if they are named."""
+    for field in wanted._replace(action=None).by_field:
         raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")
+    if wanted.action not in (None, _ACTION):
+        do = f"pass action={_ACTION!r}, or omit it"
+        raise InvalidInputError(f"the actions of {where} are called {_ACTION!r}", repr(wanted.action), do)
     if missing == "indicator":
         must = f"missing must be 'error' or 'drop' for {where}"
         raise InvalidInputError(must, repr(missing), "missing values are filled in only in columns of tables")
+    return _COLUMNS._replace(action=wanted.action)

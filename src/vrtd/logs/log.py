@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 #: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
 SEGMENT = 64
 
-
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 _KINDS = {
     "reward": _FLOAT,
@@ -70,8 +69,10 @@ class Chunk(NamedTuple):
             is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
             if not is_array or values.ndim == 0 or (kind is not None and (values.dtype, values.ndim) != (kind, 1)):
                 must = f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row")
-                got = f"{values.dtype} of shape {values.shape}" if is_array else type(values).__name__
-                raise DataError(must, got, "let vrtd.logs.from_arrays make the log")
+                raise _refuse(must, values)
+        if self.action is not None and not _is_action(self.action):
+            must = "action of a chunk must be an array of one int64, float64 or float64 vector per row"
+            raise _refuse(must, self.action)
         lengths = {name: len(values) for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError("all fields of a chunk must be equally long", lengths, "correct the log")
@@ -91,7 +92,7 @@ class Chunk(NamedTuple):
                 and self.terminated.dtype is self.truncated.dtype is _BOOL
                 and self.observations.dtype is self.next_observations.dtype
                 and (self.weight is None or (self.weight.shape == shape and self.weight.dtype is _FLOAT))
-                and (self.action is None or len(self.action) == shape[0])
+                and (self.action is None or (len(self.action) == shape[0] and _is_action(self.action)))
                 and (self.propensity is None or (self.propensity.shape == shape and self.propensity.dtype is _FLOAT))
                 and (self.starts is None or (self.starts.shape == shape and self.starts.dtype is _BOOL))
             )
@@ -113,14 +114,16 @@ class Chunk(NamedTuple):
 
     @staticmethod
     def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-        """Join chunks in new arrays. If only some of them have weights, the rows of the others get weight 1."""
+        """Join chunks in new arrays. If only some of them have weights, the rows of the others get weight 1. Other
+        columns that only some of them have are left out."""
         if any(chunk.weight is not None for chunk in chunks):
             chunks = [
                 chunk._replace(weight=np.ones(chunk.n_rows)) if chunk.weight is None else chunk for chunk in chunks
             ]
         each = [chunk.columns for chunk in chunks]
-        columns = {name: np.concatenate([arrays[name] for arrays in each]) for name in each[0]}
-        return chunks[0]._replace(locate=None, **columns)
+        shared = set.intersection(*map(set, each))
+        columns: dict[str, Any] = {name: np.concatenate([arrays[name] for arrays in each]) for name in shared}
+        return Chunk(**columns)
 
     def mark_truncated(self, rows: slice) -> Chunk:
         """Return the same rows, with these marked as truncated: nothing continues them."""
@@ -179,6 +182,15 @@ class Chunk(NamedTuple):
             row = int(np.argmax(self.weight < 0.0))
             where = self.place("weight", row, n_before)
             raise DataError("weights must not be negative", f"{self.weight[row]}: {where}", "repair or drop that row")
+
+
+def _is_action(values: NDArray[Any]) -> bool:
+    return (values.dtype.kind, values.ndim) in (("i", 1), ("f", 1), ("f", 2)) and values.dtype.itemsize == 8
+
+
+def _refuse(must: str, values: Any) -> DataError:
+    got = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+    return DataError(must, got, "let vrtd.logs.from_arrays make the log")
 
 
 class Log(ABC):

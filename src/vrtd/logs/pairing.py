@@ -9,6 +9,8 @@ with missing values are dropped in the same way where that was asked for: the ro
 `episode_end` says what the last row of an episode is where no flag tells. Rows of different parts (files) follow each
 other only where an episode column says so, or where rows are sorted: a wrong join would be learned as a transition, a
 cut costs one row, which is reported.
+
+The first row of each episode is marked, unless that was recorded. A row after a gap is none.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +46,7 @@ def keep_next(blocks: Iterable[Block], encoder: Encoder) -> Iterator[Chunk]:
     """Yield rows with the successors that were recorded, where nothing depends on the rows around them."""
     for block in blocks:
         _check_next(block, block.lacks_next, encoder)
-        # The columns of a block are those of a chunk, in the same order.
-        yield Chunk._make([*block[:6], None, None, None, partial(block.locate, None)])
+        yield Chunk._make([*block[: Chunk._fields.index("locate")], partial(block.locate, None)])
 
 
 def _check_next(block: Block, lacks_next: NDArray[np.bool_] | None, encoder: Encoder) -> None:
@@ -66,12 +68,14 @@ def pair(
 
     Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn.
     """
+    block = _mark_starts(block, None)
     for following in others:
         if block.episode is None or following.episode is None:
             # Where successors were recorded, the end of a file tells nothing of episodes.
             goes_on = following.part == block.part or block.next_observations is not None
         else:
             goes_on = following.part == block.part or block.episode[-1] == following.episode[0]
+        following = _mark_starts(following, block if goes_on else None)
         if not goes_on:
             yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped, encoder)
             block = following
@@ -82,6 +86,21 @@ def pair(
             block = block.rows_from(n_whole)
         block = Block.join([block, following])
     yield from _transitions(block, block.reward.size, Reason.LAST_OF_LOG, episode_end, dropped, encoder)
+
+
+def _mark_starts(block: Block, before: Block | None) -> Block:
+    """Return the block with the first rows of its episodes marked, unless these were recorded. `before` is what its
+    first row continues, if anything."""
+    if block.starts is not None:
+        return block
+    starts = np.append(before is None, block.terminated[:-1] | block.truncated[:-1])
+    if before is not None:
+        starts[0] = before.terminated[-1] or before.truncated[-1]
+    if block.episode is not None:
+        starts[1:] |= block.episode[1:] != block.episode[:-1]
+        if before is not None and before.episode is not None:
+            starts[0] |= block.episode[0] != before.episode[-1]
+    return block._replace(starts=starts)
 
 
 def _transitions(
@@ -101,8 +120,11 @@ def _transitions(
     has_next, terminated = block.next_observations is not None, block.terminated
     is_flagged = terminated | block.truncated
     is_last = np.zeros(is_flagged.size, np.bool_)
+    if block.starts is not None:
+        is_last[:-1] = block.starts[1:]
     if block.episode is not None:
-        is_last[:-1] = (block.episode[1:] != block.episode[:-1]) & ~is_flagged[:-1]
+        is_last[:-1] |= block.episode[1:] != block.episode[:-1]
+    is_last &= ~is_flagged
     is_cut = end is not None and not is_flagged[-1] and not (has_next and block.episode is None)
     missing = np.zeros(is_flagged.size, np.bool_)
     marks = block.truncated.copy() if has_next else missing.copy()
@@ -154,12 +176,13 @@ def _transitions(
         else:
             successors = block.observations.take(kept + 1, axis=0, mode="clip")
             successors[is_end] = 0
-        yield Chunk(
+        optional = (block.weight, block.action, block.propensity, block.starts)
+        columns: list[NDArray[Any] | None] = [
             block.observations[rows],
             block.reward[rows],
             successors,
             is_end,
             marks[rows],
-            None if block.weight is None else block.weight[rows],
-            locate=partial(block.locate, kept),
-        )
+        ]
+        columns += [None if values is None else values[rows] for values in optional]
+        yield Chunk._make([*columns, partial(block.locate, kept)])

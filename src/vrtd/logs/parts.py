@@ -19,7 +19,7 @@ from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.pairing import Reason, keep_next, pair
-from vrtd.logs.pilot import choose_space, find_stored
+from vrtd.logs.pilot import choose_actions, choose_space, find_stored
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 
@@ -92,6 +92,7 @@ class PartsLog(Log):
         if self._n_rows == 0:
             raise self._empty("no rows")
         self._space = choose_space(self._parts, space)
+        self._actions = choose_actions(self._parts, self._space)
         self._encoder = self._make_encoder()
 
     @property
@@ -202,7 +203,8 @@ class PartsLog(Log):
         try:
             for first in blocks:
                 pairs = pair(first, blocks, self._episode_end, dropped, self._encoder)
-                if first.next_observations is not None and first.episode is None and first.is_unusable is None:
+                has_episodes = first.episode is not None or first.starts is not None
+                if first.next_observations is not None and not has_episodes and first.is_unusable is None:
                     pairs = keep_next(chain([first], blocks), self._encoder)
                 for chunk in pairs:
                     n_kept += chunk.n_rows
@@ -233,7 +235,7 @@ class PartsLog(Log):
 
     def _make_encoder(self) -> Encoder:
         is_encoded = find_stored(self._parts) is not None
-        return Encoder(None if is_encoded else self._space, self._parts[0].missing)
+        return Encoder(None if is_encoded else self._space, self._parts[0].missing, self._actions)
 
     def _check_order(self) -> Generator[Block, None, None]:
         """Yield the blocks as they were recorded; raise where an episode comes back."""
@@ -243,24 +245,26 @@ class PartsLog(Log):
             yield block
 
     def _recorded_blocks(self) -> Generator[Block, None, None]:
-        shape: tuple[int, ...] | None = None
+        shapes: list[tuple[int, ...]] | None = None
         for i, part in enumerate(self._parts):
             n_read = 0
             for block in part.blocks(self._encoder):
                 n_read += block.reward.size
-                row_shape = block.observations.shape[1:]
-                shape = row_shape if shape is None else shape
-                if row_shape != shape:
-                    raise DataError(
-                        f"the observations of {part.where} must have one shape",
-                        f"{row_shape} a row from row {block.pieces[0].first_row} on and {shape} before",
-                        "keep observations of different shapes apart",
-                    )
+                now = [array.shape[1:] for array in (block.observations, block.action) if array is not None]
+                shapes = now if shapes is None else shapes
+                for what, shape, before in zip(("observations", "actions"), now, shapes, strict=False):
+                    if shape != before:
+                        raise DataError(
+                            f"the {what} of {part.where} must have one shape",
+                            f"{shape} a row from row {block.pieces[0].first_row} on and {before} before",
+                            f"keep {what} of different shapes apart",
+                        )
                 if part.columns.is_by_file:
                     file = np.full(block.reward.size, i)
                     keys = [] if block.episode is None else split_keys(block.episode)
                     block = block._replace(episode=join_keys([*keys, file]))
-                self._is_divided |= block.episode is not None or bool((block.terminated | block.truncated).any())
+                has_episodes = block.episode is not None or block.starts is not None
+                self._is_divided |= has_episodes or bool((block.terminated | block.truncated).any())
                 yield block._replace(part=i)
             if part.n_rows not in (None, n_read):
                 raise DataError(

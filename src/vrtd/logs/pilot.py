@@ -1,4 +1,4 @@
-"""What the first rows of a log tell of its observations: the levels of categories, and means for missing numbers."""
+"""What the first rows of a log tell: the levels of categories, the words of actions, and means for missing numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from vrtd.errors import DataError
 from vrtd.features.spaces import Column, ObservationSpace
-from vrtd.logs.columns import VECTORS, Columns
+from vrtd.logs.actions import NUMBER_THEM, ActionCoding
+from vrtd.logs.columns import ANY_KIND, Columns
 from vrtd.logs.encoding import PILOT_ROWS, Values, widen
+from vrtd.logs.log import shorten
 from vrtd.tables import library
 
 if TYPE_CHECKING:
@@ -29,7 +31,10 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
     """
     stored = find_stored(parts)
     space = _find_space(parts) if stored is None else stored
-    if known is None or not known.columns or space is None or not space.columns:
+    if space is None:
+        return None
+    space = space._replace(actions=_find_actions(parts, space.actions, known))
+    if known is None or not known.columns or not space.columns:
         return space
     ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
     if ours != theirs or (stored is not None and stored.columns != known.columns):
@@ -38,7 +43,37 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
             f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
             "name the same columns in the same order",
         )
-    return known
+    return known._replace(actions=space.actions)
+
+
+def _find_actions(parts: Sequence[Part], stored: tuple[str, ...], known: ObservationSpace | None) -> tuple[str, ...]:
+    """Return the words of the actions 0, 1, ...: those of an earlier log, of the files, or of the pilot."""
+    first, names = parts[0], parts[0].columns.by_field.get("action", ())
+    is_text = len(names) == 1 and names[0] in first.kinds and first.kinds[names[0]].is_category
+    if known is None:
+        if not is_text:
+            return stored
+        return _find_levels([rows[names[0]] for rows in _read_pilot(parts)], first.where, names[0], NUMBER_THEM)
+    if (is_text and not known.actions) or (not is_text and stored and known.actions and stored != known.actions):
+        raise DataError(
+            "actions must be written as in the log that was fitted before",
+            f"{'text' if is_text else shorten(stored)} after {shorten(known.actions) or 'numbers'}",
+            NUMBER_THEM,
+        )
+    return known.actions or stored
+
+
+def choose_actions(parts: Sequence[Part], space: ObservationSpace | None) -> ActionCoding:
+    """Return how the actions of the parts become numbers."""
+    first, names = parts[0], parts[0].columns.by_field.get("action", ())
+    kinds = [part.kinds[name] for part in parts for name in names if name in part.kinds]
+    width = None
+    if len(names) == 1 and kinds and kinds[0].row_shape is None and first.missing == "drop":
+        arrays = [rows[names[0]] for rows in _read_pilot(parts)]
+        shapes = [array.shape[1:] for array in arrays if not np.ma.getmaskarray(array).all()]
+        width = shapes[0][0] if shapes and shapes[0] else None
+    words = () if space is None else space.actions
+    return ActionCoding(words, bool(kinds) and all(kind.is_integer for kind in kinds), width)
 
 
 def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
@@ -74,7 +109,8 @@ def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
     for j, name in enumerate(names):
         if types[name].is_category:
             both = (name, *next_names[j : j + 1])
-            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name)
+            do = "it looks like an identifier: leave it out of the observations, or name it as the episode"
+            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name, do)
             columns.append(Column(name, levels))
         else:
             following = _find_following(first.columns, pilot, next_names[j : j + 1]) if fills else []
@@ -84,14 +120,14 @@ def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
 
 
 def _check_roles(part: Part) -> None:
-    """Raise unless categories are observations only, and those of rows and of their successors are alike."""
+    """Raise unless categories are observations or actions only, and those of rows and of their successors are alike."""
     fields, types = part.columns.by_field, part.kinds
     for name, successor in zip(fields["observations"], fields.get("next_observations", ()), strict=False):
         if types[name].is_category != types[successor].is_category:
             must = f"{part.where}, column {successor}, must be like column {name}"
             raise DataError(must, f"{types[successor].words} after {types[name].words}", "convert one of them")
     for field, names in fields.items():
-        for name in names if field not in VECTORS else ():
+        for name in names if field not in ANY_KIND else ():
             if name in types and types[name].is_category:
                 must = f"{part.where}, column {name}, must have one role"
                 raise DataError(must, f"observations and {field}", "leave it out of the observations, or copy it")
@@ -143,7 +179,7 @@ def _read_pilot(parts: Sequence[Part]) -> Iterator[Values]:
             return
 
 
-def _find_levels(arrays: Sequence[Any], where: str, name: str) -> tuple[str, ...]:
+def _find_levels(arrays: Sequence[Any], where: str, name: str, do: str) -> tuple[str, ...]:
     """Return the values of a category, sorted: numbers before text."""
     from pyarrow import compute
 
@@ -153,7 +189,7 @@ def _find_levels(arrays: Sequence[Any], where: str, name: str) -> tuple[str, ...
         raise DataError(
             f"{where}, column {name}, must have at most {MOST_LEVELS:,} different values to be a category",
             f"{len(unique):,} in the first {n_rows:,} rows",
-            "it looks like an identifier: leave it out of the observations, or name it as the episode",
+            do,
         )
     return tuple(sorted(sorted(unique), key=_as_number))
 

@@ -9,7 +9,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,32 @@ class Predictor(Protocol):
 
 #: "random" | "package.module:name" | function of an observation | (S, A) probabilities | (S,) actions | Predictor
 Policy = str | Callable[[Any], Any] | ArrayLike | Predictor
+
+
+class ActionLayout(NamedTuple):
+    """What one action is in a log."""
+
+    shape: tuple[int, ...]  # as the environment takes it
+    dtype: type[np.int64 | np.float64]
+    first: int  # what the environment calls action 0
+
+    @staticmethod
+    def of(space: Any) -> ActionLayout | None:
+        """Return the layout of the actions of one environment; None unless these are Discrete or a Box of floats."""
+        spaces = gymnasium_library().spaces
+        if isinstance(space, spaces.Discrete):
+            return ActionLayout((), np.int64, int(space.start))
+        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            return ActionLayout(tuple(space.shape), np.float64, 0)
+        return None
+
+    def allocate(self, n_rows: int) -> NDArray[Any]:
+        """Allocate `n_rows` actions of an environment."""
+        return np.empty((n_rows, *self.shape), self.dtype)
+
+    def convert(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return actions of an environment as a log has them: (n,) numbers from 0 on, or (n, k)."""
+        return actions - self.first if self.dtype is np.int64 else actions.reshape(len(actions), -1)
 
 
 def as_policy(

@@ -44,6 +44,8 @@ class ReadOptions(TypedDict, total=False):
     terminated: str | None
     truncated: str | None
     weight: str | None
+    action: str | Sequence[str] | None
+    propensity: str | None
     episode: str | Sequence[str] | None
     order_by: str | Sequence[str] | None
     episode_end: EpisodeEnd | None
@@ -60,6 +62,8 @@ def read(
     terminated: str | None = None,
     truncated: str | None = None,
     weight: str | None = None,
+    action: str | Sequence[str] | None = None,
+    propensity: str | None = None,
     episode: str | Sequence[str] | None = None,
     order_by: str | Sequence[str] | None = None,
     episode_end: EpisodeEnd | None = None,
@@ -82,6 +86,13 @@ def read(
         One column each.
     weight : str, optional
         The column of importance ratios. Without it all rows have weight 1, whatever columns there are.
+    action : str or sequence of str, optional
+        The column of actions. Discrete ones are whole numbers 0, 1, ... or words, continuous ones floats or vectors.
+        Several columns, a list or a pattern, make a vector. Words are sorted and numbered; the first 5,000 rows must
+        show all of them. Without it the log has no actions, whatever columns there are.
+    propensity : str, optional
+        The column of the probabilities with which the actions were chosen, or densities of continuous ones. Without it
+        the log has none.
     episode : str or sequence of str, optional
         Columns that change where another episode begins. 'file' stands for the file that a row comes from, where no
         column has this name.
@@ -101,8 +112,8 @@ def read(
     format : str, optional
         Decides where suffixes do not: 'parquet', 'csv', 'npz', 'hdf5' or 'minari'.
     space : ObservationSpace, optional
-        `Log.space` of an earlier log: categories and missing values become the same numbers as there. Default: what the
-        first 5,000 rows show.
+        `Log.space` of an earlier log: categories, words of actions and missing values become the same numbers as there.
+        Default: what the first 5,000 rows show.
 
     Returns
     -------
@@ -114,6 +125,7 @@ def read(
     check_episode_end(episode_end)
     check_choice("missing", missing, get_args(Missing))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode, order_by)
+    wanted = wanted._replace(action=action, propensity=propensity)
     if isinstance(data, ArrowStream):
         return PartsLog([TablePart(data, wanted, missing)], in_thread=False, episode_end=episode_end, space=space)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]

@@ -15,7 +15,8 @@ from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.features import ObservationSpace
 from vrtd.files import write_at_once
-from vrtd.logs.log import Chunk, Log, check_log
+from vrtd.logs.columns import ANY_KIND
+from vrtd.logs.log import Chunk, Log, check_log, checked_chunks
 from vrtd.logs.stored_space import SPACE_KEY, pack_space
 from vrtd.tables import library
 
@@ -24,6 +25,8 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     """Write the transitions of a log as .parquet (with page checksums), .csv or .npz, by the suffix of `path`.
 
     Reading the file gives the same rows, bit for bit; a CSV file has no types, so its numbers come back as float64.
+    Weights, actions and propensities come back if they are named: weight='weight', action='action' (or 'action_*' for
+    vectors in Parquet and CSV), propensity='propensity'. The last row of each segment is truncated in the file.
     Parquet and npz files also keep `log.space`, so that the same features are chosen; a CSV file cannot.
     Parquet and CSV are written chunk by chunk, npz from memory. The file is there whole or not at all.
     """
@@ -33,7 +36,7 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     check_choice("the suffix of path", suffix, writers)
     if suffix != ".npz":
         library()
-    chunks = iter(log.chunks())
+    chunks = checked_chunks(log, is_over=False)
     first = next(chunks)  # what cannot be read leaves no file behind
     with write_at_once(path) as file:
         writers[suffix](first, chain([first], chunks), log.space, file)
@@ -77,8 +80,10 @@ def _batch(chunk: Chunk, dtype: DTypeLike | None = None) -> Any:
     """
     pyarrow = library()
     columns: dict[str, Any] = {}
-    for name, values in (("obs", chunk.observations), ("next_obs", chunk.next_observations)):
-        values = values.astype(dtype or values.dtype, copy=False)
+    for name, values in (("obs", chunk.observations), ("next_obs", chunk.next_observations), ("action", chunk.action)):
+        if values is None:
+            continue
+        values = values if name == "action" else values.astype(dtype or values.dtype, copy=False)
         if values.ndim == 2:
             columns |= {f"{name}_{j}": np.ascontiguousarray(values[:, j]) for j in range(values.shape[1])}
             continue
@@ -86,5 +91,5 @@ def _batch(chunk: Chunk, dtype: DTypeLike | None = None) -> Any:
         for size in reversed(values.shape[1:]):
             array = pyarrow.FixedSizeListArray.from_arrays(array, size)
         columns[name] = array
-    columns |= {name: values for name, values in chunk.columns.items() if not name.endswith("observations")}
+    columns |= {name: values for name, values in chunk.columns.items() if name not in ANY_KIND}
     return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(values) for name, values in columns.items()})

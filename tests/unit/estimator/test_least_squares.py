@@ -123,9 +123,9 @@ def test_dependent_features_have_the_values_of_independent_ones() -> None:
     noise, plain_noise = mix @ found.covariance() @ mix.T, plain.covariance()
     np.testing.assert_allclose(noise, plain_noise, rtol=1e-7, atol=1e-12)
     assert found.open.shape == (5, 2)
-    assert found.determines(phi @ mix).all()
-    assert not found.determines(np.eye(5)).any()
-    assert plain.determines(np.eye(3)).all()
+    assert found.spans(phi @ mix).all()
+    assert not found.spans(np.eye(5)).any()
+    assert plain.spans(np.eye(3)).all()
     # In the directions that stay open theta is theta_0, in units of the sizes of the features.
     np.testing.assert_allclose((found.theta - start) * found.size @ found.open, 0.0, atol=1e-9)
 

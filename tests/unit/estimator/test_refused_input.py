@@ -194,6 +194,10 @@ FIELDS: list[tuple[str, Any]] = [
     ("terminated", [False] * 300),
     ("truncated", np.zeros(300, np.int8)),
     ("weight", np.ones(300, np.int64)),
+    ("action", np.array(["a"] * 300)),
+    ("action", np.ones((300, 2), np.int64)),
+    ("propensity", np.ones(300, np.int64)),
+    ("starts", np.ones(300)),
 ]
 
 

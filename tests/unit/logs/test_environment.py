@@ -30,8 +30,8 @@ def in_rounds(lengths: list[list[int]], segment: int, n: int, action: int = 0) -
 
 
 def assert_same_bits(left: list[Chunk], right: list[Chunk]) -> None:
-    for field in range(5):
-        ours, theirs = (np.concatenate([chunk[field] for chunk in chunks]) for chunks in (left, right))
+    for field in ("observations", "reward", "next_observations", "terminated", "truncated", "action", "starts"):
+        ours, theirs = (np.concatenate([getattr(chunk, field) for chunk in chunks]) for chunks in (left, right))
         assert ours.dtype == theirs.dtype
         assert ours.tobytes() == theirs.tobytes()
 
@@ -39,8 +39,17 @@ def assert_same_bits(left: list[Chunk], right: list[Chunk]) -> None:
 # One environment
 
 
+def check_starts(chunks: list[Chunk]) -> int:
+    """Return how many episodes begin; the first observation of each ends in 00."""
+    starts = np.concatenate([chunk.starts for chunk in chunks if chunk.starts is not None])
+    rungs = np.concatenate([chunk.observations[:, 0] for chunk in chunks])
+    assert starts.tolist() == (rungs % 100 == 0).tolist()
+    return int(starts.sum())
+
+
 def test_an_episode_ends_with_its_last_observation_and_the_next_starts_afresh() -> None:
     log = from_env(Ladder([3, -2, 1]), lambda observation: 2, 40)
+    assert check_starts(list(from_env(Ladder([3, -2, 1]), "random", 40, chunk=7).chunks())) == 20
     assert rows_of(list(log.chunks())) == climbs([3, -2, 1], 0.0, 40, action=2)
     assert log.n_rows == 40
     assert log.segment is None
@@ -99,16 +108,16 @@ def test_a_vector_of_gymnasiums_reads_the_same_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "dtype"),
+    ("space", "dtype", "action"),
     [
-        (gymnasium.spaces.Discrete(4), np.int64),
-        (gymnasium.spaces.MultiDiscrete([3, 4]), np.int64),
-        (gymnasium.spaces.MultiBinary(5), np.int8),
-        (gymnasium.spaces.Box(0, 255, (2, 3), np.uint8), np.uint8),
-        (gymnasium.spaces.Box(-1, 1, (2,), np.float64), np.float64),
+        (gymnasium.spaces.Discrete(4), np.int64, (np.int64, (5,))),
+        (gymnasium.spaces.MultiDiscrete([3, 4]), np.int64, None),
+        (gymnasium.spaces.MultiBinary(5), np.int8, None),
+        (gymnasium.spaces.Box(0, 255, (2, 3), np.uint8), np.uint8, None),
+        (gymnasium.spaces.Box(-1, 1, (2, 2), np.float32), np.float32, (np.float64, (5, 4))),
     ],
 )
-def test_observations_keep_the_type_of_their_space(space: Any, dtype: Any) -> None:
+def test_observations_keep_the_type_of_their_space_and_actions_are_numbers(space: Any, dtype: Any, action: Any) -> None:
     class Echo(gymnasium.Env[Any, Any]):
         observation_space = action_space = space
 
@@ -126,6 +135,21 @@ def test_observations_keep_the_type_of_their_space(space: Any, dtype: Any) -> No
         assert chunk.observations.shape == (5, *space.shape)
         np.testing.assert_array_equal(chunk.observations[1:], chunk.next_observations[:-1])
 
+        assert (None if chunk.action is None else (chunk.action.dtype, chunk.action.shape)) == action
+
+
+def test_actions_are_counted_from_0_and_are_those_of_each_step() -> None:
+    class Offset(Ladder):
+        action_space = gymnasium.spaces.Discrete(3, start=5)
+
+    for env in (Offset([3, -2, 1]), Ladders(LENGTHS, "NextStep"), Ladders(LENGTHS, "SameStep")):
+        first = 5 if isinstance(env, Offset) else 0
+        chunks = list(from_env(env, "random", 120, chunk=50).chunks())
+        actions = np.concatenate([chunk.action for chunk in chunks if chunk.action is not None])
+        paid = np.concatenate([chunk.reward - chunk.next_observations[:, 0] for chunk in chunks])
+        assert (actions + first).tolist() == paid.tolist()  # a ladder pays the rung it reaches plus the action
+        assert set(actions) == {0, 1, 2}
+
 
 # Several
 
@@ -136,6 +160,7 @@ def test_no_autoreset_mode_records_a_reset(mode: str | None, segment: int, n: in
     log = from_env(Ladders(LENGTHS, mode), lambda batch: np.ones(4, dtype=int), n, segment=segment, chunk=7)
     for _ in range(2):
         assert rows_of(list(log.chunks())) == in_rounds(LENGTHS, segment, n, action=1)
+    assert check_starts(list(log.chunks())) >= 4
     assert log.segment == segment
     assert log.remarks == (
         ("the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed",)
@@ -186,6 +211,7 @@ def test_environments_far_ahead_skip_steps_between_segments_only() -> None:
         f"{399 - (49 + 4) * 4} steps between segments were left out: "
         "their environments had run 4 segments ahead of the slowest one",
     )
+    assert check_starts(list(from_env(Ladders([[1], [6]], "NextStep"), "random", 8 * 50, segment=4).chunks())) > 200
     lockstep = from_env(Ladders([[1], [10**4]], "SameStep"), lambda batch: np.zeros(2, int), 8 * 50, segment=4)
     assert rows_of(list(lockstep.chunks())) == in_rounds([[1], [10**4]], 4, 8 * 50)
     assert lockstep.remarks == ()

@@ -129,7 +129,7 @@ def test_rows_equal_those_that_minari_reads(tmp_path, monkeypatch, name, data_fo
         buffers.append(
             minari.data_collector.EpisodeBuffer(
                 observations=stacked([space.sample() for _ in range(n + 1)]),
-                actions=np.zeros(n, np.int64),
+                actions=np.arange(n) % 2,
                 rewards=[0.1 * i for i in range(n)],
                 terminations=list(last & over),
                 truncations=list(last & (not over)),
@@ -143,7 +143,7 @@ def test_rows_equal_those_that_minari_reads(tmp_path, monkeypatch, name, data_fo
         action_space=gym.spaces.Discrete(2),
         data_format=data_format,
     )
-    log = read(tmp_path / "test" / "walk-v0")
+    log = read(tmp_path / "test" / "walk-v0", action="actions")
     episodes = list(data_set.iterate_episodes())
     observed = [np.asarray(flat(episode.observations)) for episode in episodes]
     expected = {
@@ -152,7 +152,7 @@ def test_rows_equal_those_that_minari_reads(tmp_path, monkeypatch, name, data_fo
         "reward": np.concatenate([episode.rewards for episode in episodes]).astype(np.float64),
         "terminated": np.concatenate([episode.terminations for episode in episodes]),
         "truncated": np.concatenate([episode.truncations for episode in episodes]),
-        "weight": None,
+        "action": np.concatenate([episode.actions for episode in episodes]),
     }
     same_bits(rows(log), expected)
     assert log.n_rows == 18

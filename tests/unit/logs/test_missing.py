@@ -83,6 +83,12 @@ def drop_by_hand(table: dict[str, list]) -> tuple[list[tuple], Counter]:
     return kept, Counter(reason for reason in reasons if reason is not None)
 
 
+def is_start_by_hand(table: dict[str, list], i: int) -> bool:
+    """Whether an episode begins with row i. A row that was dropped before it says nothing."""
+    episode = table.get("episode", [0] * (i + 1))
+    return i == 0 or bool(table["terminated"][i - 1] or table["truncated"][i - 1] or episode[i] != episode[i - 1])
+
+
 @pytest.mark.parametrize("has_next", [False, True])
 def test_dropped_rows_are_those_of_the_plain_form_and_join_nothing(has_next):
     rng = np.random.default_rng(5)
@@ -104,6 +110,7 @@ def test_dropped_rows_are_those_of_the_plain_form_and_join_nothing(has_next):
         assert whole["observations"][:, 0].tolist() == [i for i, _, _ in kept]
         assert whole["weight"].tolist() == [i + 1.0 for i, _, _ in kept]
         assert whole["truncated"].tolist() == [is_cut for _, _, is_cut in kept]
+        assert whole["starts"].tolist() == [is_start_by_hand(columns, i) for i, _, _ in kept]
         for row, (_, successor, _) in enumerate(kept):
             if successor is not None:
                 assert whole["next_observations"][row, 0] == successor

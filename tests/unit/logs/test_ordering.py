@@ -302,7 +302,7 @@ class Interrupted(Part):
             time.sleep(0.05)
             x = np.arange(1000.0)
             piece = Piece(self.where, self.columns.by_field, 1000 * k, 1000)
-            yield Block(x, x, None, no, no, None, None, None, None, None, (piece,), order=(x,))
+            yield Block(x, x, None, no, no, *[None] * 8, (piece,), order=(x,))
 
 
 def test_ctrl_c_stops_the_sort_and_leaves_no_file(folder):

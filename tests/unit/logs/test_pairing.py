@@ -43,7 +43,7 @@ class Cut(Part):
             stop = min(self._stop, start + self._sizes[k % len(self._sizes)])
             cut = {name: None if array is None else array[start:stop] for name, array in self._arrays.items()}
             piece = Piece(self.where, NAMES, start - self._start, stop - start)
-            yield Block(**cut, weight=None, is_unusable=None, is_unobserved=None, lacks_next=None, pieces=(piece,))
+            yield Block(**dict.fromkeys(Block._fields[:13]) | cut, pieces=(piece,))
             start, k = stop, k + 1
 
 
@@ -116,7 +116,7 @@ def test_recorded_successors_are_kept_and_ends_of_episodes_marked(case, episode_
     ]
     log = PartsLog(parts, False, episode_end)
     flags = (arrays[name] for name in ("terminated", "truncated", "episode"))
-    kept, terminated, truncated = kept_by_hand(*flags, files, episode_end)
+    kept, terminated, truncated, starts = kept_by_hand(*flags, files, episode_end)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "CHUNK_ROWS", most)
         if not kept:
@@ -126,7 +126,7 @@ def test_recorded_successors_are_kept_and_ends_of_episodes_marked(case, episode_
         found = rows(log)
     expected = {name: arrays[name][kept] for name in ("observations", "reward")}
     expected |= {"next_observations": successors[kept], "terminated": terminated, "truncated": truncated}
-    same_bits(found, expected | {"weight": None})
+    same_bits(found, expected | {"starts": starts})
     n_dropped = len(arrays["reward"]) - len(kept)
     assert sum(int(remark.split()[0]) for remark in log.remarks) == n_dropped
 
