@@ -231,6 +231,8 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
         lines.append(("compare", f"the closed form (least squares) gives {found.closed_form}"))
     settings = {key: value for key, value in d.settings.items() if key != "name" and value is not None}
     lines.append(("method", ", ".join([str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in settings.items())])))
+    if found.target is not None:
+        lines.append(("target", found.target))
     if found.roles:
         lines.append(("columns", describe_roles(found.roles)))
     features = f"{found.features}, condition number {_short(d.condition_number)}"

@@ -32,13 +32,12 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Which policy is better, and by how much."""
-        value, low, high = self.difference
+        (value, low, high), text = self.difference, describe_interval(self.difference, self.level)
         if isnan(low):
-            text = describe_interval(self.difference, self.level)
             return f"{self.name} less {self.other} is {text}, and no interval is known"
         if low <= 0.0 <= high:
-            text = describe_interval(self.difference, self.level)
-            return f"{self.name} and {self.other} are statistically tied: the interval of the difference {text} contains 0"
+            tied = f"{self.name} and {self.other} are statistically tied"
+            return f"{tied}: the difference is {text}; the interval contains 0"
         word, size = ("better", self.difference) if value > 0.0 else ("worse", Interval(-value, -high, -low))
         return f"{self.name} is {word} than {self.other} by {describe_interval(size, self.level)}"
 

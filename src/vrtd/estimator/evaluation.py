@@ -190,6 +190,7 @@ def evaluate(
             states,
             float(level),
             tuple(task.name for task in tasks),
+            None if tasks[0].target is None else tasks[0].name,
         )
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
@@ -221,6 +222,7 @@ class _Words(NamedTuple):
     states: Any
     level: float
     names: tuple[str, ...]  # of the policies
+    target: str | None  # name of the first one, if it is a target policy
 
 
 def _fit(
@@ -252,7 +254,7 @@ def _report(
     evaluator, *others = evaluators
     valued = value_states(evaluator, log, words.level, words.states)
     comparison = compare_policies(evaluator, others[0], words.names, words.level) if others else None
-    found = _collect_answers(folder, evaluator, comparison, log, words.level, interrupted)
+    found = _collect_answers(folder, evaluator, comparison, log, words, interrupted)
     facts = Facts(
         title=words.title,
         features=feature_settings(evaluator.features) or {},
@@ -313,9 +315,10 @@ def _collect_answers(
     evaluator: Evaluator,
     comparison: Comparison | None,
     log: LogSummary,
-    level: float,
+    words: _Words,
     interrupted: bool,
 ) -> Evaluation:
+    level = words.level
     policy_value = answer(evaluator, "policy_value", level) if has_policy_value(evaluator) else None
     mean_value, closed_form = answer(evaluator, "mean_value", level), None
     if mean_value.method != CLOSED_FORM:
@@ -323,8 +326,8 @@ def _collect_answers(
             closed_form = answer(evaluator, (policy_value or mean_value).quantity, level, "closed_form")
     returns, diagnostics = evaluator.check_returns(), evaluator.diagnostics_
     return Evaluation(
-        folder, policy_value, mean_value, closed_form, returns, comparison, diagnostics, interrupted, log.roles,
-        evaluator,
+        folder, words.target, policy_value, mean_value, closed_form, returns, comparison, diagnostics, interrupted,
+        log.roles, evaluator,
     )  # fmt: skip
 
 

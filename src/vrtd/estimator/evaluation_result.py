@@ -30,6 +30,7 @@ class Evaluation:
     """What an evaluation found, and where it wrote it."""
 
     out: Path
+    target: str | None  # the target policy; None: values are those of the policy that made the rows
     policy_value: Answer | None  # None: the log has no two episodes
     mean_value: Answer
     closed_form: Answer | None  # the closed form's, beside the answer of a recursion
@@ -78,6 +79,7 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return {
+            "target": self.target,
             "policy_value": None if self.policy_value is None else to_json(asdict(self.policy_value)),
             "mean_value": to_json(asdict(self.mean_value)),
             "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),

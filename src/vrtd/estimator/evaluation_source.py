@@ -223,22 +223,37 @@ def check_record(path: Path, out: Path) -> None:
 def record_rows(log: Log, path: Path, progress: ProgressCallback | None) -> Log:
     """Write the rows and read them back. Ctrl-C ends the recording: what was made until then is kept and can be read,
     and then it is raised again."""
-    live = _Live(log, progress)
+    live = _Live(log, path, progress)
     write(live, path)
-    return _Recording(read(path), log, live.is_cut)
+    return _Recording(read(path, **live.columns), log, live.is_cut)
+
+
+def _name_columns(rows: Chunk, path: Path) -> ReadOptions:
+    """Return the columns of a file with these rows that are read only if they are named."""
+    columns: ReadOptions = {}
+    if rows.weight is not None:
+        columns["weight"] = "weight"
+    if rows.propensity is not None:
+        columns["propensity"] = "propensity"
+    if rows.action is not None:
+        columns["action"] = "action" if rows.action.ndim == 1 or path.suffix == ".npz" else "action_*"
+    return columns
 
 
 class _Live(WrappedLog):
     """Ends where it is interrupted, if there is a row."""
 
-    def __init__(self, log: Log, progress: ProgressCallback | None) -> None:
+    def __init__(self, log: Log, path: Path, progress: ProgressCallback | None) -> None:
         super().__init__(log)
-        self._progress, self.is_cut = progress, False
+        self._path, self._progress, self.is_cut = path, progress, False
+        self.columns: ReadOptions = {}  # to be named when the file is read
 
     def chunks(self) -> Iterator[Chunk]:
         done = 0
         try:
             for chunk in self._log.chunks():
+                if not done:
+                    self.columns = _name_columns(chunk, self._path)
                 yield chunk
                 done += chunk.n_rows
                 if self._progress is not None:

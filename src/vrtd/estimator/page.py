@@ -187,6 +187,7 @@ def _describe_settings(found: Evaluation, facts: Facts) -> dict[str, str]:
         "Algorithm": _name_algorithm(diagnostics),
         **{key.replace("_", " ").capitalize(): _describe_value(value) for key, value in settings.items()},
         "Discount": f"{found.evaluator.discount:g}",
+        "Target policy": found.target or "",
         "Remarks": html.bullets(remark for remark in diagnostics.remarks if remark not in facts.data_remarks),
     }
 

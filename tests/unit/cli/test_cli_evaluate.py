@@ -168,6 +168,30 @@ def test_a_policy_from_a_file(tmp_path: Any, capsys: Any) -> None:
     assert values == [expected.mean_value(0.95).value] * 2
 
 
+def test_targets_are_compared_on_the_rows_of_an_environment(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for action, name in ((1, "down.npy"), (2, "right.npy")):
+        np.save(name, np.full(16, action))
+    options = ["--target", "down.npy", "--against-target", "right.npy", "--features", "tabular:16"]
+    assert main([*LAKE, *options, "--record", "lake.parquet", "--json"]) == OK
+    live = json.loads(capsys.readouterr().out)
+    targets = (np.full(16, action) for action in (1, 2))
+    log = from_env("FrozenLake-v1", "random", 3000)
+    a, b = (vrtd.Evaluator(features="tabular:16", discount=0.9, target=target).fit(log) for target in targets)
+    assert [live["difference"][end] for end in ("value", "low", "high")] == list(vrtd.difference(a, b))
+    assert (live["target"], live["against"]["name"], live["difference"]["joint"]) == ("down.npy", "right.npy", True)
+    page = (tmp_path / "evaluation" / "report.html").read_text()
+    assert "<h1>Value of down.npy, from rows of FrozenLake-v1, policy random, against right.npy</h1>" in page
+    recorded = ["evaluate", "--data", "lake.parquet", "--action", "action", *options, "--discount", "0.9", "--quiet"]
+    assert main(recorded) == OK
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("difference    down.npy ")
+    assert shown[1].startswith("policy value  ")
+    assert ": right.npy, mean over the first states of " in shown[2]
+    assert "target        down.npy" in shown
+    assert any(line.startswith("columns ") and "action action" in line for line in shown)
+
+
 def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
     assert main([*LAKE, "--n-envs", "3", "--algorithm", "closed_form", "--out", str(tmp_path)]) == OK
     env = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
@@ -199,6 +223,8 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
         (["--env", "FrozenLake-v1", "--data", "a.csv", "--discount", "0.9"], "not allowed with argument"),
         ([*LAKE[1:], "--reward", "r"], "--reward belongs to --data; got --env; drop it, or give --data"),
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
+        ([*LAKE[1:], "--against", "a.csv"], "--against belongs to --data; got --env; drop it, or give --data"),
+        ([*LAKE[1:], "--target", "walk.py"], "--target must be a .npy or .npz file of (S, A) probabilities"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "--env must be an environment or the id of one that Gymnasium"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "; register it, or install what it needs\n"),
