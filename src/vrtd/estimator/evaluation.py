@@ -29,7 +29,6 @@ from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterr
 from vrtd.estimator.evaluation_source import check_record, list_tasks, make_title, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
-from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.page import EXTREMES, Facts, build_page
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
 from vrtd.logs import Log
@@ -257,7 +256,7 @@ def _report(
     found = _collect_answers(folder, evaluator, comparison, log, words, interrupted)
     facts = Facts(
         title=words.title,
-        features=feature_settings(evaluator.features) or {},
+        features=found.feature_settings,
         n_terminated=log.n_terminated,
         n_truncated=log.n_truncated,
         mean_reward=log.reward / max(log.n_seen, 1),

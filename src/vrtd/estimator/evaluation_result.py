@@ -14,6 +14,7 @@ from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.means import ReturnCheck
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.state_values import n_states_of
+from vrtd.features import Features, TargetFeatures
 from vrtd.features.specs import describe_kind
 from vrtd.report.notebook import build_summary
 
@@ -62,11 +63,21 @@ class Evaluation:
     @property
     def features(self) -> str:
         """The kind of the features and what the log has shown of them, in a few words."""
-        kind, d = describe_kind(feature_settings(self.evaluator.features) or {}), self.diagnostics
+        kind, d = describe_kind(self.feature_settings), self.diagnostics
         n_states = n_states_of(self.evaluator.features)
         if n_states is not None:
             return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
         return f"{kind}, rank {d.rank} of {d.n_features}"
+
+    @property
+    def feature_settings(self) -> dict[str, Any]:
+        """The features as plain values, as far as they are not of the user's own code; a target policy may be."""
+        features = self.evaluator.features
+        settings = feature_settings(features)
+        if settings is None and isinstance(features, TargetFeatures) and isinstance(features.features, Features):
+            inside = feature_settings(features.features)
+            return {} if inside is None else {"kind": "target", "features": inside, "n_actions": features.n_actions}
+        return settings or {}
 
     @property
     def files(self) -> dict[str, Path]:

@@ -82,13 +82,12 @@ def _tell_apart(name: str, other: str, kind: str) -> tuple[str, str]:
 def make_title(rows: EvaluationSource, tasks: Sequence[Task]) -> str:
     """Return the title of a page."""
     first, *others = tasks
+    against = "".join(f" against {other.name}" for other in others)
     if first.target is not None:
-        title = f"Value of {first.name}" + (f", from rows of {rows.name}" if rows.name else "")
-    elif rows.is_environment:
-        title = rows.name
-    else:
-        title = f"Value of the policy in {rows.name}" if rows.name else "Value of the policy"
-    return ", against ".join([title, *(other.name for other in others)])
+        return f"Value of {first.name}{against}" + (f", from rows of {rows.name}" if rows.name else "")
+    if rows.is_environment:
+        return f"{rows.name}{against}"
+    return f"Value of the policy in {rows.name}{against}" if rows.name else f"Value of the policy{against}"
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def _describe_headline(found: Evaluation) -> list[html.Html]:
         return [html.element("h2", _emphasise(answer)), estimand]
     values = ((comparison.name, answer), (comparison.other, comparison.policy_value))
     return [
-        html.element("h2", capitalise(comparison.verdict)),
+        html.element("h2", _keep_together(capitalise(comparison.verdict))),
         *(html.paragraph(f"Policy value of {name}: {_describe_in_full(value)}.") for name, value in values),
     ]
 
@@ -163,7 +163,12 @@ def _emphasise(answer: Answer) -> html.Html:
     if answer.reason is not None:
         return html.join(name, html.element("span", number(answer.value, 4)))
     value, low, high = (html.element("span", text) for text in interval(answer.value, answer.low, answer.high))
-    return html.join(name, value, f" ({percent(answer.level)} interval ", low, " to ", high, ")")
+    return html.join(name, value, f" ({_keep_together(percent(answer.level))} interval ", low, " to ", high, ")")
+
+
+def _keep_together(text: str) -> str:
+    """Return a text whose lines do not end before a percent sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _list_tiles(diagnostics: Diagnostics, facts: Facts) -> html.Html:

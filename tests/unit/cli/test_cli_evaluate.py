@@ -181,7 +181,7 @@ def test_targets_are_compared_on_the_rows_of_an_environment(tmp_path: Any, capsy
     assert [live["difference"][end] for end in ("value", "low", "high")] == list(vrtd.difference(a, b))
     assert (live["target"], live["against"]["name"], live["difference"]["joint"]) == ("down.npy", "right.npy", True)
     page = (tmp_path / "evaluation" / "report.html").read_text()
-    assert "<h1>Value of down.npy, from rows of FrozenLake-v1, policy random, against right.npy</h1>" in page
+    assert "<h1>Value of down.npy against right.npy, from rows of FrozenLake-v1, policy random</h1>" in page
     recorded = ["evaluate", "--data", "lake.parquet", "--action", "action", *options, "--discount", "0.9", "--quiet"]
     assert main(recorded) == OK
     shown = capsys.readouterr().out.splitlines()

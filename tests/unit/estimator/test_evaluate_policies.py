@@ -121,7 +121,7 @@ def test_two_logs_are_compared(compared: Evaluation) -> None:
     text = text_of(compared)
     numbers = f"{expected.value:.2f} (95 % interval {expected.low:.2f} to {expected.high:.2f})"
     assert f"The policy is better than the other policy by {numbers}" in text
-    assert "Value of the policy, against the other policy" in text
+    assert "Value of the policy against the other policy" in text
     drawn = {
         name: parse_csv((compared.out / "figures" / f"{name}.csv").read_bytes()) for name in ("policies", "difference")
     }
@@ -141,7 +141,7 @@ def test_two_targets_of_one_log_are_compared_by_the_same_rows(tmp_path: Path) ->
     assert found.answer.value == a.policy_value().value
     assert (found.target, found.comparison.other, found.returns) == ("the target policy", "stay.npy", None)
     text = text_of(found)
-    assert "Value of the target policy, against stay.npy" in text
+    assert "Value of the target policy against stay.npy" in text
     assert "the same ones" in text
     evaluate(log, out=tmp_path / "out", **OPTIONS)  # what it does not have is removed
     assert not {path.stem for path in (tmp_path / "out" / "figures").iterdir()} & {"policies", "difference"}
