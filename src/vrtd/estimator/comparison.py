@@ -16,7 +16,7 @@ from vrtd.estimator.evaluator import Evaluator
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PolicyComparison:
     """By how much a policy is better than another one, and what is known of the other one."""
 
     name: str  # of the policy
@@ -65,10 +65,10 @@ class Comparison:
         }
 
 
-def compare_policies(evaluator: Evaluator, other: Evaluator, names: Sequence[str], level: float) -> Comparison:
+def compare_policies(evaluator: Evaluator, other: Evaluator, names: Sequence[str], level: float) -> PolicyComparison:
     """Compare two policies, each by the first states of the episodes of its log."""
     name, other_name = names
-    return Comparison(
+    return PolicyComparison(
         name,
         other_name,
         answer(other, "policy_value", level),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vrtd.estimator.answers import Answer
-from vrtd.estimator.comparison import Comparison
+from vrtd.estimator.comparison import PolicyComparison
 from vrtd.estimator.estimates import Interval
 from vrtd.plots import PALETTE, Figure, finish_axes
 from vrtd.report.numbers import interval, number, percent
@@ -22,7 +22,7 @@ _BLUE, _VERMILION, _GREEN, _INK = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
 _MOST_LETTERS = 40  # of a name
 
 
-def comparison_figures(value: Answer, comparison: Comparison) -> tuple[list[Figure], dict[str, Table]]:
+def comparison_figures(value: Answer, comparison: PolicyComparison) -> tuple[list[Figure], dict[str, Table]]:
     """Return the figures, and the tables behind them; `value` is that of the policy which is compared."""
     level, other = percent(comparison.level), comparison.policy_value
     policies = _table(

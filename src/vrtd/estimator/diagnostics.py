@@ -243,10 +243,10 @@ def diagnose(summary: FitSummary) -> Diagnostics:
 def _describe_disagreement(returns: ReturnCheck) -> str:
     value, low, high = interval(*returns.difference)
     return (
-        "the values of the first states of episodes and what these episodes returned differ by more than noise: value "
-        f"less return is {value} ({percent(CHECK_LEVEL)} interval {low} to {high}); the observations may not tell the "
-        "whole state, the features may not represent the values, or rows of different episodes may be joined; add what "
-        "is missing to the observations, bring richer features, or check where episodes end"
+        f"the values of first states less the returns of their episodes are {value} ({percent(CHECK_LEVEL)} interval "
+        f"{low} to {high}), more than noise explains: the observations may not tell the whole state, the features may "
+        "not represent the values, or rows of different episodes may be joined; bring richer observations or features, "
+        "or check where episodes end"
     )
 
 

@@ -21,7 +21,7 @@ from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
 from vrtd.estimator.answers import answer, has_policy_value
 from vrtd.estimator.auto_settings import CLOSED_FORM
-from vrtd.estimator.comparison import Comparison, check_episodes, compare_policies
+from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_policies
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
 from vrtd.estimator.diagnostics import to_json
 from vrtd.estimator.effects import extreme_states, value_effects
@@ -312,7 +312,7 @@ def _report(
 def _collect_answers(
     folder: Path,
     evaluator: Evaluator,
-    comparison: Comparison | None,
+    comparison: PolicyComparison | None,
     log: LogSummary,
     words: _Words,
     interrupted: bool,

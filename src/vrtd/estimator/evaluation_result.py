@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd.estimator.answers import Answer
-from vrtd.estimator.comparison import Comparison
+from vrtd.estimator.comparison import PolicyComparison
 from vrtd.estimator.diagnostics import Diagnostics, to_json
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.means import ReturnCheck
@@ -36,7 +36,7 @@ class Evaluation:
     mean_value: Answer
     closed_form: Answer | None  # the closed form's, beside the answer of a recursion
     returns: ReturnCheck | None  # None: the episodes say nothing of it
-    comparison: Comparison | None  # with another policy
+    comparison: PolicyComparison | None  # with another policy
     diagnostics: Diagnostics
     interrupted: bool
     roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from

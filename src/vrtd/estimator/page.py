@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from vrtd.estimator.answers import Answer, describe_returns
-from vrtd.estimator.comparison import Comparison
+from vrtd.estimator.comparison import PolicyComparison
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES
 from vrtd.estimator.diagnostics import Diagnostics, capitalise
 from vrtd.estimator.evaluation_result import Evaluation
@@ -81,7 +81,7 @@ def _draw(panels: Sequence[html.Panel], names: Sequence[str]) -> html.Html:
     return html.figures(shown) if shown else html.paragraph("There is nothing to draw.")
 
 
-def _build_comparison(comparison: Comparison, panels: Sequence[html.Panel]) -> html.Html:
+def _build_comparison(comparison: PolicyComparison, panels: Sequence[html.Panel]) -> html.Html:
     """Return the section with the figures, and with what was found for the other policy."""
     d, value = comparison.diagnostics, comparison.mean_value
     entries = {

@@ -178,12 +178,14 @@ def test_the_command_takes_every_algorithm_that_learns_from_a_log(tmp_path: Path
     found = json.loads(shown)
     model = vrtd.Evaluator.load(tmp_path / "json" / "model.npz")
     assert model.algorithm_ == vrtd.GTD2()
-    assert (found["low"], found["high"], found["reason"]) == (None, None, model.why_no_interval())
+    for quantity in ("policy_value", "mean_value"):
+        answer = found[quantity]
+        assert (answer["low"], answer["high"], answer["reason"]) == (None, None, model.why_no_interval())
     assert found["diagnostics"]["settings"]["name"] == "gtd2"
     assert main([*LAKE, "gtd2", "--out", str(tmp_path / "text")]) == OK
     shown, noise = capsys.readouterr()
     assert noise == ""
-    assert shown.startswith("value      ")
+    assert shown.startswith("policy value  ")
     assert "nan" not in shown
     assert "none is known for GTD2" in shown
 
