@@ -250,6 +250,11 @@ class Evaluator:
         return features
 
     @property
+    def actions_(self) -> tuple[str, ...]:
+        """The words of the log's actions, in the order of their numbers; empty where they are numbers."""
+        return () if self._state.space is None else self._state.space.actions
+
+    @property
     def theta_(self) -> Floats:
         """(d,) the parameters; theta_0 before anything is learned."""
         if self._state.learner is not None:

@@ -19,6 +19,7 @@ from vrtd.estimator.spread import FitSummary, Method, Spread
 
 _LEAST_EPISODES = 20  # for a check against their returns
 RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
+_ROUNDING = 1e-8  # of the values
 
 
 class ReturnCheck(NamedTuple):
@@ -126,6 +127,7 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
     else:
         noise = np.square(estimate_from_parts(value, own).error)
         found = spread.estimates(mean[None, :d]).widen(noise)._replace(value=value)
+    found = found._replace(bias=found.bias + _ROUNDING * np.abs(mean[:d] @ spread.theta))
     total, squares, n = (float(number) for number in returns.total[-3:])
     return ReturnCheck(
         int(n), int(returns.total[-4] - n), _interval_of_mean(total, squares, n), found.intervals(CHECK_LEVEL).first

@@ -31,7 +31,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "truncated": ("truncated", "truncateds", "truncations", "timeouts", "timeout", "episode_terminals"),
     "weight": ("weight", "weights", "importance_ratio", "importance_ratios", "rho"),
     "episode": ("episode", "episodes", "episode_id", "eps_id", "ep"),
-    "starts": ("starts", "is_first"),
+    "starts": ("is_first",),
 }
 VECTORS = ("observations", "next_observations")
 ANY_KIND = (*VECTORS, "action")  # may be one column or several, of numbers, vectors, text or categories

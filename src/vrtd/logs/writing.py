@@ -15,7 +15,7 @@ from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.features import ObservationSpace
 from vrtd.files import write_at_once
-from vrtd.logs.columns import ANY_KIND
+from vrtd.logs.columns import ALIASES, ANY_KIND
 from vrtd.logs.log import Chunk, Log, check_log, checked_chunks
 from vrtd.logs.stored_space import SPACE_KEY, pack_space
 from vrtd.tables import library
@@ -67,7 +67,7 @@ def _write_csv(first: Chunk, chunks: Iterator[Chunk], _space: ObservationSpace |
 
 def _write_npz(_first: Chunk, chunks: Iterator[Chunk], space: ObservationSpace | None, file: IO[bytes]) -> None:
     # A log may use the memory of a chunk for the next one.
-    arrays: dict[str, Any] = Chunk.concatenate([chunk.copy() for chunk in chunks]).columns
+    arrays: dict[str, Any] = _name_columns(Chunk.concatenate([chunk.copy() for chunk in chunks]))
     if space is not None:
         arrays[SPACE_KEY] = np.frombuffer(pack_space(space, ["observations"]), np.uint8)
     np.savez(file, allow_pickle=False, **arrays)
@@ -91,5 +91,10 @@ def _batch(chunk: Chunk, dtype: DTypeLike | None = None) -> Any:
         for size in reversed(values.shape[1:]):
             array = pyarrow.FixedSizeListArray.from_arrays(array, size)
         columns[name] = array
-    columns |= {name: values for name, values in chunk.columns.items() if name not in ANY_KIND}
+    columns |= {name: values for name, values in _name_columns(chunk).items() if name not in ANY_KIND}
     return pyarrow.RecordBatch.from_pydict({name: pyarrow.array(values) for name, values in columns.items()})
+
+
+def _name_columns(chunk: Chunk) -> dict[str, Any]:
+    """Return the arrays of a chunk under names by which `read` finds them."""
+    return {ALIASES[name][0] if name == "starts" else name: values for name, values in chunk.columns.items()}

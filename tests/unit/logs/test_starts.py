@@ -12,9 +12,8 @@ from vrtd.errors import DataError
 from vrtd.logs import from_arrays, from_env, read, write
 
 
-@pytest.mark.parametrize("name", ["starts", "is_first"])
-def test_recorded_starts_divide_the_rows(name):
-    table = pa.table({"x": np.arange(6.0), "r": np.ones(6), name: [True, False, False, True, False, False]})
+def test_recorded_starts_divide_the_rows():
+    table = pa.table({"x": np.arange(6.0), "r": np.ones(6), "is_first": [True, False, False, True, False, False]})
     log = read(table)
     found = rows(log)
     assert found["observations"].tolist() == [0.0, 1.0, 3.0, 4.0]  # the last row of an episode has no successor
@@ -30,15 +29,17 @@ def test_recorded_starts_divide_the_rows(name):
 
 
 def test_an_observation_is_no_flag():
-    table = pa.table({"starts": [3.0, 4.0, 5.0], "r": np.ones(3)})
-    assert rows(read(table, observations="starts"))["starts"].tolist() == [True, False]
-    with pytest.raises(DataError, match=r"a flag must be 0 or 1; got 3.0 at .*column starts, row 0; .*rename the col"):
+    table = pa.table({"is_first": [3.0, 4.0, 5.0], "r": np.ones(3)})
+    assert rows(read(table, observations="is_first"))["starts"].tolist() == [True, False]
+    with pytest.raises(
+        DataError, match=r"a flag must be 0 or 1; got 3.0 at .*column is_first, row 0; .*rename the col"
+    ):
         rows(read(table, observations="r", reward="r"))
 
 
 def test_recorded_starts_are_sorted_with_their_rows():
     x = np.arange(6.0)
-    table = pa.table({"x": x, "r": x, "time": x, "starts": x == 3})  # the first row of the log is none
+    table = pa.table({"x": x, "r": x, "time": x, "is_first": x == 3})  # the first row of the log is none
     sorted_rows = rows(read(table.take([5, 3, 1, 0, 2, 4]), observations="x", order_by="time"))
     same_bits(sorted_rows, rows(read(table, observations="x")))
     assert sorted_rows["starts"].tolist() == [False, False, True, False]
