@@ -13,13 +13,13 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.learner import Learner, ThetaPath
-from vrtd.estimator.means import CHECK_LEVEL, ReturnCheck, check_returns
+from vrtd.estimator.means import check_returns
 from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.estimator.state import table_of
 from vrtd.features import Auto, Identity, TargetFeatures
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
-from vrtd.report.numbers import interval, percent, plural
+from vrtd.report.numbers import plural
 from vrtd.series import block_covariances
 from vrtd.theory import autocorrelation_time
 
@@ -212,8 +212,8 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         if spread.doubt is not None:
             warnings.append(f"the intervals are in doubt: {spread.doubt}")
         returns = check_returns(summary)
-        if returns is not None and not returns.agrees:
-            warnings.append(_describe_disagreement(returns))
+        if returns is not None and returns.doubt is not None:
+            warnings.append(returns.doubt)
         rare = sorted(set(np.flatnonzero(spread.rare).tolist()) - set(unseen))
         if rare:
             few = ", ".join(map(str, rare[:_MOST_LISTED])) + (", ..." if len(rare) > _MOST_LISTED else "")
@@ -237,16 +237,6 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         remarks=tuple(notes),
         curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
-    )
-
-
-def _describe_disagreement(returns: ReturnCheck) -> str:
-    value, low, high = interval(*returns.difference)
-    return (
-        f"the values of first states less the returns of their episodes are {value} ({percent(CHECK_LEVEL)} interval "
-        f"{low} to {high}), more than noise explains: the observations may not tell the whole state, the features may "
-        "not represent the values, or rows of different episodes may be joined; bring richer observations or features, "
-        "or check where episodes end"
     )
 
 

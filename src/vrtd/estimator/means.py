@@ -16,6 +16,7 @@ from vrtd.arrays import Floats
 from vrtd.estimator.episodes import BlockTotals
 from vrtd.estimator.estimates import Estimates, Interval, Parts, estimate_from_parts
 from vrtd.estimator.spread import FitSummary, Method, Spread
+from vrtd.report.numbers import interval, percent
 
 _LEAST_EPISODES = 20  # for a check against their returns
 RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
@@ -35,6 +36,19 @@ class ReturnCheck(NamedTuple):
     @property
     def agrees(self) -> bool:
         return not (self.difference.low > 0.0 or self.difference.high < 0.0)  # also where no interval is known
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the values are doubtful, or None."""
+        if self.agrees:
+            return None
+        value, low, high = interval(*self.difference)
+        return (
+            f"the values of first states less the returns of their episodes are {value} ({percent(CHECK_LEVEL)} "
+            f"interval {low} to {high}), more than noise explains: the observations may not tell the whole state, the "
+            "features may not represent the values, or rows of different episodes may be joined; bring richer "
+            "observations or features, or check where episodes end"
+        )
 
 
 def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
