@@ -233,6 +233,8 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     lines.append(("method", ", ".join([str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in settings.items())])))
     if found.target is not None:
         lines.append(("target", found.target))
+    if d.overlap is not None:
+        lines.append(("overlap", "; ".join(f"{name.lower()} {text}" for name, text in d.overlap.describe().items())))
     if found.roles:
         lines.append(("columns", describe_roles(found.roles)))
     features = f"{found.features}, condition number {_short(d.condition_number)}"

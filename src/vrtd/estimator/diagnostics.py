@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
+from vrtd.estimator.doubly_robust import DoublyRobust
 from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.means import check_returns
+from vrtd.estimator.overlap import Overlap
 from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.estimator.state import table_of
 from vrtd.features import Auto, Identity, TargetFeatures
@@ -25,6 +27,8 @@ from vrtd.theory import autocorrelation_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from vrtd.theory.explained import Explained
 
 
 # How far values may be from the sample's closed form: so many of its standard errors and, if "auto" chose the step,
@@ -94,6 +98,8 @@ class Diagnostics:
     effective_rows: float | None = None  # n / tau
     explained: float | None = None  # share of the value's variance that the features represent
     explained_error: float | None = None  # its standard error
+    overlap: Overlap | None = None  # of the log with a target policy
+    doubly_robust: DoublyRobust | None = None  # its value, as a check on the features
     warnings: tuple[str, ...] = ()  # what makes the answer doubtful
     remarks: tuple[str, ...] = ()
     curve: Curve | None = field(default=None, repr=False)
@@ -183,17 +189,12 @@ def diagnose(summary: FitSummary) -> Diagnostics:
             "take turns: intervals are then too short; use longer segments"
         )
     if spread is not None:
-        from vrtd.theory.explained import value_explained
-
-        some = sample.part(0, _MOST_EXPLAINED)
-        tables = (state.observations, state.next_observations)
-        seen, seen_next = (None if values is None else values[: len(some)] for values in tables)
         errors, is_noise = spread.errors(sample.phi, state.n_distinct), True
         try:
-            explained = value_explained(some, observations=seen, next_observations=seen_next)
+            explained = _explain_values(summary)
         except SingularSystemError as error:
             notes.append(f"what the features explain is not known: {error}")
-        else:
+        if explained is not None:
             is_noise = not explained.misfit > 2.0 * explained.misfit_error
             if not explained.exact:
                 notes.append(explained.remark)
@@ -233,11 +234,29 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         effective_rows=None if tau is None else state.n_distinct / tau.tau,
         explained=None if explained is None else explained.share,
         explained_error=None if explained is None else explained.share_error,
+        overlap=summary.overlap,
+        doubly_robust=summary.doubly_robust,
         warnings=tuple(warnings),
         remarks=tuple(notes),
         curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
     )
+
+
+def _explain_values(summary: FitSummary) -> Explained | None:
+    """Return how much of the values the features explain; None for features of states and actions.
+
+    States are told apart, and followed as in the log. The values of states and actions follow the target instead, and
+    `doubly_robust` is a check on their features.
+    """
+    from vrtd.theory.explained import value_explained
+
+    state, some = summary.state, summary.sample.part(0, _MOST_EXPLAINED)
+    if isinstance(state.features, TargetFeatures):
+        return None
+    tables = (state.observations, state.next_observations)
+    seen, seen_next = (None if values is None else values[: len(some)] for values in tables)
+    return value_explained(some, observations=seen, next_observations=seen_next)
 
 
 def data_doubts(summary: FitSummary) -> list[str]:
@@ -260,6 +279,10 @@ def data_doubts(summary: FitSummary) -> list[str]:
                 f"{100 * pooled:.2g} % of the rows are in states that the first rows did not show, and these states "
                 "have one value in common; say how many states there are: features='tabular:N'"
             )
+    if summary.overlap is not None:
+        doubts += summary.overlap.doubts
+    if summary.doubly_robust is not None and summary.doubly_robust.doubt is not None:
+        doubts.append(summary.doubly_robust.doubt)
     return doubts
 
 

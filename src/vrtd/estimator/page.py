@@ -66,6 +66,7 @@ def build_page(
                 _draw(panels, [name for name in FIGURES if name not in _RUN]),
                 html.EMPTY if extremes is None else _list_extremes(extremes),
             ),
+            html.EMPTY if found.target is None else _build_target(found.target, diagnostics),
             html.section("Convergence", "convergence", _draw(panels, _RUN)),
             html.section("Settings", "settings", html.definitions(_describe_settings(found, facts))),
             html.section("Data", "data", html.definitions(_describe_data(found, facts, unseen))),
@@ -92,6 +93,17 @@ def _build_comparison(comparison: PolicyComparison, panels: Sequence[html.Panel]
     }
     content = _draw(panels, COMPARISON_FIGURES), html.definitions(entries)
     return html.section("Comparison", "comparison", *content)
+
+
+def _build_target(name: str, diagnostics: Diagnostics) -> html.Html:
+    """Return the section on how much the rows tell of the target policy."""
+    overlap, robust = diagnostics.overlap, diagnostics.doubly_robust
+    entries = {"Policy": name} | ({} if overlap is None else overlap.describe())
+    content = [html.definitions(entries)]
+    if robust is not None:
+        words = "A check on the features: the value from them, and one that is right even where they miss something."
+        content += [html.paragraph(words), html.definitions(robust.describe())]
+    return html.section("Target policy", "target", *content)
 
 
 def _list_extremes(extremes: Table) -> html.Html:
@@ -192,7 +204,6 @@ def _describe_settings(found: Evaluation, facts: Facts) -> dict[str, str]:
         "Algorithm": _name_algorithm(diagnostics),
         **{key.replace("_", " ").capitalize(): _describe_value(value) for key, value in settings.items()},
         "Discount": f"{found.evaluator.discount:g}",
-        "Target policy": found.target or "",
         "Remarks": html.bullets(remark for remark in diagnostics.remarks if remark not in facts.data_remarks),
     }
 
@@ -214,14 +225,13 @@ def _describe_data(found: Evaluation, facts: Facts, unseen: str) -> dict[str, st
 
 def _describe_features(found: Evaluation, facts: Facts, unseen: str) -> dict[str, str]:
     d, n_features, share = found.diagnostics, found.evaluator.n_features, _describe_share(found.diagnostics)
+    unknown = "" if found.target is not None else "it cannot be told how much: the value varies too little"
     return {
         "Kind": f"{describe_kind(facts.features)}, {plural(n_features, 'feature')}",
         "Rank": "" if d.rank is None else f"{count(d.rank)} of {count(n_features)}",
         "Condition number": _unless_none(d.condition_number),
         "Largest norm": _unless_none(d.largest_norm, " (the paper asks for at most 1)"),
-        "Explained": f"{share} of the variance of the value, on the pilot rows"
-        if share
-        else "it cannot be told how much: the value varies too little",
+        "Explained": f"{share} of the variance of the value, on the pilot rows" if share else unknown,
         "Never used": "" if facts.n_states is not None else unseen,
         "As JSON": html.fold_json("Settings of the features", dict(facts.features)),
     }

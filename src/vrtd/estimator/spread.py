@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
+from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.estimates import Estimates, Intervals, Parts, block_degrees
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
+from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
 from vrtd.features import TargetFeatures, spans_constant
 from vrtd.problems import Transitions
@@ -36,6 +38,7 @@ _FAR = 5.0
 # below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
 _LEAST_EFFECTIVE = 50.0
 _LEAST_ROWS = 32  # for a variance from block means
+_LEAST_STARTS = 2  # of episodes: with fewer, the value is averaged over all states
 _LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
 
 
@@ -186,6 +189,34 @@ class FitSummary:
         if not isinstance(features, TargetFeatures) or observations is None:
             return self.sample.phi
         return np.asarray(features(observations[: self.state.n_sampled]), dtype=np.float64)
+
+    @cached_property
+    def overlap(self) -> Overlap | None:
+        """How much of the log tells of a target policy; None without one, or where its value is not determined."""
+        return None if self._target_sample is None else measure_overlap(self._target_sample)
+
+    @cached_property
+    def doubly_robust(self) -> DoublyRobust | None:
+        """The doubly robust value of a target policy; None without one, or where it is not known."""
+        return None if self._target_sample is None else check_doubly_robust(self._target_sample)
+
+    @cached_property
+    def _target_sample(self) -> TargetSample | None:
+        state, features, n = self.state, self.state.features, min(self.state.n_sampled, MOST_ROWS)
+        target = features.target if isinstance(features, TargetFeatures) else self.setup.target
+        if target is None or features is None or not self.is_usable:
+            return None
+        assert state.observations is not None
+        assert state.next_observations is not None
+        assert state.action is not None
+        assert state.starts is not None
+        starts = state.starts[:n]
+        if starts.sum() < _LEAST_STARTS or self.setup.discount == 0.0:
+            starts = np.ones(n, np.bool_)
+        return TargetSample(
+            target, features, self.sample.part(0, n), state.observations[:n], state.next_observations[:n],
+            state.action[:n], self.state_phi[:n], starts, state.n_distinct,
+        )  # fmt: skip
 
     @property
     def own_method(self) -> Method:

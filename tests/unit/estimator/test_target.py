@@ -10,7 +10,7 @@ import pytest
 import vrtd
 from tests.helpers.decision_processes import random_policy, random_process, without_propensity
 from tests.reference.lstdq import lstdq
-from vrtd.errors import DataError, InvalidInputError
+from vrtd.errors import DataError, DataWarning, InvalidInputError
 from vrtd.logs import Chunk
 
 N = 3000
@@ -38,7 +38,8 @@ def listed(rows: Chunk) -> Any:
 
 def test_it_is_lstdq(rows: Chunk) -> None:
     table = np.random.default_rng(0).normal(size=(5, 3))
-    found = evaluator(features=table).fit(rows)
+    with pytest.warns(DataWarning, match="do not represent"):  # three features for five states
+        found = evaluator(features=table).fit(rows)
     expected = lstdq(lambda s: table[s], listed(rows), lambda s: TARGET[s], 2, 0.9)
     np.testing.assert_allclose(found.theta_, expected, rtol=0, atol=1e-10)
     q = (table @ expected.reshape(2, 3).T)[PAIRS]
