@@ -143,6 +143,7 @@ def test_two_targets_of_one_log_are_compared_by_the_same_rows(tmp_path: Path) ->
     text = text_of(found)
     assert "Value of the target policy against stay.npy" in text
     assert "the same ones" in text
+    assert "Target policy Policy the target policy Effective sample size" in text
     evaluate(log, out=tmp_path / "out", **OPTIONS)  # what it does not have is removed
     assert not {path.stem for path in (tmp_path / "out" / "figures").iterdir()} & {"policies", "difference"}
 
