@@ -78,6 +78,7 @@ class Evaluator(ValueFunction):
 
     Examples
     --------
+    >>> import numpy as np
     >>> import vrtd
     >>> problem = vrtd.problems.random_mdp(seed=0)
     >>> rows = vrtd.record(problem, 50_000, seed=1, shuffle=False)

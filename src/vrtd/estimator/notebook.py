@@ -17,7 +17,7 @@ from vrtd.estimator.means import mean_over_starts, mean_over_states
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.spread import FitSummary
 from vrtd.estimator.state import FitState, Setup
-from vrtd.features import Features
+from vrtd.features import Features, TargetFeatures
 from vrtd.features.specs import describe_kind
 from vrtd.plots import PALETTE, finish_axes
 from vrtd.report.notebook import build_summary
@@ -85,7 +85,8 @@ def build_fit_summary(evaluator: Evaluator, setup: Setup, state: FitState, known
         "warnings": "; ".join(state.log_warnings),
         "remarks": "; ".join((*state.log_remarks, *state.remarks)),
     }
-    return build_summary("Evaluator", entries, partial(_draw, values, means.mean) if values.size else None)
+    what = "states and actions" if isinstance(features, TargetFeatures) else "states"
+    return build_summary("Evaluator", entries, partial(_draw, values, means.mean, what) if values.size else None)
 
 
 def _describe_method(setup: Setup, state: FitState) -> str:
@@ -159,7 +160,7 @@ def _describe_interval(found: Interval) -> str:
 
 
 def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> Floats:
-    """Return the finite values of the states in the first rows; none where they take long."""
+    """Return the finite values of the states, or states and actions, in the first rows; none where they take long."""
     solution = known.solution if state.learner is None and known is not None and known.is_solved else None
     if state.buffer is None or not (_is_cheap(state) or state.learner is not None or solution is not None):
         return np.empty(0)
@@ -172,10 +173,10 @@ def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> 
     return values[np.isfinite(values)]
 
 
-def _draw(values: Floats, mean: Interval | None, axes: Axes) -> None:
+def _draw(values: Floats, mean: Interval | None, what: str, axes: Axes) -> None:
     axes.hist(values, bins=_N_BINS, color=PALETTE[0], alpha=0.8)
     if mean is not None and np.isfinite(mean).all():
         axes.axvspan(mean.low, mean.high, color=PALETTE[1], alpha=0.3, linewidth=0)
     if mean is not None and np.isfinite(mean.value):
         axes.axvline(mean.value, color=PALETTE[1], linewidth=1.5)
-    finish_axes(axes, f"value of the states in the first {len(values):,} rows", "rows", legend="")
+    finish_axes(axes, f"value of the {what} in the first {len(values):,} rows", "rows", legend="")
