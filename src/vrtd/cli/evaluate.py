@@ -30,12 +30,15 @@ _COLUMNS = {
     "reward": (False, "the reward of a step: --reward revenue"),
     "terminated": (False, "true where an episode ends for good, and V is 0 after it: --terminated purchased"),
     "truncated": (False, "true where the recording of an episode stops, but not the episode: --truncated timeout"),
+    "action": (True, "the action that was taken, for --target: --action price, or several numbers: --action 'a_*'"),
+    "propensity": (False, "probability with which it was taken: V from importance ratios: --propensity p"),
     "weight": (False, "importance ratio of a row, used only if it is named: --weight rho"),
     "episode": (True, "what rows of one episode have in common: --episode session_id, or --episode user day"),
     "order_by": (True, "sort the rows of an episode by this, where they are not in order: --order-by event_time"),
 }
 # Options that only one of the two kinds of sources has, by the names that the library gives them.
-_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_COLUMNS, "episode_end", "missing", "format")}
+_READING = (*_COLUMNS, "episode_end", "missing", "format")
+_OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_READING, "against")}
 _OF_ENV = {
     "policy": "--policy",
     "n_samples": "--samples",
@@ -43,20 +46,33 @@ _OF_ENV = {
     "clip_actions": "--clip-actions",
     "record": "--record",
 }
-_METHOD = ("features", "discount", "algorithm", "step_size", "batch_size", "pilot_rows", "n_passes", "seed")
+_METHOD = (
+    "target",
+    "against_target",
+    "features",
+    "discount",
+    "algorithm",
+    "step_size",
+    "batch_size",
+    "pilot_rows",
+    "n_passes",
+    "seed",
+)
 _OUTPUT = ("out", "level", "names")
 
 
 HELP = "the values of a policy, from an environment or a log, with intervals"
 USAGE = "(--env ID | --data PATH ...) --discount X [OPTIONS]"
 DESCRIPTION = (
-    "Learn the values of a policy from transitions that were made under it, in one pass, and write a report "
-    "with intervals, the model and the values into a folder."
+    "Learn the values of a policy from transitions that were made under it, or of a target policy, in one pass, and "
+    "write a report with intervals, the model and the values into a folder; perhaps compared with another policy."
 )
 EPILOG = """\
 examples:
   vrtd evaluate --env FrozenLake-v1 --discount 0.99
   vrtd evaluate --env CartPole-v1 --policy mypackage.policies:balance --discount 0.99 --samples 1e6
+  vrtd evaluate --data before.parquet --against after.parquet --discount 0.9
+  vrtd evaluate --data log.parquet --action a --target new.npy --against-target old.npy --discount 0.9
   vrtd evaluate --data 'events-*.parquet' --discount 0.95 --observations n_items segment --reward revenue \\
       --terminated purchased --episode session_id --order-by event_time --out values"""
 
@@ -80,6 +96,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--n-envs", type=int, metavar="K", help="number of environments that run side by side (default: one)")
     add("--clip-actions", action="store_true", help="clip actions to the bounds of their space")
     add("--record", type=Path, metavar="FILE", help="keep the rows as .parquet, .npz or .csv, for --data")
+
+    add = parser.add_argument_group("which policy").add_argument
+    text = "value this policy, whatever made the rows, as for --policy; functions take a batch of observations"
+    add("--target", metavar="P", help=text)
+    add("--against-target", metavar="Q", help="compare with this policy, on the same rows")
+    add("--against", nargs="+", metavar="PATH", help="compare with the policy of these files, with --data")
 
     add = parser.add_argument_group(
         "with --data", "columns by name or pattern; those that are not named are found by convention"
@@ -144,7 +166,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from vrtd.plots import new_panels
 
     new_panels(1)  # load Matplotlib while Ctrl-C still ends the process at once
-    options = {name: given[name] for name in (*_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
+    options = {name: given[name] for name in ("against", *_METHOD, *_OUTPUT, *_OF_ENV) if name in given}
     try:
         raise_when_safe("stopping")
         warnings.simplefilter("ignore", DataWarning)  # they stand beside the answer
@@ -171,7 +193,7 @@ def _check_source(given: dict[str, Any]) -> None:
 
 def _columns(given: dict[str, Any]) -> Any:
     """Return the columns that were named: one is taken as it is, several are put together."""
-    columns = {option: given[option] for option in _OF_DATA if option in given}
+    columns = {option: given[option] for option in _READING if option in given}
     return {
         option: names[0] if isinstance(names, list) and len(names) == 1 else names for option, names in columns.items()
     }
@@ -183,35 +205,44 @@ def _show(found: Evaluation, arguments: argparse.Namespace) -> None:
 
 def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     """The answer, whether to trust it, and where the rest is."""
+    from vrtd.estimator.answers import describe_returns
     from vrtd.estimator.page import MEANING, describe_roles
-    from vrtd.report.numbers import interval
 
     answer, d = found.answer, found.diagnostics
-    shown = f"{answer}"
-    if answer.reason is None:
-        value, low, high = interval(answer.value, answer.low, answer.high)
-        shown = f"{value} ({answer.level:.4g} interval {low} to {high})"
-    lines = [f"value      {shown}: {answer.estimand}"]
-    lines += [f"warning    {to_shell(warning, flags)}" for warning in d.warnings]
+    lines = [(answer.name, f"{answer.text}: {answer.estimand}")]
+    if found.comparison is not None:
+        name, other, value = found.comparison.name, found.comparison.other, found.comparison.policy_value
+        lines = [
+            ("difference", found.comparison.verdict),
+            (answer.name, f"{answer.text}: {name}, {answer.estimand}"),
+            ("", f"{value.text}: {other}, {value.estimand}"),
+        ]
+    lines += [("warning", to_shell(warning, flags)) for warning in found.warnings]
     if answer.reservation:
-        lines.append(f"           {to_shell(answer.reservation, flags)}")
+        lines.append(("", to_shell(answer.reservation, flags)))
     if found.interrupted:
-        lines.append(f"stopped    interrupted after {d.n_rows:,} rows")
-    lines.append(f"diagnosis  {d.verdict}. {d.explanation}".rstrip())
+        lines.append(("stopped", f"interrupted after {d.n_rows:,} rows"))
+    if found.policy_value is not None:
+        lines.append((found.mean_value.name, f"{found.mean_value.text}: {found.mean_value.estimand}"))
+    if found.returns is not None:
+        lines.append(("mean return", describe_returns(found.returns)))
+    lines.append(("diagnosis", f"{d.verdict}. {d.explanation}".rstrip()))
     if found.closed_form is not None:
-        lines.append(f"compare    the closed form (least squares) gives {found.closed_form}")
-    settings = ", ".join(
-        [str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in d.settings.items() if k != "name" and v is not None)]
-    )
-    lines.append(f"method     {settings}")
+        lines.append(("compare", f"the closed form (least squares) gives {found.closed_form}"))
+    settings = {key: value for key, value in d.settings.items() if key != "name" and value is not None}
+    lines.append(("method", ", ".join([str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in settings.items())])))
+    if found.target is not None:
+        lines.append(("target", found.target))
+    if d.overlap is not None:
+        lines.append(("overlap", "; ".join(f"{name.lower()} {text}" for name, text in d.overlap.describe().items())))
     if found.roles:
-        lines.append(f"columns    {describe_roles(found.roles)}")
+        lines.append(("columns", describe_roles(found.roles)))
     features = f"{found.features}, condition number {_short(d.condition_number)}"
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
-    lines += [f"features   {features}", *(f"remark     {to_shell(remark, flags)}" for remark in d.remarks), "", MEANING]
+    lines += [("features", features), *(("remark", to_shell(remark, flags)) for remark in d.remarks)]
     wrote = ", ".join(str(path) for path in found.files.values())
-    return in_ascii("\n".join([*lines, f"wrote {wrote}"]))
+    return in_ascii("\n".join([*(f"{label:<13} {text}" for label, text in lines), "", MEANING, f"wrote {wrote}"]))
 
 
 def _short(value: Any) -> str:

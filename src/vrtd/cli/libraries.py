@@ -41,7 +41,7 @@ def _draws(given: Mapping[str, Any]) -> bool:
 
 def _reads_hdf5(given: Mapping[str, Any]) -> bool:
     return given.get("format") in ("hdf5", "minari") or any(
-        path.endswith((".h5", ".hdf5")) for path in given.get("data", ())
+        path.endswith((".h5", ".hdf5")) for path in (*given.get("data", ()), *given.get("against", ()))
     )
 
 

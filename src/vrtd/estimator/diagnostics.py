@@ -14,6 +14,7 @@ from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.doubly_robust import DoublyRobust
 from vrtd.estimator.learner import Learner, ThetaPath
+from vrtd.estimator.means import check_returns
 from vrtd.estimator.overlap import Overlap
 from vrtd.estimator.spread import FitSummary, Limit, Spread
 from vrtd.estimator.state import table_of
@@ -127,7 +128,7 @@ class Diagnostics:
     @property
     def text(self) -> str:
         """In words."""
-        notes = (f"{_capitalise(note)}." for note in (*self.warnings, *self.remarks))
+        notes = (f"{capitalise(note)}." for note in (*self.warnings, *self.remarks))
         return " ".join([f"{self.verdict}.", *filter(None, [self.explanation]), *notes])
 
     def as_dict(self) -> dict[str, Any]:
@@ -211,6 +212,9 @@ def diagnose(summary: FitSummary) -> Diagnostics:
             limit = None
         if spread.doubt is not None:
             warnings.append(f"the intervals are in doubt: {spread.doubt}")
+        returns = check_returns(summary)
+        if returns is not None and returns.doubt is not None:
+            warnings.append(returns.doubt)
         rare = sorted(set(np.flatnonzero(spread.rare).tolist()) - set(unseen))
         if rare:
             few = ", ".join(map(str, rare[:_MOST_LISTED])) + (", ..." if len(rare) > _MOST_LISTED else "")
@@ -339,9 +343,10 @@ def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath)
     )
 
 
-def _capitalise(sentence: str) -> str:
-    """Return the sentence with a capital letter, unless it begins with a name such as that of a file."""
-    return sentence if "." in sentence.split(maxsplit=1)[0] else f"{sentence[0].upper()}{sentence[1:]}"
+def capitalise(sentence: str) -> str:
+    """Return the sentence with a capital letter, unless it begins with a name such as that of a file or of code."""
+    is_name = not {*".:/"}.isdisjoint(sentence.split(maxsplit=1)[0])
+    return sentence if is_name else f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def to_json(value: Any) -> Any:

@@ -19,6 +19,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
 
+LEAST_STARTS = 2  # of a log that a policy value can be found from
 _MOST_BLOCKS = 64  # where the closed form has none
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
 

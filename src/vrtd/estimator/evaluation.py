@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
@@ -19,95 +19,29 @@ from vrtd import store
 from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
+from vrtd.estimator.answers import answer, has_policy_value
 from vrtd.estimator.auto_settings import CLOSED_FORM
-from vrtd.estimator.diagnostics import Diagnostics, to_json
+from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_policies
+from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
+from vrtd.estimator.diagnostics import to_json
 from vrtd.estimator.effects import extreme_states, value_effects
-from vrtd.estimator.evaluation_source import check_record, open_source, record_rows
+from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterrupted
+from vrtd.estimator.evaluation_source import check_record, list_tasks, make_title, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
-from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.page import EXTREMES, Answer, Facts, build_page
-from vrtd.estimator.spread import Method
+from vrtd.estimator.page import EXTREMES, Facts, build_page
 from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
-from vrtd.features.specs import describe_kind
+from vrtd.logs import Log
 from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
 from vrtd.report.html import Panel
-from vrtd.report.notebook import build_summary
 from vrtd.report.svg import draw_svg
 from vrtd.tables import library, write_csv, write_parquet
 
 _PILOT_ROWS = 5000
-_FORMAT = "vrtd-evaluation-2"
-_FILES = {
-    "report": "report.html",
-    "model": "model.npz",
-    "values": "values.parquet",
-    "diagnostics": "diagnostics.json",
-}
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found, and where it wrote it."""
-
-    out: Path
-    answer: Answer
-    closed_form: Answer | None  # the closed form's, beside that of a recursion
-    diagnostics: Diagnostics
-    interrupted: bool
-    roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
-    evaluator: Evaluator  # fitted
-
-    @property
-    def features(self) -> str:
-        """The kind of the features and what the log has shown of them, in a few words."""
-        kind, d = describe_kind(feature_settings(self.evaluator.features) or {}), self.diagnostics
-        n_states = n_states_of(self.evaluator.features)
-        if n_states is not None:
-            return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
-        return f"{kind}, rank {d.rank} of {d.n_features}"
-
-    @property
-    def files(self) -> dict[str, Path]:
-        return {kind: self.out / name for kind, name in _FILES.items()}
-
-    @property
-    def report(self) -> Path:
-        return self.files["report"]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
-        return {
-            **to_json(asdict(self.answer)),
-            "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
-            "interrupted": self.interrupted,
-            "columns": {field: list(names) for field, names in self.roles.items()},
-            "diagnostics": self.diagnostics.as_dict(),
-            "files": {kind: str(path) for kind, path in self.files.items()},
-        }
-
-    def __repr__(self) -> str:
-        verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
-        return f"Evaluation(mean value {self.answer}; {verdict}; {self.report})"
-
-    def _repr_html_(self) -> str:
-        entries = {
-            "mean value": str(self.answer),
-            "diagnosis": self.diagnostics.text,
-            "report": str(self.report),
-        }
-        return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
-
-
-class EvaluationInterrupted(KeyboardInterrupt):
-    """Ctrl-C, after what was learned until then was written."""
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        super().__init__(f"interrupted after {evaluation.diagnostics.n_rows:,} rows")
-        self.evaluation = evaluation
+_FORMAT = "vrtd-evaluation-3"
 
 
 def evaluate(
@@ -128,6 +62,9 @@ def evaluate(
     theta_0: ArrayLike | None = None,
     closed_form: bool | Literal["auto"] = "auto",
     seed: int = 0,
+    target: Any = None,
+    against: Any = None,
+    against_target: Any = None,
     n_passes: int = 1,
     level: float = 0.95,
     states: Any = None,
@@ -137,7 +74,7 @@ def evaluate(
     progress: ProgressCallback | bool | None = None,
     **columns: Unpack[ReadOptions],
 ) -> Evaluation:
-    """Learn the values of a policy and write a report on them.
+    """Learn the values of a policy and write a report on them, perhaps compared with another policy.
 
     The files are `report.html`, `model.npz`, `values.parquet`, `diagnostics.json` and those in `figures/`. Ctrl-C keeps
     what was learned: the same files are written, which say so, and then it is raised again.
@@ -180,6 +117,13 @@ def evaluate(
         few features.
     seed : int, default 0
         Seed of the environment, the policy and the algorithm.
+    target : optional
+        The policy to value, where other actions were taken: as for `Evaluator`, a .npy or .npz file with an array, or
+        installed code by name, "package.module:function". The rows must have actions.
+    against : Log, table or path, optional
+        The log of another policy to compare with. It is read and learned from like the first one.
+    against_target : optional
+        Another target policy to compare with, on the same rows.
     n_passes : int, default 1
         How often to go through the rows.
     level : float, default 0.95
@@ -203,8 +147,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        The value of the policy, averaged over the states of the log, with its interval. All files hold the same
-        estimate from the same method.
+        The value of the policy, averaged over the first states of episodes, and the mean over the states of the log,
+        with their intervals. All files hold the same estimates from the same method.
 
     Raises
     ------
@@ -218,44 +162,54 @@ def evaluate(
     check_level(level)
     folder = Path(out)
     with ExitStack() as stack:
-        stack.enter_context(hold(folder, _FORMAT, "evaluation", _FILES["diagnostics"]))
+        stack.enter_context(hold(folder, _FORMAT, "evaluation", FILES["diagnostics"]))
         if record is not None:
             check_record(Path(record), folder)
         new_panels(1)  # a missing library must not cost a long run
         library()
-        rows = stack.enter_context(
-            open_source(source, columns, policy, n_samples, n_envs, clip_actions, features, seed)
-        )
+        # Features of states and actions are tried on the pilot rows.
+        tried = features if target is None and against_target is None else "auto"
+        rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, clip_actions, tried, seed))
+        tasks = list_tasks(rows, columns, target, against, against_target)
         report = stack.enter_context(show_progress(progress, RowProgressBar, describe_start(columns)))
-        n = rows.n_rows
-        if pilot_rows is None:
-            pilot_rows = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
-        evaluator = Evaluator(
-            algorithm, features=features, discount=discount, step_size=step_size, batch_size=batch_size,
-            n_samples=None if n is None else n * n_passes, pilot_rows=pilot_rows, theta_0=theta_0,
-            closed_form=closed_form, seed=seed,
-        )  # fmt: skip
+        evaluators = []
+        for task in tasks:
+            n = task.n_rows
+            n_pilot = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
+            evaluator = Evaluator(
+                algorithm, features=features, discount=discount, step_size=step_size, batch_size=batch_size,
+                n_samples=None if n is None else n * n_passes, pilot_rows=n_pilot if pilot_rows is None else pilot_rows,
+                theta_0=theta_0, closed_form=closed_form, seed=seed, target=task.target,
+            )  # fmt: skip
+            evaluators.append(evaluator)
         summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), report), names)
-        title, board = rows.title if title is None else str(title), rows.board if shape is None else Board(shape)
-        words = _Words(title, board, states, float(level))
+        words = _Words(
+            make_title(rows, tasks) if title is None else str(title),
+            rows.board if shape is None else Board(shape),
+            states,
+            float(level),
+            tuple(task.name for task in tasks),
+            None if tasks[0].target is None else tasks[0].name,
+        )
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
         try:
-            evaluator.fit(summary, n_passes=n_passes, progress=report)
+            logs = [summary if task.log is rows.log else task.log for task in tasks]
+            _fit(evaluators, logs, words.names, n_passes, report)
         except KeyboardInterrupt:
             evaluation = None
             with suppress(VrtdError):  # too little was learned to say anything of it
-                evaluation = _report(folder, evaluator, summary, words, interrupted=True)
+                evaluation = _report(folder, evaluators[:1], summary, words, interrupted=True)
             if evaluation is None:
                 raise
             raise EvaluationInterrupted(evaluation) from None
         if isinstance(report, RowProgressBar):
             report.announce("writing the report")
         try:
-            return _report(folder, evaluator, summary, words, interrupted=False)
+            return _report(folder, evaluators, summary, words, interrupted=False)
         except KeyboardInterrupt:  # all rows are learned: finish what was begun, so that no files of two reports mix
-            evaluation = _report(folder, evaluator, summary, words, interrupted=False)
+            evaluation = _report(folder, evaluators, summary, words, interrupted=False)
             raise EvaluationInterrupted(evaluation) from None
 
 
@@ -266,46 +220,68 @@ class _Words(NamedTuple):
     board: Board | None
     states: Any
     level: float
+    names: tuple[str, ...]  # of the policies
+    target: str | None  # name of the first one, if it is a target policy
 
 
-def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, interrupted: bool) -> Evaluation:
+def _fit(
+    evaluators: Sequence[Evaluator],
+    logs: Sequence[Log],
+    names: Sequence[str],
+    n_passes: int,
+    report: ProgressCallback | None,
+) -> None:
+    """Let each evaluator learn from its log. Policies that are compared must have episodes."""
+    sizes = [log.n_rows for log in logs]
+    n_before, total = 0, None if None in sizes else n_passes * sum(size or 0 for size in sizes)
+    for evaluator, log, name in zip(evaluators, logs, names, strict=True):
+        tell = None if report is None else partial(_tell, report, n_before, total)
+        evaluator.fit(log, n_passes=n_passes, progress=tell)
+        n_before += evaluator.n_rows_
+        if len(evaluators) > 1:
+            check_episodes(evaluator, name)
+
+
+def _tell(report: ProgressCallback, n_before: int, total: int | None, done: int, _own_total: int | None) -> None:
+    report(n_before + done, total)
+
+
+def _report(
+    folder: Path, evaluators: Sequence[Evaluator], log: LogSummary, words: _Words, interrupted: bool
+) -> Evaluation:
     """Compute everything first, and write when nothing can go wrong but the disk."""
+    evaluator, *others = evaluators
     valued = value_states(evaluator, log, words.level, words.states)
-    answer, closed_form = _answer(evaluator, words.level, None), None
-    if answer.method != CLOSED_FORM:
-        with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
-            closed_form = _answer(evaluator, words.level, "closed_form")
-    diagnostics = evaluator.diagnostics_
+    comparison = compare_policies(evaluator, others[0], words.names, words.level) if others else None
+    found = _collect_answers(folder, evaluator, comparison, log, words, interrupted)
     facts = Facts(
         title=words.title,
-        discount=evaluator.discount,
-        features=feature_settings(evaluator.features) or {},
-        n_features=evaluator.n_features,
+        features=found.feature_settings,
         n_terminated=log.n_terminated,
         n_truncated=log.n_truncated,
         mean_reward=log.reward / max(log.n_seen, 1),
-        roles=log.roles,
         data_remarks=log.remarks,
         n_states=n_states_of(evaluator.features),
-        interrupted=interrupted,
     )
     board = _check_board(words.board, len(valued.table["value"])) if valued.kind == "table" else None
     effects, extremes = [], None
     if valued.kind == "list" and words.states is None:  # too many numbers for a map
         effects, extremes = value_effects(evaluator, log, words.level, valued.names), extreme_states(valued, log)
-    figures, tables = figures_of(valued, effects, diagnostics, words.level, board)
+    figures, tables = figures_of(valued, effects, found.diagnostics, words.level, board)
+    if comparison is not None:
+        more_figures, more_tables = comparison_figures(found.answer, comparison)
+        figures, tables = more_figures + figures, more_tables | tables
     panels = [
         Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         for figure in figures
     ]
-    found = Evaluation(folder, answer, closed_form, diagnostics, interrupted, log.roles, evaluator)
     record = {
         "format": _FORMAT,
         **{key: value for key, value in found.as_dict().items() if key != "files"},
         "discount": evaluator.discount,
         "features": to_json(facts.features),
         "data": {
-            "n_rows": diagnostics.n_rows,
+            "n_rows": found.diagnostics.n_rows,
             "n_terminated": facts.n_terminated,
             "n_truncated": facts.n_truncated,
             "mean_reward": to_json(facts.mean_reward),
@@ -313,8 +289,8 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
         },
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
-    html, files = build_page(answer, closed_form, diagnostics, facts, panels, extremes, record).html, found.files
-    mark(folder, _FORMAT, ("figures",), _FILES["diagnostics"])
+    html, files = build_page(found, facts, panels, extremes, record).html, found.files
+    mark(folder, _FORMAT, ("figures",), FILES["diagnostics"])
     store.write_json({"format": _FORMAT}, files["diagnostics"])  # without an answer until every file is the new one
     for panel in panels:
         write_text(panel.svg, folder / panel.file)
@@ -325,7 +301,7 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     evaluator.save(files["model"])
     write_text(html, files["report"])
     store.write_json(record, files["diagnostics"])
-    for name in set(FIGURES) - {figure.name for figure in figures}:  # of an earlier evaluation
+    for name in {*FIGURES, *COMPARISON_FIGURES} - {figure.name for figure in figures}:  # of an earlier evaluation
         for suffix in ("svg", "csv"):
             (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
     if extremes is None:
@@ -333,10 +309,25 @@ def _report(folder: Path, evaluator: Evaluator, log: LogSummary, words: _Words, 
     return found
 
 
-def _answer(evaluator: Evaluator, level: float, method: Method | None) -> Answer:
-    mean, reason = evaluator.mean_value(level, method=method), evaluator.why_no_interval(method)
-    name = method or (CLOSED_FORM if evaluator.algorithm_ is None else evaluator.algorithm_.name)
-    return Answer(*mean, level, name, reason=reason)
+def _collect_answers(
+    folder: Path,
+    evaluator: Evaluator,
+    comparison: PolicyComparison | None,
+    log: LogSummary,
+    words: _Words,
+    interrupted: bool,
+) -> Evaluation:
+    level = words.level
+    policy_value = answer(evaluator, "policy_value", level) if has_policy_value(evaluator) else None
+    mean_value, closed_form = answer(evaluator, "mean_value", level), None
+    if mean_value.method != CLOSED_FORM:
+        with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
+            closed_form = answer(evaluator, (policy_value or mean_value).quantity, level, "closed_form")
+    returns, diagnostics = evaluator.check_returns(), evaluator.diagnostics_
+    return Evaluation(
+        folder, words.target, policy_value, mean_value, closed_form, returns, comparison, diagnostics, interrupted,
+        log.roles, evaluator,
+    )  # fmt: skip
 
 
 def _check_board(board: Board | None, n_states: int) -> Board | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -34,8 +34,60 @@ class EvaluationSource(NamedTuple):
 
     log: Log
     n_rows: int | None  # None: not known
-    title: str
+    name: str  # of the files, or of the environment and its policy; empty for tables
+    is_environment: bool = False
     board: Board | None = None  # that numbered states are on
+
+
+class Task(NamedTuple):
+    """A policy to value, and the rows to learn from."""
+
+    log: Log
+    n_rows: int | None  # None: not known
+    target: Any  # the policy; None: that which made the rows
+    name: str
+
+
+def list_tasks(
+    rows: EvaluationSource, columns: ReadOptions, target: Any, against: Any, against_target: Any
+) -> list[Task]:
+    """Return the policy to value, and the one to compare with if there is one."""
+    policy, name = read_policy(target, "target")
+    first = Task(rows.log, rows.n_rows, policy, name or "the target policy")
+    if against is not None and against_target is not None:
+        must = "a policy is compared with one other: against a log, or against_target on the same rows"
+        raise InvalidInputError(must, "both", "drop against, or drop against_target")
+    if against is not None:
+        log = as_log(against, columns) if _is_data(against) and not rows.is_environment else None
+        if not isinstance(log, Log):
+            got = "an environment" if rows.is_environment else f"{against!r:.60}"
+            do = "record the rows of an environment with record=..., and pass the files"
+            raise InvalidInputError("against compares logs, tables or files", got, do)
+        names = _tell_apart(rows.name, _name_data(against), "policy")
+        return [first._replace(name=names[0]), Task(log, log.n_rows, policy, names[1])]
+    if against_target is not None:
+        other, other_name = read_policy(against_target, "against_target")
+        names = _tell_apart(name if target is not None else "the policy of the log", other_name, "target policy")
+        return [first._replace(name=names[0]), first._replace(target=other, name=names[1])]
+    return [first]
+
+
+def _tell_apart(name: str, other: str, kind: str) -> tuple[str, str]:
+    """Return different names for two policies."""
+    if name == other:
+        name = other = ""
+    return name or f"the {kind}", other or f"the other {kind}"
+
+
+def make_title(rows: EvaluationSource, tasks: Sequence[Task]) -> str:
+    """Return the title of a page."""
+    first, *others = tasks
+    against = "".join(f" against {other.name}" for other in others)
+    if first.target is not None:
+        return f"Value of {first.name}{against}" + (f", from rows of {rows.name}" if rows.name else "")
+    if rows.is_environment:
+        return f"{rows.name}{against}"
+    return f"Value of the policy in {rows.name}{against}" if rows.name else f"Value of the policy{against}"
 
 
 @contextmanager
@@ -73,13 +125,14 @@ def open_source(
         check_count("n_envs", n_envs)
         if not isinstance(source, str):
             raise InvalidInputError("n_envs is for the id of an environment", "an environment", "drop n_envs")
-    actions, words = read_policy("random" if policy is None else policy)
+    actions, policy_name = read_policy("random" if policy is None else policy, words=("random",))
     env = make(source, n_envs) if isinstance(source, str) else source
     try:
         log = from_env(env, actions, _SAMPLES if n_samples is None else n_samples, seed=seed, clip_actions=clip_actions)
         name = environment_name(source)
         _try_features(features, log, name)
-        yield EvaluationSource(log, log.n_rows, f"{name}{words}", _find_board(gym, env))
+        whole_name = f"{name}, policy {policy_name}" if policy_name else name
+        yield EvaluationSource(log, log.n_rows, whole_name, True, _find_board(gym, env))
     finally:
         if env is not source:
             env.close()
@@ -94,10 +147,8 @@ def _is_data(source: Any) -> bool:
 
 
 def _name_data(source: Any) -> str:
-    """Return the title for the values of a log."""
     paths = source if isinstance(source, list | tuple) else [source]
-    names = [str(path) for path in paths if isinstance(path, str | os.PathLike)]
-    return f"Value of the policy in {', '.join(names)}" if names else "Value of the policy"
+    return ", ".join(str(path) for path in paths if isinstance(path, str | os.PathLike))
 
 
 def _try_features(given: Any, log: EnvironmentLog, name: str) -> None:
@@ -128,23 +179,24 @@ def _find_board(gym: Any, env: Any) -> Board | None:
     return None
 
 
-def read_policy(policy: Any) -> tuple[Any, str]:
-    """Return the policy and words for the title. Text names a file with an array, or installed code; no code comes
-    from a file."""
+def read_policy(policy: Any, parameter: str = "policy", words: tuple[str, ...] = ()) -> tuple[Any, str]:
+    """Return a policy and its name, which is empty where it has none.
+
+    Text is one of some words that stand for a policy, or names a file with an array, or installed code; no code comes
+    from a file.
+    """
     if not isinstance(policy, str | Path):
         return policy, ""
-    if policy == "random":
-        return policy, ", policy random"
+    if policy in words:
+        return policy, str(policy)
     path = Path(policy)
     if isinstance(policy, str) and ":" in policy and path.suffix not in (".npy", ".npz"):
-        return load_policy(policy), f", policy {policy}"
+        return load_policy(policy), policy
     if path.suffix not in (".npy", ".npz"):
-        raise InvalidInputError(
-            "policy must be random, a .npy or .npz file of (S, A) probabilities or (S,) actions, or installed code",
-            policy,
-            "name one, code as package.module:function",
-        )
-    with translate_errors(f"policy {policy}"):
+        kinds = (*words, "a .npy or .npz file of (S, A) probabilities or (S,) actions", "or installed code")
+        do = "name one, code as package.module:function"
+        raise InvalidInputError(f"{parameter} must be {', '.join(kinds)}", policy, do)
+    with translate_errors(f"{parameter} {policy}"):
         check_regular(path)
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -152,11 +204,11 @@ def read_policy(policy: Any) -> tuple[Any, str]:
             array = loaded[names[0]] if len(names) == 1 else loaded
     if not isinstance(array, np.ndarray):  # NumPy returns a member that is no array as bytes
         raise InvalidInputError(
-            f"policy {policy} must be a file with one array of numbers",
+            f"{parameter} {policy} must be a file with one array of numbers",
             f"arrays {', '.join(names)}" if len(names) > 1 else "no array",
             "write it with numpy.save",
         )
-    return array, f", policy {path.name}"
+    return array, path.name
 
 
 def check_record(path: Path, out: Path) -> None:
@@ -170,22 +222,37 @@ def check_record(path: Path, out: Path) -> None:
 def record_rows(log: Log, path: Path, progress: ProgressCallback | None) -> Log:
     """Write the rows and read them back. Ctrl-C ends the recording: what was made until then is kept and can be read,
     and then it is raised again."""
-    live = _Live(log, progress)
+    live = _Live(log, path, progress)
     write(live, path)
-    return _Recording(read(path), log, live.is_cut)
+    return _Recording(read(path, **live.columns), log, live.is_cut)
+
+
+def _name_columns(rows: Chunk, path: Path) -> ReadOptions:
+    """Return the columns of a file with these rows that are read only if they are named."""
+    columns: ReadOptions = {}
+    if rows.weight is not None:
+        columns["weight"] = "weight"
+    if rows.propensity is not None:
+        columns["propensity"] = "propensity"
+    if rows.action is not None:
+        columns["action"] = "action" if rows.action.ndim == 1 or path.suffix == ".npz" else "action_*"
+    return columns
 
 
 class _Live(WrappedLog):
     """Ends where it is interrupted, if there is a row."""
 
-    def __init__(self, log: Log, progress: ProgressCallback | None) -> None:
+    def __init__(self, log: Log, path: Path, progress: ProgressCallback | None) -> None:
         super().__init__(log)
-        self._progress, self.is_cut = progress, False
+        self._path, self._progress, self.is_cut = path, progress, False
+        self.columns: ReadOptions = {}  # to be named when the file is read
 
     def chunks(self) -> Iterator[Chunk]:
         done = 0
         try:
             for chunk in self._log.chunks():
+                if not done:
+                    self.columns = _name_columns(chunk, self._path)
                 yield chunk
                 done += chunk.n_rows
                 if self._progress is not None:

@@ -13,7 +13,7 @@ from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.estimator.effects import MOST_EFFECTS, Effect
 from vrtd.estimator.state_values import CELLS, Board, StateValues, known_states
 from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes
-from vrtd.report.numbers import number
+from vrtd.report.numbers import number, percent
 from vrtd.tables import Table
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def figures_of(
 ) -> tuple[list[Figure], dict[str, Table]]:
     """The figures that there is something to show on, and the tables behind them."""
     made = [
-        *_value_figures(valued, f"{level:.6g}", board),
-        _interval_figure(valued, f"{level:.6g}"),
-        *_effect_figures(effects, f"{level:.6g}"),
+        *_value_figures(valued, percent(level), board),
+        _interval_figure(valued, percent(level)),
+        *_effect_figures(effects, percent(level)),
         _convergence_figure(diagnostics),
         _error_figure(diagnostics),
     ]

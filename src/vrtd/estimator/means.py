@@ -16,9 +16,10 @@ from vrtd.arrays import Floats
 from vrtd.estimator.episodes import BlockTotals
 from vrtd.estimator.estimates import Estimates, Interval, Parts, estimate_from_parts
 from vrtd.estimator.spread import FitSummary, Method, Spread
+from vrtd.report.numbers import interval, percent
 
 _LEAST_EPISODES = 20  # for a check against their returns
-_LEVEL, _CHECKED_LEVEL = 0.95, 0.9999
+RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
 _ROUNDING = 1e-8  # of the values
 
 
@@ -27,14 +28,27 @@ class ReturnCheck(NamedTuple):
 
     n_complete: int  # episodes that terminated, and are known from their start on
     n_cut: int  # episodes that did not terminate
-    mean_return: Interval  # of the complete ones, with confidence 0.95
-    #: Mean value of the first states less mean return, with confidence 0.9999. To the return of an episode that was cut
-    #: the value of its last state is added, so that these episodes count, too.
+    mean_return: Interval  # of the complete ones, with confidence RETURN_LEVEL
+    #: Mean value of the first states less mean return, with confidence CHECK_LEVEL. To the return of an episode that
+    #: was cut the value of its last state is added, so that these episodes count, too.
     difference: Interval
 
     @property
     def agrees(self) -> bool:
-        return self.difference.low <= 0.0 <= self.difference.high
+        return not (self.difference.low > 0.0 or self.difference.high < 0.0)  # also where no interval is known
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the values are doubtful, or None."""
+        if self.agrees:
+            return None
+        value, low, high = interval(*self.difference)
+        return (
+            f"the values of first states less the returns of their episodes are {value} ({percent(CHECK_LEVEL)} "
+            f"interval {low} to {high}), more than noise explains: the observations may not tell the whole state, the "
+            "features may not represent the values, or rows of different episodes may be joined; bring richer "
+            "observations or features, or check where episodes end"
+        )
 
 
 def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
@@ -130,7 +144,7 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
     found = found._replace(bias=found.bias + _ROUNDING * np.abs(mean[:d] @ spread.theta))
     total, squares, n = (float(number) for number in returns.total[-3:])
     return ReturnCheck(
-        int(n), int(returns.total[-4] - n), _interval_of_mean(total, squares, n), found.intervals(_CHECKED_LEVEL).first
+        int(n), int(returns.total[-4] - n), _interval_of_mean(total, squares, n), found.intervals(CHECK_LEVEL).first
     )
 
 
@@ -139,5 +153,5 @@ def _interval_of_mean(total: float, squares: float, n: float) -> Interval:
     if n < 2:
         return Interval(total / n if n else nan, nan, nan)
     mean = total / n
-    half = -float(stdtrit(n - 1.0, (1.0 - _LEVEL) / 2.0)) * sqrt(max(squares / n - mean**2, 0.0) / (n - 1.0))
+    half = -float(stdtrit(n - 1.0, (1.0 - RETURN_LEVEL) / 2.0)) * sqrt(max(squares / n - mean**2, 0.0) / (n - 1.0))
     return Interval(mean, mean - half, mean + half)

@@ -11,11 +11,13 @@ import numpy as np
 
 from vrtd.arrays import Floats
 from vrtd.errors import VrtdError
-from vrtd.estimator.means import mean_over_states
+from vrtd.estimator.episodes import LEAST_STARTS, BlockTotals
+from vrtd.estimator.estimates import Interval
+from vrtd.estimator.means import mean_over_starts, mean_over_states
 from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.spread import FitSummary
 from vrtd.estimator.state import FitState, Setup
-from vrtd.features import Features
+from vrtd.features import Features, TargetFeatures
 from vrtd.features.specs import describe_kind
 from vrtd.plots import PALETTE, finish_axes
 from vrtd.report.notebook import build_summary
@@ -32,18 +34,22 @@ _N_BINS = 40
 _MOST_CHARACTERS = 70  # of features
 
 
-class _MeanValue(NamedTuple):
-    value: float
-    low: float = nan  # nan: the interval takes long
-    high: float = nan
-    doubt: str | None = None  # why it has not converged
+class _Means(NamedTuple):
+    """Values averaged over states. Without an interval, which may take long, its ends are nan."""
+
+    mean: Interval | None = None  # over the states of the log
+    policy: Interval | None = None  # over the first states of its episodes
+    doubt: str | None = None  # why they have not converged
 
     @property
     def has_interval(self) -> bool:
-        return not isnan(self.low)
+        return self.mean is not None and not isnan(self.mean.low)
 
-    def __str__(self) -> str:
-        return f"{self.value:.4g}" + (f" [{self.low:.4g}, {self.high:.4g}]" if self.has_interval else "")
+    @property
+    def texts(self) -> dict[str, str]:
+        """Those that are known, by their names."""
+        named = {"policy value": self.policy, "mean value": self.mean}
+        return {name: _describe_interval(found) for name, found in named.items() if found is not None}
 
 
 def describe_fit(evaluator: Evaluator, setup: Setup, state: FitState, known: FitSummary | None) -> str:
@@ -56,17 +62,17 @@ def describe_fit(evaluator: Evaluator, setup: Setup, state: FitState, known: Fit
         parts.append(f"features {_describe_features(setup.features)}; discount {setup.discount:g}")
     else:
         parts[0] += f", {plural(state.features.n_features, 'feature')}"
-    mean = _mean_value(evaluator, state, known)
-    if mean is not None:
-        parts.append(f"mean value {mean}")
-    if mean is not None and mean.has_interval:
-        parts.append("converged" if mean.doubt is None else "not converged")
+    means = _find_means(evaluator, state, known)
+    parts += [f"{name} {text}" for name, text in means.texts.items()]
+    if means.has_interval:
+        parts.append("converged" if means.doubt is None else "not converged")
     return f"Evaluator({'; '.join(parts)})"
 
 
 def build_fit_summary(evaluator: Evaluator, setup: Setup, state: FitState, known: FitSummary | None) -> str:
     """Return the same as HTML, with a histogram of the values."""
-    mean, values = _mean_value(evaluator, state, known), _values(evaluator, state, known)
+    means, values = _find_means(evaluator, state, known), _values(evaluator, state, known)
+    interval = f", {_LEVEL:.0%} interval" if means.has_interval else ""
     features = setup.features if state.features is None else state.features
     n = "" if state.features is None else f"{features.n_features:,}: "
     entries = {
@@ -74,12 +80,13 @@ def build_fit_summary(evaluator: Evaluator, setup: Setup, state: FitState, known
         "rows": _describe_rows(setup, state),
         "features": n + _describe_features(features),
         "discount": f"{setup.discount:g}",
-        "mean value": "" if mean is None else f"{mean}" + (f", {_LEVEL:.0%} interval" if mean.has_interval else ""),
-        "converged": "" if mean is None or not mean.has_interval else f"no: {mean.doubt}" if mean.doubt else "yes",
+        **{name: f"{text}{interval}" for name, text in means.texts.items()},
+        "converged": "" if not means.has_interval else f"no: {means.doubt}" if means.doubt else "yes",
         "warnings": "; ".join(state.log_warnings),
         "remarks": "; ".join((*state.log_remarks, *state.remarks)),
     }
-    return build_summary("Evaluator", entries, partial(_draw, values, mean) if values.size else None)
+    what = "states and actions" if isinstance(features, TargetFeatures) else "states"
+    return build_summary("Evaluator", entries, partial(_draw, values, means.mean, what) if values.size else None)
 
 
 def _describe_method(setup: Setup, state: FitState) -> str:
@@ -113,32 +120,47 @@ def _is_cheap(state: FitState) -> bool:
     return is_closed_form and state.features is not None and state.features.n_features <= _MOST_FEATURES
 
 
-def _mean_value(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _MeanValue | None:
-    """Return the mean value with its interval, or as much of them as does not take long and the rows give."""
+def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
+    """Return as much of the means as does not take long and the rows give."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             if not _is_cheap(state):
-                return _find_known_mean(state, known)
-            mean, doubt = evaluator.mean_value(_LEVEL), evaluator.spread().doubt
+                return _find_known_means(state, known)
+            has_starts = evaluator.n_episodes_ >= LEAST_STARTS
+            policy = evaluator.policy_value(level=_LEVEL) if has_starts else None
+            return _Means(evaluator.mean_value(_LEVEL), policy, evaluator.spread().doubt)
         except (VrtdError, ArithmeticError, ValueError):
-            return None
-    return _MeanValue(*mean, doubt)
+            return _Means()
 
 
-def _find_known_mean(state: FitState, known: FitSummary | None) -> _MeanValue | None:
-    """Return what was computed before of the mean value of a closed form."""
-    if state.learner is not None or state.sums is None or known is None or not known.is_solved:
-        return None
-    solution = known.solution
-    if not known.has_interval or solution.why_no_interval is not None:
-        return _MeanValue(float(state.sums.mean_phi @ solution.theta))
-    mean = mean_over_states(known, "closed_form").intervals(_LEVEL).first
-    return _MeanValue(*mean, known.spread("closed_form").doubt)
+def _find_known_means(state: FitState, known: FitSummary | None) -> _Means:
+    """Return what was computed before of the means of a closed form."""
+    episodes = state.episodes
+    if state.learner is not None or state.sums is None or episodes is None or known is None or not known.is_solved:
+        return _Means()
+    solution, has_starts = known.solution, episodes.starts.total[-1] >= LEAST_STARTS
+    if known.has_interval and solution.why_no_interval is None:
+        policy = mean_over_starts(known, "closed_form").intervals(_LEVEL).first if has_starts else None
+        mean = mean_over_states(known, "closed_form").intervals(_LEVEL).first
+        return _Means(mean, policy, known.spread("closed_form").doubt)
+    mean_phi = state.sums.mean_phi if episodes.states is None else _mean_of(episodes.states)
+    return _Means(
+        Interval(float(mean_phi @ solution.theta), nan, nan),
+        Interval(float(_mean_of(episodes.starts) @ solution.theta), nan, nan) if has_starts else None,
+    )
+
+
+def _mean_of(totals: BlockTotals) -> Floats:
+    return np.asarray(totals.total[:-1] / totals.total[-1])
+
+
+def _describe_interval(found: Interval) -> str:
+    return f"{found.value:.4g}" + ("" if isnan(found.low) else f" [{found.low:.4g}, {found.high:.4g}]")
 
 
 def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> Floats:
-    """Return the finite values of the states in the first rows; none where they take long."""
+    """Return the finite values of the states, or states and actions, in the first rows; none where they take long."""
     solution = known.solution if state.learner is None and known is not None and known.is_solved else None
     if state.buffer is None or not (_is_cheap(state) or state.learner is not None or solution is not None):
         return np.empty(0)
@@ -151,10 +173,10 @@ def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> 
     return values[np.isfinite(values)]
 
 
-def _draw(values: Floats, mean: _MeanValue | None, axes: Axes) -> None:
+def _draw(values: Floats, mean: Interval | None, what: str, axes: Axes) -> None:
     axes.hist(values, bins=_N_BINS, color=PALETTE[0], alpha=0.8)
-    if mean is not None and np.isfinite(mean[:3]).all():
+    if mean is not None and np.isfinite(mean).all():
         axes.axvspan(mean.low, mean.high, color=PALETTE[1], alpha=0.3, linewidth=0)
     if mean is not None and np.isfinite(mean.value):
         axes.axvline(mean.value, color=PALETTE[1], linewidth=1.5)
-    finish_axes(axes, f"value of the states in the first {len(values):,} rows", "rows", legend="")
+    finish_axes(axes, f"value of the {what} in the first {len(values):,} rows", "rows", legend="")

@@ -55,6 +55,15 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", MINUS)
 
 
+def percent(share: float) -> str:
+    """A share, such as a level of confidence, in percent.
+
+    >>> percent(0.95)
+    '95 %'
+    """
+    return f"{100.0 * share:.6g} %"
+
+
 def superscript(exponent: int) -> str:
     return str(exponent).translate(_SUPERSCRIPTS)
 

@@ -59,11 +59,12 @@ def test_an_environment_prints_a_summary_and_writes_a_folder(tmp_path: Any, caps
     assert noise == ""
     assert files_in(tmp_path / "out") == FILES
     lines = shown.splitlines()
-    assert lines[0].startswith("value      0.0")
-    assert " (0.95 interval " in lines[0]
-    assert [line.split()[0] for line in lines if line[:1].islower()][1:4] == ["diagnosis", "method", "features"]
-    assert "method     closed_form\n" in shown
-    assert "features   tabular, 11 of 16 states visited" in shown
+    assert lines[0].startswith("policy value  0.0")
+    assert " (95 % interval " in lines[0]
+    labels = [line[:14].strip() for line in lines if line[:1].islower()]
+    assert labels[:6] == ["policy value", "mean value", "mean return", "diagnosis", "method", "features"]
+    assert "method        closed_form\n" in shown
+    assert "features      tabular, 11 of 16 states visited" in shown
     assert MEANING in shown
     assert lines[-1].startswith(f"wrote {tmp_path / 'out' / 'report.html'}, ")
     shown.encode("ascii")
@@ -113,8 +114,8 @@ def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
         from_env("FrozenLake-v1", "random", 3000, seed=2)
     )
     mean = expected.mean_value(0.5)
-    assert (found["value"], found["low"], found["high"]) == (mean.value, mean.low, mean.high)
-    assert (found["level"], found["closed_form"], found["interrupted"]) == (0.5, None, False)
+    assert [found["mean_value"][key] for key in ("value", "low", "high")] == list(mean)
+    assert (found["mean_value"]["level"], found["closed_form"], found["interrupted"]) == (0.5, None, False)
     assert found["diagnostics"]["n_rows"] == 3000
     assert found["diagnostics"]["settings"] == {"name": "closed_form"}
     assert found["files"]["report"] == str(tmp_path / "report.html")
@@ -136,8 +137,8 @@ def test_files_with_columns_of_any_name(recorded: Any, tmp_path: Any, capsys: An
 def test_columns_are_standardised_and_their_roles_are_printed(recorded: Any, tmp_path: Any, capsys: Any) -> None:
     assert main(from_files(recorded, "--out", str(tmp_path), "--passes", "2")) == OK
     shown = capsys.readouterr().out
-    assert "features   standardised, rank 3 of 3" in shown
-    assert "columns    observations x_0, x_1; reward r; next observations next_x_0, next_x_1\n" in shown
+    assert "features      standardised, rank 3 of 3" in shown
+    assert "columns       observations x_0, x_1; reward r; next observations next_x_0, next_x_1\n" in shown
     assert vrtd.Evaluator.load(tmp_path / "model.npz").n_rows_ == 6000
 
 
@@ -161,10 +162,34 @@ def test_a_policy_from_a_file(tmp_path: Any, capsys: Any) -> None:
         out = tmp_path / name.replace(".", "-")
         arguments = [*LAKE, "--policy", str(tmp_path / name), "--algorithm", "closed_form", "--json", "--out", str(out)]
         assert main(arguments) == OK
-        values.append(json.loads(capsys.readouterr().out)["value"])
+        values.append(json.loads(capsys.readouterr().out)["mean_value"]["value"])
     expected = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9)
     expected.fit(from_env("FrozenLake-v1", np.full(16, 2), 3000))
     assert values == [expected.mean_value(0.95).value] * 2
+
+
+def test_targets_are_compared_on_the_rows_of_an_environment(tmp_path: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for action, name in ((1, "down.npy"), (2, "right.npy")):
+        np.save(name, np.full(16, action))
+    options = ["--target", "down.npy", "--against-target", "right.npy", "--features", "tabular:16"]
+    assert main([*LAKE, *options, "--record", "lake.parquet", "--json"]) == OK
+    live = json.loads(capsys.readouterr().out)
+    targets = (np.full(16, action) for action in (1, 2))
+    log = from_env("FrozenLake-v1", "random", 3000)
+    a, b = (vrtd.Evaluator(features="tabular:16", discount=0.9, target=target).fit(log) for target in targets)
+    assert [live["difference"][end] for end in ("value", "low", "high")] == list(vrtd.difference(a, b))
+    assert (live["target"], live["against"]["name"], live["difference"]["joint"]) == ("down.npy", "right.npy", True)
+    page = (tmp_path / "evaluation" / "report.html").read_text()
+    assert "<h1>Value of down.npy against right.npy, from rows of FrozenLake-v1, policy random</h1>" in page
+    recorded = ["evaluate", "--data", "lake.parquet", "--action", "action", *options, "--discount", "0.9", "--quiet"]
+    assert main(recorded) == OK
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("difference    down.npy ")
+    assert shown[1].startswith("policy value  ")
+    assert ": right.npy, mean over the first states of " in shown[2]
+    assert "target        down.npy" in shown
+    assert any(line.startswith("columns ") and "action action" in line for line in shown)
 
 
 def test_environments_side_by_side(tmp_path: Any, capsys: Any) -> None:
@@ -198,6 +223,8 @@ def test_boxes_and_tuples(tmp_path: Any, capsys: Any, env: str, features: str, n
         (["--env", "FrozenLake-v1", "--data", "a.csv", "--discount", "0.9"], "not allowed with argument"),
         ([*LAKE[1:], "--reward", "r"], "--reward belongs to --data; got --env; drop it, or give --data"),
         (["--data", "a.csv", "--discount", "0.9", "--samples", "5"], "--samples belongs to --env; got --data; drop it"),
+        ([*LAKE[1:], "--against", "a.csv"], "--against belongs to --data; got --env; drop it, or give --data"),
+        ([*LAKE[1:], "--target", "walk.py"], "--target must be a .npy or .npz file of (S, A) probabilities"),
         (["--data", "nowhere", "--discount", "0.9"], "nowhere must be there; got no such file or folder"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "--env must be an environment or the id of one that Gymnasium"),
         (["--env", "Nowhere-v0", "--discount", "0.9"], "; register it, or install what it needs\n"),
@@ -339,7 +366,7 @@ def test_an_interruption_keeps_what_was_learned(tmp_path: Any, capsys: Any, monk
     interrupt(monkeypatch, 1800)
     assert main([*LAKE, "--out", str(tmp_path)]) == INTERRUPTED
     shown, noise = capsys.readouterr()
-    assert "stopped    interrupted after 1,500 rows" in shown
+    assert "stopped       interrupted after 1,500 rows" in shown
     assert noise == f"vrtd: what was learned from 1,500 rows is in {tmp_path}\nvrtd: interrupted\n"
     assert files_in(tmp_path) == FILES
     assert vrtd.Evaluator.load(tmp_path / "model.npz").n_rows_ == 1500

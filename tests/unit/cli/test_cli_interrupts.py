@@ -158,7 +158,7 @@ def test_an_interrupted_evaluation_says_that_it_writes(tmp_path: Path, step: int
     ended = python("-c", code, *lake, "--algorithm", "closed_form", "--out", str(tmp_path / "out"))
     assert ended.returncode == 130
     assert ended.stderr.replace(f"{tmp_path}/", "").splitlines() == [f"vrtd: {line}" for line in told]
-    assert ("stopped    interrupted after 1,500 rows" in ended.stdout) == (len(told) == 3)
+    assert ("stopped       interrupted after 1,500 rows" in ended.stdout) == (len(told) == 3)
 
 
 def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:

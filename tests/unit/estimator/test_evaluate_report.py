@@ -117,7 +117,8 @@ def test_the_answer_and_the_diagnostics(done: Any) -> None:
     closed_form = model.mean_value(0.95, method="closed_form")
     assert done.closed_form.value == closed_form.value
     stored = json.loads((done.out / "diagnostics.json").read_text())
-    assert stored["value"] == done.answer.value
+    assert stored["policy_value"] is None
+    assert stored["mean_value"]["value"] == done.mean_value.value == done.answer.value
     assert stored["diagnostics"]["text"] == done.diagnostics.text
     assert stored["data"]["n_rows"] == N
     assert stored["interrupted"] is False
@@ -131,7 +132,7 @@ def test_the_page_says_it(done: Any) -> None:
     outline = Outline(done.report.read_text())
     value, low, high = interval(done.answer.value, done.answer.low, done.answer.high)
     text = " ".join(outline.text.split())
-    assert f"Mean value {value} (0.95 interval {low} to {high})" in text
+    assert f"Mean value {value} (95 % interval {low} to {high})" in text
     verdict = "Converged" if done.diagnostics.converged else "Not converged"
     assert f"{verdict} VRTD, 4,000 rows, discount 0.5" in text
     assert "What limits it: " in text
@@ -187,7 +188,7 @@ def test_two_numbers_make_two_maps(tmp_path: Any) -> None:
     assert not (tmp_path / "figures" / "convergence.svg").exists()
     text = Outline(done.report.read_text()).text
     assert "closed form (LSTD)" in text
-    assert "(0.5 interval " in " ".join(text.split())
+    assert "(50 % interval " in " ".join(text.split())
     assert done.closed_form is None
 
 
@@ -303,7 +304,7 @@ def test_an_interruption_while_files_are_written_leaves_no_mixture(tmp_path: Any
 
     def save_at_second_try(self: Any, path: Any) -> None:
         for error in calls:
-            assert json.loads((tmp_path / "diagnostics.json").read_text()) == {"format": "vrtd-evaluation-2"}
+            assert json.loads((tmp_path / "diagnostics.json").read_text()) == {"format": "vrtd-evaluation-3"}
             raise error
         save(self, path)
 
@@ -312,7 +313,7 @@ def test_an_interruption_while_files_are_written_leaves_no_mixture(tmp_path: Any
         evaluate(walk(600), **least_squares(), out=tmp_path)
     found = json.loads((tmp_path / "diagnostics.json").read_text())
     model = vrtd.Evaluator.load(tmp_path / "model.npz")
-    assert found["value"] == stop.value.evaluation.answer.value == model.mean_value(0.95).value
+    assert found["mean_value"]["value"] == stop.value.evaluation.answer.value == model.mean_value(0.95).value
     assert found["data"]["n_rows"] == model.n_rows_ == 600
     assert found["interrupted"] is False
 

@@ -135,9 +135,10 @@ def test_the_files_of_an_evaluation_without_an_interval(tmp_path: Path) -> None:
     done = evaluate(log, "gtd2", features=None, discount=DISCOUNT, out=tmp_path / "out")
     stored = json.loads((tmp_path / "out" / "diagnostics.json").read_text())
     for found in (stored, done.as_dict()):
-        assert found["value"] == done.answer.value
-        assert (found["low"], found["high"]) == (None, None)
-        assert found["reason"] == done.evaluator.why_no_interval()
+        answer = found["mean_value"]
+        assert answer["value"] == done.answer.value
+        assert (answer["low"], answer["high"]) == (None, None)
+        assert answer["reason"] == done.evaluator.why_no_interval()
         assert found["closed_form"]["reason"] is None
         assert found["closed_form"]["low"] < found["closed_form"]["value"] < found["closed_form"]["high"]
     assert "none is known for GTD2" in (tmp_path / "out" / "report.html").read_text()
@@ -178,12 +179,14 @@ def test_the_command_takes_every_algorithm_that_learns_from_a_log(tmp_path: Path
     found = json.loads(shown)
     model = vrtd.Evaluator.load(tmp_path / "json" / "model.npz")
     assert model.algorithm_ == vrtd.GTD2()
-    assert (found["low"], found["high"], found["reason"]) == (None, None, model.why_no_interval())
+    for quantity in ("policy_value", "mean_value"):
+        answer = found[quantity]
+        assert (answer["low"], answer["high"], answer["reason"]) == (None, None, model.why_no_interval())
     assert found["diagnostics"]["settings"]["name"] == "gtd2"
     assert main([*LAKE, "gtd2", "--out", str(tmp_path / "text")]) == OK
     shown, noise = capsys.readouterr()
     assert noise == ""
-    assert shown.startswith("value      ")
+    assert shown.startswith("policy value  ")
     assert "nan" not in shown
     assert "none is known for GTD2" in shown
 

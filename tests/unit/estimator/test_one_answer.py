@@ -43,34 +43,37 @@ def test_every_output_has_the_same_number(source: str, method: str, capsys: Any)
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert main(command) == 0
-    headline = capsys.readouterr().out.splitlines()[0]
+    lines = {line[:14].strip(): line for line in capsys.readouterr().out.splitlines()}
     expected = "closed_form" if method == "auto" else method
-    assert found["method"] == found["diagnostics"]["settings"]["name"] == expected
-    assert found["estimand"] == "mean value over the states of the log"
+    assert found["diagnostics"]["settings"]["name"] == expected
+    assert (found["policy_value"] is None) == (source == "table")  # which has no episodes
 
     stored = json.loads(Path("out/diagnostics.json").read_text())
-    answer = {key: found[key] for key in ("value", "low", "high", "level", "method", "estimand")}
-    assert {key: stored[key] for key in answer} == answer
-    ends = [np.nan if found[key] is None else found[key] for key in ("low", "high")]
-    shown = interval(found["value"], *ends) if found["low"] is not None else (number(found["value"], 4),)
+    assert {key: stored[key] for key in ("policy_value", "mean_value", "closed_form", "returns")} == {
+        key: found[key] for key in ("policy_value", "mean_value", "closed_form", "returns")
+    }
     page = Outline(Path("out/report.html").read_text()).text
-    for text in shown:
-        assert text.replace("−", "-") in headline  # noqa: RUF001
-        assert text in page
-
     model = vrtd.Evaluator.load("out/model.npz")
-    mean = model.mean_value(found["level"])
-    assert mean.value == found["value"]
-    if found["low"] is not None:
-        assert (mean.low, mean.high) == (found["low"], found["high"])
+    of_model = {"mean_value": model.mean_value(0.95)}
+    if source != "table":
+        of_model["policy_value"] = model.policy_value(level=0.95)
+    assert next(iter(lines)) == ("mean value" if source == "table" else "policy value")
+    for quantity, (value, low, high) in of_model.items():
+        answer = found[quantity]
+        assert answer["method"] == expected
+        assert answer["value"] == value
+        has_interval = answer["low"] is not None
+        if has_interval:
+            assert (answer["low"], answer["high"]) == (low, high)
+        for text in interval(value, low, high) if has_interval else (number(value, 4),):
+            assert text.replace("−", "-") in lines[quantity.replace("_", " ")]  # noqa: RUF001
+            assert text in page
     values = pq.read_table("out/values.parquet").to_pydict()
     columns = [name for name in values if name not in ("value", "low", "high", "n_rows", "visited")]
     states = np.array([values[name] for name in columns], dtype=float).T
     kind = model._state.observations
     assert kind is not None
-    again = model.predict(
-        states.astype(kind.dtype).reshape(len(states), *kind.shape[1:]), return_interval=found["level"]
-    )
+    again = model.predict(states.astype(kind.dtype).reshape(len(states), *kind.shape[1:]), return_interval=0.95)
     for name, ours in zip(("value", "low", "high"), again, strict=True):
         np.testing.assert_array_equal(ours, values[name])
     for figure in ("values", "intervals"):

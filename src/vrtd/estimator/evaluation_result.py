@@ -1,0 +1,132 @@
+"""The result of an evaluation: its answers, where its files are, and how it shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vrtd.estimator.answers import Answer
+from vrtd.estimator.comparison import PolicyComparison
+from vrtd.estimator.diagnostics import Diagnostics, to_json
+from vrtd.estimator.evaluator import Evaluator
+from vrtd.estimator.means import ReturnCheck
+from vrtd.estimator.model_file import feature_settings
+from vrtd.estimator.state_values import n_states_of
+from vrtd.features import Features, TargetFeatures
+from vrtd.features.specs import describe_kind
+from vrtd.report.notebook import build_summary
+
+FILES = {
+    "report": "report.html",
+    "model": "model.npz",
+    "values": "values.parquet",
+    "diagnostics": "diagnostics.json",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found, and where it wrote it."""
+
+    out: Path
+    target: str | None  # the target policy; None: values are those of the policy that made the rows
+    policy_value: Answer | None  # None: the log has no two episodes
+    mean_value: Answer
+    closed_form: Answer | None  # the closed form's, beside the answer of a recursion
+    returns: ReturnCheck | None  # None: the episodes say nothing of it
+    comparison: PolicyComparison | None  # with another policy
+    diagnostics: Diagnostics
+    interrupted: bool
+    roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
+    evaluator: Evaluator  # fitted
+
+    @property
+    def answer(self) -> Answer:
+        """The policy value, or the mean value of a log without episodes."""
+        return self.policy_value or self.mean_value
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the answers doubtful, also that for a policy to compare with; names say whose it is."""
+        own, compared = self.diagnostics.warnings, self.comparison
+        if compared is None:
+            return own
+        common = tuple(warning for warning in own if warning in compared.warnings)
+        return (
+            *common,
+            *(f"{compared.name}: {warning}" for warning in own if warning not in common),
+            *(f"{compared.other}: {warning}" for warning in compared.warnings if warning not in common),
+        )
+
+    @property
+    def features(self) -> str:
+        """The kind of the features and what the log has shown of them, in a few words."""
+        kind, d = describe_kind(self.feature_settings), self.diagnostics
+        n_states = n_states_of(self.evaluator.features)
+        if n_states is not None:
+            return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
+        return f"{kind}, rank {d.rank} of {d.n_features}"
+
+    @property
+    def feature_settings(self) -> dict[str, Any]:
+        """The features as plain values, as far as they are not of the user's own code; a target policy may be."""
+        features = self.evaluator.features
+        settings = feature_settings(features)
+        if settings is None and isinstance(features, TargetFeatures) and isinstance(features.features, Features):
+            inside = feature_settings(features.features)
+            return {} if inside is None else {"kind": "target", "features": inside, "n_actions": features.n_actions}
+        return settings or {}
+
+    @property
+    def files(self) -> dict[str, Path]:
+        return {kind: self.out / name for kind, name in FILES.items()}
+
+    @property
+    def report(self) -> Path:
+        return self.files["report"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "target": self.target,
+            "policy_value": None if self.policy_value is None else to_json(asdict(self.policy_value)),
+            "mean_value": to_json(asdict(self.mean_value)),
+            "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),
+            "returns": None if self.returns is None else _as_dict(self.returns),
+            **({"against": None, "difference": None} if self.comparison is None else self.comparison.as_dict()),
+            "interrupted": self.interrupted,
+            "columns": {field: list(names) for field, names in self.roles.items()},
+            "diagnostics": self.diagnostics.as_dict(),
+            "files": {kind: str(path) for kind, path in self.files.items()},
+        }
+
+    def __repr__(self) -> str:
+        verdict = {True: "converged", False: "not converged", None: "convergence unknown"}[self.diagnostics.converged]
+        compared = "" if self.comparison is None else f"{self.comparison.verdict}; "
+        return f"Evaluation({compared}{self.answer.name} {self.answer}; {verdict}; {self.report})"
+
+    def _repr_html_(self) -> str:
+        entries = {
+            "comparison": "" if self.comparison is None else self.comparison.verdict,
+            "policy value": "" if self.policy_value is None else str(self.policy_value),
+            "mean value": str(self.mean_value),
+            "diagnosis": self.diagnostics.text,
+            "report": str(self.report),
+        }
+        return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
+
+
+class EvaluationInterrupted(KeyboardInterrupt):
+    """Ctrl-C, after what was learned until then was written."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        super().__init__(f"interrupted after {evaluation.diagnostics.n_rows:,} rows")
+        self.evaluation = evaluation
+
+
+def _as_dict(returns: ReturnCheck) -> dict[str, Any]:
+    numbers = {"mean_return": returns.mean_return._asdict(), "difference": returns.difference._asdict()}
+    plain: dict[str, Any] = to_json(returns._asdict() | numbers | {"agrees": returns.agrees})
+    return plain
