@@ -46,8 +46,8 @@ class Solution:
     degrees: int  # of freedom
     size: Floats  # (d,) root mean squares of the features, 1 for those that were not seen
     open: Floats  # (d, k) directions that the rows do not determine, of features divided by their size
-    #: (d, u) by how much phi.theta may change if features that no row has, but successors have, had values as large as
-    #: the largest one known, instead of theta_0.
+    #: (d, u) by how much phi.theta may change if features that no row has had values as large as the largest one known,
+    #: instead of theta_0: where phi has them, and where successors have them.
     leak: Floats
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
@@ -206,13 +206,12 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     theta[seen] -= solver(rest)
     unknown = np.zeros((d, solver.null.shape[1]))
     unknown[seen] = solver.null
-    leak = np.zeros((d, 0))
-    missed = np.flatnonzero(~seen & total[seen, :d].any(axis=0))
+    missed = np.flatnonzero(~seen)
+    leak = np.zeros((d, missed.size))
     if missed.size:
-        leak = np.zeros((d, missed.size))
-        leak[seen] = solver(total[np.ix_(seen, missed)] / n) * float(
-            np.abs(phi @ (theta * size)[seen]).max(initial=0.0)
-        )
+        leak[missed, np.arange(missed.size)] = 1.0
+        leak[seen] = solver(total[np.ix_(seen, missed)] / n)
+        leak *= float(np.abs(phi @ (theta * size)[seen]).max(initial=0.0))
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
     influence = None

@@ -99,9 +99,10 @@ def _combine(spread: Spread, nu: Floats, own: Parts) -> Estimates:
     block = max(influence.block, own.block)
     ours, theirs = influence.merge(block).by_block, own.merge(block).by_block
     n = min(len(ours), len(theirs))
-    found, at_nu = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block)), nu[None]
-    error = np.where(spread.spans(at_nu), found.error, np.inf)
-    return found._replace(error=error, bias=spread.estimates(at_nu).bias)
+    found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
+    # What no row has is as uncertain as it matters, and must not make the mean of all others unknown.
+    is_known = spread.spans(np.where(spread.unseen, 0.0, nu)[None])
+    return found._replace(error=np.where(is_known, found.error, np.inf), bias=spread.estimates(nu[None]).bias)
 
 
 def _covariance_with_starts(summary: FitSummary, spread: Spread, nu: Floats) -> float:

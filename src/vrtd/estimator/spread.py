@@ -53,12 +53,13 @@ class Spread:
     optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
     degrees: float  # of freedom of Student's t; inf: normal
     spans: Callable[[Floats], NDArray[np.bool_]]  # whether the log determines phi.theta, for each row phi
+    unseen: NDArray[np.bool_]  # (d,) features that were always 0
     rare: NDArray[np.bool_]  # (d,) features that were not 0 at times, but too seldom
     influence: Floats  # (B, d) by how much blocks of rows move the closed form
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
     block: int | None = None  # rows of a block of `influence`, where these are blocks of all rows
     start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
-    leak: Floats | None = None  # (d, u) what features add that only successors have: see `Solution`
+    leak: Floats | None = None  # (d, u) what features may add that no row has: see `Solution`
     doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
@@ -282,7 +283,7 @@ def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     assert solution.influence is not None
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
-        solution.spans, solution.seen & solution.rare, solution.influence, covariance,
+        solution.spans, ~solution.seen, solution.seen & solution.rare, solution.influence, covariance,
         leak=solution.leak, doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
 
@@ -329,7 +330,8 @@ def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:
     reference = optimal / n * (1.0 + np.sqrt(2.0 / len(blocks)))
     found = Spread(
         learner.theta.copy(), B @ covariance @ B.T, B @ moments.mean, B @ stays, optimal, np.inf,
-        sample.spans, (n_seen > 0) & (n_seen < _LEAST_SEEN), blocks, reference, start_covariance=B @ left @ B.T,
+        sample.spans, n_seen == 0, (n_seen > 0) & (n_seen < _LEAST_SEEN), blocks, reference,
+        start_covariance=B @ left @ B.T,
     )  # fmt: skip
     doubt = moments.remark or _slowness(reduced, n) or _doubt(found, summary)
     return replace(found, doubt=doubt)

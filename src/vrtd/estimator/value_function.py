@@ -186,7 +186,7 @@ class ValueFunction:
             if not len(phi):
                 raise InvalidInputError("there must be a start state", "none", "pass at least one")
             spread = float(np.var(phi @ self.theta_, ddof=1)) / len(phi) if len(phi) > 1 else 0.0
-            return self._estimates(phi.mean(axis=0)[None], method).widen(spread)
+            return self._estimates(phi.mean(axis=0)[None], method, stacklevel=4).widen(spread)
         starts = None if self._state.episodes is None else self._state.episodes.starts
         if starts is None or starts.total[-1] < LEAST_STARTS:
             raise InvalidInputError(
@@ -195,7 +195,7 @@ class ValueFunction:
                 "pass start states: policy_value(observations)",
             )
         if self.why_no_interval(method) is not None:
-            return self._estimates((starts.total[:-1] / starts.total[-1])[None], method)
+            return self._estimates((starts.total[:-1] / starts.total[-1])[None], method, stacklevel=4)
         self._spread(method, stacklevel=4)
         return mean_over_starts(self._summary, method)
 
@@ -217,12 +217,12 @@ class ValueFunction:
             raise InvalidInputError(must, "features of states", do)
         return np.asarray(features.of_pairs(rows, as_actions(space, actions)), dtype=np.float64)
 
-    def _estimates(self, phi: Floats, method: Method | None) -> Estimates:
+    def _estimates(self, phi: Floats, method: Method | None, stacklevel: int = 3) -> Estimates:
         """Return phi.theta for each row with its error: nan where none is known, infinite where nothing was learned."""
         reason = self.why_no_interval(method)
         if reason is None:
-            return self._spread(method, stacklevel=4).estimates(phi)
-        warnings.warn(f"no interval: {reason}", AccuracyWarning, stacklevel=3)
+            return self._spread(method, stacklevel + 1).estimates(phi)
+        warnings.warn(f"no interval: {reason}", AccuracyWarning, stacklevel=stacklevel)
         value, summary = np.asarray(phi @ self.theta_), self._summary
         is_known = summary.sample.spans(phi) if summary.is_usable else np.zeros(len(phi), bool)
         none = np.zeros_like(value)

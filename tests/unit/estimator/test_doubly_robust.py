@@ -26,6 +26,7 @@ def fit(rows: Chunk, features: Any, target: Any = TARGET, discount: float = 0.9)
     return vrtd.Evaluator(features=features, discount=discount, target=target).fit(rows).diagnostics_
 
 
+@pytest.mark.filterwarnings("ignore:the features do not tell where")
 @pytest.mark.parametrize("has_propensity", [False, True])
 def test_a_planted_misfit_is_noticed(has_propensity: bool) -> None:
     log = PROCESS.record(BEHAVIOUR, 4000, seed=7)[0]

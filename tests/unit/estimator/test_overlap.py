@@ -134,6 +134,7 @@ def test_actions_that_a_log_never_takes_show_in_its_ratios() -> None:
     assert 0.5 * missing < found.hardly_logged <= 1.1 * missing
 
 
+@pytest.mark.filterwarnings("ignore:the features do not tell where")
 def test_continuous_actions_far_from_those_of_the_log() -> None:
     rng = np.random.default_rng(0)
     s, a = rng.normal(size=(200, 1)), rng.normal(size=200)
@@ -147,3 +148,33 @@ def test_continuous_actions_far_from_those_of_the_log() -> None:
     assert overlap(0.5).hardly_logged == 0.0
     with pytest.warns(DataWarning, match="100 % of the target's actions were hardly logged"):
         assert overlap(50.0).hardly_logged == 1.0
+
+
+def test_negative_weights_show_features_that_cannot_tell_where_the_target_leads() -> None:
+    process = random_process(0, n_states=6)
+    rows = without_propensity(process.record(random_policy(1, n_states=6), 3000, seed=3)[0])
+    target = random_policy(2, n_states=6, evenness=1.0)
+
+    def overlap(features: Any) -> Any:
+        return vrtd.Evaluator(features=features, discount=0.9, target=target).fit(rows).diagnostics_.overlap
+
+    assert overlap("tabular:6").negative_weight < 1e-9
+    with pytest.warns(DataWarning) as caught:
+        assert overlap(np.random.default_rng(0).normal(size=(6, 3))).negative_weight > 0.1
+    assert any("do not tell where the target policy leads" in str(each.message) for each in caught)
+
+
+def test_an_unlogged_start_widens_the_value_by_its_share(logged: Chunk) -> None:
+    """Of the target's first actions a small share was never logged: the value is as uncertain as that share."""
+    rows, starts = without_propensity(logged), np.append(True, logged.terminated[:-1])
+    never = rows._replace(action=np.where(rows.observations == 4, 0, rows.action))
+    rare = TARGET.copy()
+    rare[4] = [0.99, 0.01]
+    known = vrtd.Evaluator(features="tabular:5", discount=0.9, target=rare).fit(rows)
+    unknown = vrtd.Evaluator(features="tabular:5", discount=0.9, target=rare).fit(never)
+    share = 0.01 * (rows.observations[starts] == 4).mean()
+    assert share > 0.0
+    assert np.isinf(unknown.predict([4], [1], return_interval=0.95).high[0])
+    halves = [np.ptp(each.policy_value()[1:]) / 2 for each in (known, unknown)]
+    assert np.isfinite(halves).all()
+    assert halves[1] < 1.5 * halves[0] + 1.0

@@ -36,6 +36,7 @@ def listed(rows: Chunk) -> Any:
     return list(zip(rows.observations, rows.action, rows.reward, rows.next_observations, rows.terminated, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore:the features do not tell where")
 def test_it_is_lstdq(rows: Chunk) -> None:
     table = np.random.default_rng(0).normal(size=(5, 3))
     with pytest.warns(DataWarning, match="do not represent"):  # three features for five states
@@ -126,6 +127,7 @@ def counter_example() -> Chunk:
     return Chunk(s, np.zeros(N), np.where(go, 1, 0), none, none, action=go.astype(np.int64))
 
 
+@pytest.mark.filterwarnings("ignore:the features do not tell where")
 @pytest.mark.parametrize("algorithm", ["vrtd", "td", vrtd.TD(0.01)])
 def test_an_unstable_system_is_refused(algorithm: Any) -> None:
     def features(s: Any, a: Any) -> Any:
