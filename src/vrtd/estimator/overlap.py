@@ -30,6 +30,7 @@ _LEAST_EFFECTIVE, _MOST_HARDLY = 100.0, 0.1
 # Where features represent the values, the share was at most 0.08. Where CartPole's value was off by more than its
 # interval with 140 to 400 features, it was 0.2 to 0.4.
 _MOST_NEGATIVE = 0.1
+_ROUNDING = 1e-9  # of the largest weight
 _REMEDY = "bring more rows, or a log in which these actions are taken more often"
 
 
@@ -118,7 +119,8 @@ def measure_overlap(sample: TargetSample) -> Overlap | None:
     size, features = np.abs(zeta), sample.features
     effective = sample.scale * _effective(size)
     largest = float(size.max() / size.sum()) if size.any() else 1.0
-    negative = float(size[zeta < 0.0].sum() / size.sum()) if size.any() and sample.rows.discount.any() else None
+    is_negative = zeta < -_ROUNDING * size.max()
+    negative = float(size[is_negative].sum() / size.sum()) if size.any() and sample.rows.discount.any() else None
     common = sample.n_rows, effective, largest, negative
     if isinstance(features, TargetFeatures):
         return Overlap(*common, _untold_share(sample, features))
