@@ -64,7 +64,7 @@ def episodic(n: int = 500, width: int = 3, seed: int = 0, dtype: type = np.float
 def paired_by_hand(observations, reward, terminated, truncated, episode, part_ends=(), episode_end=None):
     """Row by row: what pairing must give for one log whose files end before the rows `part_ends`."""
     n, out, reasons = len(reward), [], Counter()
-    starts = starts_by_hand(terminated, truncated, episode, part_ends)
+    starts = starts_by_hand(terminated, truncated, episode, part_ends, episode_end)
     terminated = terminated.copy()
     for i in range(n):
         goes_on = continues(i, n, episode, part_ends)
@@ -123,9 +123,11 @@ def kept_by_hand(terminated, truncated, episode, part_ends, episode_end):
     return kept, terminated[kept], truncated[kept], None if starts is None else starts[kept]
 
 
-def starts_by_hand(terminated, truncated, episode, part_ends):
-    """Row by row: which rows are the first of an episode."""
+def starts_by_hand(terminated, truncated, episode, part_ends, episode_end=None):
+    """Row by row: which rows are the first of an episode. The end of a file alone says nothing of that."""
     n = len(terminated)
+    if episode is None and episode_end is None:
+        part_ends = ()
     return np.array(
         [
             i == 0 or terminated[i - 1] or truncated[i - 1] or not continues(i - 1, n, episode, part_ends)

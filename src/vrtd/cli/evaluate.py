@@ -206,7 +206,7 @@ def _show(found: Evaluation, arguments: argparse.Namespace) -> None:
 def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     """The answer, whether to trust it, and where the rest is."""
     from vrtd.estimator.answers import describe_returns
-    from vrtd.estimator.page import MEANING, describe_roles
+    from vrtd.estimator.page import MEANING, describe_actions, describe_roles
 
     answer, d = found.answer, found.diagnostics
     lines = [(answer.name, f"{answer.text}: {answer.estimand}")]
@@ -232,7 +232,8 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
     settings = {key: value for key, value in d.settings.items() if key != "name" and value is not None}
     lines.append(("method", ", ".join([str(d.settings["name"]), *(f"{k} {_short(v)}" for k, v in settings.items())])))
     if found.target is not None:
-        lines.append(("target", found.target))
+        words = describe_actions(found)
+        lines.append(("target", f"{found.target}; actions {words}" if words else found.target))
     if d.overlap is not None:
         lines.append(("overlap", "; ".join(f"{name.lower()} {text}" for name, text in d.overlap.describe().items())))
     if found.roles:

@@ -52,7 +52,9 @@ class Answer:
             return f"There is no interval: {self.reason}."
         if isfinite(self.low) and isfinite(self.high):
             return ""
-        return "The interval is infinite: the pilot rows, on which it rests, did not show all states of the log."
+        return (
+            "The interval is infinite: the rows on which it rests do not show all states, or all actions of the target."
+        )
 
 
 def has_policy_value(evaluator: Evaluator) -> bool:
@@ -91,5 +93,5 @@ def describe_returns(returns: ReturnCheck) -> str:
     if not returns.n_complete:
         return f"of {plural(returns.n_cut, 'episode')} that were cut, with the value of the last state; {verdict}"
     mean, n = describe_interval(returns.mean_return, RETURN_LEVEL), plural(returns.n_complete, "complete episode")
-    cut = f" ({returns.n_cut:,} more were cut)" if returns.n_cut else ""
+    cut = f" ({returns.n_cut:,} more were cut, so that these may not be typical)" if returns.n_cut else ""
     return f"{mean}: mean over {n}{cut}; {verdict}"

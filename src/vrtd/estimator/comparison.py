@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import isnan
+from math import isinf, isnan
 from typing import Any
 
 from vrtd.errors import InvalidInputError
@@ -35,6 +35,10 @@ class PolicyComparison:
         (value, low, high), text = self.difference, describe_interval(self.difference, self.level)
         if isnan(low):
             return f"{self.name} less {self.other} is {text}, and no interval is known"
+        if isinf(low) or isinf(high):
+            return (
+                f"it is not known which is better, {self.name} or {self.other}: the rows do not determine both values"
+            )
         if low <= 0.0 <= high:
             tied = f"{self.name} and {self.other} are statistically tied"
             return f"{tied}: the difference is {text}; the interval contains 0"

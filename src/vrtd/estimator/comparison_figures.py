@@ -76,7 +76,7 @@ def _draw(axes: Axes, table: Table, colours: tuple[str, ...]) -> None:
         )  # fmt: skip
         name = str(table["policy"][at])
         shorter = name if len(name) <= _MOST_LETTERS else f"…{name[-_MOST_LETTERS:]}"
-        shown = "{} [{}, {}]".format(*interval(value, low, high)) if is_known else number(value, 4)
+        shown = "{} [{}, {}]".format(*interval(value, low, high)) if is_known else f"{number(value, 4)}, not certain"
         axes.annotate(
             f"{shorter}\n{shown}".replace("$", r"\$"), (0.5, at), xycoords=("axes fraction", "data"), xytext=(0, 10),
             textcoords="offset points", ha="center", va="bottom",

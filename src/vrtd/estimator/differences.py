@@ -54,6 +54,8 @@ def difference(a: Evaluator, b: Evaluator, level: float = 0.95, *, observations:
     for evaluator in (a, b):
         if not isinstance(evaluator, Evaluator):
             raise InvalidInputError("a and b must be fitted Evaluators", type(evaluator).__name__, "fit one for each")
+        if not evaluator.n_rows_:
+            raise InvalidInputError("a and b must be fitted Evaluators", "one without rows", "call fit first")
     if a.discount != b.discount:
         got = f"{a.discount:g} and {b.discount:g}"
         raise InvalidInputError("values to compare must have the same discount", got, "fit one of them again")

@@ -57,9 +57,19 @@ class Estimates(NamedTuple):
         half = quantile * self.error + self.bias
         return Intervals(self.value, self.value - half, self.value + half)
 
-    def widen(self, variance: Floats | float) -> Estimates:
-        """Return the same with the variance of further noise, which is independent."""
-        return self._replace(error=np.sqrt(np.square(self.error) + variance))
+    def widen(self, variance: Floats | float, degrees: float = np.inf) -> Estimates:
+        """Return the same with further noise, which is independent: its variance, known with so many degrees."""
+        more = np.zeros_like(self.error) + np.maximum(variance, 0.0)
+        degrees_of = _add_degrees(np.square(self.error), self.degrees, more, np.zeros_like(more) + degrees)
+        return self._replace(error=np.sqrt(np.square(self.error) + variance), degrees=degrees_of)
+
+
+def _add_degrees(one: Floats, its: Floats, other: Floats, others: Floats) -> Floats:
+    """Return the degrees of freedom of a sum of two variances (Welch, Satterthwaite)."""
+    total = one + other
+    with np.errstate(invalid="ignore", divide="ignore"):
+        degrees = total**2 / (one**2 / its + other**2 / others)
+    return np.where(np.isfinite(total) & (total > 0.0), degrees, np.minimum(its, others))
 
 
 def estimate_from_parts(value: Floats, parts: Parts) -> Estimates:
@@ -94,12 +104,8 @@ def subtract(one: Estimates, other: Estimates, *, are_joint: bool) -> Estimates:
     """
     value, bias = one.value - other.value, one.bias + other.bias
     if not are_joint:
-        squares = np.square(one.error), np.square(other.error)
-        total = squares[0] + squares[1]
-        with np.errstate(invalid="ignore", divide="ignore"):  # Welch and Satterthwaite
-            degrees = total**2 / (squares[0] ** 2 / one.degrees + squares[1] ** 2 / other.degrees)
-        degrees = np.where(np.isfinite(total) & (total > 0.0), degrees, np.minimum(one.degrees, other.degrees))
-        return Estimates(value, np.sqrt(total), degrees, bias)
+        mine, its = np.square(one.error), np.square(other.error)
+        return Estimates(value, np.sqrt(mine + its), _add_degrees(mine, one.degrees, its, other.degrees), bias)
     if one.parts is None or other.parts is None:
         return Estimates(value, one.error + other.error, np.minimum(one.degrees, other.degrees), bias)
     block = max(one.parts.block, other.parts.block)

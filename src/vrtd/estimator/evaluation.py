@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from vrtd import store
 from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
-from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, VrtdError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataWarning, InvalidInputError, VrtdError
 from vrtd.estimator.answers import answer, has_policy_value
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_policies
@@ -194,6 +194,7 @@ def evaluate(
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
+        warnings.filterwarnings("ignore", "the values of first states", DataWarning)
         try:
             logs = [summary if task.log is rows.log else task.log for task in tasks]
             _fit(evaluators, logs, words.names, n_passes, report)

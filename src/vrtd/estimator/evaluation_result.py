@@ -91,6 +91,7 @@ class Evaluation:
         """Plain JSON."""
         return {
             "target": self.target,
+            "actions": list(self.evaluator.actions_),
             "policy_value": None if self.policy_value is None else to_json(asdict(self.policy_value)),
             "mean_value": to_json(asdict(self.mean_value)),
             "closed_form": None if self.closed_form is None else to_json(asdict(self.closed_form)),

@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, Literal, Self, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import real_array
 from vrtd.checks import check_count, check_flag, check_fraction
-from vrtd.errors import DataError, DataWarning
+from vrtd.errors import DataError, DataWarning, SingularSystemError
 from vrtd.estimator.auto_settings import AutoSettings
 from vrtd.estimator.diagnostics import data_doubts
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.notebook import build_fit_summary, describe_fit
-from vrtd.estimator.state import FitState, Setup
+from vrtd.estimator.state import FitState, Setup, goes_on_from
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
 from vrtd.features.auto import guess_space
@@ -173,7 +174,7 @@ class Evaluator(ValueFunction):
             raise _no_rows()
         check_ends(self._setup, self._state)
         if self._state.learner is None:
-            _ = self._summary.solution  # rows that do not determine the parameters are an error here
+            self._solve()  # rows that do not determine the parameters are an error here
         self._warn_of_data()
         self._warn_if_far()
         return self
@@ -201,9 +202,13 @@ class Evaluator(ValueFunction):
         else:
             chunks, space = checked_chunks(log, is_over), log.space
         state = self._state if before else self._state._replace(space=space)
+        goes_on = goes_on_from(state) and not (isinstance(log, Log) and log.knows_first)
         for chunk in chunks:
             if not state.n_rows:
                 self._setup = self._given.fit_to(space, chunk)
+            elif goes_on and chunk.starts is not None and chunk.n_rows:
+                chunk = chunk._replace(starts=np.append(False, chunk.starts[1:]))
+            goes_on = goes_on and not chunk.n_rows
             for learned in receive(self._setup, state, chunk, repeats):
                 self._state = state = learned
                 if progress is not None:
@@ -226,6 +231,15 @@ class Evaluator(ValueFunction):
         if log.segment is None or size is None or size % log.segment == 0 or log.segment % size == 0:
             return []
         return [f"batches of {size} rows cut segments of {log.segment}: use a multiple of it"]
+
+    def _solve(self) -> None:
+        try:
+            _ = self._summary.solution
+        except SingularSystemError as error:
+            if self._setup.target is None:
+                raise
+            do = "bring rows in which the target's actions are taken, or other features; or drop propensity"
+            raise SingularSystemError(error.must, error.got, do) from None
 
     def _warn_of_data(self) -> None:
         """Warn of what makes an answer from these rows and features doubtful."""

@@ -44,6 +44,7 @@ from vrtd.problems import Transitions
 _PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024
 # Methods that do not follow A itself, so that no log makes them diverge with a small step.
 _ALWAYS_STABLE = (CLOSED_FORM, GTD.name, GTD2.name, TDC.name, LSTD.name, RecursiveLSTD.name)
+_ROUNDED = 1e-6  # by which a probability may exceed 1
 _UNSTABLE = 1e-9  # of the largest entry of A: a real part that is more than rounding
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "reward", "weight": "weight"}
 
@@ -138,14 +139,15 @@ def _weigh(setup: Setup, state: FitState, chunk: Chunk) -> Chunk:
     if chunk.weight is not None:
         must = "rows with propensities must not have weights, too"
         raise DataError(must, "both", "drop the weights: the target and the propensities make them")
-    is_bad = ~((chunk.propensity > 0.0) & np.isfinite(chunk.propensity))
-    if is_bad.any():
-        row = int(np.argmax(is_bad))
-        got = f"{chunk.propensity[row]}: {chunk.place('propensity', row, state.n_rows)}"
-        raise DataError("propensities must be positive", got, "repair or drop that row")
     if chunk.action.dtype.kind == "f":
         must, do = "propensities are for discrete actions, which are integers", "drop propensity, or number the actions"
         raise DataError(must, f"actions of {chunk.action.dtype}", do)
+    is_bad = ~((chunk.propensity > 0.0) & (chunk.propensity <= 1.0 + _ROUNDED))
+    if is_bad.any():
+        row = int(np.argmax(is_bad))
+        got = f"{chunk.propensity[row]}: {chunk.place('propensity', row, state.n_rows)}"
+        do = "name the column with the probability of the action that was taken, or drop that row"
+        raise DataError("propensities must be probabilities, above 0 and at most 1", got, do)
     ratio = setup.target.probability_of(chunk.observations, chunk.action) / chunk.propensity
     return chunk._replace(weight=ratio)
 
@@ -172,7 +174,12 @@ def _wait(state: FitState, chunk: Chunk) -> FitState:
     """Keep the rows until the pilot is whole."""
     chunk.check_finite(state.n_rows)
     if state.waiting:
-        check_alike(chunk.observations, state.waiting[0].observations)
+        first = state.waiting[0]
+        check_alike(chunk.observations, first.observations)
+        if (chunk.action is None) != (first.action is None):
+            raise _no_actions()
+        if chunk.action is not None and first.action is not None:
+            check_alike(chunk.action, first.action, "actions")
     return state._replace(waiting=(*state.waiting, chunk.copy()), n_rows=state.n_rows + chunk.n_rows)
 
 
@@ -204,8 +211,12 @@ def _features_of_rows(features: Features, chunk: Chunk) -> NDArray[np.floating[A
     if not isinstance(features, TargetFeatures):
         return features(chunk.observations)
     if chunk.action is None:
-        raise DataError("all parts of a log must have actions", "a part without them", "name their column: action=...")
+        raise _no_actions()
     return features.of_pairs(chunk.observations, chunk.action)
+
+
+def _no_actions() -> DataError:
+    return DataError("all parts of a log must have actions", "a part without them", "name their column: action=...")
 
 
 def _locate(features: Features, chunk: Chunk, error: DataError, n_before: int) -> DataError:

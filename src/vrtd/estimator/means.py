@@ -73,27 +73,32 @@ def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     starts = state.episodes.starts
     if spread.block is not None and state.sums is not None:
         return _mean(spread, starts, state.sums.n_summed)
-    nu, own = _own_parts(starts, spread.theta, state.n_distinct)
-    shares = estimate_from_parts(np.zeros(1), own).error
-    return spread.estimates(nu[None]).widen(np.square(shares) + 2.0 * _covariance_with_starts(summary, spread, nu))
+    nu, own, n = _own_parts(starts, spread.theta, state.n_distinct)
+    variance = np.square(estimate_from_parts(np.zeros(1), own).error)
+    return spread.estimates(nu[None]).widen(variance + 2.0 * _covariance_with_starts(summary, spread, nu), n - 1.0)
 
 
 def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:
-    nu, own = _own_parts(totals, spread.theta, n_rows)
-    return _combine(spread, nu, own)
+    return _combine(spread, *_own_parts(totals, spread.theta, n_rows))
 
 
-def _own_parts(totals: BlockTotals, theta: Floats, n_rows: int) -> tuple[Floats, Parts]:
-    """Return the mean of the features of some states, and by how much blocks of rows move its value."""
+def _own_parts(totals: BlockTotals, theta: Floats, n_rows: int) -> tuple[Floats, Parts, float]:
+    """Return the mean of the features of some states, by how much blocks of rows move its value, and how many states
+    these are."""
     by_block, block = totals.by_block(n_rows)
-    nu = totals.total[:-1] / totals.total[-1]
-    count = by_block[:, -1]
+    n = float(totals.total[-1])
+    nu, count = totals.total[:-1] / n, by_block[:, -1]
     with np.errstate(invalid="ignore"):  # blocks without such a state do not tell how they vary
-        return nu, Parts((by_block[:, :-1] - count[:, None] * nu) @ theta / count.mean(), block)
+        parts = (by_block[:, :-1] - count[:, None] * nu) @ theta / count.mean()
+    return nu, Parts(parts * np.sqrt(n / max(n - 1.0, 1.0)), block), n
 
 
-def _combine(spread: Spread, nu: Floats, own: Parts) -> Estimates:
-    """Return nu.theta with the noise of both, from the same blocks of rows; `own` is what moves nu.theta by nu."""
+def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> Estimates:
+    """Return nu.theta with the noise of both, from the same blocks of rows.
+
+    `own` is what moves nu.theta by nu, which is the mean over `n_own` states: of few of them there are few degrees of
+    freedom.
+    """
     assert spread.block is not None
     influence = Parts(spread.influence @ nu, spread.block)
     block = max(influence.block, own.block)
@@ -102,7 +107,15 @@ def _combine(spread: Spread, nu: Floats, own: Parts) -> Estimates:
     found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
     # What no row has is as uncertain as it matters, and must not make the mean of all others unknown.
     is_known = spread.spans(np.where(spread.unseen, 0.0, nu)[None])
-    return found._replace(error=np.where(is_known, found.error, np.inf), bias=spread.estimates(nu[None]).bias)
+    alone = estimate_from_parts(np.zeros(1), Parts(theirs[:n], block)).error
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.clip(np.nan_to_num(np.square(alone / found.error)), 0.0, 1.0)
+        degrees = 1.0 / (share**2 / max(n_own - 1.0, 1.0) + (1.0 - share**2) / found.degrees)
+    return found._replace(
+        error=np.where(is_known, found.error, np.inf),
+        degrees=np.minimum(found.degrees, degrees),
+        bias=spread.estimates(nu[None]).bias,
+    )
 
 
 def _covariance_with_starts(summary: FitSummary, spread: Spread, nu: Floats) -> float:
@@ -135,10 +148,10 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
     reduced = BlockTotals(
         returns.total[: d + 2], returns.most, returns.block, tuple(mark[: d + 2] for mark in returns.marks)
     )
-    mean, own = _own_parts(reduced, theta, n_rows)
+    mean, own, n_episodes = _own_parts(reduced, theta, n_rows)
     value = np.array([mean @ theta])
     if is_all:
-        found = _combine(spread, mean[:d], own)._replace(value=value)
+        found = _combine(spread, mean[:d], own, n_episodes)._replace(value=value)
     else:
         noise = np.square(estimate_from_parts(value, own).error)
         found = spread.estimates(mean[None, :d]).widen(noise)._replace(value=value)

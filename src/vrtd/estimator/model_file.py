@@ -23,7 +23,7 @@ from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import Sums, most_blocks, no_sums
 from vrtd.estimator.state import FitState, Setup, bind_features, table_of
-from vrtd.features import Features, Target, complete, from_settings
+from vrtd.features import Features, Target, TargetFeatures, complete, from_settings
 from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
@@ -167,11 +167,18 @@ def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> 
     arguments = settings | {name: getattr(setup, name) for name in _OTHERS}
     tree = {
         "arguments": arguments,
-        "features": feature_settings(setup.features),
+        "features": _given_settings(setup.features),
         "target": _target_settings(setup.target),
         "state": encode(state.trim()),
     }
     write_tree(path, tree)
+
+
+def _given_settings(features: Features) -> dict[str, Any] | None:
+    """Return the features of observations as plain values; those of a target are made of them again."""
+    if isinstance(features, TargetFeatures):
+        return feature_settings(features.features) if isinstance(features.features, Features) else None
+    return feature_settings(features)
 
 
 def _target_settings(target: Target | None) -> Any:
@@ -218,12 +225,14 @@ def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any, ta
     arguments, settings, policy = dict(tree["arguments"]), tree["features"], tree["target"]
     if policy == _CODE and target is None:
         must = f"{path} was fitted to a target policy of the user's own code"
-        raise InvalidInputError(must, "no target", "pass target=..., and the features that were used")
+        raise InvalidInputError(must, "no target", "pass target=..., the same policy as before")
+    if policy != _CODE and target is not None:
+        must = f"{path} has " + ("no target policy" if policy is None else "its target policy with it")
+        raise InvalidInputError(must, "another one", "drop target; to value another policy, fit again")
     if settings is None and features is None:
         raise InvalidInputError(
-            f"{path} was fitted with features of the user's own code, or to such a target", "no features",
-            "pass features=..., as they were given to the evaluator",
-        )  # fmt: skip
+            f"{path} was fitted with features of the user's own code", "no features", "pass features=..."
+        )
     if not isinstance(arguments["algorithm"], str):
         arguments["algorithm"] = decode(Algorithm, arguments["algorithm"])
     arguments["target"] = target if policy == _CODE else policy
@@ -240,8 +249,11 @@ def decode_state(tree: Tree, setup: Setup) -> FitState:
 
 def _bound_again(setup: Setup, state: FitState) -> Features:
     """Bind features of the user's own code to the rows that they were bound to before."""
+    features: Any = setup.features
+    if isinstance(features, TargetFeatures) and state.is_weighted:  # by propensities: features are those of states
+        features = features.features
     n = setup.settings.pilot_rows if state.n_pilot is None else state.n_pilot
-    if setup.features.needs_data and state.n_sampled < n:
+    if features.needs_data and state.n_sampled < n:
         raise InvalidInputError(
             "features of the user's own code must be fitted when a model with more pilot rows than it keeps is loaded",
             f"{state.n_sampled:,} of {n:,} pilot rows",
@@ -254,7 +266,7 @@ def _bound_again(setup: Setup, state: FitState) -> Features:
         state.observations, state.buffer.reward, state.next_observations, terminated, terminated, action=state.action
     )
     rows.check()
-    setup = replace(setup, features=complete(setup.features, state.space))
+    setup = replace(setup, features=complete(features, state.space))
     return bind_features(setup, [rows.part(0, n)])
 
 

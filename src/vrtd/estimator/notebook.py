@@ -57,7 +57,8 @@ def describe_fit(evaluator: Evaluator, setup: Setup, state: FitState, known: Fit
 
     `evaluator` is a copy, so that nothing is remembered of the question. `known` is what was computed before.
     """
-    parts = [f"{_describe_method(setup, state)}, {_describe_rows(setup, state)}"]
+    of_target = "" if setup.target is None else " of a target policy"
+    parts = [f"{_describe_method(setup, state)}{of_target}, {_describe_rows(setup, state)}"]
     if state.features is None:
         parts.append(f"features {_describe_features(setup.features)}; discount {setup.discount:g}")
     else:

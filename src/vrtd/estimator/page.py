@@ -66,7 +66,7 @@ def build_page(
                 _draw(panels, [name for name in FIGURES if name not in _RUN]),
                 html.EMPTY if extremes is None else _list_extremes(extremes),
             ),
-            html.EMPTY if found.target is None else _build_target(found.target, diagnostics),
+            html.EMPTY if found.target is None else _build_target(found.target, found),
             html.section("Convergence", "convergence", _draw(panels, _RUN)),
             html.section("Settings", "settings", html.definitions(_describe_settings(found, facts))),
             html.section("Data", "data", html.definitions(_describe_data(found, facts, unseen))),
@@ -95,15 +95,20 @@ def _build_comparison(comparison: PolicyComparison, panels: Sequence[html.Panel]
     return html.section("Comparison", "comparison", *content)
 
 
-def _build_target(name: str, diagnostics: Diagnostics) -> html.Html:
+def _build_target(name: str, found: Evaluation) -> html.Html:
     """Return the section on how much the rows tell of the target policy."""
-    overlap, robust = diagnostics.overlap, diagnostics.doubly_robust
-    entries = {"Policy": name} | ({} if overlap is None else overlap.describe())
+    overlap, robust = found.diagnostics.overlap, found.diagnostics.doubly_robust
+    entries = {"Policy": name, "Actions": describe_actions(found)} | ({} if overlap is None else overlap.describe())
     content = [html.definitions(entries)]
     if robust is not None:
-        words = "A check on the features: the value from them, and one that is right even where they miss something."
+        words = "A check on the features: the value from them, and a second estimate that further features correct."
         content += [html.paragraph(words), html.definitions(robust.describe())]
     return html.section("Target policy", "target", *content)
+
+
+def describe_actions(found: Evaluation) -> str:
+    """Return which number stands for which word, where actions are words."""
+    return ", ".join(f"{number} {word}" for number, word in enumerate(found.evaluator.actions_))
 
 
 def _list_extremes(extremes: Table) -> html.Html:

@@ -55,6 +55,9 @@ class Setup:
         if self.target is not None and chunk.action is None:
             must, do = "the values of a target policy need the actions of the log", "name their column: action=..."
             raise InvalidInputError(must, "a log without actions", do)
+        if self.target is not None and chunk.propensity is None and chunk.weight is not None:
+            must = "with a target policy, weights are made of propensities"
+            raise InvalidInputError(must, "weights", "name the propensities: propensity=..., or drop weight")
         if isinstance(features, TargetFeatures) and chunk.propensity is not None:
             features = features.features
             if not isinstance(features, Features):
@@ -215,15 +218,17 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     return state._replace(buffer=buffer, n_sampled=last, capacity=size, **buffers)
 
 
-def check_alike(observations: NDArray[Any], before: NDArray[Any]) -> None:
-    """Raise unless the observations have the type and the shape of those before."""
-    if observations.dtype != before.dtype:
-        raise DataError(f"all parts of a log must be of one type, {before.dtype}", observations.dtype, "convert them")
-    if observations.shape[1:] != before.shape[1:]:
+def check_alike(values: NDArray[Any], before: NDArray[Any], what: str = "observations") -> None:
+    """Raise unless the observations or actions have the type and the shape of those before."""
+    if values.dtype != before.dtype:
         raise DataError(
-            f"observations must have one shape, {before.shape[1:]} per row",
-            observations.shape[1:],
-            "keep observations of different shapes apart",
+            f"{what} of all parts of a log must be of one type, {before.dtype}", values.dtype, "convert them"
+        )
+    if values.shape[1:] != before.shape[1:]:
+        raise DataError(
+            f"{what} must have one shape, {before.shape[1:]} per row",
+            values.shape[1:],
+            f"keep {what} of different shapes apart",
         )
 
 
@@ -237,17 +242,26 @@ def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) 
     return buffer
 
 
+def goes_on_from(state: FitState) -> bool:
+    """Return whether rows that come next go on from the last row, as far as that tells."""
+    if state.waiting:
+        return not state.waiting[-1].ends[-1]
+    return state.episodes is not None and state.episodes.is_open
+
+
 def is_same_log(one: FitState, other: FitState) -> bool:
     """Return whether two fits have received the same rows, as far as their number and the first ones tell."""
     if one.n_distinct != other.n_distinct or one.buffer is None or other.buffer is None:
         return False
     n = min(one.n_sampled, other.n_sampled)
-    pairs = (
-        (one.observations, other.observations),
-        (one.next_observations, other.next_observations),
-        (one.buffer.reward, other.buffer.reward),
-    )
-    return all(a is not None and b is not None and np.array_equal(a[:n], b[:n]) for a, b in pairs)
+    columns = [(getattr(one.buffer, name)[:n], getattr(other.buffer, name)[:n]) for name in ("reward", "ends")]
+    if not all(np.array_equal(a, b) for a, b in columns):
+        return False
+    seen = [(one.observations, other.observations), (one.next_observations, other.next_observations)]
+    pairs = [(a[:n], b[:n]) for a, b in seen if a is not None and b is not None]
+    if all(a.shape == b.shape for a, b in pairs):
+        return all(np.array_equal(a, b) for a, b in pairs)
+    return bool(np.ptp(one.buffer.reward[:n]) > 0.0)  # other columns of the same rows; equal rewards tell nothing
 
 
 def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_level
-from vrtd.errors import AccuracyWarning, ConvergenceWarning, InvalidInputError, NotFittedError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataWarning, InvalidInputError, NotFittedError
 from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, distance_doubt
 from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.estimates import Estimates, Interval, Intervals
@@ -19,6 +20,7 @@ from vrtd.estimator.means import ReturnCheck, check_returns, mean_over_starts, m
 from vrtd.estimator.spread import FitSummary, Method, Spread
 from vrtd.estimator.state import FitState, Setup, initial_theta, is_same_log, usable_features
 from vrtd.features import Features, ObservationSpace, TargetFeatures
+from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.new_observations import as_actions, as_observations
 
 
@@ -182,11 +184,15 @@ class ValueFunction:
     def policy_estimate(self, observations: Any = None, method: Method | None = None) -> Estimates:
         """Return what `policy_value` is made of."""
         if observations is not None:
+            if np.ndim(observations) == 0 and not isinstance(observations, Mapping | ArrowStream):
+                must, do = "observations must be start states, one row for each", "pass a list; a level is level=0.95"
+                raise InvalidInputError(must, f"{observations!r:.60}", do)
             phi = self._features_of(observations)
             if not len(phi):
                 raise InvalidInputError("there must be a start state", "none", "pass at least one")
-            spread = float(np.var(phi @ self.theta_, ddof=1)) / len(phi) if len(phi) > 1 else 0.0
-            return self._estimates(phi.mean(axis=0)[None], method, stacklevel=4).widen(spread)
+            n = len(phi)
+            spread = float(np.var(phi @ self.theta_, ddof=1)) / n if n > 1 else 0.0
+            return self._estimates(phi.mean(axis=0)[None], method, stacklevel=4).widen(spread, max(n - 1.0, 1.0))
         starts = None if self._state.episodes is None else self._state.episodes.starts
         if starts is None or starts.total[-1] < LEAST_STARTS:
             raise InvalidInputError(
@@ -197,6 +203,11 @@ class ValueFunction:
         if self.why_no_interval(method) is not None:
             return self._estimates((starts.total[:-1] / starts.total[-1])[None], method, stacklevel=4)
         self._spread(method, stacklevel=4)
+        check = (
+            check_returns(self._summary) if self._summary.own_method == "closed_form" else None
+        )  # else it takes long
+        if check is not None and check.doubt is not None:
+            warnings.warn(check.doubt, DataWarning, stacklevel=3)
         return mean_over_starts(self._summary, method)
 
     def estimate(self, observations: Any, actions: ArrayLike | None = None, method: Method | None = None) -> Estimates:

@@ -146,6 +146,10 @@ class EnvironmentLog(Log):
         return np.stack([self._layout.check(self._observation_space.sample(), 0) for _ in range(n)])
 
     @property
+    def knows_first(self) -> bool:
+        return True
+
+    @property
     def segment(self) -> int | None:
         return None if self._n_envs in (None, 1) else self._segment
 

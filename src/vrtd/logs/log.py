@@ -229,6 +229,11 @@ class Log(ABC):
         return {}
 
     @property
+    def knows_first(self) -> bool:
+        """Whether it is known if the first row begins an episode. If not, it may go on from the rows before the log."""
+        return False
+
+    @property
     def segment(self) -> int | None:
         """Rows come in stretches of this many consecutive steps of one environment of several; None: one trajectory."""
         return None
@@ -286,6 +291,10 @@ class WrappedLog(Log):
     @property
     def roles(self) -> Mapping[str, tuple[str, ...]]:
         return self._log.roles
+
+    @property
+    def knows_first(self) -> bool:
+        return self._log.knows_first
 
     @property
     def segment(self) -> int | None:

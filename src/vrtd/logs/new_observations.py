@@ -59,14 +59,18 @@ def as_actions(space: ObservationSpace, given: Any) -> NDArray[Any]:
     >>> as_actions(ObservationSpace("states", actions=("left", "right")), ["right", "left"]).tolist()
     [1, 0]
     """
-    actions = np.asarray(given)
+    must = "actions must be an array with one for each observation"
+    try:
+        actions = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        raise InvalidInputError(must, f"{given!r:.60}", "pass rows of one length") from None
     if actions.ndim == 0:
-        must, do = "actions must be an array with one for each observation", "pass a level as return_interval=0.95"
+        do = "pass a list of them; a level is passed as return_interval=0.95"
         raise InvalidInputError(must, f"{given!r:.60}", do)
     if actions.dtype.kind not in "UO":
         return actions
     numbers = {word: number for number, word in enumerate(space.actions)}
-    unknown = [word for word in actions.ravel().tolist() if word not in numbers]
+    unknown = [word for word in actions.ravel().tolist() if not isinstance(word, str) or word not in numbers]
     if unknown:
         known = f"one of {', '.join(space.actions)}" if numbers else "a number, as in the log"
         raise DataError(f"every action must be {known}", repr(unknown[0]), "pass actions of the log")

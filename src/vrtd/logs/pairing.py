@@ -75,7 +75,8 @@ def pair(
             goes_on = following.part == block.part or block.next_observations is not None
         else:
             goes_on = following.part == block.part or block.episode[-1] == following.episode[0]
-        following = _mark_starts(following, block if goes_on else None)
+        # Where nothing tells of episodes, the end of a file may be anywhere in one.
+        following = _mark_starts(following, block if goes_on or episode_end is None else None)
         if not goes_on:
             yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped, encoder)
             block = following
@@ -89,8 +90,8 @@ def pair(
 
 
 def _mark_starts(block: Block, before: Block | None) -> Block:
-    """Return the block with the first rows of its episodes marked, unless these were recorded. `before` is what its
-    first row continues, if anything."""
+    """Return the block with the first rows of its episodes marked, unless these were recorded. `before` is the block
+    before; None: the first row begins an episode."""
     if block.starts is not None:
         return block
     starts = np.append(before is None, block.terminated[:-1] | block.truncated[:-1])

@@ -108,6 +108,10 @@ class PartsLog(Log):
         return self._space
 
     @property
+    def knows_first(self) -> bool:
+        return self._columns.starts is not None
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
         remarks += [*self._describe_ended(0.0), *self._describe_shared(), *self._describe_unseen(0.0)]

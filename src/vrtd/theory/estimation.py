@@ -60,6 +60,9 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
     # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
     means = np.array([noise[block].mean(axis=0) for block in blocks])
     covariance = np.cov(means.T).reshape(noise.shape[1], -1)
+    if not np.trace(covariance) > 0.0:
+        must = "the TD noise of a sample must not have the same mean in every block"
+        raise InvalidInputError(must, "blocks that do not differ", "there is nothing to time")
     degrees = (len(blocks) - 1) * float(np.trace(covariance) ** 2 / (covariance**2).sum())
     tau = float(np.trace(covariance) * len(sample) / len(blocks) / (noise**2).mean(axis=0).sum())
     tail = (1.0 - confidence) / 2.0

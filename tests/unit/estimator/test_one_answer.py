@@ -35,6 +35,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:the values of first states")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.filterwarnings("ignore::vrtd.errors.AccuracyWarning", "ignore::vrtd.errors.ConvergenceWarning")

@@ -9,7 +9,7 @@ import pytest
 
 import vrtd
 from tests.helpers.decision_processes import random_policy, random_process, without_propensity
-from vrtd.errors import InvalidInputError
+from vrtd.errors import DataWarning, InvalidInputError
 from vrtd.logs import Chunk, from_arrays
 
 N = 2000
@@ -124,9 +124,12 @@ def test_returns_show_observations_that_miss_the_state(rows: Chunk) -> None:
     starts = np.append(True, rows.terminated[:-1])
     reward = rows.reward + 5.0 * starts  # the first step pays
     blind = rows._replace(observations=np.zeros(N, int), next_observations=np.zeros(N, int), reward=reward)
-    check = fit(blind, features="tabular:1").check_returns()
+    aliased = fit(blind, features="tabular:1")
+    check = aliased.check_returns()
     assert check is not None
     assert not check.agrees
+    with pytest.warns(DataWarning, match="more than noise explains"):
+        aliased.policy_value()
     with_state = fit(rows._replace(reward=reward), features="tabular:5").check_returns()
     assert with_state is not None
 
@@ -147,3 +150,43 @@ def test_rows_that_do_not_start_an_episode_are_no_starts(rows: Chunk) -> None:
 
 def test_weights_have_no_returns(rows: Chunk) -> None:
     assert fit(rows._replace(weight=np.ones(N))).check_returns() is None
+
+
+@pytest.mark.parametrize("with_next", [True, False])
+def test_pieces_of_a_table_go_on_where_the_last_one_stopped(with_next: bool) -> None:
+    """The first row of a piece is no start of an episode because it is the first of a table."""
+    n, length = 600, 50
+    s = np.tile(np.r_[0, 1 + np.arange(length - 1) % 3], n // length)
+    rng = np.random.default_rng(0)
+    table: Any = {"state": s, "reward": 10.0 * (s == 0) + 0.1 * rng.normal(size=n)}
+    table |= {"terminated": np.arange(n) % length == length - 1}
+    if with_next:
+        table["next_state"] = np.r_[s[1:], 0]
+    parts = vrtd.Evaluator(features="tabular:4", discount=0.5, pilot_rows=100)
+    for first in range(0, n, 70):
+        parts.partial_fit({name: values[first : first + 70] for name, values in table.items()})
+    assert parts.n_episodes_ == n // length
+    anew = parts.partial_fit({name: values[:70] for name, values in table.items()} | {"is_first": np.arange(70) == 0})
+    assert anew.n_episodes_ == n // length + 1  # the recorded flags alone tell
+
+
+def test_few_episodes_have_few_degrees_of_freedom() -> None:
+    """With two first states of known values the interval is that of the mean of two numbers."""
+    values, length = np.array([1.0, 3.0]), 400
+    s = np.ones(2 * length, int)
+    s[[0, length]] = [0, 2]
+    noise = 1e-6 * np.random.default_rng(0).normal(size=len(s))
+    reward = np.where(s == 0, values[0], np.where(s == 2, values[1], 0.0)) + noise
+    ends = np.arange(2 * length) % length == length - 1
+    evaluator = fit(from_arrays(s, reward, np.ones_like(s), ends), "closed_form", 0.5, "tabular:3")
+    found = evaluator.policy_value()
+    half = 12.706 * values.std(ddof=1) / np.sqrt(2)
+    assert 0.4 * half < (found.high - found.low) / 2 < 2.0 * half
+    given = evaluator.policy_value([0, 2])
+    assert 0.9 * half < (given.high - given.low) / 2 or np.isinf(given.high)
+
+
+@pytest.mark.parametrize("observations", [0.95, 0, "a"])
+def test_start_states_are_a_list(rows: Chunk, observations: Any) -> None:
+    with pytest.raises(InvalidInputError, match="a level is level="):
+        fit(rows).policy_value(observations)

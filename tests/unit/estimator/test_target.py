@@ -99,10 +99,30 @@ def test_code_is_passed_again_to_load(rows: Chunk, tmp_path: Any) -> None:
     found.save(tmp_path / "model.npz")
     with pytest.raises(InvalidInputError, match="no target"):
         vrtd.Evaluator.load(tmp_path / "model.npz")
-    again = vrtd.Evaluator.load(tmp_path / "model.npz", features="tabular:5", target=lambda s: TARGET[s])
+    again = vrtd.Evaluator.load(tmp_path / "model.npz", target=lambda s: TARGET[s])
     assert again.predict(*PAIRS, return_interval=0.9).low == pytest.approx(
         found.predict(*PAIRS, return_interval=0.9).low
     )
+
+
+@pytest.mark.parametrize("n_rows", [100, N])
+def test_code_with_propensities_is_loaded(logged: Chunk, tmp_path: Any, n_rows: int) -> None:
+    def features(s: Any) -> Any:
+        return np.eye(5)[s]
+
+    found = evaluator(features=features, pilot_rows=200).partial_fit(logged.part(0, n_rows))
+    found.save(tmp_path / "model.npz")
+    again = vrtd.Evaluator.load(tmp_path / "model.npz", features=features)
+    again.partial_fit(logged.part(n_rows, N) if n_rows < N else logged)
+    found.partial_fit(logged.part(n_rows, N) if n_rows < N else logged)
+    assert np.array_equal(again.theta_, found.theta_)
+
+
+def test_another_target_needs_another_fit(rows: Chunk, tmp_path: Any) -> None:
+    for target, words in ((TARGET, "its target policy with it"), (None, "no target policy")):
+        evaluator(target=target).fit(rows).save(tmp_path / "model.npz")
+        with pytest.raises(InvalidInputError, match=words):
+            vrtd.Evaluator.load(tmp_path / "model.npz", target=BEHAVIOUR)
 
 
 def test_an_action_that_was_never_logged_has_no_value(rows: Chunk) -> None:
@@ -146,7 +166,9 @@ def test_an_unstable_system_is_refused(algorithm: Any) -> None:
         ({"action": None, "propensity": None}, {}, "name their column: action="),
         ({}, {"target": None}, "propensities are for the values of a target policy"),
         ({"weight": np.ones(N)}, {}, "must not have weights, too"),
-        ({"propensity": np.zeros(N)}, {}, "propensities must be positive; got 0.0: row 0"),
+        ({"propensity": np.zeros(N)}, {}, "propensities must be probabilities, .* got 0.0: row 0"),
+        ({"propensity": np.full(N, 40.0)}, {}, "propensities must be probabilities, .* got 40.0: row 0"),
+        ({"propensity": None, "weight": np.ones(N)}, {}, "weights are made of propensities"),
         ({"propensity": None, "action": np.full(N, -1)}, {}, "actions of the log must be at least 0"),
         ({"propensity": None}, {"target": [[0.5, 0.6]] * 5}, "sum to 1"),
         ({"propensity": None}, {"target": "abc"}, "target must be"),
@@ -159,10 +181,19 @@ def test_what_cannot_be_is_refused(logged: Chunk, change: Any, options: Any, mes
         evaluator(**options).fit(logged._replace(**change))
 
 
+def test_parts_with_other_actions_are_refused(rows: Chunk) -> None:
+    for other in (None, rows.action.astype(float), np.stack([rows.action] * 2, axis=1)):
+        found = evaluator(pilot_rows=500).partial_fit(rows.part(0, 100))
+        with pytest.raises(DataError, match="action"):
+            found.partial_fit(rows._replace(action=other).part(100, 200))
+
+
 def test_actions_of_a_prediction_are_checked(rows: Chunk) -> None:
     found = evaluator().fit(rows)
     with pytest.raises(InvalidInputError, match=r"return_interval=0\.95"):
         found.predict([0], 0.95)
+    with pytest.raises(InvalidInputError, match="rows of one length"):
+        found.predict([0, 1], [[0], [0, 1]])
     with pytest.raises(DataError, match=r"actions of the log must be in 0\.\.1"):
         found.predict([0], [2])
     with pytest.raises(InvalidInputError, match="fit with target="):
