@@ -121,6 +121,8 @@ class Diagnostics:
             is_noise = self.settings["name"] == CLOSED_FORM and self.limit == "variance"
             remedy = _REMEDIES["budget" if is_noise else self.limit]  # the closed form has no step and no batch
             lines.append(f"What limits it: {_NAMES[self.limit]} ({self.errors[self.limit]:.3g}): {remedy}.")
+        if self.overlap is not None and self.errors and "features" not in self.errors:
+            lines.append("What the features cannot represent is not among the errors that were compared.")
         if self.n_waiting:
             lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows wait for the rest of their batch.")
         return " ".join(lines)
