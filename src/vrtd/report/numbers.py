@@ -10,6 +10,9 @@ MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+_ROUNDING = 1e-9  # of a number
+
+
 def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     """An estimate and the ends of its interval, to two digits of half its width.
 
@@ -17,6 +20,8 @@ def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
     ('99.99', '99.48', '100.50')
     """
     half = (high - low) / 2.0
+    if 0.0 <= half <= _ROUNDING * abs(value):  # rounding alone tells the ends apart
+        return number(value, 4), number(value, 4), number(value, 4)
     decimals = max(0, 1 - math.floor(math.log10(half))) if 0.0 < half < math.inf else -1
     if 0 <= decimals <= 6 and max(abs(low), abs(high)) < 1e7:
         value_text, low_text, high_text = (f"{x:,.{decimals}f}".replace("-", MINUS) for x in (value, low, high))
