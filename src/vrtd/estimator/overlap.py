@@ -23,7 +23,8 @@ from vrtd.solving import least_norm_solver
 
 #: Rows of the log that are looked at.
 MOST_ROWS = 20_000
-_MOST_STATES = 2000  # that are asked for the rows which tell of the target's actions
+_MOST_STATES, _LEAST_STATES = 2000, 200  # that are asked for the rows which tell of the target's actions
+_MOST_PAIRS = 20_000  # of such a state and an action
 _LEAST_TOLD = 10.0  # rows that must tell of an action
 _SURE, _LEAST_MISS = 4.0, 0.02  # standard errors, and by how much, the mean of importance ratios must miss 1
 # Below so many effective rows, or above this share of actions that were hardly logged, the answer is in doubt. In small
@@ -194,7 +195,8 @@ def _share_of_few(
     sample: TargetSample, n_actions: int, count: Callable[[NDArray[np.int64], NDArray[Any]], Floats]
 ) -> float:
     """Return the share of the target's actions in states of the sample for which `count` is small."""
-    rows, share = np.arange(0, len(sample.rows), -(-len(sample.rows) // _MOST_STATES)), 0.0
+    n, most = len(sample.rows), min(_MOST_STATES, max(_LEAST_STATES, _MOST_PAIRS // max(n_actions, 1)))
+    rows, share = np.arange(0, n, -(-n // most)), 0.0
     for at, action, probability in _list_actions(sample.target, n_actions, sample.observations[rows]):
         told = sample.scale * count(rows[at], action)
         share += float(probability[told < _LEAST_TOLD].sum())
