@@ -27,17 +27,17 @@ _QUARTERS = (0.25, 0.5, 0.75)
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells of the states of a log for each number of its actions, and how often they were taken there."""
+    """Cells of the states of a log, and how often actions were taken there."""
 
-    cell: tuple[NDArray[np.int64], ...]  # (n,) that of each row
-    visits: tuple[Floats, ...]  # (cells, actions) rows
-    edges: tuple[Floats, ...]  # of the four ranges of a continuous action; none where actions are discrete
+    cell: NDArray[np.int64]  # (n,) that of each row
+    visits: Floats  # (k, cells, A) rows, for each of the k numbers of an action
+    edges: Floats | None = None  # (k, 3) of the four ranges of a continuous action
 
     def count(self, rows: NDArray[np.int64], actions: NDArray[Any]) -> Floats:
         """Return how many rows of the log have such an action in the cell of these rows; of vectors, the least."""
-        numbers = [actions.astype(np.int64)] if not self.edges else _to_ranges(actions, self.edges)
-        counts = [visits[cell[rows], a] for cell, visits, a in zip(self.cell, self.visits, numbers, strict=True)]
-        return np.asarray(np.min(counts, axis=0), np.float64)
+        kinds = _number_actions(actions, self.edges)
+        counts = self.visits[np.arange(len(kinds))[:, None], self.cell[rows], kinds]
+        return np.asarray(counts.min(axis=0))
 
 
 def make_cells(observations: NDArray[Any], actions: NDArray[Any], n_actions: int) -> Cells | None:
@@ -56,13 +56,10 @@ def make_cells(observations: NDArray[Any], actions: NDArray[Any], n_actions: int
     least = _LEAST_ROWS * n_kinds
     if len(observations) < least or prod(observations.shape[1:]) > _MOST_NUMBERS:
         return None
-    edges: tuple[Floats, ...] = ()
-    if not n_actions:
-        edges = tuple(np.quantile(column, _QUARTERS) for column in _columns(actions))
-    states, numbers = as_rows(observations), _to_ranges(actions, edges) if edges else [actions.astype(np.int64)]
-    cell = tuple(_halve(states, np.eye(n_kinds)[number], least) for number in numbers)
-    visits = tuple(_count_visits(each, number, n_kinds) for each, number in zip(cell, numbers, strict=True))
-    return Cells(cell, visits, edges)
+    edges = None if n_actions else np.quantile(_columns(actions), _QUARTERS, axis=1).T
+    kinds = _number_actions(actions, edges)
+    cell = _halve(as_rows(observations), np.concatenate(np.eye(n_kinds)[kinds], axis=1), least)
+    return Cells(cell, _count_visits(cell, kinds, n_kinds), edges)
 
 
 def make_cells_of_table(states: NDArray[np.int64], actions: NDArray[Any], n_actions: int) -> Cells | None:
@@ -70,27 +67,30 @@ def make_cells_of_table(states: NDArray[np.int64], actions: NDArray[Any], n_acti
     if len(states) < _LEAST_ROWS * n_actions:
         return None
     cell = np.unique(states, return_inverse=True)[1].reshape(-1)
-    return Cells((cell,), (_count_visits(cell, actions.astype(np.int64), n_actions),), ())
+    return Cells(cell, _count_visits(cell, _number_actions(actions, None), n_actions))
 
 
-def _count_visits(cell: NDArray[np.int64], actions: NDArray[np.int64], n_actions: int) -> Floats:
+def _count_visits(cell: NDArray[np.int64], kinds: NDArray[np.int64], n_kinds: int) -> Floats:
     n_cells = int(cell.max()) + 1
-    visits = np.bincount(cell * n_actions + actions, minlength=n_cells * n_actions)
-    return visits.reshape(n_cells, n_actions).astype(np.float64)
+    counts = [np.bincount(cell * n_kinds + kind, minlength=n_cells * n_kinds) for kind in kinds]
+    return np.array(counts, np.float64).reshape(len(kinds), n_cells, n_kinds)
+
+
+def _number_actions(actions: NDArray[Any], edges: Floats | None) -> NDArray[np.int64]:
+    """Return the numbers (1, n) of discrete actions, or in which range each number of continuous ones is (k, n)."""
+    columns = _columns(actions)
+    if edges is None:
+        return columns.astype(np.int64)
+    return np.array([np.searchsorted(edge, column, side="right") for edge, column in zip(edges, columns, strict=True)])
 
 
 def _columns(actions: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers of actions (n,) or (n, k) as (k, n)."""
     return actions.reshape(len(actions), -1).T
 
 
-def _to_ranges(actions: NDArray[Any], edges: tuple[Floats, ...]) -> list[NDArray[np.int64]]:
-    """Return in which range each number of the actions is."""
-    pairs = zip(edges, _columns(actions), strict=True)
-    return [np.searchsorted(edge, column, side="right") for edge, column in pairs]
-
-
 def _halve(states: NDArray[np.floating[Any]], taken: Floats, least: int) -> NDArray[np.int64]:
-    """Return the cell (n,) of each state. `taken` (n, A) is 1 where an action was taken."""
+    """Return the cell (n,) of each state. `taken` (n, m) is 1 where an action was taken."""
     cells = [np.arange(len(states))]
     for _ in range(_MOST_HALVINGS):
         cells = [part for rows in cells for part in _halve_cell(states[rows], taken[rows], rows, least)]

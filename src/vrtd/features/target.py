@@ -268,8 +268,9 @@ def _make_table(policy: Any) -> Table:
     raw = _without_column(raw)
     if raw.ndim == 1 and raw.size and raw.dtype.kind in "iu":
         check_actions(raw, None, "the target policy")
-        check_most(int(raw.max()) + 1, "pass a function")
-        return Table(np.eye(int(raw.max()) + 1)[raw])
+        n_actions = max(int(raw.max()) + 1, 2)  # a single column would not say that there are others
+        check_most(n_actions, "pass a function")
+        return Table(np.eye(n_actions)[raw])
     must = "a target policy that is an array must be (S, A) probabilities or (S,) integer actions"
     do = "pass a row for each state"
     require(raw.ndim == 2 and raw.size and raw.dtype.kind in "biuf", must, _describe(raw), do)
@@ -318,7 +319,7 @@ def _check_columns(probabilities: Floats, n_actions: int) -> None:
     """Raise if there are probabilities of a single action among several: they are probably those of action 1."""
     must = f"a target policy must return a column of probabilities for each of {n_actions} actions"
     got, do = "a single column", "return (n, A) probabilities, or integer actions of shape (n,)"
-    require(probabilities.shape[1] > 1 or n_actions == 1, must, got, do, DataError)
+    require(probabilities.shape[1] > 1 or n_actions == 1, must, got, do)
 
 
 def _normalise(array: NDArray[Any], axis: str) -> Floats:

@@ -68,6 +68,7 @@ def test_actions_have_probability_one(policy):
 
 def test_a_column_of_integers_has_actions():
     """Read as probabilities, ones would say that action 0 is always taken."""
+    assert as_target([0, 0]).probability_of(np.arange(2), np.arange(2)).tolist() == [1.0, 0.0]
     ones = np.ones((700, 1), np.int64)
     for policy, observations in ((lambda s: ones[: len(s)], POINTS), (ones, np.arange(700))):
         target = as_target(policy)
@@ -314,6 +315,7 @@ BOUND = make(TABLE, "tabular").bind_pairs(STATES, STATES)
         (lambda: make(np.eye(3), "tabular:2000").bind_pairs(STATES, STATES), "at most 4096 features; got 6000"),
         (lambda: make(TABLE, both).bind_pairs(STATES, STATES + 10**6), "at most 4096 actions; got 1000003; number the"),
         (lambda: make(TABLE, both).bind_pairs(STATES, STATES + 2**62), "at most 4096 actions; got more than 10"),
+        (lambda: as_target(np.ones((3, 1))).probability_of(STATES, STATES), "3 actions; got a single column"),
         (lambda: make(lambda s: s, "tabular").settings, "a target policy must be a table to be stored; got a function"),
         (lambda: make(TABLE, both).settings, "plain values to be stored; got FromPairs; keep your own code"),
     ],
@@ -333,7 +335,6 @@ def test_what_features_of_pairs_refuse(call, message):
         (lambda: BOUND.of_pairs(STATES, STATES * 1.0), r"must be integers of shape \(n,\); got an array of float64"),
         (lambda: as_target(greedy).probabilities(POINTS, 2), r"in 0..1; got 2 in row \d+; .* shape \(n, A\)"),
         (lambda: as_target(softmax).probabilities(POINTS, 2), "must be at most 2 actions; got probabilities of 3"),
-        (lambda: as_target(np.ones((3, 1))).probability_of(STATES, STATES), "3 actions; got a single column"),
         (lambda: as_target(TABLE).probability_of(STATES[:2], STATES), r"got \(3,\) for 2 observations; pass one"),
         (lambda: as_target(TABLE).probability_of(STATES, -STATES), "must be at least 0; got -1 in row 1"),
     ],
