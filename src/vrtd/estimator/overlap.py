@@ -6,7 +6,7 @@ zeta r over the rows, zeta = -w phi.A^-T nu: zeta is the weight of a row in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
+from vrtd.estimator.cells import make_cells, make_cells_of_table
+from vrtd.estimator.state import table_of
 from vrtd.features import Features, Target, TargetFeatures
 from vrtd.problems import Transitions
 from vrtd.report.numbers import number, plural
@@ -21,9 +23,10 @@ from vrtd.solving import least_norm_solver
 
 #: Rows of the log that are looked at.
 MOST_ROWS = 20_000
-_MOST_STATES = 2000  # that are asked for the rows which tell of the target's actions
+_MOST_STATES, _LEAST_STATES = 2000, 200  # that are asked for the rows which tell of the target's actions
+_MOST_PAIRS = 20_000  # of such a state and an action
 _LEAST_TOLD = 10.0  # rows that must tell of an action
-_SURE = 3.0  # standard errors by which the mean of importance ratios must be below 1
+_SURE, _LEAST_MISS = 4.0, 0.02  # standard errors, and by how much, the mean of importance ratios must miss 1
 # Below so many effective rows, or above this share of actions that were hardly logged, the answer is in doubt. In small
 # decision processes whose 95 % intervals held the truth less than 92 % of the time, all logs were beyond one of them.
 _LEAST_EFFECTIVE, _MOST_HARDLY = 100.0, 0.1
@@ -31,6 +34,7 @@ _LEAST_EFFECTIVE, _MOST_HARDLY = 100.0, 0.1
 # interval with 140 to 400 features, it was 0.2 to 0.4.
 _MOST_NEGATIVE = 0.1
 _ROUNDING = 1e-9  # of the largest weight
+_PROPENSITIES = "the propensities are not the probabilities with which the log's policy took the logged actions"
 _REMEDY = "bring more rows, or a log in which these actions are taken more often"
 
 
@@ -69,9 +73,12 @@ class Overlap:
     #: than the log does, so that none are negative with features that can represent this ratio. None where nothing is
     #: bootstrapped: weights of a regression may be negative.
     negative_weight: float | None
-    hardly_logged: float  # share of the target's actions of which fewer than 10 rows tell
+    #: Share of the target's actions of which fewer than 10 rows tell: by the features, or in cells of similar states.
+    hardly_logged: float
     effective_ratios: float | None = None  # effective rows of the importance ratios; None: there are none
     largest_ratio: float | None = None
+    mean_ratio: float | None = None  # 1 but for noise, if propensities are right and the log has all actions
+    mean_ratio_error: float | None = None  # its standard error
 
     @property
     def doubts(self) -> list[str]:
@@ -93,7 +100,23 @@ class Overlap:
                 f"{100 * self.hardly_logged:.0f} % of the target's actions were hardly logged (fewer than "
                 f"{_LEAST_TOLD:.0f} rows tell of them), so that their values are not known well; {_REMEDY}"
             )
+        if self._doubt_of_ratios is not None:
+            doubts.append(self._doubt_of_ratios)
         return doubts
+
+    @property
+    def _doubt_of_ratios(self) -> str | None:
+        """Why the propensities are not trusted."""
+        mean, error = self.mean_ratio, self.mean_ratio_error
+        if mean is None or error is None or abs(mean - 1.0) <= max(_LEAST_MISS, _SURE * error):
+            return None
+        says = f"importance ratios have mean {number(mean, 3)} and not 1"
+        if mean > 1.0:
+            return f"{says}: {_PROPENSITIES}; correct the column, or leave propensity out"
+        return (
+            f"{says}: the target takes actions that the log's policy never takes, or {_PROPENSITIES}; check the "
+            "column, or bring a log in which these actions are taken"
+        )
 
     def describe(self) -> dict[str, str]:
         """Return labels and values for a page."""
@@ -104,9 +127,10 @@ class Overlap:
         }
         if self.negative_weight is not None:
             lines["Negative weights"] = f"{100 * self.negative_weight:.3g} % of all weights"
-        if self.effective_ratios is not None and self.largest_ratio is not None:
+        if self.effective_ratios is not None and self.largest_ratio is not None and self.mean_ratio is not None:
             lines["Importance ratios"] = (
-                f"effective sample size {number(self.effective_ratios, 3)}, the largest {number(self.largest_ratio, 3)}"
+                f"effective sample size {number(self.effective_ratios, 3)}, mean {number(self.mean_ratio, 3)}, "
+                f"the largest {number(self.largest_ratio, 3)}"
             )
         return lines
 
@@ -125,7 +149,9 @@ def measure_overlap(sample: TargetSample) -> Overlap | None:
     if isinstance(features, TargetFeatures):
         return Overlap(*common, _untold_share(sample, features))
     ratio = sample.rows.weight
-    return Overlap(*common, _unlikely_share(sample), sample.scale * _effective(ratio), float(ratio.max()))
+    error = float(ratio.std() / np.sqrt(len(ratio)))
+    of_ratios = sample.scale * _effective(ratio), float(ratio.max()), float(ratio.mean()), error
+    return Overlap(*common, _unlikely_share(sample), *of_ratios)
 
 
 def weigh_rows(rows: Transitions, nu: Floats) -> Floats | None:
@@ -151,30 +177,45 @@ def _effective(weight: Floats) -> float:
 
 
 def _untold_share(sample: TargetSample, features: TargetFeatures) -> float:
-    """Return the share of the target's actions of which few rows tell, over the states of the sample."""
-    rows = sample.rows
-    observations = sample.observations[:: -(-len(rows) // _MOST_STATES)]
-    inverse, share = invert_gram(rows), 0.0
-    for at, action, probability in _list_actions(features, observations):
-        phi = np.asarray(features.of_pairs(observations[at], action), np.float64)
-        told = sample.scale * count_telling(rows, inverse, phi)
+    """Return the share of the target's actions of which few rows tell: by the features, or in cells of states."""
+    rows, n_actions = sample.rows, features.n_actions or 0
+    inverse = invert_gram(rows)
+    is_table = table_of(features) is not None  # its states are cells
+    cells = None if is_table else make_cells(sample.observations, sample.action, n_actions)
+
+    def count(at: NDArray[np.int64], actions: NDArray[Any]) -> Floats:
+        phi = np.asarray(features.of_pairs(sample.observations[at], actions), np.float64)
+        told = count_telling(rows, inverse, phi)
+        return told if cells is None else np.minimum(told, cells.count(at, actions))
+
+    return _share_of_few(sample, n_actions, count)
+
+
+def _share_of_few(
+    sample: TargetSample, n_actions: int, count: Callable[[NDArray[np.int64], NDArray[Any]], Floats]
+) -> float:
+    """Return the share of the target's actions in states of the sample for which `count` is small."""
+    n, most = len(sample.rows), min(_MOST_STATES, max(_LEAST_STATES, _MOST_PAIRS // max(n_actions, 1)))
+    rows, share = np.arange(0, n, -(-n // most)), 0.0
+    for at, action, probability in _list_actions(sample.target, n_actions, sample.observations[rows]):
+        told = sample.scale * count(rows[at], action)
         share += float(probability[told < _LEAST_TOLD].sum())
-    return share / len(observations)
+    return share / len(rows)
 
 
 def _list_actions(
-    features: TargetFeatures, observations: NDArray[Any]
+    target: Target, n_actions: int, observations: NDArray[Any]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], Floats]]:
     """Yield which observations may have another action of the target, these actions, and their probabilities."""
     n = len(observations)
-    if features.n_actions:
-        p = features.target.probabilities(observations, features.n_actions)
-        for a in range(features.n_actions):
+    if n_actions:
+        p = target.probabilities(observations, n_actions)
+        for a in range(n_actions):
             at = np.flatnonzero(p[:, a] > 0.0)
             if at.size:
                 yield at, np.full(at.size, a), p[at, a]
     else:
-        draws = features.target.draws(observations)
+        draws = target.draws(observations)
         m = draws.shape[1]
         for j in range(m):
             yield np.arange(n), draws[:, j], np.full(n, 1.0 / m)
@@ -199,8 +240,7 @@ def count_telling(rows: Transitions, inverse_gram: Floats, phi: Floats) -> Float
 def _unlikely_share(sample: TargetSample) -> float:
     """Return the same share where rows have importance ratios.
 
-    Of the rows that tell of a state, the propensity of an action is the share that tells of it. Ratios have mean 1
-    unless the target takes actions that the log's policy never takes.
+    Of the rows that tell of a state, the propensity of an action is the share that tells of it.
     """
     rows, is_taken = sample.rows, sample.rows.weight > 0.0
     if not is_taken.any():
@@ -209,5 +249,9 @@ def _unlikely_share(sample: TargetSample) -> float:
     propensity = sample.target.probability_of(sample.observations[is_taken], sample.action[is_taken]) / ratio
     told = sample.scale * propensity * count_telling(rows, invert_gram(rows), sample.state_phi[is_taken])
     hardly = float(ratio[told < _LEAST_TOLD].sum() / ratio.sum())
-    never = 1.0 - float(rows.weight.mean()) - _SURE * float(rows.weight.std() / np.sqrt(len(rows)))
-    return max(hardly, never)
+    n_actions = max(sample.target.count_actions(sample.observations), int(sample.action.max()) + 1)
+    if table_of(sample.features) is not None:
+        cells = make_cells_of_table(sample.state_phi.argmax(axis=1), sample.action, n_actions)
+    else:
+        cells = make_cells(sample.observations, sample.action, n_actions)
+    return hardly if cells is None else max(hardly, _share_of_few(sample, n_actions, cells.count))

@@ -90,12 +90,12 @@ def set_count(features: Features, name: str, do: str) -> None:
         check_most(int(value), do)
 
 
-def check_most(n_features: int, do: str) -> None:
+def check_most(n: int, do: str, what: str = "features") -> None:
     """Refuse rows that are too long, before anything of their length is made."""
-    if n_features > MOST_FEATURES:
-        large = n_features.bit_length() > 60  # a grid in many dimensions; the number itself would fill the screen
-        got = f"more than 10**{(n_features.bit_length() - 1) * 3 // 10}" if large else n_features
-        raise InvalidInputError(f"there must be at most {MOST_FEATURES} features", got, do)
+    if n > MOST_FEATURES:
+        large = n.bit_length() > 60  # a grid in many dimensions; the number itself would fill the screen
+        got = f"more than 10**{(n.bit_length() - 1) * 3 // 10}" if large else n
+        raise InvalidInputError(f"there must be at most {MOST_FEATURES} {what}", got, do)
 
 
 def check_bound(features: Features, what: str, value: Value | None) -> Value:

@@ -18,6 +18,7 @@ from vrtd.features.spaces import ObservationSpace
 from vrtd.features.target import Target, check_actions, check_equally_long
 
 _BIND = "call features.bind_pairs(observations, actions) and use what it returns"
+_MOST_PROBABILITIES = 1 << 22  # in memory at once: actions of a function of both may be many more than its features
 _JOINED = ObservationSpace("box")  # observation and action together are points
 
 
@@ -174,10 +175,14 @@ class TargetFeatures(Features):
         if not n_actions:
             out[:] = self._mean_of_draws(observations)
             return out
-        p = self.target.probabilities(observations, n_actions)
         if isinstance(self.features, FromPairs):
-            out[:] = self._mean_of_actions(self.features, observations, p)
+            step = max(_MOST_PROBABILITIES // n_actions, 1)
+            for i in range(0, len(out), step):
+                part = observations[i : i + step]
+                p = self.target.probabilities(part, n_actions)
+                out[i : i + step] = self._mean_of_actions(self.features, part, p)
         else:
+            p = self.target.probabilities(observations, n_actions)
             blocks = out.reshape(len(out), n_actions, -1)
             np.multiply(p[:, :, None], self.features(observations)[:, None, :], out=blocks, casting="same_kind")
         return out
@@ -225,7 +230,9 @@ class TargetFeatures(Features):
     def _count_actions(self, observations: NDArray[Any], actions: NDArray[Any]) -> int:
         check_actions(actions, None, "the log")
         words = () if self.space is None else self.space.actions
-        return max(self.target.count_actions(observations), int(actions.max()) + 1, len(words))
+        n_actions = max(self.target.count_actions(observations), int(actions.max()) + 1, len(words))
+        check_most(n_actions, "number the actions 0, 1, ...; if they are quantities, log them as floats", "actions")
+        return n_actions
 
     def _join_all(self, observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
         """Return the pairs that the log shows, and an action of the target for each observation."""

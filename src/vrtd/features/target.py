@@ -18,8 +18,8 @@ from vrtd.features.blocks import BLOCK, blocks_of
 from vrtd.features.features import check_finite, check_most
 from vrtd.features.tabular import Table
 
-#: A row of probabilities may miss 1 by this much; it is then divided by its sum.
-SUM_TOLERANCE = 1e-6
+#: A row of probabilities may miss 1 by this much, as those of float32 do; it is then divided by its sum.
+SUM_TOLERANCE = 1e-5
 _ROUNDING = 1e-12  # a row this close to 1 is kept: dividing it again and again would change its last bits
 _TOLERANCE = 1e-4  # of what a policy returns for the same observation
 _ASKED = "a policy is asked about"
@@ -51,7 +51,7 @@ class Target(ABC):
     def count_actions(self, observations: NDArray[Any]) -> int:
         """Return the least number of discrete actions that the answers allow."""
         answer = _as_discrete(self.answer(observations))
-        return int(answer.shape[1] if answer.ndim == 2 else answer.max() + 1)
+        return int(answer.shape[1] if answer.ndim == 2 else int(answer.max()) + 1)
 
     def probabilities(self, observations: NDArray[Any], n_actions: int) -> Floats:
         """Return the probability of each discrete action.
@@ -76,6 +76,7 @@ class Target(ABC):
             check_actions(answer, n_actions, "the target policy")
             out[np.arange(len(out)), answer] = 1.0
             return out
+        _check_columns(answer, n_actions)
         must, got = f"there must be at most {n_actions} actions", f"probabilities of {answer.shape[1]}"
         require(answer.shape[1] <= n_actions, must, got, "always return the same number of columns", DataError)
         out[:, : answer.shape[1]] = answer
@@ -104,6 +105,7 @@ class Target(ABC):
         answer = _as_discrete(self.answer(observations))
         if answer.ndim == 1:
             return np.where(answer == actions, 1.0, 0.0)
+        _check_columns(answer, int(actions.max()) + 1)
         known = actions < answer.shape[1]
         return np.where(known, answer[np.arange(len(answer)), np.where(known, actions, 0)], 0.0)
 
@@ -263,10 +265,12 @@ def _make_table(policy: Any) -> Table:
         raw = np.asarray(policy)
     except ValueError:  # rows of different lengths
         raw = np.empty(0, object)
+    raw = _without_column(raw)
     if raw.ndim == 1 and raw.size and raw.dtype.kind in "iu":
         check_actions(raw, None, "the target policy")
-        check_most(int(raw.max()) + 1, "pass a function")
-        return Table(np.eye(int(raw.max()) + 1)[raw])
+        n_actions = max(int(raw.max()) + 1, 2)  # a single column would not say that there are others
+        check_most(n_actions, "pass a function")
+        return Table(np.eye(n_actions)[raw])
     must = "a target policy that is an array must be (S, A) probabilities or (S,) integer actions"
     do = "pass a row for each state"
     require(raw.ndim == 2 and raw.size and raw.dtype.kind in "biuf", must, _describe(raw), do)
@@ -296,6 +300,7 @@ def _ask(function: Callable[[NDArray[Any]], Any], observations: NDArray[Any]) ->
 
 def _as_discrete(answer: NDArray[Any]) -> NDArray[Any]:
     """Return (n, A) probabilities, each row divided by its sum, or (n,) integer actions of at least 0."""
+    answer = _without_column(answer)
     if answer.ndim == 1 and answer.dtype.kind == "i":
         check_actions(answer, None, "the target policy")
         return answer
@@ -303,6 +308,18 @@ def _as_discrete(answer: NDArray[Any]) -> NDArray[Any]:
     do = "return one of them; if actions are no numbers of choices, log them as floats"
     require(answer.ndim == 2 and answer.shape[1], must, _describe(answer), do)
     return _normalise(answer, "row")
+
+
+def _without_column(array: NDArray[Any]) -> NDArray[Any]:
+    """Return integers of shape (n, 1) as (n,): they are actions, since probabilities of one action are all 1."""
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu" else array
+
+
+def _check_columns(probabilities: Floats, n_actions: int) -> None:
+    """Raise if there are probabilities of a single action among several: they are probably those of action 1."""
+    must = f"a target policy must return a column of probabilities for each of {n_actions} actions"
+    got, do = "a single column", "return (n, A) probabilities, or integer actions of shape (n,)"
+    require(probabilities.shape[1] > 1 or n_actions == 1, must, got, do)
 
 
 def _normalise(array: NDArray[Any], axis: str) -> Floats:

@@ -11,6 +11,7 @@ import pytest
 import vrtd
 from tests.helpers.decision_processes import random_policy, random_process, without_propensity
 from vrtd.errors import DataWarning
+from vrtd.estimator.cells import make_cells
 from vrtd.estimator.overlap import TargetSample, count_telling, invert_gram, measure_overlap, weigh_rows
 from vrtd.features import Standardised, Tabular, TargetFeatures, as_target
 from vrtd.logs import Chunk
@@ -128,10 +129,76 @@ def test_actions_that_a_log_never_takes_show_in_its_ratios() -> None:
     behaviour[:3] = [1.0, 0.0]
     log = PROCESS.record(behaviour, N, seed=6)[0]
     target = np.tile([0.4, 0.6], (5, 1))
-    with pytest.warns(DataWarning, match="hardly logged"):
+    with pytest.warns(DataWarning) as caught:
         found = fit(log, target)
     missing = 0.6 * (log.observations < 3).mean()
-    assert 0.5 * missing < found.hardly_logged <= 1.1 * missing
+    assert found.hardly_logged == pytest.approx(missing, rel=1e-9)
+    assert found.mean_ratio == pytest.approx(1.0 - missing, abs=0.1)
+    words = [str(each.message) for each in caught]
+    assert any("hardly logged" in text for text in words)
+    assert any("that the log's policy never takes, or the propensities are not" in text for text in words)
+
+
+def test_propensities_that_are_not_those_of_the_logged_actions(logged: Chunk) -> None:
+    """The column has the probability of action 1 in every row."""
+    found = fit(logged)
+    assert found.mean_ratio == pytest.approx(1.0, abs=4 * found.mean_ratio_error)  # a fixed log
+    wrong = logged._replace(propensity=BEHAVIOUR[logged.observations, 1])
+    with pytest.warns(DataWarning, match="importance ratios have mean .* and not 1: the propensities are not"):
+        wrongly = fit(wrong)
+    assert wrongly.mean_ratio == (TARGET[logged.observations, logged.action] / wrong.propensity).mean() > 1.1
+
+
+def bandit(n: int, explored: float) -> Chunk:
+    """Action 1 is taken half of the time where x0 < 0, seldom elsewhere, where it is bad."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, (n, 2))
+    chance = np.where(x[:, 0] < 0, 0.5, explored)
+    action = (rng.random(n) < chance).astype(np.int64)
+    reward = np.where(action == 1, -10 * np.maximum(x[:, 0], 0), 0.2 * x[:, 1]) + 0.1 * rng.normal(size=n)
+    ends = np.ones(n, np.bool_)
+    propensity = np.where(action == 1, chance, 1 - chance)
+    return Chunk(x, reward, x, ends, ~ends, action=action, propensity=propensity)
+
+
+@pytest.mark.filterwarnings("ignore:(the value of the target policy rests on|importance ratios)")
+@pytest.mark.parametrize("has_propensity", [False, True])
+@pytest.mark.parametrize("explored", [0.0, 0.002])
+def test_extrapolation_is_warned_of(explored: float, has_propensity: bool) -> None:
+    """A line for each action seems to be known everywhere, though action 1 was logged in half of the states."""
+    rows = bandit(5000, explored) if has_propensity else without_propensity(bandit(5000, explored))
+
+    def overlap(target: Any) -> Any:
+        evaluator = vrtd.Evaluator(features=Standardised(), discount=0.0, target=target)
+        return evaluator.fit(rows).diagnostics_.overlap
+
+    with pytest.warns(DataWarning, match="of the target's actions were hardly logged"):
+        assert 0.3 < overlap(lambda s: np.ones(len(s), np.int64)).hardly_logged < 0.7
+    assert overlap(lambda s: (s[:, 0] < -0.2).astype(np.int64)).hardly_logged < 0.1
+
+
+def test_cells_count_rows_of_an_action() -> None:
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.zeros(4000), rng.integers(0, 2, 4000), rng.normal(size=4000)])
+    action = rng.integers(0, 2, 4000) * (x[:, 1] == 0).astype(np.int64)  # 1 only where a number is 0
+    cells = make_cells(x, action, 2)
+    assert cells is not None
+    told = cells.count(np.arange(4000), np.ones(4000))
+    assert (told[x[:, 1] == 1] == 0).all()
+    assert told[x[:, 1] == 0].min() > 100
+    assert make_cells(x[:300], action[:300], 2) is None  # too few rows to say anything
+
+
+def test_cells_of_continuous_actions() -> None:
+    """The second number of the actions follows the state."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 1))
+    action = np.column_stack([rng.normal(size=4000), x[:, 0]])
+    cells = make_cells(x, action, 0)
+    assert cells is not None
+    rows = np.flatnonzero(np.abs(x[:, 0]) > 1.0)
+    assert cells.count(rows, action[rows]).min() > 50
+    assert cells.count(rows, -action[rows]).max() == 0
 
 
 @pytest.mark.filterwarnings("ignore:the features do not tell where")

@@ -66,6 +66,21 @@ def test_actions_have_probability_one(policy):
     assert target.probabilities(POINTS[:0], 4).shape == (0, 4)
 
 
+def test_a_column_of_integers_has_actions():
+    """Read as probabilities, ones would say that action 0 is always taken."""
+    assert as_target([0, 0]).probability_of(np.arange(2), np.arange(2)).tolist() == [1.0, 0.0]
+    ones = np.ones((700, 1), np.int64)
+    for policy, observations in ((lambda s: ones[: len(s)], POINTS), (ones, np.arange(700))):
+        target = as_target(policy)
+        assert np.array_equal(target.probabilities(observations, 2), np.eye(2)[ones[:, 0]])
+        assert np.array_equal(target.probability_of(observations, ACTIONS), ACTIONS == 1)
+
+
+def test_probabilities_of_float32_may_miss_1():
+    off = np.array([[0.5, 0.5 + 4.5e-6]])
+    assert as_target(lambda s: np.repeat(off, len(s), axis=0)).probabilities(POINTS, 2).sum(axis=1).max() <= 1 + 1e-15
+
+
 def test_probabilities_are_normalised_and_filled_with_zeros():
     target = as_target(lambda s: softmax(s).astype(np.float32))
     p = target.probabilities(POINTS, 5)
@@ -243,15 +258,16 @@ def vary(s, rng=np.random.default_rng(0)):  # noqa: B008
         ([[0.5, 0.5], [1.0]], r"an array must be \(S, A\) probabilities"),
         ([0.5, 0.5], r"an array must be \(S, A\) probabilities"),
         ([0, -1], "actions of the target policy must be at least 0; got -1 in row 1"),
-        ([[0.5, 0.5], [0.5, 0.6]], r"sum to 1 within 1e-06; got \[0.5, 0.6\], with the sum 1.1, for state 1"),
+        ([[0.5, 0.5], [0.5, 0.6]], r"sum to 1 within 1e-05; got \[0.5, 0.6\], with the sum 1.1, for state 1"),
         ([[1.5, -0.5]], r"must be at least 0 and sum to 1 .*; got \[1.5, -0.5\]"),
         (fail, "must take a batch of observations, of shape .256, 2.; got KeyError: 'weights'; return probabilities"),
         (lambda s: s[:-1], r"a row of numbers for each of 256 observations; got .* of shape \(255, 2\)"),
         (lambda s: "left", "a row of numbers for each of 256 observations; got an array of <U4"),
-        (lambda s: np.exp(s), r"must be at least 0 and sum to 1 within 1e-06; got .* for row 0; divide them"),
+        (lambda s: np.exp(s), r"must be at least 0 and sum to 1 within 1e-05; got .* for row 0; divide them"),
         (lambda s: np.where(s > 0, np.nan, 1.0), "sum to 1"),
         (lambda s: -greedy(s) - 1, "actions of the target policy must be at least 0; got -[123] in row 0"),
         (lambda s: s[:, 0], r"probabilities \(n, A\) or integer actions \(n,\); got an array of float64 of shape"),
+        (lambda s: np.ones((len(s), 1)), "a column of probabilities for each of 3 actions; got a single column"),
         (lambda s: np.zeros((len(s), 2, 2)), r"probabilities \(n, A\) or integer actions \(n,\)"),
         (lambda s: (s[:, 0] > s[:, 0].mean()) * 1, "return the same for the same observation, whatever others come"),
         (vary, r"got [01] and [01] for row \d+; .*deterministic=True"),
@@ -260,7 +276,7 @@ def vary(s, rng=np.random.default_rng(0)):  # noqa: B008
 )  # fmt: skip
 def test_policies_that_are_refused(policy, message):
     with pytest.raises(InvalidInputError, match=message):
-        make(policy, "fourier:1").bind_pairs(POINTS, ACTIONS)
+        make(policy, "fourier:1").bind_pairs(POINTS, ACTIONS)(POINTS)
 
 
 @pytest.mark.parametrize(
@@ -297,6 +313,9 @@ BOUND = make(TABLE, "tabular").bind_pairs(STATES, STATES)
         (lambda: make(TABLE).bind_pairs(STATES, STATES * 1.0), "actions must be a function; got a table; pass a func"),
         (lambda: make(lambda s: s).bind_pairs(POINTS, POINTS * np.nan), r"log must be finite; got \[nan nan\] in"),
         (lambda: make(np.eye(3), "tabular:2000").bind_pairs(STATES, STATES), "at most 4096 features; got 6000"),
+        (lambda: make(TABLE, both).bind_pairs(STATES, STATES + 10**6), "at most 4096 actions; got 1000003; number the"),
+        (lambda: make(TABLE, both).bind_pairs(STATES, STATES + 2**62), "at most 4096 actions; got more than 10"),
+        (lambda: as_target(np.ones((3, 1))).probability_of(STATES, STATES), "3 actions; got a single column"),
         (lambda: make(lambda s: s, "tabular").settings, "a target policy must be a table to be stored; got a function"),
         (lambda: make(TABLE, both).settings, "plain values to be stored; got FromPairs; keep your own code"),
     ],
