@@ -25,7 +25,7 @@ from vrtd.estimator.state import table_of
 from vrtd.features import Features, RandomFourier, Tabular, TargetFeatures
 from vrtd.features.features import as_rows
 from vrtd.problems import Transitions
-from vrtd.report.numbers import interval, number, plural
+from vrtd.report.numbers import interval, number, percent, plural
 from vrtd.series import block_means
 from vrtd.solving import least_norm_solver
 
@@ -53,6 +53,8 @@ class DoublyRobust:
     value: float  # the doubly robust one
     low: float  # with confidence 0.95
     high: float
+    least_difference: float  # of the value less the plug-in one, with confidence 0.999
+    largest_difference: float
     agrees: bool  # whether they differ by no more than noise, or by too little to matter
 
     @property
@@ -62,7 +64,8 @@ class DoublyRobust:
             return None
         return (
             f"the features do not represent the values of the target policy: on the first {self.n_rows:,} rows they "
-            f"give {number(self.plug_in, 4)}, and the doubly robust value is {self._robust}; bring richer features"
+            f"give {number(self.plug_in, 4)}, and the doubly robust value differs from that by {self._difference}, "
+            "more than noise explains; bring richer features"
         )
 
     def describe(self) -> dict[str, str]:
@@ -70,9 +73,15 @@ class DoublyRobust:
         return {
             "Plug-in value": number(self.plug_in, 4),
             "Doubly robust value": self._robust,
+            "Difference": self._difference,
             "Verdict": "they agree" if self.agrees else "they differ: the features miss something",
             "Rests on": f"the first {plural(self.n_rows, 'row')}, {plural(self.n_further, 'further direction')}",
         }
+
+    @property
+    def _difference(self) -> str:
+        found = interval(self.value - self.plug_in, self.least_difference, self.largest_difference)
+        return "{} ({} interval {} to {})".format(found[0], percent(_CHECKED_LEVEL), *found[1:])
 
     @property
     def _robust(self) -> str:
@@ -102,7 +111,7 @@ def check_doubly_robust(sample: TargetSample) -> DoublyRobust | None:
     robust = _interval(plug_in + difference, noise + correction, _LEVEL)
     matters = abs(difference) > _LEAST_DIFFERENCE * float(np.sqrt(np.square(value[sample.starts]).mean()))
     agrees = not matters or apart.low <= 0.0 <= apart.high
-    return DoublyRobust(len(rows), directions.of_rows.shape[1], plug_in, *robust, agrees)
+    return DoublyRobust(len(rows), directions.of_rows.shape[1], plug_in, *robust, apart.low, apart.high, agrees)
 
 
 def _further_features(sample: TargetSample) -> Features | None:

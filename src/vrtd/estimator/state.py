@@ -28,6 +28,7 @@ from vrtd.problems import Transitions
 
 # Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
+_MOST_ASKED = 5000  # observations for which a target is asked how many actions it has
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,8 @@ class Setup:
         if self.target is not None and chunk.propensity is None and chunk.weight is not None:
             must = "with a target policy, weights are made of propensities"
             raise InvalidInputError(must, "weights", "name the propensities: propensity=..., or drop weight")
+        if self.target is not None and space is not None and space.actions and chunk.n_rows:
+            _check_words(self.target, space.actions, chunk.observations[:_MOST_ASKED])
         if isinstance(features, TargetFeatures) and chunk.propensity is not None:
             features = features.features
             if not isinstance(features, Features):
@@ -89,6 +92,17 @@ class Setup:
         if self.settings.is_closed_form:
             return True
         return is_cheap(features) if self.closed_form == "auto" else self.closed_form
+
+
+def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any]) -> None:
+    """Raise if the target has more actions than the log has words: then its numbers mean other words."""
+    n = target.count_actions(observations)
+    if n > len(words):
+        raise InvalidInputError(
+            "actions of the target policy must be numbered as the words of the log are, in the order of the alphabet",
+            f"{n} actions, and {len(words)} words: {', '.join(words[:10])}",
+            "leave out the actions that the log does not have, which it says nothing of",
+        )
 
 
 class FitState(NamedTuple):

@@ -215,3 +215,22 @@ def test_continuous_actions() -> None:
     np.testing.assert_allclose(found.predict([0.5], [0.25]), [1 + 1 - 0.0625], atol=0.02)
     np.testing.assert_allclose(found.predict([0.8]), [1 + 1.6 - 0.16], atol=0.02)
     assert found.policy_value().low < (1 + 2 * s - 0.25 * s * s).mean() < found.policy_value().high
+
+
+@pytest.mark.parametrize("has_propensity", [False, True])
+def test_numbers_of_words_are_those_of_the_log(logged: Chunk, has_propensity: bool) -> None:
+    """A log without one of the target's actions numbers the others differently."""
+    table = {"state": logged.observations, "reward": logged.reward, "terminated": logged.terminated}
+    table |= {"next_state": logged.next_observations, "offer": np.array(["coupon", "none"])[logged.action]}
+    options: Any = {"action": "offer"}
+    if has_propensity:
+        table["p"], options["propensity"] = logged.propensity, "p"
+    found = evaluator().fit(table, **options)
+    assert found.actions_ == ("coupon", "none")
+    assert np.array_equal(
+        found.theta_, evaluator().fit(logged if has_propensity else without_propensity(logged)).theta_
+    )
+    if not has_propensity:
+        assert np.array_equal(found.predict([1, 1], ["none", "coupon"]), found.predict([1, 1], [1, 0]))
+    with pytest.raises(InvalidInputError, match="3 actions, and 2 words: coupon, none"):
+        evaluator(target=np.tile([0.0, 1.0, 0.0], (5, 1))).fit(table, **options)
