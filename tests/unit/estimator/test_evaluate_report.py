@@ -471,7 +471,7 @@ def test_intervals_have_the_digits_that_their_width_gives() -> None:
     assert interval(1234567.0, 1234000.0, 1235134.0) == ("1,234,567", "1,234,000", "1,235,134")
     assert interval(2e9, 1e9, 3e9)[0].startswith("2.00")
     assert interval(1.0, -np.inf, np.inf)[1:] == ("−∞", "∞")  # noqa: RUF001
-    assert interval(0.5, 0.5, 0.5) == ("0.500", "0.500", "0.500")
+    assert interval(0.5, 0.5, 0.5) == ("0.5000", "0.5000", "0.5000")
 
 
 @pytest.mark.filterwarnings("ignore::vrtd.errors.ConvergenceWarning")
