@@ -46,9 +46,8 @@ class Solution:
     degrees: int  # of freedom
     size: Floats  # (d,) root mean squares of the features, 1 for those that were not seen
     open: Floats  # (d, k) directions that the rows do not determine, of features divided by their size
-    #: (d, u) by how much phi.theta may change if features that no row has had values as large as the largest one known,
-    #: instead of theta_0: where phi has them, and where successors have them.
-    leak: Floats
+    leak: Floats  # (d, u) by how much phi.theta depends on features that no row has: its own, and those of successors
+    largest: float  # value of a row of the sample, in absolute value
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
         """Return for each of these feature rows whether the rows of the log determine phi.theta."""
@@ -208,10 +207,10 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     unknown[seen] = solver.null
     missed = np.flatnonzero(~seen)
     leak = np.zeros((d, missed.size))
+    leak[missed, np.arange(missed.size)] = 1.0
     if missed.size:
-        leak[missed, np.arange(missed.size)] = 1.0
         leak[seen] = solver(total[np.ix_(seen, missed)] / n)
-        leak *= float(np.abs(phi @ (theta * size)[seen]).max(initial=0.0))
+    largest = float(np.abs(phi @ (theta * size)[seen]).max(initial=0.0))
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
     influence = None
@@ -222,7 +221,7 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
         influence[:, seen] = -solver(g.T).T
     return Solution(
         theta, sums.n_rows, seen, rare, influence, between[:, 1] / sums.block, squares / n, sums.block,
-        len(sums.blocks) - 1, size, unknown, leak,
+        len(sums.blocks) - 1, size, unknown, leak, largest,
     )  # fmt: skip
 
 

@@ -84,7 +84,9 @@ class Overlap:
     def doubts(self) -> list[str]:
         """Why the answer rests on too few rows."""
         doubts = []
-        if self.effective_rows < _LEAST_EFFECTIVE:
+        if self.effective_rows < 1.0:
+            doubts.append(f"no row tells what the target policy is worth; {_REMEDY}")
+        elif self.effective_rows < _LEAST_EFFECTIVE:
             doubts.append(
                 f"the value of the target policy rests on few of the {self.n_rows:,} rows: they tell as much as "
                 f"{self.effective_rows:.0f} of equal weight, and intervals may be too short; {_REMEDY}"

@@ -37,6 +37,9 @@ _FAR = 5.0
 # Below this effective sample size an interval is in doubt. Chains that change their regime 10 to 40 times in a log are
 # below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
 _LEAST_EFFECTIVE = 50.0
+#: A value that depends on features which no row has is widened by what they may be worth. Beyond so many visits to them
+#: it is not known.
+MOST_OPEN = 0.5
 _LEAST_ROWS = 32  # for a variance from block means
 _LEAST_STARTS = 2  # of episodes: with fewer, the value is averaged over all states
 _LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
@@ -59,7 +62,8 @@ class Spread:
     reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
     block: int | None = None  # rows of a block of `influence`, where these are blocks of all rows
     start_covariance: Floats | None = None  # (d, d) covariance that the unknown distance of the start adds
-    leak: Floats | None = None  # (d, u) what features may add that no row has: see `Solution`
+    leak: Floats | None = None  # (d, u) how phi.theta depends on features that no row has
+    largest: float = 0.0  # value that these may have
     doubt: str | None = None  # why the interval cannot be trusted
 
     def of(self, phi: Floats, level: float) -> Intervals:
@@ -69,13 +73,16 @@ class Spread:
     def estimates(self, phi: Floats) -> Estimates:
         """Return phi.theta, one per row, with what is known of their errors."""
         phi = np.asarray(phi, dtype=np.float64)
-        is_known = self.spans(phi) & ~(phi[:, self.rare] != 0.0).any(axis=1)
+        open_share = self.open_share(phi)
+        is_known = self.spans(phi) & ~(phi[:, self.rare] != 0.0).any(axis=1) & (open_share <= MOST_OPEN)
         error = np.where(is_known, self.standard_error(phi), np.inf)
         parts = None if self.block is None else Parts(self.influence @ phi.T, self.block)
-        bias = np.abs(phi @ self.remainder)
-        if self.leak is not None:
-            bias += np.abs(phi @ self.leak).sum(axis=1)
+        bias = np.abs(phi @ self.remainder) + open_share * self.largest
         return Estimates(phi @ self.theta, error, self.degrees_of(phi), bias, parts)
+
+    def open_share(self, phi: Floats) -> Floats:
+        """Return how much of phi.theta depends on features that no row has, for each row: 1 is one visit."""
+        return np.zeros(len(phi)) if self.leak is None else np.asarray(np.abs(phi @ self.leak).sum(axis=1))
 
     def degrees_of(self, phi: Floats) -> Floats:
         """Degrees of freedom for each row: fewer than there are blocks if its variance rests on few of them."""
@@ -284,7 +291,8 @@ def _closed_form_spread(solution: Solution, rows: Transitions | None) -> Spread:
     return Spread(
         solution.theta, covariance, zero, zero, solution.n_rows * covariance, solution.degrees,
         solution.spans, ~solution.seen, solution.seen & solution.rare, solution.influence, covariance,
-        leak=solution.leak, doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
+        leak=solution.leak, largest=solution.largest,
+        doubt=solution.doubt or (None if rows is None else _slowness(rows, solution.n_rows)),
     )  # fmt: skip
 
 

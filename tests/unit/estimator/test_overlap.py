@@ -245,3 +245,13 @@ def test_an_unlogged_start_widens_the_value_by_its_share(logged: Chunk) -> None:
     halves = [np.ptp(each.policy_value()[1:]) / 2 for each in (known, unknown)]
     assert np.isfinite(halves).all()
     assert halves[1] < 1.5 * halves[0] + 1.0
+
+
+def test_a_value_that_rests_on_unlogged_actions_is_not_known(logged: Chunk) -> None:
+    """The target begins with an action that the log never takes."""
+    rows = without_propensity(logged)
+    with pytest.warns(DataWarning) as caught:
+        found = vrtd.Evaluator(features="tabular:5", discount=0.9, target=np.full(5, 2)).fit(rows)
+    assert any("no row tells what the target policy is worth" in str(each.message) for each in caught)
+    assert found.policy_value()[1:] == (-np.inf, np.inf)
+    assert np.isinf(found.mean_value().high)
