@@ -7,7 +7,6 @@ from math import isfinite, isnan
 from typing import Literal
 
 from vrtd.estimator.auto_settings import CLOSED_FORM
-from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.estimates import Interval
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.means import RETURN_LEVEL, ReturnCheck
@@ -55,11 +54,6 @@ class Answer:
         return (
             "The interval is infinite: the rows on which it rests do not show all states, or all actions of the target."
         )
-
-
-def has_policy_value(evaluator: Evaluator) -> bool:
-    """Return whether the log has the episodes that a policy value needs."""
-    return evaluator.n_episodes_ >= LEAST_STARTS
 
 
 def answer(evaluator: Evaluator, quantity: Quantity, level: float, method: Method | None = None) -> Answer:

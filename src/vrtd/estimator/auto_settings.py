@@ -10,7 +10,7 @@ from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
-from vrtd.features import Features, Tabular, TargetFeatures
+from vrtd.features import Features, table_of
 from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
@@ -157,8 +157,7 @@ class AutoSettings:
 
 def is_cheap(features: Features) -> bool:
     """Return whether the closed form of every row costs little with these bound features."""
-    is_table = isinstance(features.features if isinstance(features, TargetFeatures) else features, Tabular)
-    return features.n_features <= (_MOST_STATES if is_table else _MOST_FEATURES)
+    return features.n_features <= (_MOST_FEATURES if table_of(features) is None else _MOST_STATES)
 
 
 def check_step(step: float, sample: Transitions) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from math import isinf, isnan
 from typing import Any
 
 from vrtd.errors import InvalidInputError
-from vrtd.estimator.answers import Answer, answer, describe_interval, has_policy_value
+from vrtd.estimator.answers import Answer, answer, describe_interval
 from vrtd.estimator.diagnostics import Diagnostics, to_json
 from vrtd.estimator.differences import difference
 from vrtd.estimator.estimates import Interval
@@ -87,7 +87,7 @@ def compare_policies(evaluator: Evaluator, other: Evaluator, names: Sequence[str
 
 def check_episodes(evaluator: Evaluator, name: str) -> None:
     """Raise unless the log of this policy has the episodes that a comparison needs."""
-    if not has_policy_value(evaluator):
+    if not evaluator.has_policy_value:
         raise InvalidInputError(
             "policies are compared by the first states of episodes, of which a log must have two or more",
             f"{evaluator.n_episodes_} in the log of {name}",

@@ -17,8 +17,7 @@ from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.means import check_returns
 from vrtd.estimator.overlap import Overlap
 from vrtd.estimator.spread import FitSummary, Limit, Spread
-from vrtd.estimator.state import table_of
-from vrtd.features import Auto, Identity, TargetFeatures
+from vrtd.features import Auto, Identity, TargetFeatures, table_of
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.report.numbers import plural

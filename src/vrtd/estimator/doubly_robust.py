@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.estimator.estimates import Interval, Parts, estimate_from_parts
 from vrtd.estimator.overlap import TargetSample, solve_transposed, weigh_rows
-from vrtd.estimator.state import table_of
-from vrtd.features import Features, RandomFourier, Tabular, TargetFeatures
+from vrtd.features import Features, RandomFourier, Tabular, TargetFeatures, table_of
 from vrtd.features.features import as_rows
 from vrtd.problems import Transitions
 from vrtd.report.numbers import interval, number, percent, plural

@@ -32,6 +32,11 @@ class BlockTotals(NamedTuple):
     block: int = FIRST_BLOCK
     marks: tuple[Floats, ...] = ()  # (k,) each; blocks after the last row that was added have none yet
 
+    @property
+    def mean(self) -> Floats:
+        """(k - 1,) the mean of the vectors, whose last number is 1."""
+        return np.asarray(self.total[:-1] / self.total[-1])
+
     def add(self, rows: NDArray[np.int64], vectors: Floats) -> BlockTotals:
         """Return the totals with the vectors (m, k) of these rows of the log, which are in order and not empty."""
         totals = np.add.accumulate(np.concatenate([self.total[None], vectors]), axis=0)

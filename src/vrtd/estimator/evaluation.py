@@ -19,7 +19,7 @@ from vrtd import store
 from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataWarning, InvalidInputError, VrtdError
-from vrtd.estimator.answers import answer, has_policy_value
+from vrtd.estimator.answers import answer
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_policies
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
@@ -319,7 +319,7 @@ def _collect_answers(
     interrupted: bool,
 ) -> Evaluation:
     level = words.level
-    policy_value = answer(evaluator, "policy_value", level) if has_policy_value(evaluator) else None
+    policy_value = answer(evaluator, "policy_value", level) if evaluator.has_policy_value else None
     mean_value, closed_form = answer(evaluator, "mean_value", level), None
     if mean_value.method != CLOSED_FORM:
         with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone

@@ -33,9 +33,8 @@ from vrtd.estimator.state import (
     keep_rows,
     keep_until,
     sample_of,
-    table_of,
 )
-from vrtd.features import Features, Identity, TargetFeatures
+from vrtd.features import Features, Identity, TargetFeatures, table_of
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions

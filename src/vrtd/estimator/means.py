@@ -87,7 +87,7 @@ def _own_parts(totals: BlockTotals, theta: Floats, n_rows: int) -> tuple[Floats,
     these are."""
     by_block, block = totals.by_block(n_rows)
     n = float(totals.total[-1])
-    nu, count = totals.total[:-1] / n, by_block[:, -1]
+    nu, count = totals.mean, by_block[:, -1]
     with np.errstate(invalid="ignore"):  # blocks without such a state do not tell how they vary
         parts = (by_block[:, :-1] - count[:, None] * nu) @ theta / count.mean()
     return nu, Parts(parts * np.sqrt(n / max(n - 1.0, 1.0)), block), n

@@ -22,8 +22,8 @@ from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import Sums, most_blocks, no_sums
-from vrtd.estimator.state import FitState, Setup, bind_features, table_of
-from vrtd.features import Features, Target, TargetFeatures, complete, from_settings
+from vrtd.estimator.state import FitState, Setup, bind_features
+from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
 from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions

@@ -11,7 +11,6 @@ import numpy as np
 
 from vrtd.arrays import Floats
 from vrtd.errors import VrtdError
-from vrtd.estimator.episodes import LEAST_STARTS, BlockTotals
 from vrtd.estimator.estimates import Interval
 from vrtd.estimator.means import mean_over_starts, mean_over_states
 from vrtd.estimator.model_file import feature_settings
@@ -127,33 +126,28 @@ def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None)
         warnings.simplefilter("ignore")
         try:
             if not _is_cheap(state):
-                return _find_known_means(state, known)
-            has_starts = evaluator.n_episodes_ >= LEAST_STARTS
-            policy = evaluator.policy_value(level=_LEVEL) if has_starts else None
+                return _find_known_means(evaluator, state, known)
+            policy = evaluator.policy_value(level=_LEVEL) if evaluator.has_policy_value else None
             return _Means(evaluator.mean_value(_LEVEL), policy, evaluator.spread().doubt)
         except (VrtdError, ArithmeticError, ValueError):
             return _Means()
 
 
-def _find_known_means(state: FitState, known: FitSummary | None) -> _Means:
+def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
     """Return what was computed before of the means of a closed form."""
     episodes = state.episodes
     if state.learner is not None or state.sums is None or episodes is None or known is None or not known.is_solved:
         return _Means()
-    solution, has_starts = known.solution, episodes.starts.total[-1] >= LEAST_STARTS
+    solution, has_starts = known.solution, evaluator.has_policy_value
     if known.has_interval and solution.why_no_interval is None:
         policy = mean_over_starts(known, "closed_form").intervals(_LEVEL).first if has_starts else None
         mean = mean_over_states(known, "closed_form").intervals(_LEVEL).first
         return _Means(mean, policy, known.spread("closed_form").doubt)
-    mean_phi = state.sums.mean_phi if episodes.states is None else _mean_of(episodes.states)
+    mean_phi = state.sums.mean_phi if episodes.states is None else episodes.states.mean
     return _Means(
         Interval(float(mean_phi @ solution.theta), nan, nan),
-        Interval(float(_mean_of(episodes.starts) @ solution.theta), nan, nan) if has_starts else None,
+        Interval(float(episodes.starts.mean @ solution.theta), nan, nan) if has_starts else None,
     )
-
-
-def _mean_of(totals: BlockTotals) -> Floats:
-    return np.asarray(totals.total[:-1] / totals.total[-1])
 
 
 def _describe_interval(found: Interval) -> str:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.estimator.cells import make_cells, make_cells_of_table
-from vrtd.estimator.state import table_of
-from vrtd.features import Features, Target, TargetFeatures
+from vrtd.features import Features, Target, TargetFeatures, table_of
 from vrtd.problems import Transitions
 from vrtd.report.numbers import number, plural
 from vrtd.solving import least_norm_solver

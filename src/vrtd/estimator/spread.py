@@ -17,6 +17,7 @@ from vrtd.algorithms import TD, VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
+from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.estimates import Estimates, Intervals, Parts, block_degrees
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
@@ -41,7 +42,6 @@ _LEAST_EFFECTIVE = 50.0
 #: it is not known.
 MOST_OPEN = 0.5
 _LEAST_ROWS = 32  # for a variance from block means
-_LEAST_STARTS = 2  # of episodes: with fewer, the value is averaged over all states
 _LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
 
 
@@ -219,7 +219,7 @@ class FitSummary:
         assert state.action is not None
         assert state.starts is not None
         starts = state.starts[:n]
-        if starts.sum() < _LEAST_STARTS or self.setup.discount == 0.0:
+        if starts.sum() < LEAST_STARTS or self.setup.discount == 0.0:
             starts = np.ones(n, np.bool_)
         return TargetSample(
             target, features, self.sample.part(0, n), state.observations[:n], state.next_observations[:n],

@@ -21,7 +21,7 @@ from vrtd.estimator.episodes import Episodes
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
 from vrtd.estimator.rows import append
-from vrtd.features import Features, ObservationSpace, Tabular, Target, TargetFeatures, complete
+from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
@@ -174,13 +174,6 @@ def initial_theta(setup: Setup, state: FitState) -> Floats:
         got = f"{state.n_rows:,} of {setup.settings.pilot_rows:,} pilot rows" if state.n_rows else "none"
         raise NotFittedError("an evaluator must have seen rows", got, "call fit or partial_fit, or pass theta_0")
     return np.zeros(features.n_features)
-
-
-def table_of(features: Features | None) -> Tabular | None:
-    """Return the table of states that features consist of, also for each action; None where they are others."""
-    if isinstance(features, TargetFeatures) and isinstance(features.features, Features):
-        features = features.features
-    return features if isinstance(features, Tabular) else None
 
 
 def bind_features(setup: Setup, chunks: Sequence[Chunk]) -> Features:

@@ -82,6 +82,11 @@ class ValueFunction:
         return 0 if self._state.episodes is None else int(self._state.episodes.starts.total[-1])
 
     @property
+    def has_policy_value(self) -> bool:
+        """Whether the log has the episodes that a policy value needs."""
+        return self.n_episodes_ >= LEAST_STARTS
+
+    @property
     def algorithm_(self) -> Algorithm | None:
         """The algorithm with its present settings; None for the closed form, and before they are decided on."""
         return None if self._state.learner is None else self._state.learner.algorithm
@@ -193,19 +198,18 @@ class ValueFunction:
             n = len(phi)
             spread = float(np.var(phi @ self.theta_, ddof=1)) / n if n > 1 else 0.0
             return self._estimates(phi.mean(axis=0)[None], method, stacklevel=4).widen(spread, max(n - 1.0, 1.0))
-        starts = None if self._state.episodes is None else self._state.episodes.starts
-        if starts is None or starts.total[-1] < LEAST_STARTS:
+        episodes = self._state.episodes
+        if episodes is None or not self.has_policy_value:
             raise InvalidInputError(
                 "the value of a policy needs the first states of at least two episodes",
                 "a log without episodes" if self._state.n_rows else "no rows",
                 "pass start states: policy_value(observations)",
             )
         if self.why_no_interval(method) is not None:
-            return self._estimates((starts.total[:-1] / starts.total[-1])[None], method, stacklevel=4)
+            return self._estimates(episodes.starts.mean[None], method, stacklevel=4)
         self._spread(method, stacklevel=4)
-        check = (
-            check_returns(self._summary) if self._summary.own_method == "closed_form" else None
-        )  # else it takes long
+        is_quick = self._summary.own_method == "closed_form"
+        check = check_returns(self._summary) if is_quick else None
         if check is not None and check.doubt is not None:
             warnings.warn(check.doubt, DataWarning, stacklevel=3)
         return mean_over_starts(self._summary, method)

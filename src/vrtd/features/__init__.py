@@ -15,6 +15,7 @@ from vrtd.features.fourier import RandomFourier as RandomFourier
 from vrtd.features.identity import Identity as Identity
 from vrtd.features.pairs import FromPairs as FromPairs
 from vrtd.features.pairs import TargetFeatures as TargetFeatures
+from vrtd.features.pairs import table_of as table_of
 from vrtd.features.polynomial import Polynomial as Polynomial
 from vrtd.features.rbf import RBF as RBF
 from vrtd.features.selection import Selected as Selected

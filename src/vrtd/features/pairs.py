@@ -15,6 +15,7 @@ from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.blocks import FEWER, call_in_blocks, try_on
 from vrtd.features.features import Features, as_rows, check_most, check_some, row_dtype
 from vrtd.features.spaces import ObservationSpace
+from vrtd.features.tabular import Tabular
 from vrtd.features.target import Target, check_actions, check_equally_long
 
 _BIND = "call features.bind_pairs(observations, actions) and use what it returns"
@@ -278,3 +279,10 @@ def _join(observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[An
     """Return the numbers of observation and action side by side, in the type of rows of the observations."""
     rows = as_rows(observations)
     return np.concatenate([rows, actions.astype(rows.dtype, copy=False)], axis=1)
+
+
+def table_of(features: Features | None) -> Tabular | None:
+    """Return the table of states that features consist of, also for each action; None where they are others."""
+    if isinstance(features, TargetFeatures) and isinstance(features.features, Features):
+        features = features.features
+    return features if isinstance(features, Tabular) else None
