@@ -31,7 +31,7 @@ _COLUMNS = {
     "terminated": (False, "true where an episode ends for good, and V is 0 after it: --terminated purchased"),
     "truncated": (False, "true where the recording of an episode stops, but not the episode: --truncated timeout"),
     "action": (True, "the action that was taken, for --target: --action price, or several numbers: --action 'a_*'"),
-    "propensity": (False, "probability with which it was taken: V from importance ratios: --propensity p"),
+    "propensity": (False, "probability with which it was taken, to weight rows by importance ratios: --propensity p"),
     "weight": (False, "importance ratio of a row, used only if it is named: --weight rho"),
     "episode": (True, "what rows of one episode have in common: --episode session_id, or --episode user day"),
     "order_by": (True, "sort the rows of an episode by this, where they are not in order: --order-by event_time"),
@@ -65,7 +65,8 @@ HELP = "the values of a policy, from an environment or a log, with intervals"
 USAGE = "(--env ID | --data PATH ...) --discount X [OPTIONS]"
 DESCRIPTION = (
     "Learn the values of a policy from transitions that were made under it, or of a target policy, in one pass, and "
-    "write a report with intervals, the model and the values into a folder; perhaps compared with another policy."
+    "write a report with intervals, the model and the values into a folder. Compare it with another policy if one is "
+    "named."
 )
 EPILOG = """\
 examples:

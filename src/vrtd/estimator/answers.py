@@ -85,7 +85,10 @@ def describe_returns(returns: ReturnCheck) -> str:
     agrees = "agrees" if returns.agrees else "does not agree"
     verdict = f"it {agrees} with the values of the first states"
     if not returns.n_complete:
-        return f"of {plural(returns.n_cut, 'episode')} that were cut, with the value of the last state; {verdict}"
+        n = plural(returns.n_cut, "episode")
+        return (
+            f"not known, because {n} were cut and none is complete; with the value of each last state added, {verdict}"
+        )
     mean, n = describe_interval(returns.mean_return, RETURN_LEVEL), plural(returns.n_complete, "complete episode")
     cut = f" ({returns.n_cut:,} more were cut, so that these may not be typical)" if returns.n_cut else ""
     return f"{mean}: mean over {n}{cut}; {verdict}"

@@ -74,7 +74,7 @@ def evaluate(
     progress: ProgressCallback | bool | None = None,
     **columns: Unpack[ReadOptions],
 ) -> Evaluation:
-    """Learn the values of a policy and write a report on them, perhaps compared with another policy.
+    """Learn the values of a policy, compare them with those of another one if there is one, and write a report.
 
     The files are `report.html`, `model.npz`, `values.parquet`, `diagnostics.json` and those in `figures/`. Ctrl-C keeps
     what was learned: the same files are written, which say so, and then it is raised again.

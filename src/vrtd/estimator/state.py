@@ -101,7 +101,7 @@ def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any
         raise InvalidInputError(
             "actions of the target policy must be numbered as the words of the log are, in the order of the alphabet",
             f"{n} actions, and {len(words)} words: {', '.join(words[:10])}",
-            "leave out the actions that the log does not have, which it says nothing of",
+            "leave out the actions that the log does not have: it says nothing about them",
         )
 
 
