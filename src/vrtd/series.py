@@ -70,7 +70,7 @@ def block_covariances(means: Floats) -> tuple[Floats, Floats]:
 def block_correlation(means: Floats, metric: Floats) -> float:
     """Return the correlation of adjacent block means, with directions weighted by how much the means vary in them.
 
-    With S_0 and S_1 the covariances of block means at lags 0 and 1, and G the metric, it is
+    With S_0 and S_1 the covariances of block means at lags 0 and 1, and G the metric (or its diagonal), it is
     tr(G S_0 G S_1) / tr(G S_0 G S_0). Directions that change slowly dominate it, because block means of all others are
     small. It is near 0 if blocks are much longer than the correlation and tends to 1 if they are much shorter.
 
@@ -79,7 +79,6 @@ def block_correlation(means: Floats, metric: Floats) -> float:
     0.78
     """
     centred = means - means.mean(axis=0)
-    now = metric @ (centred.T @ centred)
-    following = metric @ (centred[1:].T @ centred[:-1])
-    size = float((now * now.T).sum())
-    return float((now * following.T).sum()) / size if size > 0.0 else 0.0
+    products = (centred * metric if metric.ndim == 1 else centred @ metric) @ centred.T  # of blocks: S_0 is never made
+    size = float(np.square(products).sum())
+    return float((products[1:] * products[:-1]).sum()) / size if size > 0.0 else 0.0

@@ -18,7 +18,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.errors import DataError, MissingExtraError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
-from vrtd.estimator.spread import Method
+from vrtd.estimator.summary import Method
 from vrtd.logs import Log, from_arrays
 
 try:

@@ -10,7 +10,7 @@ from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.estimates import Interval
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.means import RETURN_LEVEL, ReturnCheck
-from vrtd.estimator.spread import Method
+from vrtd.estimator.summary import Method
 from vrtd.report.numbers import interval, number, percent, plural
 
 Quantity = Literal["policy_value", "mean_value"]

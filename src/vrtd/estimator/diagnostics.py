@@ -16,7 +16,9 @@ from vrtd.estimator.doubly_robust import DoublyRobust
 from vrtd.estimator.learner import Learner, ThetaPath
 from vrtd.estimator.means import check_returns
 from vrtd.estimator.overlap import Overlap
-from vrtd.estimator.spread import FitSummary, Limit, Spread
+from vrtd.estimator.recursion_spread import RecursionSpread
+from vrtd.estimator.spread import Limit, Spread
+from vrtd.estimator.summary import FitSummary
 from vrtd.features import Auto, Identity, TargetFeatures, table_of
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
@@ -216,7 +218,7 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         returns = check_returns(summary)
         if returns is not None and returns.doubt is not None:
             warnings.append(returns.doubt)
-        rare = sorted(set(np.flatnonzero(spread.rare).tolist()) - set(unseen))
+        rare = sorted(set(spread.rare.tolist()) - set(unseen))
         if rare:
             few = ", ".join(map(str, rare[:_MOST_LISTED])) + (", ..." if len(rare) > _MOST_LISTED else "")
             notes.append(f"too seldom seen for an interval: {plural(len(rare), 'feature')} ({few})")
@@ -329,10 +331,10 @@ def distance_doubt(summary: FitSummary, theta: Floats) -> str | None:
 
 
 def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath) -> Curve:
-    """Compute the curve in the coordinates of the basis B; without a spread there is no floor."""
+    """Compute the curve in the coordinates of the basis B; without the moments of the recursion there is no floor."""
     A, C = rows.A, rows.C
     updates = np.array(path.theta) @ B @ A.T + rows.b
-    optimal = np.full_like(A, np.nan) if spread is None else B.T @ spread.optimal @ B
+    optimal = B.T @ spread.optimal @ B if isinstance(spread, RecursionSpread) else np.full_like(A, np.nan)
     long_run = A @ optimal @ A.T / len(rows)
     projected = np.linalg.solve(C, updates.T).T
     return Curve(

@@ -74,14 +74,18 @@ def _add_degrees(one: Floats, its: Floats, other: Floats, others: Floats) -> Flo
 
 def estimate_from_parts(value: Floats, parts: Parts) -> Estimates:
     """Return estimates whose noise is that of the mean of blocks (batch means)."""
-    n = len(parts.by_block)
-    by_block = parts.by_block.reshape(n, -1)
+    return estimate_from_blocks(value, parts.by_block.reshape(len(parts.by_block), -1))._replace(parts=parts)
+
+
+def estimate_from_blocks(value: Floats, by_block: Floats) -> Estimates:
+    """Return estimates (m,) whose noise is that of the mean of blocks (B, m), of any rows."""
+    n = len(by_block)
     centred = by_block - by_block.mean(axis=0)
     own = np.square(centred).sum(axis=0)
     between = 2.0 * (centred[1:] * centred[:-1]).sum(axis=0)
     # Blocks may be shorter than the correlation, so that covariances of adjacent ones count where they are positive.
     variance = (own + np.maximum(between, 0.0)) / (n * (n - 1))
-    return Estimates(value, np.sqrt(variance), block_degrees(centred), np.zeros_like(value), parts)
+    return Estimates(value, np.sqrt(variance), block_degrees(centred), np.zeros_like(value))
 
 
 def block_degrees(centred: Floats) -> Floats:

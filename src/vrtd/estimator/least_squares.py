@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.errors import SingularSystemError
 from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
-from vrtd.series import block_correlation, block_covariances
+from vrtd.series import block_correlation
 from vrtd.solving import least_norm_solver
 
 FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
@@ -61,7 +61,7 @@ class Solution:
         """Why the covariance may be too small: adjacent blocks are correlated by more than three standard errors."""
         if self.influence is None:
             return None
-        if block_correlation(self.influence, np.diag(self.squares)) <= 3.0 / np.sqrt(len(self.influence)):
+        if block_correlation(self.influence, self.squares) <= 3.0 / np.sqrt(len(self.influence)):
             return None
         return f"the rows are correlated over more than the {self.block:,} rows of a block"
 
@@ -73,13 +73,6 @@ class Solution:
         if not most_blocks(self.theta.size):
             return f"it is known for at most {_most_features()} features, and there are {self.theta.size:,}"
         return f"{self.n_rows:,} rows are too few; it needs {FIRST_BLOCK * _LEAST_BLOCKS}"
-
-    def covariance(self) -> Floats:
-        """Return the covariance of theta, (d, d)."""
-        if self.influence is None:
-            must = "the rows must suffice for an interval of the closed form"
-            raise InvalidInputError(must, self.why_no_interval, "bring more rows, or fewer features")
-        return block_covariances(self.influence)[0]
 
 
 class Sums(NamedTuple):

@@ -15,7 +15,8 @@ from scipy.special import stdtrit
 from vrtd.arrays import Floats
 from vrtd.estimator.episodes import BlockTotals
 from vrtd.estimator.estimates import Estimates, Interval, Parts, estimate_from_parts
-from vrtd.estimator.spread import MOST_OPEN, FitSummary, Method, Spread
+from vrtd.estimator.spread import MOST_OPEN, Spread
+from vrtd.estimator.summary import FitSummary, Method
 from vrtd.report.numbers import interval, percent
 
 _LEAST_EPISODES = 20  # for a check against their returns
@@ -106,7 +107,9 @@ def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> E
     n = min(len(ours), len(theirs))
     found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
     # What no row has is as uncertain as it matters, and must not make the mean of all others unknown.
-    is_known = spread.spans(np.where(spread.unseen, 0.0, nu)[None]) & (spread.open_share(nu[None]) <= MOST_OPEN)
+    seen = nu.copy()
+    seen[spread.unseen] = 0.0
+    is_known = spread.spans(seen[None]) & (spread.open_share(nu[None]) <= MOST_OPEN)
     alone = estimate_from_parts(np.zeros(1), Parts(theirs[:n], block)).error
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.clip(np.nan_to_num(np.square(alone / found.error)), 0.0, 1.0)

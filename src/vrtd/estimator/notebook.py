@@ -14,8 +14,8 @@ from vrtd.errors import VrtdError
 from vrtd.estimator.estimates import Interval
 from vrtd.estimator.means import mean_over_starts, mean_over_states
 from vrtd.estimator.model_file import feature_settings
-from vrtd.estimator.spread import FitSummary
 from vrtd.estimator.state import FitState, Setup
+from vrtd.estimator.summary import FitSummary
 from vrtd.features import Features, TargetFeatures
 from vrtd.features.specs import describe_kind
 from vrtd.plots import PALETTE, finish_axes

@@ -17,8 +17,9 @@ from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, dis
 from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.estimates import Estimates, Interval, Intervals
 from vrtd.estimator.means import ReturnCheck, check_returns, mean_over_starts, mean_over_states
-from vrtd.estimator.spread import FitSummary, Method, Spread
+from vrtd.estimator.spread import Spread
 from vrtd.estimator.state import FitState, Setup, initial_theta, is_same_log, usable_features
+from vrtd.estimator.summary import FitSummary, Method
 from vrtd.features import Features, ObservationSpace, TargetFeatures
 from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.new_observations import as_actions, as_observations

@@ -17,7 +17,7 @@ from vrtd.errors import (
     DataWarning,
     InvalidInputError,
 )
-from vrtd.estimator import spread
+from vrtd.estimator import summary
 from vrtd.estimator.state import sample_of
 from vrtd.features import Tabular
 from vrtd.logs import Chunk, from_arrays
@@ -197,7 +197,7 @@ def test_predict_checks_the_sample_only_when_it_has_doubled(monkeypatch: pytest.
         made.append(state.n_sampled)
         return sample_of(state)
 
-    monkeypatch.setattr(spread, "sample_of", counted)
+    monkeypatch.setattr(summary, "sample_of", counted)
     evaluator = vrtd.Evaluator(vrtd.TD(0.05), features=None, discount=DISCOUNT)
     for first in range(0, 6000, 100):
         evaluator.partial_fit(chunk(first, first + 100))

@@ -135,8 +135,7 @@ def test_the_closed_form_of_a_live_lake_tends_to_its_values() -> None:
     lake = gymnasium.make("FrozenLake-v1").unwrapped
     log = from_env(lake, "random", n_samples=40_000, seed=0)
     evaluator = vrtd.Evaluator("closed_form", features="tabular:16", discount=0.9).fit(log)
-    spread = evaluator.spread()
-    error = spread.standard_error(np.eye(16)[exact.states])
+    error = evaluator.spread().estimates(np.eye(16)[exact.states]).error
     assert np.all(np.abs(evaluator.predict(exact.states) - exact.mrp.values) < 6 * error)
     assert evaluator.diagnostics_.unseen == (5, 7, 11, 12, 15)
     assert np.median(error) < 0.005

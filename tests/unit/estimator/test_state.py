@@ -398,4 +398,4 @@ def test_diagnostics_and_intervals_in_between_change_nothing() -> None:
         silent.partial_fit(chunk(first, last))
         before = asked.spread("closed_form"), asked.diagnostics_
     assert before[1].as_dict() == silent.diagnostics_.as_dict()
-    np.testing.assert_array_equal(before[0].covariance, silent.spread("closed_form").covariance)
+    np.testing.assert_array_equal(before[0].influence, silent.spread("closed_form").influence)

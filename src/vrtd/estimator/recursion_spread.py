@@ -1,0 +1,170 @@
+"""The spread of TD and VRTD, from the second moments of their recursion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vrtd.algorithms import TD, VRTD, Algorithm
+from vrtd.arrays import Floats
+from vrtd.errors import InvalidInputError
+from vrtd.estimator.estimates import Estimates, block_degrees
+from vrtd.estimator.learner import Learner
+from vrtd.estimator.spread import Limit, Spread, find_slowness, split_noise
+from vrtd.problems import Transitions
+from vrtd.series import block_covariances
+from vrtd.theory.recursion import recursion_moments
+
+# This many further epochs leave nothing of the start: what remains of the mean is bias.
+_FOREVER = 1 << 40
+# A run that is further from the closed form of the sample than this multiple of the expected distance is in doubt.
+_FAR = 5.0
+_LEAST_ROWS = 32  # for a variance from block means
+_LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecursionSpread(Spread):
+    """The spread of a recursion: its covariance, what remains of its start, and its bias. `influence` is that of the
+    closed form."""
+
+    covariance: Floats  # (d, d)
+    remainder: Floats  # (d,) E theta - theta_star
+    bias: Floats  # (d,) the part of it that stays
+    optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
+    reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
+    start_covariance: Floats  # (d, d) covariance that the unknown distance of the start adds
+
+    def _estimates(self, phi: Floats) -> Estimates:
+        of_blocks = block_degrees((self.influence - self.influence.mean(axis=0)) @ phi.T)
+        degrees = np.where(self._inflation(phi) > 1.0, of_blocks, np.inf)
+        return Estimates(phi @ self.theta, self.standard_error(phi), degrees, np.abs(phi @ self.remainder))
+
+    def standard_error(self, phi: Floats) -> Floats:
+        """Standard error of phi.theta for each row, what is left of the start included."""
+        return np.sqrt(self._noise(phi) + _squares(phi, self.start_covariance))
+
+    def _noise(self, phi: Floats) -> Floats:
+        """Variance of phi.theta for each row."""
+        return _squares(phi, self.covariance) * self._inflation(phi)
+
+    @cached_property
+    def _block_covariances(self) -> tuple[Floats, Floats]:
+        return block_covariances(self.influence)
+
+    def _inflation(self, phi: Floats) -> Floats:
+        """By how much block means vary more than the reference says, at least 1: correlation over long times.
+
+        Covariances of adjacent blocks are added where they are positive: blocks may be shorter than the correlation.
+        """
+        own, between = self._block_covariances
+        blocks = _squares(phi, own) + _squares(phi, between)
+        known = _squares(phi, self.reference)
+        return np.maximum(1.0, np.divide(blocks, known, out=np.ones_like(known), where=known > 0.0))
+
+    def converged(self, phi: Floats) -> bool:
+        """Whether what is left of the start is at most half the width of a 95 % interval, on the whole, and there is no
+        reason to doubt it."""
+        start = _rms(phi @ self.remainder) + float(np.sqrt(_squares(phi, self.start_covariance).mean()))
+        return self.doubt is None and bool(start <= 1.96 * np.sqrt(self._noise(phi).mean()))
+
+    def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
+        """The parts of the error of phi.theta from n distinct rows, root mean squares over the rows of phi."""
+        variance = float(np.square(self.standard_error(phi)).mean())
+        least = float(np.einsum("ni,ij,nj->n", phi, self.optimal, phi, optimize=True).mean()) / max(n_rows, 1)
+        start: dict[Limit, float] = {
+            "transient": _rms(phi @ (self.remainder - self.bias)),
+            "bias": _rms(phi @ self.bias),
+        }
+        return start | split_noise(variance, least)
+
+
+def measure_recursion(
+    learner: Learner, sample: Transitions, reduced: Transitions, theta_0: Floats, n_distinct: int
+) -> RecursionSpread:
+    """Return the spread of TD or VRTD, from the second moment of its recursion with the moments of the sample.
+
+    Rows that come again tell nothing new: then the recursion tends to the closed form of the distinct rows, and its
+    covariance is added. `reduced` is the sample with features of full rank.
+    """
+    ends = [phase.first_epoch for phase in learner.phases[1:]] + [learner.n_epochs]
+    legs = [
+        (*_settings(phase.algorithm), end - phase.first_epoch)
+        for phase, end in zip(learner.phases, ends, strict=True)
+        if end > phase.first_epoch
+    ]
+    algorithm, n = learner.algorithm, len(sample)
+    output = algorithm.returned if isinstance(algorithm, VRTD) else "last"
+    assert output != "tail"  # batches that grow have another interval
+    if n < _LEAST_ROWS:
+        raise InvalidInputError(f"an interval of the recursion needs at least {_LEAST_ROWS} rows", n, "bring more rows")
+    B = sample.basis
+    start = B.T @ theta_0
+    moments = recursion_moments(reduced, legs, start, output)
+    if not np.isfinite(moments.covariance).all():
+        raise InvalidInputError(
+            "the first rows must determine a stable system for an interval of the recursion",
+            moments.remark or f"moments that are not finite from {n:,} rows",
+            "bring more rows or other features, or a smaller step",
+        )
+    stays = np.zeros(B.shape[1])
+    if legs and isinstance(algorithm, TD):  # the mean of VRTD's recursion tends to theta_star, as far as a sample tells
+        stays = recursion_moments(reduced, [(legs[-1][0], 1, _FOREVER)], start, output).mean
+    covariance = moments.covariance
+    if learner.n_rows > n_distinct:
+        covariance = covariance + moments.optimal / max(n_distinct, 1)
+    # theta_star of the sample is itself an estimate, and the start that much nearer or further away.
+    left = moments.left @ moments.optimal @ moments.left.T / n
+    optimal = B @ moments.optimal @ B.T
+    blocks = reduced.merged_influence @ B.T
+    n_seen = (sample.phi != 0.0).sum(axis=0)
+    found = RecursionSpread(
+        theta=learner.theta.copy(),
+        influence=blocks,
+        spans=sample.spans,
+        unseen=np.flatnonzero(n_seen == 0),
+        rare=np.flatnonzero((n_seen > 0) & (n_seen < _LEAST_SEEN)),
+        covariance=B @ covariance @ B.T,
+        remainder=B @ moments.mean,
+        bias=B @ stays,
+        optimal=optimal,
+        # One standard error more, so that the noise of block means alone seldom widens an interval.
+        reference=optimal / n * (1.0 + np.sqrt(2.0 / len(blocks))),
+        start_covariance=B @ left @ B.T,
+    )
+    doubt = moments.remark or find_slowness(reduced, n) or _find_mismatch(found, sample, reduced, theta_0)
+    return replace(found, doubt=doubt)
+
+
+def _find_mismatch(found: RecursionSpread, sample: Transitions, reduced: Transitions, theta_0: Floats) -> str | None:
+    """Return why the sample does not describe the run, or None."""
+    moved, n = found.theta - theta_0, len(sample)
+    outside = sample.outside(moved)
+    if outside @ outside > 1e-6 * (moved @ moved):
+        return f"later rows have features that the first {n:,} do not span"
+    phi, closed_form = sample.phi, sample.basis @ reduced.theta_star + sample.outside(theta_0)
+    expected = _rms(found.standard_error(phi)) + _rms(phi @ found.remainder)
+    expected += float(np.sqrt(_squares(phi, found.optimal / n).mean()))
+    if not _rms(phi @ (found.theta - closed_form)) <= _FAR * expected:
+        return f"it is not where the first {n:,} rows say that it should be"
+    return None
+
+
+def _settings(algorithm: Algorithm) -> tuple[float, int]:
+    """Return the step and batch size of an algorithm whose moments are known."""
+    if isinstance(algorithm, VRTD):
+        return float(algorithm.step_size), int(algorithm.batch_size)
+    assert isinstance(algorithm, TD)
+    return float(algorithm.largest_step_size), 1
+
+
+def _squares(phi: Floats, form: Floats) -> Floats:
+    """phi^T form phi for each row, 0 where it is negative."""
+    square: Floats = np.maximum(np.einsum("ni,ij,nj->n", phi, form, phi, optimize=True), 0.0)
+    return square
+
+
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.square(values).mean()))

@@ -1,0 +1,193 @@
+"""What is known of a fit: its first rows, its closed form, and the spread of its estimate."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.algorithms import TD, VRTD
+from vrtd.arrays import Floats
+from vrtd.errors import InvalidInputError, NotFittedError
+from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
+from vrtd.estimator.episodes import LEAST_STARTS
+from vrtd.estimator.least_squares import Solution, add, no_sums, solve
+from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
+from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
+from vrtd.estimator.spread import BlockSpread, Spread, find_slowness
+from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
+from vrtd.features import TargetFeatures, spans_constant
+from vrtd.problems import Transitions
+
+Method = Literal["recursion", "closed_form"]  # what an interval is of
+
+
+class FitSummary:
+    """What can be computed from a state of a fit, each once: its first rows, and the spread of its estimate."""
+
+    def __init__(self, setup: Setup, state: FitState, before: FitSummary | None = None) -> None:
+        self.setup, self.state = setup.resolve(state.features), state
+        if before is not None and before.state.n_sampled == state.n_sampled:  # it has grown to its full size
+            vars(self).update({name: value for name, value in vars(before).items() if name in ("sample", "reduced")})
+
+    @cached_property
+    def theta_0(self) -> Floats:
+        return initial_theta(self.setup, self.state)
+
+    @cached_property
+    def sample(self) -> Transitions:
+        """The first rows of the log."""
+        return sample_of(self.state)
+
+    @cached_property
+    def reduced(self) -> Transitions:
+        """The sample with features of full rank."""
+        return self.sample.reduce_rank(self.theta_0)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether anything can be computed from the sample."""
+        try:
+            return self.sample.rank > 0
+        except InvalidInputError:
+            return False
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether the closed form of all rows was computed."""
+        return "solution" in vars(self)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the spread of the closed form was computed."""
+        return "_closed_form" in vars(self)
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The closed form of all rows, where they are summed up."""
+        if self.state.sums is None:
+            raise NotFittedError("the rows must be summed up", "none", "pass closed_form=True")
+        return solve(self.state.sums, self.theta_0, self.first_phi)
+
+    @property
+    def first_phi(self) -> NDArray[np.floating[Any]]:
+        """The feature rows of the sample as they came: without the work that `sample` takes."""
+        buffer = self.state.buffer
+        return np.empty((0, len(self.theta_0))) if buffer is None else buffer.phi[: self.state.n_sampled]
+
+    @cached_property
+    def has_constant(self) -> bool:
+        """Whether some combination of the features is constant on the sample."""
+        return spans_constant(self.first_phi)
+
+    @cached_property
+    def state_phi(self) -> Floats:
+        """(n, d) features of the states of the sample, which are not those of its rows if these depend on actions."""
+        features, observations = self.state.features, self.state.observations
+        if not isinstance(features, TargetFeatures) or observations is None:
+            return self.sample.phi
+        return np.asarray(features(observations[: self.state.n_sampled]), dtype=np.float64)
+
+    @cached_property
+    def overlap(self) -> Overlap | None:
+        """How much of the log tells of a target policy; None without one, or where its value is not determined."""
+        return None if self._target_sample is None else measure_overlap(self._target_sample)
+
+    @cached_property
+    def doubly_robust(self) -> DoublyRobust | None:
+        """The doubly robust value of a target policy; None without one, or where it is not known."""
+        return None if self._target_sample is None else check_doubly_robust(self._target_sample)
+
+    @cached_property
+    def _target_sample(self) -> TargetSample | None:
+        state, features, n = self.state, self.state.features, min(self.state.n_sampled, MOST_ROWS)
+        target = features.target if isinstance(features, TargetFeatures) else self.setup.target
+        if target is None or features is None or not self.is_usable:
+            return None
+        assert state.observations is not None
+        assert state.next_observations is not None
+        assert state.action is not None
+        assert state.starts is not None
+        starts = state.starts[:n]
+        if starts.sum() < LEAST_STARTS or self.setup.discount == 0.0:
+            starts = np.ones(n, np.bool_)
+        return TargetSample(
+            target, features, self.sample.part(0, n), state.observations[:n], state.next_observations[:n],
+            state.action[:n], self.state_phi[:n], starts, state.n_distinct,
+        )  # fmt: skip
+
+    @property
+    def own_method(self) -> Method:
+        return "closed_form" if self.setup.settings.is_closed_form else "recursion"
+
+    def why_no_interval(self, method: Method | None) -> str | None:
+        """Return why no interval is known, or None if one is."""
+        if (method or self.own_method) == "closed_form":
+            return self._closed_form_solution.why_no_interval
+        learner = self.state.learner
+        match None if learner is None else learner.algorithm:
+            case None | VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
+                return None
+            case algorithm:
+                return (
+                    f"none is known for {algorithm.name.upper()} with these settings, only for VRTD and TD with a "
+                    "constant step, no radius, no average; take the closed form: algorithm='closed_form' (or "
+                    "method='closed_form' of vrtd.Evaluator.predict)"
+                )
+
+    def spread(self, method: Method | None) -> Spread:
+        return self._closed_form if (method or self.own_method) == "closed_form" else self._recursion
+
+    @cached_property
+    def _closed_form_solution(self) -> Solution:
+        """The closed form of all rows where they are summed up, else of the sample."""
+        trace_decay = self.setup.settings.trace_decay
+        if trace_decay > 0.0:
+            raise InvalidInputError(
+                "the closed form is that without traces, which is another point",
+                f"trace_decay {trace_decay:g}",
+                'evaluate with algorithm="closed_form" for its interval',
+            )
+        if self.state.sums is not None:
+            return self.solution
+        sums = add(no_sums(self.sample.n_features), self.sample)
+        return solve(sums, self.theta_0, self.sample.phi)
+
+    @cached_property
+    def _closed_form(self) -> BlockSpread:
+        solution = self._closed_form_solution
+        if solution.influence is None:
+            must = "the rows must suffice for an interval of the closed form"
+            raise InvalidInputError(must, solution.why_no_interval, "bring more rows, or fewer features")
+        with np.errstate(over="ignore"):
+            size = np.square(solution.influence).sum()
+        if not np.isfinite(size):
+            raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
+        slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
+        return BlockSpread(
+            theta=solution.theta,
+            influence=solution.influence,
+            block=None if self.state.sums is None else solution.block,
+            spans=solution.spans,
+            unseen=np.flatnonzero(~solution.seen),
+            rare=np.flatnonzero(solution.seen & solution.rare),
+            leak=solution.leak,
+            largest=solution.largest,
+            doubt=solution.doubt or slowness,
+            n_rows=solution.n_rows,
+        )
+
+    @cached_property
+    def _recursion(self) -> RecursionSpread:
+        state, settings = self.state, self.setup.settings
+        if settings.is_closed_form:
+            raise InvalidInputError("the closed form has no recursion", "recursion", "drop the method")
+        if state.learner is None:
+            raise NotFittedError(
+                "settings must have been decided on",
+                f"{state.n_rows:,} of {settings.pilot_rows:,} pilot rows",
+                "bring more rows, or lower pilot_rows",
+            )
+        return measure_recursion(state.learner, self.sample, self.reduced, self.theta_0, state.n_distinct)
