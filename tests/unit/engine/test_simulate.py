@@ -89,6 +89,8 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         (lambda: vrtd.Constant(-1.0), "step_size must be a positive"),
         (lambda: vrtd.Harmonic(c=0.0, t0=1.0), "c must be a positive"),
         (lambda: vrtd.Harmonic(c=1.0, t0=0.0), "t0 must be a positive"),
+        (lambda: vrtd.Exponential(0.0, 100), "first must be a positive"),
+        (lambda: vrtd.Exponential(0.1, 0), "n_updates must be a whole number of at least 1; got 0"),
         (lambda: vrtd.Piecewise((10,), (0.1,)), "one value more than it has boundaries; got 1 values and 1 boundaries"),
         (lambda: vrtd.Piecewise((10, 5), (0.1, 0.2, 0.3)), "boundaries must increase"),
         (lambda: vrtd.Piecewise((10,), (0.1, -0.2)), "every value of a piecewise schedule must be a positive"),
