@@ -112,7 +112,7 @@ class Curves(NamedTuple):
 
 def measure_cell(loaded: Loaded, entrant: Entrant, size: TournamentSize, progress: Callable[[float], None]) -> Cell:
     """Tune for each aim, then measure with the best settings."""
-    tried = list(list_trials(entrant, size.n_trials, loaded.squared_norm))
+    tried = list(list_trials(entrant, size.n_trials, size.n_samples, loaded.squared_norm))
     tuning: list[Curves] = []
     for trial in tried:
         tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, points=2))

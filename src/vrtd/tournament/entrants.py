@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Harmonic
+from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Harmonic
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.digest import digest
 
@@ -28,7 +28,7 @@ class Entrant:
     name: str
     algorithm: type[Algorithm]
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    decreases: bool = False  # whether its step sizes fall as 1/t
+    schedule: type[Harmonic] | type[Exponential] | None = None  # how its step sizes fall; None if they are constant
     passes: bool = False  # whether it goes through a data set again and again, though it need not
     given: Algorithm | None = None  # an object of the caller's, with its own settings
 
@@ -47,8 +47,8 @@ class Entrant:
         if self.given is not None:
             return f"{self.given!r}, not tuned"
         fixed = ", ".join(f"{name}={value!r}" for name, value in self.fixed.items())
-        how = (", decreasing steps" if self.decreases else "") + (", on a data set" if self.passes else "")
-        return f"{self.algorithm.__name__}({fixed}){how}"
+        how = f", {self.schedule.__name__.lower()} steps" if self.schedule is not None else ""
+        return f"{self.algorithm.__name__}({fixed}){how}{', on a data set' if self.passes else ''}"
 
     @property
     def identity(self) -> str:
@@ -69,8 +69,9 @@ class Entrant:
 _STANDARD = (
     *(Entrant(name, algorithm) for name, algorithm in REGISTRY.items()),
     Entrant("td_averaged", TD, {"average": True}),
-    Entrant("td_decreasing", TD, decreases=True),
-    Entrant("tdc_decreasing", TDC, decreases=True),
+    Entrant("td_decreasing", TD, schedule=Harmonic),
+    Entrant("td_exponential", TD, schedule=Exponential),
+    Entrant("tdc_decreasing", TDC, schedule=Harmonic),
     Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
     Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
     Entrant("vrtd_passes", VRTD, passes=True),
@@ -99,15 +100,15 @@ class Trial(NamedTuple):
     combination: int  # which of the values of the others
 
 
-def list_trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterator[Trial]:
+def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: float) -> Iterator[Trial]:
     """`n_trials` settings, or a few less: a grid of the main field times every combination of others, of which as many
-    are varied as leave the grid a few points. The k-th setting means the same on every problem. A given object has its
-    own settings and no others."""
+    are varied as leave the grid a few points. The k-th setting means the same on every problem. Steps that fall to the
+    end of a run do so within `n_samples`. A given object has its own settings and no others."""
     if entrant.given is not None:
         yield Trial(entrant.given, 1.0, 0)
         return
     main, tuned, steps = entrant.main_field, entrant.algorithm.tuned, entrant.algorithm.step_size_fields
-    others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.decreases else {}
+    others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.schedule is Harmonic else {}
     others |= {name: each.values for name, each in tuned.items() if name != main}
     combinations: list[dict[str, Any]] = [{}]
     for name, values in others.items():
@@ -128,6 +129,8 @@ def list_trials(entrant: Entrant, n_trials: int, squared_norm: float) -> Iterato
                 if tuned[name].power:
                     settings[name] *= squared_norm ** (tuned[name].power / 2)
             size = settings.get(main, value)
-            if t0 is not None:
+            if entrant.schedule is Exponential:
+                settings |= {name: Exponential(settings[name], n_samples) for name in steps}
+            elif t0 is not None:
                 settings |= {name: Harmonic(c=settings[name] * t0, t0=t0) for name in steps}
             yield Trial(entrant.algorithm(**entrant.fixed, **settings), size, i)
