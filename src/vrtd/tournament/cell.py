@@ -177,7 +177,8 @@ def _run(
     if on_data_set:
         n_gradients = max(size.n_samples * size.n_passes, first)
     else:
-        n_gradients = int(epoch.gradients_until(max(size.n_samples // int(epoch.samples_at(np.array(first))), 1)))
+        ends = epoch.gradients_until(np.arange(1, size.n_samples + 1))
+        n_gradients = int(ends[epoch.samples_at(ends) <= size.n_samples].max(initial=first))
     checkpoints = np.r_[0, np.unique(np.geomspace(first, n_gradients, points - 1).astype(np.int64))]
     forms = tuple(loaded.forms.values())
 

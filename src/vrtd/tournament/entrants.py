@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Harmonic
+from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Harmonic, Tuned
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.digest import digest
 
@@ -28,6 +28,7 @@ class Entrant:
     name: str
     algorithm: type[Algorithm]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    retuned: Mapping[str, Tuned] = field(default_factory=dict)  # what is tuned otherwise than the algorithm declares
     schedule: type[Harmonic] | type[Exponential] | None = None  # how its step sizes fall; None if they are constant
     passes: bool = False  # whether it goes through a data set again and again, though it need not
     given: Algorithm | None = None  # an object of the caller's, with its own settings
@@ -37,9 +38,14 @@ class Entrant:
         return self.algorithm.needs_data_set or self.passes
 
     @property
+    def tuned(self) -> Mapping[str, Tuned]:
+        """The hyperparameters that are tuned, and the values that are tried."""
+        return {} if self.given is not None else {**self.algorithm.tuned, **self.retuned}
+
+    @property
     def main_field(self) -> str:
         """The hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
-        return "" if self.given is not None else next(iter(self.algorithm.tuned), "")
+        return next(iter(self.tuned), "")
 
     @property
     def words(self) -> str:
@@ -107,7 +113,7 @@ def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: f
     if entrant.given is not None:
         yield Trial(entrant.given, 1.0, 0)
         return
-    main, tuned, steps = entrant.main_field, entrant.algorithm.tuned, entrant.algorithm.step_size_fields
+    main, tuned, steps = entrant.main_field, entrant.tuned, entrant.algorithm.step_size_fields
     others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.schedule is Harmonic else {}
     others |= {name: each.values for name, each in tuned.items() if name != main}
     combinations: list[dict[str, Any]] = [{}]
@@ -128,6 +134,8 @@ def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: f
                     settings[name] *= value
                 if tuned[name].power:
                     settings[name] *= squared_norm ** (tuned[name].power / 2)
+                if tuned[name].is_share:
+                    settings[name] = int(settings[name] * n_samples)
             size = settings.get(main, value)
             if entrant.schedule is Exponential:
                 settings |= {name: Exponential(settings[name], n_samples) for name in steps}

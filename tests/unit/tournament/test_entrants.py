@@ -101,6 +101,7 @@ class Declared(Algorithm):
     pace_w: float = 1.0
     t0: float = 0.0
     size: int = 7
+    burn_in: int = 0
     untouched: float = 0.5
 
     step_size_fields = ("pace", "pace_w")
@@ -109,6 +110,7 @@ class Declared(Algorithm):
         "pace_w": Tuned((3.0,), power=-4),
         "t0": Tuned((0.0, 1.0)),
         "size": Tuned((1, 2, 3, 4, 5)),
+        "burn_in": Tuned((0.1,), is_share=True),
     }
 
     def params(self) -> Any: ...
@@ -119,7 +121,13 @@ def test_what_an_algorithm_declares_is_tuned() -> None:
     assert entrant.main_field == "pace"
     tried = [trial.algorithm for trial in list_trials(entrant, 8, 1000, 4.0)]
     points = np.geomspace(0.5, 8.0, 4).tolist()
-    assert tried == [Declared(x / 4.0, 3.0 * x / 16.0, t0, 3) for t0 in (0.0, 1.0) for x in points]
+    assert tried == [Declared(x / 4.0, 3.0 * x / 16.0, t0, 3, 100) for t0 in (0.0, 1.0) for x in points]
+
+
+def test_an_entrant_may_tune_a_field_in_another_way() -> None:
+    entrant = Entrant("other", Declared, retuned={"size": Tuned((0.01,), is_share=True)})
+    assert entrant.main_field == "pace"
+    assert {trial.algorithm.size for trial in list_trials(entrant, 8, 1000, 4.0)} == {10}
 
 
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "mountain-car"])
