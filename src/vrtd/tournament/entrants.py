@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Harmonic, Tuned
+from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Polynomial, Schedule, Tuned
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.digest import digest
 
-_T0 = (100.0, 1000.0, 10_000.0)  # of a decreasing step: after so many updates it is half of the first
-_DECREASE = "c / (t0 + t)"  # the key of t0 among hyperparameters: not the name of a field
+#: How the step sizes of an entrant change: not at all, as 1/t, as t^(-2/3), or exponentially until the end of the run.
+StepRule = Literal["constant", "harmonic", "polynomial", "exponential"]
+_POWERS = {"harmonic": 1.0, "polynomial": 2 / 3}
+_T0 = (100.0, 1000.0, 10_000.0)  # of a polynomial: until so many updates the step falls little
+_DECREASE = "c / (t0 + t)^power"  # the key of t0 among hyperparameters: not the name of a field
 _FEWEST = 4  # points of the grid
 
 
@@ -29,7 +32,7 @@ class Entrant:
     algorithm: type[Algorithm]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     retuned: Mapping[str, Tuned] = field(default_factory=dict)  # what is tuned otherwise than the algorithm declares
-    schedule: type[Harmonic] | type[Exponential] | None = None  # how its step sizes fall; None if they are constant
+    steps: StepRule = "constant"
     passes: bool = False  # whether it goes through a data set again and again, though it need not
     given: Algorithm | None = None  # an object of the caller's, with its own settings
 
@@ -53,7 +56,7 @@ class Entrant:
         if self.given is not None:
             return f"{self.given!r}, not tuned"
         fixed = ", ".join(f"{name}={value!r}" for name, value in self.fixed.items())
-        how = f", {self.schedule.__name__.lower()} steps" if self.schedule is not None else ""
+        how = "" if self.steps == "constant" else f", {self.steps} steps"
         return f"{self.algorithm.__name__}({fixed}){how}{', on a data set' if self.passes else ''}"
 
     @property
@@ -75,9 +78,10 @@ class Entrant:
 _STANDARD = (
     *(Entrant(name, algorithm) for name, algorithm in REGISTRY.items()),
     Entrant("td_averaged", TD, {"average": True}),
-    Entrant("td_decreasing", TD, schedule=Harmonic),
-    Entrant("td_exponential", TD, schedule=Exponential),
-    Entrant("tdc_decreasing", TDC, schedule=Harmonic),
+    Entrant("td_decreasing", TD, steps="harmonic"),
+    Entrant("td_averaged_decreasing", TD, {"average": True}, steps="polynomial"),
+    Entrant("td_exponential", TD, steps="exponential"),
+    Entrant("tdc_decreasing", TDC, steps="harmonic"),
     Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
     Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
     Entrant("vrtd_passes", VRTD, passes=True),
@@ -114,7 +118,7 @@ def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: f
         yield Trial(entrant.given, 1.0, 0)
         return
     main, tuned, steps = entrant.main_field, entrant.tuned, entrant.algorithm.step_size_fields
-    others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.schedule is Harmonic else {}
+    others: dict[str, tuple[float, ...]] = {_DECREASE: _T0} if entrant.steps in _POWERS else {}
     others |= {name: each.values for name, each in tuned.items() if name != main}
     combinations: list[dict[str, Any]] = [{}]
     for name, values in others.items():
@@ -135,10 +139,15 @@ def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: f
                 if tuned[name].power:
                     settings[name] *= squared_norm ** (tuned[name].power / 2)
                 if tuned[name].is_share:
-                    settings[name] = int(settings[name] * n_samples)
+                    settings[name] = max(int(settings[name] * n_samples), 1)
             size = settings.get(main, value)
-            if entrant.schedule is Exponential:
-                settings |= {name: Exponential(settings[name], n_samples) for name in steps}
-            elif t0 is not None:
-                settings |= {name: Harmonic(c=settings[name] * t0, t0=t0) for name in steps}
+            if entrant.steps != "constant":
+                settings |= {name: _make_schedule(entrant.steps, settings[name], t0, n_samples) for name in steps}
             yield Trial(entrant.algorithm(**entrant.fixed, **settings), size, i)
+
+
+def _make_schedule(rule: StepRule, first: float, t0: float, n_samples: int) -> Schedule:
+    """Return step sizes that begin with `first`; `t0` is of no use to exponential ones."""
+    if rule == "exponential":
+        return Exponential(first, n_samples)
+    return Polynomial(first * t0 ** _POWERS[rule], t0, _POWERS[rule])

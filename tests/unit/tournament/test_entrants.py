@@ -33,7 +33,7 @@ def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
         assert all(getattr(trial.algorithm, key) == value for key, value in entrant.fixed.items())
         main = getattr(trial.algorithm, entrant.main_field)
         assert as_schedule(main).largest == pytest.approx(trial.main)
-        assert type(main) is (entrant.schedule or float)
+        assert type(main) is {"constant": float, "exponential": vrtd.Exponential}.get(entrant.steps, vrtd.Polynomial)
 
 
 @pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if not each.uses_data_set])
@@ -50,8 +50,13 @@ def test_a_setting_does_the_same_on_scaled_features(name: str) -> None:
 
 
 def test_exponential_steps_fall_over_the_samples_of_a_run() -> None:
-    tried = list_trials(ENTRANTS["td_exponential"], 6, 1000, 4.0)
-    assert {trial.algorithm.step_size.n_updates for trial in tried} == {1000}
+    tried = [trial.algorithm.step_size for trial in list_trials(ENTRANTS["td_exponential"], 6, 1000, 4.0)]
+    assert {step.n_updates for step in tried} == {1000}
+
+
+def test_steps_that_fall_have_the_power_of_their_name() -> None:
+    for name, power in (("td_decreasing", 1.0), ("tdc_decreasing", 1.0), ("td_averaged_decreasing", 2 / 3)):
+        assert {t.algorithm.step_size.power for t in list_trials(ENTRANTS[name], 12, 1000, 4.0)} == {power}
 
 
 def test_settings_beyond_the_main_one_are_tried_while_they_leave_a_grid() -> None:

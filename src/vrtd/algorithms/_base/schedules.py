@@ -43,22 +43,30 @@ class Constant(Schedule):
 
 
 @dataclass(frozen=True)
-class Harmonic(Schedule):
-    """alpha_t = c / (t0 + t)
+class Polynomial(Schedule):
+    """alpha_t = c / (t0 + t)**power
 
-    >>> Harmonic(c=10, t0=100)(0)
+    Power 1 is for the last iterate. A power between 1/2 and 1, such as 2/3, is for the average of all iterates: it
+    tends to theta_star on a trajectory, too, where a constant step leaves a bias (Polyak and Juditsky, 1992, SIAM J.
+    Control Optim. 30).
+
+    Examples
+    --------
+    >>> Polynomial(c=10, t0=100)(0)
     0.1
     """
 
     c: float
     t0: float
+    power: float = 1.0
 
     def __post_init__(self) -> None:
         check_positive("c", self.c)
         check_positive("t0", self.t0)
+        check_positive("power", self.power)
 
     def __call__(self, t: int) -> float:
-        return self.c / (self.t0 + t)
+        return float(self.c / (self.t0 + t) ** self.power)
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,9 @@ class Exponential(Schedule):
     """alpha_t = first * n_updates**(-t / n_updates), from `first` down to first / n_updates; later it stays there.
 
     For the last iterate of a run whose length is known. The early steps are large enough to forget theta_0, the late
-    ones so small that little noise is left, and neither needs to know how fast the run converges (Li, Schmidt,
-    Babanezhad and Vaswani, 2026, arXiv 2603.02577).
+    ones so small that little noise is left, and no constant depends on how fast the run converges. That is shown for
+    independent samples; for a trajectory the authors add a ridge to the update, which is left out here (Li, Schmidt,
+    Babanezhad and Vaswani, 2026, Towards parameter-free temporal difference learning, arXiv 2603.02577).
 
     Parameters
     ----------
@@ -133,13 +142,14 @@ class ScheduleParams(NamedTuple):
 
     c: float = 0.0  # the constant, the numerator, or the first step
     t0: float = 0.0
+    power: float = 0.0
     n_updates: float = 0.0
     boundaries: NDArray[np.int64] = np.empty(0, np.int64)
     values: Floats = np.empty(0)
 
 
-_KINDS = (Constant, Harmonic, Piecewise, Exponential)
-_CONSTANT, _HARMONIC, _PIECEWISE, _EXPONENTIAL = range(4)  # their places
+_KINDS = (Constant, Polynomial, Piecewise, Exponential)
+_CONSTANT, _POLYNOMIAL, _PIECEWISE, _EXPONENTIAL = range(4)  # their places
 
 
 def as_schedule(step_size: float | Schedule, name: str = "step_size") -> Schedule:
@@ -157,8 +167,8 @@ def schedule_params(step_size: float | Schedule) -> ScheduleParams:
     match as_schedule(step_size):
         case Piecewise(boundaries, values):
             return ScheduleParams(boundaries=np.array(boundaries, np.int64), values=np.array(values))
-        case Harmonic(c, t0):
-            return ScheduleParams(float(c), float(t0))
+        case Polynomial(c, t0, power):
+            return ScheduleParams(float(c), float(t0), float(power))
         case Exponential(first, n_updates):
             return ScheduleParams(float(first), n_updates=float(n_updates))
         case constant:
@@ -173,8 +183,8 @@ def step_size_at(schedule, kind, t):
         while j < schedule.boundaries.size and schedule.boundaries[j] <= t:
             j += 1
         return schedule.values[j]
-    if kind == _HARMONIC:
-        return schedule.c / (schedule.t0 + t)
+    if kind == _POLYNOMIAL:
+        return schedule.c / (schedule.t0 + t) ** schedule.power
     if kind == _EXPONENTIAL:
         return schedule.c * schedule.n_updates ** (-min(t, schedule.n_updates) / schedule.n_updates)
     return schedule.c
