@@ -32,6 +32,9 @@ ROWS = [
     Row("td-projected-averaged", vrtd.TD(0.2, radius=2.0, average=True), "markov", td.td, 60, 1e-3),
     Row("td-harmonic", vrtd.TD(vrtd.Polynomial(c=60.0, t0=300.0)), "iid", td.td, 60),
     Row("td-piecewise", vrtd.TD(vrtd.Piecewise((10, 30), (0.2, 0.1, 0.05))), "iid", td.td, 60),
+    # What is left of the start falls as 1/t, as for the average.
+    Row("richardson-td-iid", vrtd.RichardsonTD(0.1, levels=2), "iid", td.richardson_td, 60, 1e-2),
+    Row("richardson-td-markov", vrtd.RichardsonTD(0.1, burn_in=20), "markov", td.richardson_td, 60, 1e-2),
     Row("td-lambda", vrtd.TDLambda(0.1, 0.7), "markov", traces.td_lambda, 60),
     Row(
         "true-online-td",
@@ -53,6 +56,10 @@ ROWS = [
     Row("vrtd-ctd", vrtd.VRTD(0.1, 7, radius=2.0, output="average", inner="resample"), "markov", td.vrtd),
     Row("vrtd-fresh-on-markov", vrtd.VRTD(0.1, 7, inner="fresh"), "markov", td.vrtd),
     Row("vrtd-resample-on-iid", vrtd.VRTD(0.1, 7, inner="resample"), "iid", td.vrtd),
+    Row("vrtd-few-steps", vrtd.VRTD(0.1, 9, n_steps=5), "markov", td.vrtd),
+    # Inner steps are fewer than pseudo-gradients.
+    Row("vrtd-growing-iid", vrtd.VRTD(0.3, 3, growth=1.5, n_steps=40), "iid", td.vrtd, 8, 1e-7, mean_stays=False),
+    Row("vrtd-growing-markov", vrtd.VRTD(0.3, 6, growth=2.0), "markov", td.vrtd, 4, 1e-7),
     Row("vrtd-batch-of-one", vrtd.VRTD(0.1, 1), "markov", td.vrtd, 40),
     # The ridge keeps a share of the start, ridge s / (n |A|), |A| is about 0.1 there. A quotient has a mean of its own.
     Row("lstd-iid", vrtd.LSTD(), "iid", least_squares.lstd, 60, 1e-6, mean_stays=False),

@@ -23,6 +23,7 @@ from vrtd.algorithms.gradient_td import TDC as TDC
 from vrtd.algorithms.lstd import LSTD as LSTD
 from vrtd.algorithms.primal_dual import PrimalDual as PrimalDual
 from vrtd.algorithms.recursive_lstd import RecursiveLSTD as RecursiveLSTD
+from vrtd.algorithms.richardson_td import RichardsonTD as RichardsonTD
 from vrtd.algorithms.saga import SAGA as SAGA
 from vrtd.algorithms.scsg import SCSG as SCSG
 from vrtd.algorithms.svrg import SVRG as SVRG
@@ -34,7 +35,7 @@ from vrtd.algorithms.td_lambda import TDLambda as TDLambda
 from vrtd.algorithms.td_lambda import TrueOnlineTD as TrueOnlineTD
 from vrtd.algorithms.vrtd import VRTD as VRTD
 
-_OF_ANY_SAMPLES = (TD, TDLambda, TrueOnlineTD, TargetTD, GTD, GTD2, TDC, VRTD, LSTD, RecursiveLSTD)
+_OF_ANY_SAMPLES = (TD, TDLambda, TrueOnlineTD, TargetTD, RichardsonTD, GTD, GTD2, TDC, VRTD, LSTD, RecursiveLSTD)
 _OF_A_DATA_SET = (PrimalDual, SVRG, BatchingSVRG, SCSG, GrowingSCSG, SAGA)
 
 REGISTRY: Mapping[str, type[Algorithm]] = MappingProxyType(

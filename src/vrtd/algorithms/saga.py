@@ -90,4 +90,4 @@ class SAGA(SaddleMethod):
     n_per_row = 2
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        return Epoch(n_absorb=0, n_steps=1, inner_samples="fresh", warmup_batches=(n_rows,))
+        return Epoch(n_absorb=0, n_steps=1, inner_samples="fresh", warmup=((n_rows, 1),))

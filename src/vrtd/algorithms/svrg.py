@@ -30,8 +30,9 @@ from typing import Annotated
 
 from vrtd.algorithms._base.algorithm import Epoch, Sampling, Tuned
 from vrtd.algorithms._base.anchor import AnchoredMethod
+from vrtd.algorithms._base.batches import check_batches, grow_batches
 from vrtd.algorithms._base.saddle import SaddleParams
-from vrtd.checks import check_exact_count, check_positive, require
+from vrtd.checks import check_exact_count
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class SVRG(AnchoredMethod):
 class BatchingSVRG(AnchoredMethod):
     """The gradient of a random subset that grows to all rows.
 
-    >>> BatchingSVRG(batch_size=100, growth=3.0).epoch("dataset", n_rows=1000).warmup_batches
-    (100, 300, 900)
+    >>> BatchingSVRG(batch_size=100, growth=3.0, n_steps=50).epoch("dataset", n_rows=1000).warmup
+    ((100, 50), (300, 50), (900, 50))
     """
 
     n_steps: Annotated[int | None, "inner steps an epoch; as many as rows if left out"] = None
@@ -75,8 +76,9 @@ class BatchingSVRG(AnchoredMethod):
         check_batches(self.batch_size, self.growth)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        batches = grow_batches(self.batch_size, self.growth, n_rows)
-        return Epoch(n_rows, int(self.n_steps or n_rows), "fresh", warmup_batches=batches, subset=True)
+        n_steps = int(self.n_steps or n_rows)
+        warmup = tuple((size, n_steps) for size in grow_batches(self.batch_size, self.growth, n_rows))
+        return Epoch(n_rows, n_steps, "fresh", warmup=warmup, subset=True)
 
 
 @dataclass(frozen=True)
@@ -101,23 +103,9 @@ class GrowingSCSG(AnchoredMethod):
         check_exact_count("steps_per_row", self.steps_per_row)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        batches, n_steps = grow_batches(self.batch_size, self.growth, n_rows), n_rows * int(self.steps_per_row)
-        return Epoch(n_rows, n_steps, "resample", warmup_batches=batches, scales_steps=True)
+        per_row = int(self.steps_per_row)
+        warmup = tuple((size, size * per_row) for size in grow_batches(self.batch_size, self.growth, n_rows))
+        return Epoch(n_rows, n_rows * per_row, "resample", warmup=warmup)
 
     def params(self) -> SaddleParams:
         return super().params()._replace(steps_per_row=int(self.steps_per_row))
-
-
-def check_batches(batch_size: int, growth: float) -> None:
-    check_exact_count("batch_size", batch_size)
-    check_positive("growth", growth)
-    require(growth > 1.0, "growth must be above 1, or batches never reach all rows", growth, "pass e.g. 2")
-
-
-def grow_batches(size: int, growth: float, n_rows: int) -> tuple[int, ...]:
-    """The sizes of the batches that are smaller than the data set."""
-    sizes = []
-    while size < n_rows:
-        sizes.append(int(size))
-        size = max(int(min(size * growth, n_rows)), size + 1)
-    return tuple(sizes)

@@ -6,6 +6,13 @@
 
 Algorithm 1 (i.i.d. samples) takes a fresh x for each inner step, Algorithm 2 (one trajectory) draws it from the batch.
 
+With `growth`, each batch is that many times the one before. An epoch makes at most `n_steps` inner steps and returns
+the mean of the second half of its iterates. Its error is then that of the mean over its batch, and the last batch holds
+most of the samples: with growth 8, seven of eight. Inner steps must be enough to contract; more of them gain nothing.
+This is the recentred scheme of K. Khamaru, A. Pananjady, F. Ruan, M. J. Wainwright, M. I. Jordan (2021), Is temporal
+difference learning optimal? An instance-dependent analysis, SIAM J. Math. Data Sci. 3, which is for tables and
+independent samples.
+
 T. Xu, Z. Wang, Y. Zhou, Y. Liang (2020), Reanalysis of variance reduced temporal difference learning, ICLR. Algorithm 2
 is CTD of N. Korda and L. A. Prashanth (2015), ICML, who average the iterates: output="average" and a radius.
 """
@@ -13,29 +20,37 @@ is CTD of N. Korda and L. A. Prashanth (2015), ICML, who average the iterates: o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, cast
+
+import numpy as np
 
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Epoch, Inner, Kernels, Sampling, Tuned
+from vrtd.algorithms._base.batches import grow_batches
 from vrtd.arrays import Floats
-from vrtd.checks import check_choice, check_count, check_positive, check_radius
+from vrtd.checks import check_choice, check_count, check_exact_count, check_positive, check_radius, require
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm_of_sum
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transition import add_pseudo_gradient, bootstrap_difference
 
-_RANDOM, _LAST, _AVERAGE = range(3)
-_OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE}
+Output = Literal["random", "last", "average", "tail"]
+
+_RANDOM, _LAST, _AVERAGE, _TAIL = range(4)
+_OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE, "tail": _TAIL}
+_LARGEST_BATCH = 1 << 40  # beyond it batches grow no more
 
 
 class VRTDParams(NamedTuple):
     step_size: float
     batch_size: int
     radius: float
+    n_steps: int
 
 
 class VRTDOptions(NamedTuple):
     projects: int
     output: int
+    counts: int  # whether batches or steps are counted as they come, as they are not all batch_size
 
 
 class VRTDState(NamedTuple):
@@ -43,7 +58,7 @@ class VRTDState(NamedTuple):
     w: Floats  # theta - theta_anchor: g_x(theta) - g_x(theta_anchor) = phi (gamma phi' - phi).w
     g_anchor: Floats  # while absorbing the sum of g_x(theta_anchor), then alpha g_m
     chosen: Floats  # the w that the epoch returns, or their sum
-    chosen_step: Floats  # one number: the random t, counted from 0
+    numbers: Floats  # the t of the output, counted from 0; then, where they are counted, samples absorbed and steps
 
 
 @kernel
@@ -55,16 +70,23 @@ def vrtd_views(workspace, d):
 @kernel
 def vrtd_absorb(params, options, state, x):  # the sum of line 4 (3)
     add_pseudo_gradient(state.g_anchor, 1.0, state.theta_anchor, x)
+    if options.counts:
+        state.numbers[1] += 1.0
 
 
 @kernel
 def vrtd_begin(params, options, state, stream):  # alpha g_m, and theta_{m,0} = theta_anchor: line 2
+    size = n_steps = params.batch_size
+    if options.counts:
+        size = np.int64(state.numbers[1])
+        n_steps = min(size, params.n_steps)
+        state.numbers[1], state.numbers[2] = 0.0, n_steps
     for i in range(state.w.size):
-        state.g_anchor[i] *= params.step_size / params.batch_size
+        state.g_anchor[i] *= params.step_size / size
         state.w[i] = 0.0
         state.chosen[i] = 0.0
-    last = params.batch_size - 1
-    state.chosen_step[0] = uniform_index(stream, last + 1) if options.output == _RANDOM else last
+    last = n_steps - 1
+    state.numbers[0] = uniform_index(stream, last + 1) if options.output == _RANDOM else last
 
 
 @kernel
@@ -78,10 +100,13 @@ def vrtd_step(params, options, state, x, t, epoch):  # lines 7-8 (6-7)
         if shrink < 1.0:
             for i in range(w.size):
                 w[i] = shrink * (anchor[i] + w[i]) - anchor[i]
-    if options.output == _AVERAGE:
-        for i in range(w.size):
-            state.chosen[i] += w[i] / params.batch_size
-    elif t == state.chosen_step[0]:
+    if options.output == _AVERAGE or options.output == _TAIL:
+        n_steps = np.int64(state.numbers[2]) if options.counts else params.batch_size
+        skipped = n_steps // 2 if options.output == _TAIL else 0
+        if t >= skipped:
+            for i in range(w.size):
+                state.chosen[i] += w[i] / (n_steps - skipped)
+    elif t == state.numbers[0]:
         for i in range(w.size):
             state.chosen[i] = w[i]
 
@@ -107,17 +132,25 @@ class VRTD(Algorithm):
 
     >>> VRTD(step_size=0.1, batch_size=500).epoch("markov").n_gradients
     1000
+    >>> growing = VRTD(step_size=0.1, batch_size=500, growth=8.0, n_steps=1000).epoch("markov")
+    >>> growing.gradients_until(3)  # batches of 500, 4,000 and 32,000, with 500, 1,000 and 1,000 steps
+    array(39000)
     """
 
     step_size: Annotated[float, "alpha"] = 0.1
     batch_size: Annotated[int, "M, the samples of a batch and the steps of an epoch"] = 500
     radius: Annotated[float | None, "project onto the ball of this radius"] = None
-    output: Annotated[Literal["random", "last", "average"], "which iterate an epoch returns"] = "random"
+    output: Annotated[
+        Output | None,
+        "which iterate an epoch returns, or the mean of all or of the second half; random, or tail if batches grow",
+    ] = None
     inner: Annotated[Inner | None, "where inner steps take their samples"] = None
+    growth: Annotated[float | None, "of the batch, from epoch to epoch; left out, all batches are alike"] = None
+    n_steps: Annotated[int | None, "the most steps of an epoch; as many as the batch has samples if left out"] = None
 
     name = "vrtd"
     kernels = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
-    n_vectors, n_scalars = 4, 1
+    n_vectors, n_scalars = 4, 3
     step_size_fields = ("step_size",)
     tuned = {"step_size": STEP_SIZES, "batch_size": Tuned((16, 64, 256))}
 
@@ -125,20 +158,42 @@ class VRTD(Algorithm):
         check_positive("step_size", self.step_size)
         check_count("batch_size", self.batch_size)
         check_radius(self.radius)
-        check_choice("output", self.output, tuple(_OUTPUTS))
+        check_choice("output", self.output, (None, *_OUTPUTS))
         check_choice("inner", self.inner, (None, "fresh", "resample"))
+        if self.growth is not None:
+            check_positive("growth", self.growth)
+            require(self.growth > 1.0, "growth must be above 1, or batches do not grow", self.growth, "pass e.g. 8")
+        check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        if self.batch_size == 1:
+        size, default = int(self.batch_size), "fresh" if sampling == "iid" else "resample"
+        if size == 1 and not self.grows:
             return Epoch(n_absorb=1, n_steps=1, inner_samples="resample", gradients_per_step=0)
-        default: Inner = "fresh" if sampling == "iid" else "resample"
-        return Epoch(int(self.batch_size), int(self.batch_size), self.inner or default)
+        sizes: tuple[int, ...] = ()
+        if self.growth is not None:
+            largest = n_rows or _LARGEST_BATCH
+            sizes, size = grow_batches(size, self.growth, largest), max(size, largest)
+        shapes = [(each, min(each, self.n_steps or each)) for each in (*sizes, size)]
+        return Epoch(*shapes[-1], self.inner or cast("Inner", default), warmup=tuple(shapes[:-1]))
+
+    @property
+    def grows(self) -> bool:
+        """Whether batches grow."""
+        return self.growth is not None
+
+    @property
+    def returned(self) -> Output:
+        """What an epoch returns: `output`, or what it stands for if it is left out."""
+        return self.output or ("tail" if self.grows else "random")
 
     def params(self) -> VRTDParams:
-        return VRTDParams(float(self.step_size), int(self.batch_size), float(self.radius or 0.0))
+        size = int(self.batch_size)
+        n_steps = int(self.n_steps or (_LARGEST_BATCH if self.grows else size))
+        return VRTDParams(float(self.step_size), size, float(self.radius or 0.0), n_steps)
 
     def options(self) -> VRTDOptions:
-        return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.output])
+        counts = self.grows or (self.n_steps or self.batch_size) < self.batch_size
+        return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.returned], int(counts))
 
     @property
     def largest_step_size(self) -> float:

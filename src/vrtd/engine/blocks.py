@@ -117,14 +117,16 @@ def available_threads() -> int:
 def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     """What stays the same from call to call."""
     d, epoch = job.source.n_features, job.epoch
-    slots = make_slots(job.source, LANES, epoch.n_absorb + 1, epoch.subset)
-    batch = np.empty((epoch.n_absorb if epoch.inner_samples == "resample" else 0, LANES), np.uint32)
-    batch_sizes = np.array([*epoch.warmup_batches, epoch.n_absorb], np.int64)
+    shapes = np.array([*epoch.warmup, (epoch.n_absorb, epoch.n_steps)], np.int64)
+    batch_sizes, step_counts = shapes.T.copy()
+    largest = int(batch_sizes[: job.epochs[-1]].max(initial=batch_sizes[0]))  # of the epochs that are run
+    slots = make_slots(job.source, LANES, largest + 1, epoch.subset)
+    batch = np.empty((largest if epoch.inner_samples == "resample" else 0, LANES), np.uint32)
     matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
     is_diagonal = np.array([np.array_equal(matrix, np.diag(matrix.diagonal())) for matrix in matrices], bool)
     centres = np.array([form.centre for form in job.forms], float).reshape(-1, d)
     forms = Forms(matrices, is_diagonal, centres, np.array([form.offset for form in job.forms], float))
-    return job.algorithm.params(), job.source.data, slots, batch, state, batch_sizes, epoch.n_steps, forms
+    return job.algorithm.params(), job.source.data, slots, batch, state, batch_sizes, step_counts, forms
 
 
 def _outputs(job: Job, n_runs: int) -> Outputs:

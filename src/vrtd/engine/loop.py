@@ -32,7 +32,7 @@ LANES = 2
 # Placeholders of the template: `compile_loop` binds each to a kernel or to a constant.
 views = absorb = begin = step = close = output = length = reset = draw = draw_batch = choose = read = UNBOUND
 FEATURES = WORDS = CURSOR = 1
-ABSORBS = RESAMPLES = WARMS_UP = SCALES_STEPS = CHOOSES = VARIES = IS_SMALL = IS_LOCAL = True
+ABSORBS = RESAMPLES = WARMS_UP = CHOOSES = VARIES = IS_SMALL = IS_LOCAL = True
 OPTIONS: Any = ()
 CURSOR_DTYPE = np.uint64
 
@@ -61,11 +61,11 @@ def with_fixed_width(x, d):
     return Transition(phi, x.row, phi_next, x.row_next, x.reward, x.discount, x.weight, x.carry)
 
 
-def advance(params, data, slots, batch, state, batch_sizes, n_steps, forms, epoch_0, epochs, checkpoint, outputs):
+def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, epoch_0, epochs, checkpoint, outputs):
     """Advance all runs from `epoch_0` epochs through the counts in `epochs`, and write what they return at each.
 
-    `batch_sizes` are those of the first epochs, the last one that of all later epochs. The curves get the metrics from
-    column `checkpoint` on. With `checkpoint` -1 nothing is written but the state.
+    `batch_sizes` and `step_counts` are those of the first epochs, the last ones those of all later epochs. The curves
+    get the metrics from column `checkpoint` on. With `checkpoint` -1 nothing is written but the state.
     """
     params, data, slots = borrow(params), borrow(data), borrow(slots)
     workspaces, cursors, environment, algorithm = borrow(state)
@@ -73,7 +73,7 @@ def advance(params, data, slots, batch, state, batch_sizes, n_steps, forms, epoc
     curves, thetas, diverged_checkpoint = borrow(outputs)
     batch = with_width(batch, LANES)
     n_warmup = batch_sizes.size - 1
-    n_absorb = batch_sizes[n_warmup]
+    n_absorb, n_steps = batch_sizes[n_warmup], step_counts[n_warmup]
     d = FEATURES if IS_SMALL else thetas.shape[1]
     if IS_LOCAL:
         local = carray(stack_words(LANES, WORDS), (LANES, WORDS), np.float64)
@@ -102,7 +102,7 @@ def advance(params, data, slots, batch, state, batch_sizes, n_steps, forms, epoc
         for c in range(epochs.size):
             for epoch in range(done, epochs[c]):
                 size = batch_sizes[epoch] if WARMS_UP and epoch < n_warmup else n_absorb
-                steps = n_steps * size // n_absorb if SCALES_STEPS else n_steps
+                steps = step_counts[epoch] if WARMS_UP and epoch < n_warmup else n_steps
                 if VARIES:  # each run has its own steps, and 0 if its next epoch would end after the checkpoint
                     steps = 0
                     for k in range(LANES):
@@ -134,7 +134,7 @@ def advance(params, data, slots, batch, state, batch_sizes, n_steps, forms, epoc
                         if RESAMPLES:
                             handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
                         else:
-                            handle = draw(data, slots, k, n_absorb, cursor[k], stream[0, k])
+                            handle = draw(data, slots, k, size, cursor[k], stream[0, k])
                         run = views(workspace[k], d)  # before the sample is read: the order decides the last bit
                         step(params, OPTIONS, run, with_fixed_width(read(data, slots, k, handle), d), t, epoch)
                 if ABSORBS:
@@ -169,7 +169,7 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
 
     Not `specialised`, it is the same for any number of features.
     """
-    warms_up = len(epoch.warmup_batches) > 0
+    warms_up = len(epoch.warmup) > 0
     absorbs = warms_up or epoch.n_absorb > 0
     is_one_step = epoch.n_steps == 1 and epoch.inner_samples == "fresh"
     must = "an epoch that absorbs nothing must be one step on a fresh sample"
@@ -181,7 +181,7 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
     local = small and words <= LOCAL and words == algorithm.workspace_size(d)
     size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")
     kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))
-    warmup = ("_warmup" if warms_up else "") + ("_scaled" if epoch.scales_steps else "")
+    warmup = "_warmup" if warms_up else ""
     bindings = vars(algorithm.kernels) | {
         "reset": source.reset,
         "draw": source.draw,
@@ -195,7 +195,6 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
         "ABSORBS": absorbs,
         "RESAMPLES": epoch.inner_samples == "resample",
         "WARMS_UP": warms_up,
-        "SCALES_STEPS": epoch.scales_steps,
         "CHOOSES": epoch.subset,
         "VARIES": epoch.random_length,
         "IS_SMALL": small,

@@ -310,7 +310,8 @@ def _recursion_spread(summary: FitSummary, learner: Learner) -> Spread:
         if end > phase.first_epoch
     ]
     algorithm, n = learner.algorithm, len(sample)
-    output = algorithm.output if isinstance(algorithm, VRTD) else "last"
+    output = algorithm.returned if isinstance(algorithm, VRTD) else "last"
+    assert output != "tail"  # batches that grow have another interval
     if n < _LEAST_ROWS:
         raise InvalidInputError(f"an interval of the recursion needs at least {_LEAST_ROWS} rows", n, "bring more rows")
     B = sample.basis

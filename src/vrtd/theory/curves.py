@@ -107,10 +107,14 @@ def exact_curve(
         case TD(step_size, _, average):
             segments = _segments(as_schedule(step_size), int(counts[-1]))
             Y = _td(problem, segments, average, sampling, counts, theta, distribution)
-        case VRTD(step_size, 1) if sampling == "markov":
+        case VRTD(step_size, 1) if sampling == "markov" and not algorithm.grows:
             Y = _td(problem, [(float(step_size), 0, int(counts[-1]))], False, sampling, counts, theta, distribution)
-        case VRTD(step_size, batch_size, _, output, _):
-            a, M = float(step_size), int(batch_size)
+        case VRTD(step_size, batch_size):
+            a, M, output = float(step_size), int(batch_size), algorithm.returned
+            if algorithm.grows or algorithm.n_steps is not None or output == "tail":
+                raise InvalidInputError(
+                    "exact moments of VRTD are of batches that do not grow", f"growth {algorithm.growth}", "simulate"
+                )
             if epoch.inner_samples != ("fresh" if sampling == "iid" else "resample") and M > 1:
                 raise InvalidInputError(
                     "exact moments are of Algorithm 1 on independent samples and Algorithm 2 on a trajectory",

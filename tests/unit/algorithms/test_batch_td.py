@@ -167,7 +167,7 @@ def simulate_with_bound(algorithm: Any, n_epochs: int, factor: float, start: flo
     data, P = data_of("two"), two_steps().norm
     own = vrtd.QuadraticForm("v", np.atleast_2d(P[0, 0] - P[0, 1] ** 2 / P[1, 1]), data.theta_star)
     epoch = algorithm.epoch("dataset", data.n_rows)
-    counts = np.linspace(len(epoch.warmup_batches), n_epochs, 21).astype(np.int64)
+    counts = np.linspace(len(epoch.warmup), n_epochs, 21).astype(np.int64)
     axis = epoch.gradients_until(counts)
     result = simulate(data, algorithm, int(axis[-1]), metrics=(own,), checkpoints=axis)
     return result, np.outer(np.ones(4), start * factor ** (counts - counts[0]).astype(float))
@@ -352,7 +352,7 @@ def test_the_gradients_are_those_of_the_saddle_function() -> None:
 def test_batches_grow_to_all_rows(batch_size: int, growth: float, ramp: tuple[int, ...]) -> None:
     for kind in (vrtd.BatchingSVRG, vrtd.GrowingSCSG):
         epoch = kind(batch_size=batch_size, growth=growth).epoch("dataset", 8)
-        assert (epoch.warmup_batches, epoch.n_absorb) == (ramp, 8)
+        assert ([size for size, _ in epoch.warmup], epoch.n_absorb) == (list(ramp), 8)
 
 
 # What is refused

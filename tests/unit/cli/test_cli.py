@@ -102,7 +102,7 @@ def test_the_text_shows_settings_and_statistics(capsys):
     assert noise == ""
     for words in (
         "random_mdp, seed 0, n_states 50, n_features 4",
-        "vrtd, step_size 0.1, batch_size 50, output random",
+        "vrtd, step_size 0.1, batch_size 50",
         "4, markov sampling, seed 0",
         "a second",
     ):

@@ -47,7 +47,7 @@ def test_the_text_shows_the_rows_and_every_metric(capsys):
         ("--rows 50 --sampling iid", "--rows belongs to --sampling dataset; got --sampling iid; drop it"),
         ("--sampling dataset --rows 0", "--rows must be a whole number of at least 1; got 0"),
         ("--sampling dataset --metric value_error", "the value error needs the values of a known chain"),
-        ("--growth 3", "--growth belongs to batching_svrg or growing_scsg; got --algorithm vrtd; drop it"),
+        ("--levels 3", "--levels belongs to richardson_td; got --algorithm vrtd; drop it"),
     ],
 )
 def test_bad_usage_is_refused(capsys, arguments, message):

@@ -70,7 +70,10 @@ def test_every_figure_of_the_paper_names_an_experiment() -> None:
         ("simulate --algorithm vrdt", "got 'vrdt'; did you mean 'vrtd'? see: vrtd simulate --help"),
         ("simulate --problem randommdp", "did you mean 'random_mdp'? see: vrtd simulate --help"),
         ("simulate --metric value", "--metric must be one of squared_error, value_error, neu, mspbe; got 'value'; did"),
-        ("simulate --output lst", "--output must be one of random, last, average; got 'lst'; did you mean 'last'?"),
+        (
+            "simulate --output lst",
+            "--output must be one of random, last, average, tail; got 'lst'; did you mean",
+        ),
         ("reproduce figur-3", "did you mean 'figure-3'?"),
         ("compare --algorithms vrdt td", "did you mean 'vrtd'?"),
         ("evaluate --data a.csv --discount 1 --missing dorp", "--missing must be one of error, drop, indicator; got"),

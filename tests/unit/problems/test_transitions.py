@@ -299,13 +299,13 @@ def test_a_start_of_other_rows_is_refused() -> None:
 
 def counted(epoch: Epoch, n_epochs: int) -> list[tuple[int, int]]:
     """(epochs that are closed, samples that are drawn) after 0, 1, 2, ... pseudo-gradients, one by one."""
-    sizes = itertools.chain(epoch.warmup_batches, itertools.repeat(epoch.n_absorb))
+    shapes = itertools.chain(epoch.warmup, itertools.repeat((epoch.n_absorb, epoch.n_steps)))
     samples, path = 0, []
-    for closed, size in zip(range(n_epochs), sizes, strict=False):
+    for closed, (size, n_steps) in zip(range(n_epochs), shapes, strict=False):
         for _ in range(size):
             path += [(closed, samples)] * epoch.gradients_per_absorb
             samples += 1
-        for _ in range(epoch.n_steps * size // epoch.n_absorb if epoch.scales_steps else epoch.n_steps):
+        for _ in range(n_steps):
             path += [(closed, samples)] * epoch.gradients_per_step
             samples += epoch.inner_samples == "fresh"
     return [*path, (n_epochs, samples)]
@@ -314,15 +314,15 @@ def counted(epoch: Epoch, n_epochs: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     "epoch",
     [
-        Epoch(10, 4, "fresh", warmup_batches=(1, 3, 9)),
-        Epoch(10, 4, "resample", warmup_batches=(2, 6)),
-        Epoch(10, 0, "fresh", warmup_batches=(5,)),
-        Epoch(10, 20, "resample", warmup_batches=(2, 6), scales_steps=True),
-        Epoch(10, 15, "fresh", warmup_batches=(3, 4), scales_steps=True),
-        Epoch(7, 3, "fresh", gradients_per_absorb=2, gradients_per_step=3, warmup_batches=(2, 4, 6)),
+        Epoch(10, 4, "fresh", warmup=((1, 4), (3, 4), (9, 4))),
+        Epoch(10, 4, "resample", warmup=((2, 4), (6, 4))),
+        Epoch(10, 0, "fresh", warmup=((5, 0),)),
+        Epoch(10, 20, "resample", warmup=((2, 4), (6, 12))),
+        Epoch(10, 15, "fresh", warmup=((3, 4), (4, 6))),
+        Epoch(7, 3, "fresh", gradients_per_absorb=2, gradients_per_step=3, warmup=((2, 1), (4, 3), (6, 5))),
         Epoch(7, 3, "fresh"),
         Epoch(0, 1, "fresh"),
-        Epoch(0, 1, "fresh", warmup_batches=(5,)),
+        Epoch(0, 1, "fresh", warmup=((5, 1),)),
     ],
     ids=str,
 )
@@ -340,7 +340,7 @@ def test_growing_batches_are_cut_and_continued_anywhere() -> None:
     """Same bits and counts, wherever a run over a ramp is taken up again."""
     data, algorithm = vrtd.record(PROBLEM, 40, seed=3), vrtd.GrowingSCSG(0.5, 0.2, 6, steps_per_row=2)
     epoch = algorithm.epoch("dataset", 40)
-    assert epoch.warmup_batches == (6, 12, 24)
+    assert epoch.warmup == ((6, 12), (12, 24), (24, 48))
     total = int(epoch.gradients_until(6)) + 5
     arguments: dict[str, Any] = {"sampling": "dataset", "n_runs": 3, "seed": 5}
     long = vrtd.simulate(data, algorithm, n_gradients=total, checkpoints=np.arange(total), **arguments)

@@ -50,14 +50,13 @@ class Epoch(NamedTuple):
     inner_samples: Inner  # where the sample of a step comes from
     gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
     gradients_per_step: int = 1
-    warmup_batches: tuple[int, ...] = ()  # what the first epochs absorb, instead of n_absorb
-    scales_steps: bool = False  # whether these take steps in proportion to what they absorb, instead of n_steps
+    warmup: tuple[tuple[int, int], ...] = ()  # (n_absorb, n_steps) of the first epochs
     subset: bool = False  # whether a batch is a random subset of a data set's rows, instead of the next ones
     random_length: bool = False  # whether each run draws the number of steps of each epoch, with the mean n_steps
 
     @property
     def n_gradients(self) -> int:
-        """Of one epoch, after the warm-up batches.
+        """Of one epoch, after the warm-up.
 
         Epochs of random length end at other counts in each run. The engine then counts in single pseudo-gradients: this
         is 1, and `gradients_until` and `epochs_at` change nothing.
@@ -83,7 +82,7 @@ class Epoch(NamedTuple):
 
     def epochs_at(self, n_gradients: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """How many epochs are closed when so many pseudo-gradients have been counted."""
-        ends = self.gradients_until(np.arange(len(self.warmup_batches) + 1))
+        ends = self.gradients_until(np.arange(len(self.warmup) + 1))
         after = np.maximum(n_gradients - ends[-1], 0) // self.n_gradients
         return np.asarray(np.searchsorted(ends, n_gradients, side="right") - 1 + after, np.int64)
 
@@ -93,7 +92,7 @@ class Epoch(NamedTuple):
             return np.asarray(n_gradients, np.int64)
         epochs = self.epochs_at(n_gradients)
         rest = n_gradients - self.gradients_until(epochs)
-        sizes = np.array([*self.warmup_batches, self.n_absorb])[np.minimum(epochs, len(self.warmup_batches))]
+        sizes = np.array([*(size for size, _ in self.warmup), self.n_absorb])[np.minimum(epochs, len(self.warmup))]
         absorbed = np.minimum(rest // max(self.gradients_per_absorb, 1), sizes)  # an open epoch absorbs first
         stepped = (rest - absorbed * self.gradients_per_absorb) // max(self.gradients_per_step, 1)
         before = self._sum_until(epochs, 1, self.samples_per_step)
@@ -103,8 +102,7 @@ class Epoch(NamedTuple):
         """Return the sum over so many epochs, with these numbers for each transition absorbed and each step."""
         later = self.n_absorb * per_absorb + self.n_steps * per_step
         short = [0]  # by how much the first epochs, in sum, stay behind
-        for size in self.warmup_batches:
-            n_steps = self.n_steps * size // self.n_absorb if self.scales_steps else self.n_steps
+        for size, n_steps in self.warmup:
             short.append(short[-1] + later - size * per_absorb - n_steps * per_step)
         return np.asarray(n_epochs * later - np.array(short)[np.minimum(n_epochs, len(short) - 1)], np.int64)
 
@@ -191,7 +189,7 @@ class Algorithm(ABC):
         if self.needs_data_set:
             return False
         epoch = self.epoch("markov")
-        return not epoch.warmup_batches and not epoch.random_length
+        return not epoch.warmup and not epoch.random_length
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         """Return the shape of an epoch under this kind of sampling; `n_rows` is the size of a data set."""

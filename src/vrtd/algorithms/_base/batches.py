@@ -1,0 +1,20 @@
+"""Batches that grow from epoch to epoch."""
+
+from __future__ import annotations
+
+from vrtd.checks import check_exact_count, check_positive, require
+
+
+def check_batches(batch_size: int, growth: float) -> None:
+    check_exact_count("batch_size", batch_size)
+    check_positive("growth", growth)
+    require(growth > 1.0, "growth must be above 1, or batches never reach all rows", growth, "pass e.g. 2")
+
+
+def grow_batches(size: int, growth: float, n_rows: int) -> tuple[int, ...]:
+    """The sizes of the batches that are smaller than the data set."""
+    sizes = []
+    while size < n_rows:
+        sizes.append(int(size))
+        size = max(int(min(size * growth, n_rows)), size + 1)
+    return tuple(sizes)
