@@ -159,7 +159,7 @@ def some_episode(n: int, seed: int) -> list[Sample]:
     return samples
 
 
-@pytest.mark.parametrize("step_size", [0.4, vrtd.Polynomial(c=4.0, t0=8.0)])
+@pytest.mark.parametrize("step_size", [0.4, vrtd.Harmonic(c=4.0, t0=8.0)])
 @pytest.mark.parametrize("trace_decay", [0.0, 0.6, 1.0])
 def test_true_online_td_is_the_online_forward_view(step_size: Any, trace_decay: float) -> None:
     algorithm, theta_0 = vrtd.TrueOnlineTD(step_size, trace_decay), np.array([1.0, -1.0, 0.5])
@@ -187,7 +187,7 @@ def test_double_td_from_one_start_is_td() -> None:
     np.testing.assert_array_equal(theta, target)
 
 
-SLOW, MIDDLE, FAST = vrtd.Polynomial(c=8.0, t0=40.0), vrtd.Polynomial(c=8.0, t0=80.0), vrtd.Polynomial(c=20.0, t0=200.0)
+SLOW, MIDDLE, FAST = vrtd.Harmonic(c=8.0, t0=40.0), vrtd.Harmonic(c=8.0, t0=80.0), vrtd.Harmonic(c=20.0, t0=200.0)
 LEARNERS = [
     (vrtd.TD(SLOW), td.td),
     (vrtd.TDLambda(SLOW, 0.7), traces.td_lambda),
@@ -268,7 +268,7 @@ def growth_on_the_star(algorithm: Any) -> tuple[Any, Any]:
 def test_gradient_td_is_stable_on_bairds_star_and_td_is_not() -> None:
     """With one step size TD leaves every bound, and gradient TD solves the star. A part of the values' error stays for
     long: where they are all alike, the TD error is only 1 - gamma of them."""
-    step, larger = vrtd.Polynomial(c=500.0, t0=100_000.0), vrtd.Polynomial(c=5000.0, t0=100_000.0)
+    step, larger = vrtd.Harmonic(c=500.0, t0=100_000.0), vrtd.Harmonic(c=5000.0, t0=100_000.0)
     with pytest.warns(StabilityWarning, match="must not let the second moment of TD's error grow"):
         values, projected = growth_on_the_star(vrtd.TD(step))
     assert min(values.min(), projected.min()) > 1e15

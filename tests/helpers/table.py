@@ -30,7 +30,7 @@ ROWS = [
     Row("td-markov", vrtd.TD(0.1), "markov", td.td, 60),
     # The average keeps the first iterates with weight 1/t: |u_0| / (alpha |A| t), here 6e-4.
     Row("td-projected-averaged", vrtd.TD(0.2, radius=2.0, average=True), "markov", td.td, 60, 1e-3),
-    Row("td-harmonic", vrtd.TD(vrtd.Polynomial(c=60.0, t0=300.0)), "iid", td.td, 60),
+    Row("td-harmonic", vrtd.TD(vrtd.Harmonic(c=60.0, t0=300.0)), "iid", td.td, 60),
     Row("td-piecewise", vrtd.TD(vrtd.Piecewise((10, 30), (0.2, 0.1, 0.05))), "iid", td.td, 60),
     # What is left of the start falls as 1/t, as for the average.
     Row("richardson-td-iid", vrtd.RichardsonTD(0.1, levels=2), "iid", td.richardson_td, 60, 1e-2),
@@ -38,7 +38,7 @@ ROWS = [
     Row("td-lambda", vrtd.TDLambda(0.1, 0.7), "markov", traces.td_lambda, 60),
     Row(
         "true-online-td",
-        vrtd.TrueOnlineTD(vrtd.Polynomial(c=60.0, t0=300.0), 0.7),
+        vrtd.TrueOnlineTD(vrtd.Harmonic(c=60.0, t0=300.0), 0.7),
         "markov",
         traces.true_online_td,
         60,

@@ -76,10 +76,10 @@ def test_schedules_have_their_exact_moments() -> None:
         theta = final_theta(problem, vrtd.TD(simulated), 40)
         return float(abs(moment_scores(theta, problem.theta_star, exact.mean[-1], exact.second[-1])).max())
 
-    harmonic, piecewise = vrtd.Polynomial(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
+    harmonic, piecewise = vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
     assert worst(harmonic, harmonic) < LIMIT
     assert worst(piecewise, piecewise) < LIMIT
-    assert worst(harmonic, vrtd.Polynomial(c=4.0, t0=21.0)) > LIMIT  # off by one
+    assert worst(harmonic, vrtd.Harmonic(c=4.0, t0=21.0)) > LIMIT  # off by one
     assert worst(piecewise, vrtd.Piecewise((9, 20), (0.2, 0.1, 0.05))) > LIMIT
 
 

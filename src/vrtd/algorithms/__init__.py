@@ -13,8 +13,8 @@ from vrtd.algorithms._base.algorithm import Tuned as Tuned
 from vrtd.algorithms._base.algorithm import check_sampling as check_sampling
 from vrtd.algorithms._base.schedules import Constant as Constant
 from vrtd.algorithms._base.schedules import Exponential as Exponential
+from vrtd.algorithms._base.schedules import Harmonic as Harmonic
 from vrtd.algorithms._base.schedules import Piecewise as Piecewise
-from vrtd.algorithms._base.schedules import Polynomial as Polynomial
 from vrtd.algorithms._base.schedules import Schedule as Schedule
 from vrtd.algorithms._base.schedules import as_schedule as as_schedule
 from vrtd.algorithms.gradient_td import GTD as GTD

@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Polynomial, Schedule, Tuned
+from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Harmonic, Schedule, Tuned
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.digest import digest
 
-#: How the step sizes of an entrant change: not at all, as 1/t, as t^(-2/3), or exponentially until the end of the run.
+#: How the step sizes of an entrant change: not at all, as 1/t, as 1/t^(2/3), or exponentially until the end of the run.
 StepRule = Literal["constant", "harmonic", "polynomial", "exponential"]
 _POWERS = {"harmonic": 1.0, "polynomial": 2 / 3}
 _T0 = (100.0, 1000.0, 10_000.0)  # of a polynomial: until so many updates the step falls little
@@ -150,4 +150,4 @@ def _make_schedule(rule: StepRule, first: float, t0: float, n_samples: int) -> S
     """Return step sizes that begin with `first`; `t0` is of no use to exponential ones."""
     if rule == "exponential":
         return Exponential(first, n_samples)
-    return Polynomial(first * t0 ** _POWERS[rule], t0, _POWERS[rule])
+    return Harmonic(first * t0 ** _POWERS[rule], t0, _POWERS[rule])

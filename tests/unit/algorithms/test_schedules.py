@@ -11,8 +11,8 @@ from vrtd.algorithms._base.schedules import schedule_kind, schedule_params, step
 
 SCHEDULES = [
     vrtd.Constant(0.1),
-    vrtd.Polynomial(c=4.0, t0=20.0),
-    vrtd.Polynomial(c=4.0, t0=20.0, power=0.6),
+    vrtd.Harmonic(c=4.0, t0=20.0),
+    vrtd.Harmonic(c=4.0, t0=20.0, power=0.6),
     vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05)),
     vrtd.Exponential(0.5, 100),
 ]

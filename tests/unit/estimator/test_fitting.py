@@ -168,7 +168,7 @@ def test_td_with_a_step_waits_for_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("algorithm", [vrtd.TD(vrtd.Polynomial(10.0, 200.0)), vrtd.TD(0.1, average=True)], ids=repr)
+@pytest.mark.parametrize("algorithm", [vrtd.TD(vrtd.Harmonic(10.0, 200.0)), vrtd.TD(0.1, average=True)], ids=repr)
 def test_epochs_are_counted_over_calls(algorithm: Any) -> None:
     """A step that falls, and a mean over the run, depend on how many updates there were before."""
     columns, weight = chunk(0, 300), np.linspace(0.5, 1.5, 300)

@@ -50,7 +50,7 @@ def test_models_with_features_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_schedule_cannot_be_stored(tmp_path: Path) -> None:
-    evaluator = fitted(algorithm=vrtd.TD(vrtd.Polynomial(10.0, 200.0)))
+    evaluator = fitted(algorithm=vrtd.TD(vrtd.Harmonic(10.0, 200.0)))
     with pytest.raises(InvalidInputError, match="made of plain values"):
         evaluator.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())

@@ -68,7 +68,7 @@ def test_the_reader_s_style_is_left_alone() -> None:
     ("settings", "expected"),
     [
         ({"name": "td", "step_size": 0.1, "radius": None, "average": True}, "td, step_size 0.1, average"),
-        ({"name": "td", "step_size": "Polynomial(1, 2)", "average": False}, "td, step_size Polynomial(1, 2)"),
+        ({"name": "td", "step_size": "Harmonic(1, 2)", "average": False}, "td, step_size Harmonic(1, 2)"),
         ({"name": "svrg", "step_size": 1 / 3, "n_steps": 12345}, "svrg, step_size 0.3333, n_steps 12,345"),
         ({}, ""),
     ],

@@ -70,7 +70,7 @@ def narrow(d):
         (lambda: vrtd.plan(narrow(16), budget=1000), SWEEP),
         (lambda: exact_curve(narrow(30), vrtd.TD(1e-4)), "followed for at most 780 updates; got 100000"),
         (
-            lambda: exact_curve(narrow(9), vrtd.TD(vrtd.Polynomial(1, 10)), n_gradients=7501),
+            lambda: exact_curve(narrow(9), vrtd.TD(vrtd.Harmonic(1, 10)), n_gradients=7501),
             "followed for at most 7500 updates; got 7501; simulate instead",
         ),
     ],

@@ -23,7 +23,7 @@ from vrtd.theory.markov import MarkovTD
 OUTPUTS = ("random", "last", "average")
 RANDOM, TINY = vrtd.problems.random_mdp(seed=0), two_states()
 THETA_0 = [1.0, -1.0, 0.5, 2.0]
-HARMONIC, PIECEWISE = vrtd.Polynomial(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
+HARMONIC, PIECEWISE = vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
 EXPONENTIAL = vrtd.Exponential(0.4, 30)
 
 
@@ -79,8 +79,8 @@ LIMIT = z_limit(N_STATISTICS)
 
 def wrong_step(case: Case, factor: float) -> Case:
     match case.algorithm.step_size:
-        case vrtd.Polynomial(c, t0, power):
-            step: Any = vrtd.Polynomial(c * factor, t0, power)
+        case vrtd.Harmonic(c, t0, power):
+            step: Any = vrtd.Harmonic(c * factor, t0, power)
         case vrtd.Piecewise(boundaries, values):
             step = vrtd.Piecewise(boundaries, tuple(value * factor for value in values))
         case number:

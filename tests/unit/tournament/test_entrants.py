@@ -33,7 +33,7 @@ def test_all_try_the_same_number_of_settings(name: str, n_trials: int) -> None:
         assert all(getattr(trial.algorithm, key) == value for key, value in entrant.fixed.items())
         main = getattr(trial.algorithm, entrant.main_field)
         assert as_schedule(main).largest == pytest.approx(trial.main)
-        assert type(main) is {"constant": float, "exponential": vrtd.Exponential}.get(entrant.steps, vrtd.Polynomial)
+        assert type(main) is {"constant": float, "exponential": vrtd.Exponential}.get(entrant.steps, vrtd.Harmonic)
 
 
 @pytest.mark.parametrize("name", [name for name, each in ENTRANTS.items() if not each.uses_data_set])

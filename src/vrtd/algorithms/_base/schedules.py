@@ -43,8 +43,8 @@ class Constant(Schedule):
 
 
 @dataclass(frozen=True)
-class Polynomial(Schedule):
-    """alpha_t = c / (t0 + t)**power
+class Harmonic(Schedule):
+    """alpha_t = c / (t0 + t)**power, the terms of a harmonic series or, with another power than 1, a generalised one.
 
     Power 1 is for the last iterate. A power between 1/2 and 1, such as 2/3, is for the average of all iterates: it
     tends to theta_star on a trajectory, too, where a constant step leaves a bias (Polyak and Juditsky, 1992, SIAM J.
@@ -52,7 +52,7 @@ class Polynomial(Schedule):
 
     Examples
     --------
-    >>> Polynomial(c=10, t0=100)(0)
+    >>> Harmonic(c=10, t0=100)(0)
     0.1
     """
 
@@ -148,8 +148,8 @@ class ScheduleParams(NamedTuple):
     values: Floats = np.empty(0)
 
 
-_KINDS = (Constant, Polynomial, Piecewise, Exponential)
-_CONSTANT, _POLYNOMIAL, _PIECEWISE, _EXPONENTIAL = range(4)  # their places
+_KINDS = (Constant, Harmonic, Piecewise, Exponential)
+_CONSTANT, _HARMONIC, _PIECEWISE, _EXPONENTIAL = range(4)  # their places
 
 
 def as_schedule(step_size: float | Schedule, name: str = "step_size") -> Schedule:
@@ -167,7 +167,7 @@ def schedule_params(step_size: float | Schedule) -> ScheduleParams:
     match as_schedule(step_size):
         case Piecewise(boundaries, values):
             return ScheduleParams(boundaries=np.array(boundaries, np.int64), values=np.array(values))
-        case Polynomial(c, t0, power):
+        case Harmonic(c, t0, power):
             return ScheduleParams(float(c), float(t0), float(power))
         case Exponential(first, n_updates):
             return ScheduleParams(float(first), n_updates=float(n_updates))
@@ -183,7 +183,7 @@ def step_size_at(schedule, kind, t):
         while j < schedule.boundaries.size and schedule.boundaries[j] <= t:
             j += 1
         return schedule.values[j]
-    if kind == _POLYNOMIAL:
+    if kind == _HARMONIC:
         return schedule.c / (schedule.t0 + t) ** schedule.power
     if kind == _EXPONENTIAL:
         return schedule.c * schedule.n_updates ** (-min(t, schedule.n_updates) / schedule.n_updates)
