@@ -22,6 +22,8 @@ _POWERS = {"harmonic": 1.0, "polynomial": 2 / 3}
 _T0 = (100.0, 1000.0, 10_000.0)  # of a polynomial: until so many updates the step falls little
 _DECREASE = "c / (t0 + t)^power"  # the key of t0 among hyperparameters: not the name of a field
 _FEWEST = 4  # points of the grid
+# Three batches, each 8 times the one before, take up all samples; 0.2 is enough for steps to contract at little cost.
+_THREE_BATCHES = {"batch_size": Tuned((1 / 73,), is_share=True), "n_steps": Tuned((0.2,), is_share=True)}
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ _STANDARD = (
     Entrant("td_exponential", TD, steps="exponential"),
     Entrant("tdc_decreasing", TDC, steps="harmonic"),
     Entrant("ctd", VRTD, {"inner": "resample", "output": "average"}),
+    Entrant("vrtd_growing", VRTD, {"growth": 8.0, "output": "average"}, _THREE_BATCHES),
     Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
     Entrant("vrtd_passes", VRTD, passes=True),
 )

@@ -54,6 +54,12 @@ def test_exponential_steps_fall_over_the_samples_of_a_run() -> None:
     assert {step.n_updates for step in tried} == {1000}
 
 
+def test_a_burn_in_is_a_share_of_the_samples_of_a_run() -> None:
+    for n_samples, burn_in in ((1000, 100), (20_000, 2000)):
+        tried = list_trials(ENTRANTS["richardson_td"], 6, n_samples, 4.0)
+        assert {trial.algorithm.burn_in for trial in tried} == {burn_in}
+
+
 def test_steps_that_fall_have_the_power_of_their_name() -> None:
     for name, power in (("td_decreasing", 1.0), ("tdc_decreasing", 1.0), ("td_averaged_decreasing", 2 / 3)):
         assert {t.algorithm.step_size.power for t in list_trials(ENTRANTS[name], 12, 1000, 4.0)} == {power}
