@@ -12,6 +12,7 @@ from vrtd.algorithms._base.algorithm import Sampling as Sampling
 from vrtd.algorithms._base.algorithm import Tuned as Tuned
 from vrtd.algorithms._base.algorithm import check_sampling as check_sampling
 from vrtd.algorithms._base.schedules import Constant as Constant
+from vrtd.algorithms._base.schedules import Exponential as Exponential
 from vrtd.algorithms._base.schedules import Harmonic as Harmonic
 from vrtd.algorithms._base.schedules import Piecewise as Piecewise
 from vrtd.algorithms._base.schedules import Schedule as Schedule

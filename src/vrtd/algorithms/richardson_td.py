@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Epoch, Kernels, Sampling
+from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Epoch, Kernels, Sampling, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count
@@ -106,7 +106,7 @@ class RichardsonTD(Algorithm):
     kernels = Kernels(richardson_td_views, richardson_td_step, richardson_td_output)
     n_vectors = 1 + _MOST_LEVELS
     step_size_fields = ("step_size",)
-    tuned = {"step_size": STEP_SIZES}
+    tuned = {"step_size": STEP_SIZES, "burn_in": Tuned((0.1,), is_share=True)}
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)

@@ -152,7 +152,7 @@ class VRTD(Algorithm):
     kernels = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
     n_vectors, n_scalars = 4, 3
     step_size_fields = ("step_size",)
-    tuned = {"step_size": STEP_SIZES, "batch_size": Tuned((16, 64, 256))}
+    tuned = {"step_size": STEP_SIZES, "batch_size": Tuned((0.002, 0.05, 0.5), is_share=True)}
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)

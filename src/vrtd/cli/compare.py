@@ -82,11 +82,11 @@ def _as_text(found: Comparison) -> str:
                 best, n = each.answer(aim), len(each.standings[aim])
                 rivals = each.describe_rivals(aim, ", ".join(rival.algorithm for rival in each.rivals(aim)))
                 situation = each.situation.replace("²", "^2")  # for every terminal
-                lines.append(f"  {situation:<36}  {best.algorithm:<18}  {best.rank_text(4)} of {n}")
+                lines.append(f"  {situation:<36}  {best.algorithm:<22}  {best.rank_text(4)} of {n}")
                 lines.append(f"  {'':<36}  {rivals}")
         lines.append("  mean rank over all problems")
         for standing in overall:
             lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""
-            lines.append(f"    {standing.algorithm:<18}  {standing.rank_text(4)}{lost}")
+            lines.append(f"    {standing.algorithm:<22}  {standing.rank_text(4)}{lost}")
         lines.append("")
     return "\n".join([*lines, f"wrote {found.report}"])

@@ -112,7 +112,7 @@ class Curves(NamedTuple):
 
 def measure_cell(loaded: Loaded, entrant: Entrant, size: TournamentSize, progress: Callable[[float], None]) -> Cell:
     """Tune for each aim, then measure with the best settings."""
-    tried = list(list_trials(entrant, size.n_trials, loaded.squared_norm))
+    tried = list(list_trials(entrant, size.n_trials, size.n_samples, loaded.squared_norm))
     tuning: list[Curves] = []
     for trial in tried:
         tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, points=2))
@@ -177,7 +177,8 @@ def _run(
     if on_data_set:
         n_gradients = max(size.n_samples * size.n_passes, first)
     else:
-        n_gradients = int(epoch.gradients_until(max(size.n_samples // int(epoch.samples_at(np.array(first))), 1)))
+        ends = epoch.gradients_until(np.arange(1, size.n_samples + 1))
+        n_gradients = int(ends[epoch.samples_at(ends) <= size.n_samples].max(initial=first))
     checkpoints = np.r_[0, np.unique(np.geomspace(first, n_gradients, points - 1).astype(np.int64))]
     forms = tuple(loaded.forms.values())
 

@@ -127,7 +127,8 @@ def _describe_method(size: TournamentSize) -> list[str]:
 set gets these {count(size.n_samples)} as one, and {count(size.n_passes)} pseudo-gradients for each. Step sizes
 are tried on a grid from 2⁻¹⁰ to 2⁵, in units of the power of max |φ| with which they must grow for the same
 effect on scaled features, and the ridge of least squares from 10⁻⁴ to 10³; further hyperparameters take three
-values each, within the same number of settings, as long as that leaves four points of the grid. Settings
+values each, within the same number of settings, as long as that leaves four points of the grid. Exponential
+steps, burn-ins and batches that grow are set from the number of samples of a run, which is known beforehand. Settings
 are chosen for each aim by the error at the end, so a curve is tuned for its last point. An algorithm that was
 given as an object keeps its settings.
 

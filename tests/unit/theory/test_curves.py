@@ -24,6 +24,7 @@ OUTPUTS = ("random", "last", "average")
 RANDOM, TINY = vrtd.problems.random_mdp(seed=0), two_states()
 THETA_0 = [1.0, -1.0, 0.5, 2.0]
 HARMONIC, PIECEWISE = vrtd.Harmonic(c=4.0, t0=20.0), vrtd.Piecewise((10, 20), (0.2, 0.1, 0.05))
+EXPONENTIAL = vrtd.Exponential(0.4, 30)
 
 
 class Case(NamedTuple):
@@ -78,8 +79,8 @@ LIMIT = z_limit(N_STATISTICS)
 
 def wrong_step(case: Case, factor: float) -> Case:
     match case.algorithm.step_size:
-        case vrtd.Harmonic(c, t0):
-            step: Any = vrtd.Harmonic(c * factor, t0)
+        case vrtd.Harmonic(c, t0, power):
+            step: Any = vrtd.Harmonic(c * factor, t0, power)
         case vrtd.Piecewise(boundaries, values):
             step = vrtd.Piecewise(boundaries, tuple(value * factor for value in values))
         case number:
@@ -174,7 +175,14 @@ def test_both_axes_are_those_of_simulate(algorithm: Any, sampling: Any, checkpoi
 
 @pytest.mark.parametrize(
     "schedule",
-    [0.1, HARMONIC, PIECEWISE, vrtd.Piecewise((1, 2, 39), (0.3, 0.2, 0.1, 0.05)), vrtd.Piecewise((500,), (0.1, 0.2))],
+    [
+        0.1,
+        HARMONIC,
+        EXPONENTIAL,
+        PIECEWISE,
+        vrtd.Piecewise((1, 2, 39), (0.3, 0.2, 0.1, 0.05)),
+        vrtd.Piecewise((500,), (0.1, 0.2)),
+    ],
 )
 def test_td_has_its_moments_with_every_schedule(schedule: Any) -> None:
     curve = exact_curve(
@@ -186,7 +194,7 @@ def test_td_has_its_moments_with_every_schedule(schedule: Any) -> None:
     np.testing.assert_allclose(curve.theta[0], moments.mean[-1], rtol=1e-11)
 
 
-@pytest.mark.parametrize("schedule", [HARMONIC, PIECEWISE, vrtd.Piecewise((1, 300), (0.3, 0.2, 0.1))])
+@pytest.mark.parametrize("schedule", [HARMONIC, EXPONENTIAL, PIECEWISE, vrtd.Piecewise((1, 300), (0.3, 0.2, 0.1))])
 def test_td_on_a_trajectory_follows_every_schedule(schedule: Any) -> None:
     curve = exact_curve(RANDOM, vrtd.TD(schedule), n_gradients=400, checkpoints=np.arange(401), initial=3)
     recursion = MarkovTD(RANDOM)

@@ -25,6 +25,7 @@ from vrtd.tournament import ENTRANTS, PROBLEMS
 from vrtd.tournament import cell as cell_module
 from vrtd.tournament.cell import LOST, Cell, measure_cell
 from vrtd.tournament.cell import _run as run_cell
+from vrtd.tournament.entrants import list_trials
 from vrtd.tournament.tables import curve_table, run_table, tuning_table
 from vrtd.tournament.tournament import cell_settings
 
@@ -86,6 +87,14 @@ def test_a_stream_is_used_up_to_the_last_whole_epoch(entrant: str) -> None:
         algorithm = dataclasses.replace(algorithm, batch_size=16)
     found = run_cell(here, ENTRANTS[entrant], algorithm, size, 2, 0, 3)
     assert 1000 - 16 < found.n_samples[-1] <= 1000
+
+
+def test_batches_that_grow_take_up_nearly_all_samples() -> None:
+    here, size = loaded("random-mdp"), dataclasses.replace(SIZE, n_samples=1000)
+    growing = next(list_trials(ENTRANTS["vrtd_growing"], 1, 1000, here.squared_norm)).algorithm
+    found = run_cell(here, ENTRANTS["vrtd_growing"], growing, size, 2, 0, 3)
+    assert found.n_samples[-1] == 13 * (1 + 8 + 64)
+    assert found.n_gradients[-1] == found.n_samples[-1] + 13 + 8 * 13 + 200  # at most a fifth of 1,000 steps an epoch
 
 
 def test_runs_on_one_data_set_have_different_draws(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,7 @@ class Tuned(NamedTuple):
 
     values: tuple[float, ...]
     power: int = 0  # values are multiplied by this power of max |phi|, so that they do the same on scaled features
+    is_share: bool = False  # whether values are shares of the samples of a run, such as a burn-in of a tenth
 
 
 STEP_SIZES = Tuned((2.0**-10, 2.0**5), power=-2)  # of an update like TD's, alpha phi (...)

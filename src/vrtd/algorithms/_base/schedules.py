@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.checks import check_choice, check_count, check_positive, require
+from vrtd.checks import check_choice, check_count, check_exact_count, check_positive, require
 from vrtd.kernels.jit import kernel
 
 
@@ -44,21 +44,63 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Harmonic(Schedule):
-    """alpha_t = c / (t0 + t)
+    """alpha_t = c / (t0 + t)**power, the terms of a harmonic series or, with another power than 1, a generalised one.
 
+    Power 1 is for the last iterate. A power between 1/2 and 1, such as 2/3, is for the average of all iterates: it
+    tends to theta_star on a trajectory, too, where a constant step leaves a bias (Polyak and Juditsky, 1992, SIAM J.
+    Control Optim. 30).
+
+    Examples
+    --------
     >>> Harmonic(c=10, t0=100)(0)
     0.1
     """
 
     c: float
     t0: float
+    power: float = 1.0
 
     def __post_init__(self) -> None:
         check_positive("c", self.c)
         check_positive("t0", self.t0)
+        check_positive("power", self.power)
 
     def __call__(self, t: int) -> float:
-        return self.c / (self.t0 + t)
+        return float(self.c / (self.t0 + t) ** self.power)
+
+
+@dataclass(frozen=True)
+class Exponential(Schedule):
+    """alpha_t = first * n_updates**(-t / n_updates), from `first` down to first / n_updates; later it stays there.
+
+    For the last iterate of a run whose length is known. The early steps are large enough to forget theta_0, the late
+    ones so small that little noise is left, and no constant depends on how fast the run converges. That is shown for
+    independent samples; for a trajectory the authors add a ridge to the update, which is left out here (Li, Schmidt,
+    Babanezhad and Vaswani, 2026, Towards parameter-free temporal difference learning, arXiv 2603.02577).
+
+    Parameters
+    ----------
+    first : float
+        The first step size, alpha_0.
+    n_updates : int
+        The number of updates of the run, T.
+
+    Examples
+    --------
+    >>> falling = Exponential(first=0.5, n_updates=100)
+    >>> falling(0), falling(50), falling(100), falling(200)
+    (0.5, 0.05, 0.005, 0.005)
+    """
+
+    first: float
+    n_updates: int
+
+    def __post_init__(self) -> None:
+        check_positive("first", self.first)
+        check_exact_count("n_updates", self.n_updates)
+
+    def __call__(self, t: int) -> float:
+        return float(self.first * self.n_updates ** (-min(t, self.n_updates) / self.n_updates))
 
 
 @dataclass(frozen=True)
@@ -98,14 +140,16 @@ class Piecewise(Schedule):
 class ScheduleParams(NamedTuple):
     """The numbers of any schedule: what is not its own is empty or zero."""
 
-    c: float = 0.0  # the constant, or the numerator
+    c: float = 0.0  # the constant, the numerator, or the first step
     t0: float = 0.0
+    power: float = 0.0
+    n_updates: float = 0.0
     boundaries: NDArray[np.int64] = np.empty(0, np.int64)
     values: Floats = np.empty(0)
 
 
-_KINDS = (Constant, Harmonic, Piecewise)
-_CONSTANT, _HARMONIC, _PIECEWISE = range(3)  # their places
+_KINDS = (Constant, Harmonic, Piecewise, Exponential)
+_CONSTANT, _HARMONIC, _PIECEWISE, _EXPONENTIAL = range(4)  # their places
 
 
 def as_schedule(step_size: float | Schedule, name: str = "step_size") -> Schedule:
@@ -123,8 +167,10 @@ def schedule_params(step_size: float | Schedule) -> ScheduleParams:
     match as_schedule(step_size):
         case Piecewise(boundaries, values):
             return ScheduleParams(boundaries=np.array(boundaries, np.int64), values=np.array(values))
-        case Harmonic(c, t0):
-            return ScheduleParams(float(c), float(t0))
+        case Harmonic(c, t0, power):
+            return ScheduleParams(float(c), float(t0), float(power))
+        case Exponential(first, n_updates):
+            return ScheduleParams(float(first), n_updates=float(n_updates))
         case constant:
             return ScheduleParams(float(constant(0)))
 
@@ -138,5 +184,7 @@ def step_size_at(schedule, kind, t):
             j += 1
         return schedule.values[j]
     if kind == _HARMONIC:
-        return schedule.c / (schedule.t0 + t)
+        return schedule.c / (schedule.t0 + t) ** schedule.power
+    if kind == _EXPONENTIAL:
+        return schedule.c * schedule.n_updates ** (-min(t, schedule.n_updates) / schedule.n_updates)
     return schedule.c
