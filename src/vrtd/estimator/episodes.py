@@ -20,7 +20,6 @@ from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
 
 LEAST_STARTS = 2  # of a log that a policy value can be found from
-_MOST_BLOCKS = 64  # where the closed form has none
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
 
 
@@ -75,7 +74,7 @@ class Episodes(NamedTuple):
 
 def no_episodes(n_features: int, *, has_returns: bool, has_states: bool) -> Episodes:
     """Return the episodes of no rows."""
-    most = most_blocks(n_features) or _MOST_BLOCKS
+    most = most_blocks(n_features)
 
     def none(n_more: int) -> BlockTotals:
         return BlockTotals(np.zeros(n_features + n_more), most)

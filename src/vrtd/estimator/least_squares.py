@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import SingularSystemError
+from vrtd.estimator.block_gradients import BlockGradients, find_anchor, gradients_by_block, start_gradients
 from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
@@ -23,7 +24,8 @@ from vrtd.solving import least_norm_solver
 
 FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
-_USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of all blocks
+_USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of the matrices of all blocks, or of rows in their place
+_ROWS_PER_FEATURE = 4  # for an interval, where there are no matrices
 _LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
 _PIECE = 1024  # rows that are multiplied at once
 _SPARSE = 0.1  # below this share of numbers that are not 0, zeros are skipped
@@ -39,7 +41,7 @@ class Solution:
     n_rows: int
     seen: NDArray[np.bool_]  # (d,) features that were not 0 on every row; the others keep theta_0
     rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks for their noise to be known
-    influence: Floats | None  # (B, d) block means of H g_x; None where rows or memory do not suffice for blocks
+    influence: Floats | None  # (B, d) block means of H g_x; None where rows do not suffice for blocks
     phi: Floats  # (B, d) block means of the features
     squares: Floats  # (d,) mean squares of the features
     block: int  # rows of a block
@@ -70,9 +72,7 @@ class Solution:
         """Why the noise of theta is not known, or None if it is."""
         if self.influence is not None:
             return None
-        if not most_blocks(self.theta.size):
-            return f"it is known for at most {_most_features()} features, and there are {self.theta.size:,}"
-        return f"{self.n_rows:,} rows are too few; it needs {FIRST_BLOCK * _LEAST_BLOCKS}"
+        return f"{self.n_rows:,} rows are too few; it needs {least_rows(self.theta.size):,}"
 
 
 class Sums(NamedTuple):
@@ -80,11 +80,13 @@ class Sums(NamedTuple):
 
     squares: Floats  # (d,) of phi^2
     total_phi: Floats  # (d,)
-    open: Floats  # (d, d + 1) sums of A_x and b_x over the rows of the open block
-    n_open: int = 0
+    total: Floats  # (d, d + 1) of A_x and b_x
+    n_summed: int = 0
     block: int = FIRST_BLOCK  # rows of a block
-    blocks: tuple[Floats, ...] = ()  # (d, d + 1) the same over `block` rows each
     marks: tuple[Floats, ...] = ()  # (2, d) `squares` and `total_phi` at the end of each block
+    totals: tuple[Floats, ...] = ()  # `total` at the end of each block, where memory allows it; else there are
+    held: Transitions | None = None  # the rows that are summed, as long as memory allows it, and then
+    gradients: BlockGradients | None = None  # of all blocks
     buffer: Transitions | None = None  # its first `n_waiting` rows are not summed yet
     n_waiting: int = 0
 
@@ -93,36 +95,51 @@ class Sums(NamedTuple):
         return self.n_summed + self.n_waiting
 
     @property
-    def n_summed(self) -> int:
-        return len(self.blocks) * self.block + self.n_open
-
-    @property
     def mean_phi(self) -> Floats:
-        """(d,) mean feature row, of the rows that are summed."""
+        """(d,) mean feature row, of the rows that are summed; of those that wait if there are no others."""
+        if not self.n_summed and self.buffer is not None and self.n_waiting:
+            return np.asarray(self.buffer.phi[: self.n_waiting].mean(axis=0, dtype=np.float64))
         return np.asarray(self.total_phi / max(self.n_summed, 1))
 
 
 def no_sums(n_features: int) -> Sums:
     """Return the sums of no rows."""
     d = n_features
-    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=FIRST_BLOCK if most_blocks(d) else 1 << 62)
+    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)))
+
+
+def keeps_matrices(n_features: int) -> bool:
+    """Return whether the matrices of enough blocks fit into memory."""
+    return 2 * _LEAST_BLOCKS * _matrix_bytes(n_features) <= _MOST_BYTES
+
+
+def _matrix_bytes(n_features: int) -> int:
+    return 8 * n_features * (n_features + 1)
 
 
 def most_blocks(n_features: int) -> int:
-    """Return how many blocks are kept: 0 if memory does not allow enough of them for an interval.
+    """Return at how many blocks these are merged in pairs: half of them must be enough for an interval, too."""
+    if not keeps_matrices(n_features):
+        return _MOST_BLOCKS
+    return max(2 * _LEAST_BLOCKS, min(_MOST_BLOCKS, _USUAL_BYTES // _matrix_bytes(n_features) // 2 * 2))
 
-    When they are full, half of them remain, which must be enough, too.
-    """
-    block_bytes, least = 8 * n_features * (n_features + 1), 2 * _LEAST_BLOCKS
-    if least * block_bytes > _MOST_BYTES:
-        return 0
-    return max(least, min(_MOST_BLOCKS, _USUAL_BYTES // block_bytes // 2 * 2))
+
+def least_rows(n_features: int) -> int:
+    """Return how many rows an interval needs."""
+    least = FIRST_BLOCK * _LEAST_BLOCKS
+    return least if keeps_matrices(n_features) else max(least, _ROWS_PER_FEATURE * n_features)
+
+
+def most_held(n_features: int) -> int:
+    """Return how many rows are held before vectors take their place: enough for a first anchor."""
+    return 0 if keeps_matrices(n_features) else max(least_rows(n_features), _MOST_BYTES // (16 * n_features))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used
 def add(sums: Sums, rows: Transitions) -> Sums:
     """Return the sums with these rows, which must be finite."""
     at, n, is_own = 0, len(rows), False
+    most = most_held(rows.n_features)
     while at < n:
         size = min(sums.block, _PIECE)  # changes only between blocks, when nothing waits
         if sums.n_waiting or n - at < size:
@@ -139,23 +156,40 @@ def add(sums: Sums, rows: Transitions) -> Sums:
             piece, at = rows.part(at, at + size), at + size
         if not is_own:
             sums, is_own = sums._replace(**{name: getattr(sums, name).copy() for name in _IN_PLACE}), True
-        _accumulate(piece, sums.open, sums.squares, sums.total_phi)
-        sums = sums._replace(n_open=sums.n_open + size, n_waiting=0)
-        if sums.n_open == sums.block:
-            sums = _close_block(sums)
+        _accumulate(piece, sums.total, sums.squares, sums.total_phi)
+        if sums.gradients is not None:
+            sums = sums._replace(gradients=sums.gradients.add(piece))
+        elif most:
+            sums = sums._replace(held=append(sums.held, sums.n_summed, piece, most))
+        sums = sums._replace(n_summed=sums.n_summed + size, n_waiting=0)
+        if sums.n_summed % sums.block == 0:
+            sums = _close_block(sums, most)
     return sums
 
 
-_IN_PLACE = ("open", "squares", "total_phi")
+_IN_PLACE = ("total", "squares", "total_phi")
 
 
-def _close_block(sums: Sums) -> Sums:
-    blocks, block = (*sums.blocks, sums.open), sums.block
+def _close_block(sums: Sums, most: int) -> Sums:
+    """Return the sums with the end of a block here; `most` rows may be held."""
+    d, n, block, gradients = len(sums.squares), sums.n_summed, sums.block, sums.gradients
     marks = (*sums.marks, np.stack([sums.squares, sums.total_phi]))
-    if len(blocks) == most_blocks(len(sums.squares)):
-        blocks = tuple(a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True))
-        marks, block = marks[1::2], 2 * block
-    return sums._replace(blocks=blocks, marks=marks, block=block, open=np.zeros_like(sums.open), n_open=0)
+    totals = () if most else (*sums.totals, sums.total.copy())
+    if gradients is not None:
+        gradients = gradients.mark()
+    if len(marks) == most_blocks(d):
+        marks, totals, block = marks[1::2], totals[1::2], 2 * block
+        if gradients is not None:
+            gradients = gradients._replace(marks=gradients.marks[1::2])
+            anchor = find_anchor(sums.total, sums.squares)
+            if anchor is not None:
+                gradients = gradients.move(anchor, sums.total[:, :d] / n, block)
+    sums = sums._replace(marks=marks, totals=totals, gradients=gradients, block=block)
+    if sums.held is None or n + block <= most:
+        return sums
+    anchor = find_anchor(sums.total, sums.squares)
+    first = start_gradients(sums.held.part(0, n), block, np.zeros(d) if anchor is None else anchor)
+    return sums._replace(held=None, gradients=first)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -172,11 +206,11 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     sample : array of shape (n, d)
         Feature rows that show which directions these are.
     """
-    total, squares = sums.open.copy(), sums.squares.copy()
-    for block in sums.blocks:
-        total += block
-    if sums.buffer is not None and sums.n_waiting:
-        _accumulate(sums.buffer.part(0, sums.n_waiting), total, squares, np.zeros_like(squares))
+    total, squares = sums.total.copy(), sums.squares.copy()
+    if sums.buffer is not None:
+        for first in range(0, sums.n_waiting, _PIECE):
+            waiting = sums.buffer.part(first, min(first + _PIECE, sums.n_waiting))
+            _accumulate(waiting, total, squares, np.zeros_like(squares))
     d = len(squares)
     seen = squares > 0.0
     theta = theta_0.copy()
@@ -207,15 +241,24 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
     influence = None
-    if len(sums.blocks) >= _LEAST_BLOCKS:
-        extended = np.append(theta, 1.0)
-        g = np.array([(block @ extended)[seen] / sums.block for block in sums.blocks])
+    if sums.n_rows >= least_rows(d) and len(sums.marks) >= _LEAST_BLOCKS:
+        g = _gradients_by_block(sums, theta, total[:, :d] / n)[:, seen] / sums.block
         influence = np.zeros((len(g), d))
         influence[:, seen] = -solver(g.T).T
     return Solution(
         theta, sums.n_rows, seen, rare, influence, between[:, 1] / sums.block, squares / n, sums.block,
-        len(sums.blocks) - 1, size, unknown, leak, largest,
+        len(sums.marks) - 1, size, unknown, leak, largest,
     )  # fmt: skip
+
+
+def _gradients_by_block(sums: Sums, theta: Floats, A: Floats) -> Floats:
+    """(B, d) sums of g_x at theta over each block."""
+    if sums.gradients is not None:
+        return sums.gradients.move(theta, A, sums.block).by_block()
+    if sums.held is not None:
+        return gradients_by_block(sums.held.part(0, sums.n_summed), sums.block, theta)
+    up_to = [total @ np.append(theta, 1.0) for total in sums.totals]
+    return np.diff(np.array([np.zeros(len(theta)), *up_to]), axis=0)
 
 
 def _largest_rms(columns: Floats) -> float:
@@ -263,10 +306,3 @@ def _accumulate_sparse(phi, reward, phi_next, discount, weight, sums, squares, t
                 sums[i, mine[c]] -= value * phi[k, mine[c]]
             for c in range(n_its):
                 sums[i, its[c]] += value * discount[k] * phi_next[k, its[c]]
-
-
-def _most_features() -> int:
-    d = 1
-    while most_blocks(d + 1):
-        d += 1
-    return d

@@ -21,14 +21,14 @@ from vrtd.algorithms import REGISTRY, Algorithm
 from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
-from vrtd.estimator.least_squares import Sums, most_blocks, no_sums
+from vrtd.estimator.least_squares import Sums, most_blocks, most_held, no_sums
 from vrtd.estimator.state import FitState, Setup, bind_features
 from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
 from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd-model-6"
+_FORMAT = "vrtd-model-7"
 _CODE = "code"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
@@ -116,16 +116,31 @@ def check_parts(state: FitState) -> None:
         _require(learner.n_waiting < batch_rows(learner.algorithm), "more rows that wait than a batch has")
         _check_waiting(learner, d, state.buffer)
     if sums is not None:
-        empty = no_sums(d)
-        pairs += [(sums.squares, empty.squares), (sums.total_phi, empty.total_phi), (sums.open, empty.open)]
-        pairs += [(block, empty.open) for block in sums.blocks]
-        pairs += [(mark, np.zeros((2, d))) for mark in sums.marks]
-        _require(len(sums.blocks) == len(sums.marks) < max(most_blocks(d), 1), "another number of blocks")
-        _require(0 <= sums.n_open < sums.block, "a block of another size")
-        _check_waiting(sums, d, state.buffer)
+        pairs += _sums_pairs(sums, d, state.buffer)
     if state.episodes is not None:
         pairs += _episode_pairs(state.episodes, d)
     _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of another shape or type")
+
+
+def _sums_pairs(sums: Sums, d: int, like: Transitions | None) -> list[tuple[Any, Any]]:
+    """Return the arrays of sums, each with another of the shape and type that it must have."""
+    empty, n, gradients = no_sums(d), len(sums.marks), sums.gradients
+    pairs = [(sums.squares, empty.squares), (sums.total_phi, empty.total_phi), (sums.total, empty.total)]
+    pairs += [(total, empty.total) for total in sums.totals]
+    pairs += [(mark, np.zeros((2, d))) for mark in sums.marks]
+    _require(n < most_blocks(d), "another number of blocks")
+    _require(0 <= sums.n_summed - n * sums.block < sums.block, "a block of another size")
+    _check_waiting(sums, d, like)
+    if gradients is not None:
+        pairs += [(vector, empty.squares) for vector in (gradients.anchor, gradients.total, *gradients.marks)]
+    if sums.held is not None:
+        _require(sums.n_summed <= most_held(d), "more rows than are held")
+        _check_rows(sums.held, sums.n_summed, d, like)
+    has_matrices = not most_held(d) or not sums.n_summed
+    _require((sums.held is None and gradients is None) == has_matrices, "blocks of another kind")
+    _require(gradients is None or (sums.held is None and len(gradients.marks) == n), "another number of gradients")
+    _require(len(sums.totals) == (0 if most_held(d) else n), "another number of matrices")
+    return pairs
 
 
 def _episode_pairs(episodes: Episodes, d: int) -> list[tuple[Any, Any]]:

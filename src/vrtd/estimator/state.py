@@ -149,7 +149,7 @@ class FitState(NamedTuple):
         if learner is not None:
             learner = learner._replace(buffer=_cut(learner.buffer, learner.n_waiting), loop=None)
         if sums is not None:
-            sums = sums._replace(buffer=_cut(sums.buffer, sums.n_waiting))
+            sums = sums._replace(buffer=_cut(sums.buffer, sums.n_waiting), held=_cut(sums.held, sums.n_summed))
         return self._replace(
             learner=learner,
             sums=sums,

@@ -41,6 +41,8 @@ _NEGATIVE = 1e-9
 _BLOCKS = 64
 _MOST_BLOCKS, _LEAST_BLOCKS, _LEAST_BLOCK = 256, 64, 4
 _MERGED = 4
+# Rows that the covariance of the features needs for each of their directions.
+_ROWS_PER_DIRECTION = 8
 
 
 @final
@@ -222,12 +224,14 @@ class Transitions:
                     f"{largest:.3g} as the largest",
                     "rescale them",
                 )
-        gram = self._gram if self._weight is None else self.phi.T @ self.left
-        norms = np.sqrt(np.diag(gram))
+        # A small scale is no dependence: all columns are brought to one size.
+        norms = np.sqrt(np.einsum("ni,ni->i", self.phi, self.left))
         used = np.flatnonzero(norms > 0.0)
         if not used.size:
             return np.zeros((len(norms), 0)), np.inf
-        # A small scale is no dependence: all columns are brought to one size.
+        if len(self) < used.size:
+            return _wide_span(self.phi[:, used] * np.sqrt(self.weight)[:, None], norms, used)
+        gram = self._gram if self._weight is None else self.phi.T @ self.left
         values, vectors = np.linalg.eigh(gram[np.ix_(used, used)] / np.outer(norms[used], norms[used]))
         kept = values > _RANK_TOLERANCE**2 * values[-1]
         basis = _complement(vectors[:, ~kept] / norms[used, None], used, len(norms))
@@ -337,10 +341,14 @@ class Transitions:
 
         Block means that follow an AR(1) process with correlation k are worth B (1 - k) / (1 + k) independent ones. The
         directions are those of the features, on which A rests, and those of the influence, on which the values rest.
+        Few rows for the number of features do not tell these apart: then a direction counts by its variance.
         """
         B, scale = self._n_blocks, self.phi.std(axis=0)
         if B < _LEAST_BLOCKS:
             return float("nan")
+        if len(self) < _ROWS_PER_DIRECTION * self.rank:
+            k = max(0.0, block_correlation(block_means(self.phi - self.phi.mean(axis=0), B), np.ones(self.n_features)))
+            return B * (1.0 - k) / (1.0 + k)
         scaled = self.phi / np.where(scale > 0.0, scale, 1.0)
         centred = scaled - scaled.mean(axis=0)
         metric = np.linalg.pinv(centred.T @ centred / len(self), rcond=_RANK_TOLERANCE**2, hermitian=True)
@@ -368,6 +376,15 @@ def _check_column(name: str, values: Any, n: int, most: float | None = None) -> 
         span = "in [0, 1]" if most == 1.0 else "non-negative"
         raise InvalidInputError(f"{name} must be {span}", f"{column[i]} in row {i}", "correct it")
     return frozen(column)
+
+
+def _wide_span(rows: Floats, norms: Floats, used: NDArray[np.int64]) -> tuple[Floats, float]:
+    """Return an orthonormal basis, (d, r), of the span of fewer rows than features, and their condition number."""
+    _, singular, right = np.linalg.svd(rows / norms[used], full_matrices=False)
+    kept = singular > _RANK_TOLERANCE * singular[0]
+    basis = np.zeros((len(norms), int(kept.sum())))
+    basis[used] = np.linalg.qr(norms[used, None] * right[kept].T)[0]
+    return basis, float(singular[0] / singular[kept][-1])
 
 
 def _complement(null: Floats, used: NDArray[np.int64], d: int) -> Floats:

@@ -81,7 +81,7 @@ HOSTILE: dict[str, Any] = {
     "rows of another width": ("state/learner/buffer/phi", np.zeros((50, 3))),
     "a stream of another type": ("state/learner/stream", np.zeros(2)),
     "a path of another width": ("state/learner/path/theta/0", np.zeros(9)),
-    "blocks of another width": ("state/sums/blocks/0", np.zeros((3, 4))),
+    "blocks of another width": ("state/sums/totals/0", np.zeros((3, 4))),
 }
 
 
@@ -150,7 +150,7 @@ def test_headers_are_checked(tmp_path: Path) -> None:
         if is_old:
             header["format"] = "vrtd-model-3"
         else:  # more rows than a block has
-            header["tree"]["state"]["sums"]["n_open"] = 1 << 40
+            header["tree"]["state"]["sums"]["n_summed"] = 1 << 40
         np.savez(path, **(arrays | {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}))
         with pytest.raises(ModelFileError, match="must be a model"):
             vrtd.Evaluator.load(path)

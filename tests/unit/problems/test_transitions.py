@@ -375,3 +375,32 @@ def test_a_chunk_that_lacks_an_array_is_refused(bad: Any) -> None:
     flags = np.zeros(1, bool)
     with pytest.raises(DataError, match="observations of a chunk must be an array; got"):
         Chunk(bad, np.ones(1), np.ones((1, 1)), flags, flags).check()
+
+
+def test_fewer_rows_than_features_have_the_span_of_these_rows() -> None:
+    """Rows of weight 0 do not count, nor features that are 0; sizes of features do not matter."""
+    rng = np.random.default_rng(5)
+    phi = rng.normal(size=(7, 12)) * 10.0 ** rng.integers(-1, 2, 12)
+    phi[3], phi[:, 4] = phi[1] + phi[2], 0.0
+    weight = np.ones(7)
+    weight[6] = 0.0
+    rows = vrtd.Transitions(phi, np.ones(7), phi, 0.5, weight)
+    assert rows.rank == 5
+    np.testing.assert_allclose(rows.basis.T @ rows.basis, np.eye(5), atol=1e-12)
+    assert rows.spans(phi).tolist() == [True] * 6 + [False]
+    assert np.all(rows.basis[4] == 0.0)
+
+
+@pytest.mark.parametrize("n_features", [4, 200])
+def test_effective_blocks_are_few_where_features_change_slowly(n_features: int) -> None:
+    """Also where there are nearly as many features as rows, so that every direction can be found in them."""
+    rng = np.random.default_rng(6)
+    noise, slow = rng.normal(size=(512, 2)), np.repeat(rng.normal(size=8), 64)
+    mix = rng.normal(size=(3, n_features))
+    fast, regimes = (
+        np.cos(np.column_stack([x, noise]) @ mix + rng.uniform(0.0, 6.0, n_features)) for x in (noise[::-1, 0], slow)
+    )
+    few, many = (
+        vrtd.Transitions(phi, noise[:, 0], np.roll(phi, -1, 0), 0.9).effective_blocks for phi in (regimes, fast)
+    )
+    assert few < 50.0 < 90.0 < many
