@@ -84,6 +84,33 @@ def consume(
     return True
 
 
+def absorb_rows(params, phi, reward, phi_next, discount, weight, ends, first, last, state, new_state, n_features):
+    """Absorb rows first, ..., last - 1 into the open batch of an epoch that is longer than memory is large.
+
+    Writes new_state if the result is finite, and returns whether it is.
+    """
+    params, phi, phi_next = borrow(params), borrow(phi), borrow(phi_next)
+    reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
+    for i in range(state.size):
+        new_state[i] = state[i]
+    for i in range(first, last):
+        x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
+        absorb(params, OPTIONS, views(new_state, n_features), x)
+    return squared_norm(new_state) <= MOST
+
+
+def finish_epoch(params, phi, reward, phi_next, discount, weight, ends, n_steps, state, stream, n_features):
+    """Make the steps of an epoch whose batch was absorbed, on rows that are drawn from these, in place."""
+    params, phi, phi_next = borrow(params), borrow(phi), borrow(phi_next)
+    reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
+    begin(params, OPTIONS, views(state, n_features), stream)
+    for t in range(n_steps):
+        i = np.int64(uniform_index(stream, reward.size))
+        x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
+        step(params, OPTIONS, views(state, n_features), x, t, 0)
+    close(params, OPTIONS, views(state, n_features))
+
+
 def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit):
     """Count the epochs of `size` rows from `first` on whose growth ratio is at most `limit`, and return the ratio of
     the one after them, too (`vrtd.theory.settings.growth_ratio`). Numbers that are not finite are left to the loop."""
@@ -113,6 +140,17 @@ def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit
 def epochs_within() -> Callable[..., Any]:
     """The compiled form of `_epochs_within`."""
     return specialise(_epochs_within, "epochs_within", {})
+
+
+def compile_epoch(algorithm: Algorithm, is_weighted: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The loops `absorb_rows` and `finish_epoch` of one algorithm, for any number of features."""
+    options = algorithm.options()
+    kind = "_".join(map(str, (algorithm.name, *options))) + ("_weighted" if is_weighted else "")
+    bindings = vars(algorithm.kernels) | {"IS_WEIGHTED": is_weighted, "OPTIONS": options}
+    return (
+        specialise(absorb_rows, f"absorb_rows_{kind}", bindings),
+        specialise(finish_epoch, f"finish_epoch_{kind}", bindings),
+    )
 
 
 def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool) -> Callable[..., Any]:

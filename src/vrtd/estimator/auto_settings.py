@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm
+from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm, RichardsonTD
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
@@ -17,12 +17,13 @@ from vrtd.report.numbers import describe_settings
 from vrtd.theory.predictions import Prediction
 from vrtd.theory.settings import limit_step, settings_for
 
+Cost = Literal["auto", "linear", "quadratic"]  # what work per row is allowed, in the number of features
 #: Names that are no algorithms of the registry: the closed form of all rows, and the best method for these features.
 CLOSED_FORM, AUTO = "closed_form", "auto"
 # Features up to which "auto" takes the closed form, which needs d^2 operations per row; those of states are sparse, and
 # cost little. docs/evaluate.md has the measurement.
 _MOST_FEATURES, _MOST_STATES = 512, 900
-_TUNED = (VRTD.name, TD.name)  # whose settings "auto" can choose; others keep the defaults of their class
+_TUNED = (VRTD.name, TD.name, RichardsonTD.name)  # whose settings "auto" can choose; others keep their defaults
 # Without a number of rows to plan for, settings are made for this multiple of the rows so far, and batches are at most
 # a share of them: a run that stops earlier has learned from most of its rows.
 _HORIZON, _SHARE = 4, 8
@@ -51,9 +52,11 @@ class AutoSettings:
     batch_size: int | str
     n_samples: int | None
     pilot_rows: int
+    cost: Cost = "auto"
 
     def __post_init__(self) -> None:
         check_count("pilot_rows", self.pilot_rows)
+        check_choice("cost", self.cost, get_args(Cost))
         if self.n_samples is not None:
             check_exact_count("n_samples", self.n_samples)
         _check_auto("step_size", self.step_size, check_positive)
@@ -71,8 +74,28 @@ class AutoSettings:
                     raise InvalidInputError(must, f"{value} for 'auto'", "name it: algorithm='vrtd', for example")
                 if self.is_closed_form or name not in {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}:
                     raise InvalidInputError(f"{self.algorithm} has no {name}", value, "drop it")
-        if self.algorithm not in (*_TUNED, CLOSED_FORM, AUTO):
+        if self.algorithm not in (*_TUNED, CLOSED_FORM, AUTO) and not self.is_linear:
             _check_log(self._build(self._given))
+        if isinstance(self.algorithm, VRTD) and self.is_linear and self.algorithm.radius is not None:
+            must = "batches that grow on a log are for VRTD without projection"
+            raise InvalidInputError(must, f"radius {self.algorithm.radius}", "drop the radius")
+        if self.cost == "linear":
+            self._check_linear()
+
+    def _check_linear(self) -> None:
+        """Raise if the algorithm, or the choice of its settings, needs more work than O(d) per row."""
+        kind = REGISTRY.get(str(self.algorithm)) if isinstance(self.algorithm, str) else type(self.algorithm)
+        if self.is_closed_form or (kind is not None and kind.cost == "quadratic"):
+            name = self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name
+            raise InvalidInputError(
+                "cost='linear' is for algorithms with O(d) work per row", name, "drop one of the two, or take 'vrtd'"
+            )
+        if self.algorithm == TD.name and self.step_size == "auto":
+            must = "with cost='linear', the step of td must be given: to choose it takes d^2 numbers"
+            raise InvalidInputError(must, "step_size='auto'", "pass step_size, or take algorithm='richardson_td'")
+        if self.algorithm == VRTD.name and "batch_size" in self._given:
+            must = "with cost='linear', batches of vrtd grow by themselves"
+            raise InvalidInputError(must, f"batch_size {self.batch_size}", "drop it, or pass vrtd.VRTD(..., growth=2)")
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -86,6 +109,17 @@ class AutoSettings:
         return self.algorithm == AUTO
 
     @property
+    def is_linear(self) -> bool:
+        """Whether the fit is a `LinearFit`."""
+        match self.algorithm:
+            case RichardsonTD() | RichardsonTD.name:
+                return True
+            case VRTD():
+                return self.algorithm.grows
+            case name:
+                return name == VRTD.name and self.cost == "linear"
+
+    @property
     def is_closed_form(self) -> bool:
         return self.algorithm == CLOSED_FORM
 
@@ -97,6 +131,8 @@ class AutoSettings:
     @property
     def needs_pilot(self) -> bool:
         """Whether "auto" has something to decide on."""
+        if self.is_linear:
+            return True
         if self.algorithm not in _TUNED:
             return False
         return self.step_size == "auto" or (self.algorithm == "vrtd" and self.batch_size == "auto")
@@ -106,7 +142,7 @@ class AutoSettings:
         """The largest step that was asked for; None where "auto" decides, or there is none."""
         if self.algorithm in (CLOSED_FORM, AUTO) or self.chooses_step:
             return None
-        return self._given["step_size"] if self.needs_pilot else self._build(self._given).largest_step_size
+        return self._given.get("step_size") if self.needs_pilot else self._build(self._given).largest_step_size
 
     @property
     def trace_decay(self) -> float:

@@ -161,7 +161,7 @@ def diagnose(summary: FitSummary) -> Diagnostics:
     common: dict[str, Any] = {
         "n_rows": state.n_rows,
         "n_waiting": state.n_waiting,
-        "settings": {"name": summary.setup.settings.algorithm} if learner is None else learner.algorithm.settings,
+        "settings": {"name": CLOSED_FORM} if state.algorithm is None else state.algorithm.settings,
     }
     notes = [*state.log_remarks, *state.remarks, *_lowered_steps(learner)]
     warnings = data_doubts(summary)
@@ -169,6 +169,8 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         return Diagnostics(
             "waiting", None, "rows", {}, n_features=None, warnings=tuple(warnings), remarks=tuple(notes), **common
         )
+    if state.linear is not None or summary.setup.settings.cost == "linear":
+        return _diagnose_linearly(summary, warnings, notes, common)
     sample, reduced, spread = summary.sample, summary.reduced, None
     try:
         reason = summary.why_no_interval(None)
@@ -244,6 +246,30 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
     )
+
+
+def _diagnose_linearly(
+    summary: FitSummary, warnings: list[str], notes: list[str], common: dict[str, Any]
+) -> Diagnostics:
+    """Judge a run with O(d) work per row, without d x d matrices."""
+    phi, reason = np.asarray(summary.visited_phi, dtype=np.float64), summary.why_no_interval(None)
+    known: dict[str, Any] = {"converged": None, "limit": None, "errors": {}, "n_features": phi.shape[1]}
+    known["largest_norm"] = float(np.sqrt(np.square(phi).sum(axis=1).max()))
+    if reason is not None:
+        notes.append(f"no interval: {reason}")
+    else:
+        spread = summary.spread(None)
+        errors = spread.errors(phi, summary.state.n_distinct)
+        limit = max(errors, key=lambda name: errors[name])
+        known |= {"converged": spread.converged(phi), "errors": errors, "unseen": tuple(spread.unseen.tolist())}
+        known["limit"] = limit if errors[limit] > 0.0 else None
+        if spread.doubt is not None:
+            warnings.append(f"the intervals are in doubt: {spread.doubt}")
+        returns = check_returns(summary)
+        if returns is not None and returns.doubt is not None:
+            warnings.append(returns.doubt)
+    known |= {"overlap": summary.overlap, "doubly_robust": summary.doubly_robust}
+    return Diagnostics("learning", warnings=tuple(warnings), remarks=tuple(notes), **known, **common)
 
 
 def _explain_values(summary: FitSummary) -> Explained | None:

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from vrtd.algorithms import Algorithm
 from vrtd.arrays import real_array
 from vrtd.checks import check_count, check_flag, check_fraction
-from vrtd.errors import DataError, DataWarning, SingularSystemError
-from vrtd.estimator.auto_settings import AutoSettings
+from vrtd.errors import DataError, DataWarning, InvalidInputError, SingularSystemError
+from vrtd.estimator.auto_settings import AutoSettings, Cost
 from vrtd.estimator.diagnostics import data_doubts
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
@@ -30,6 +30,8 @@ from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log, describe_start
 from vrtd.progress import RowProgressBar, show_progress
 
+_PILOT, _LINEAR_PILOT = 5000, 1000  # rows
+
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
 
 
@@ -39,10 +41,10 @@ class Evaluator(ValueFunction):
     Parameters
     ----------
     algorithm : str or Algorithm, default "auto"
-        "auto" takes the closed form up to 512 features, or 900 states of a table, and VRTD beyond. "closed_form" is the
+        "auto" takes the closed form where `cost` allows it, and extrapolated TD otherwise. "closed_form" is the
         least-squares solution of all rows. Otherwise the name of an algorithm in `vrtd.algorithms.REGISTRY` that can
-        learn from a log, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of "vrtd" and "td"
-        are chosen automatically. Other names run with the defaults of their class.
+        learn from a log, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of "vrtd",
+        "richardson_td" and "td" are chosen automatically. Other names run with the defaults of their class.
     features : default "auto"
         A `vrtd.features.Features`, a name such as "rbf:20", an (S, d) table, a function, or a scikit-learn transformer;
         None or "identity" if observations are features already. "auto" chooses by what the observations are: a table of
@@ -55,8 +57,13 @@ class Evaluator(ValueFunction):
     n_samples : int, optional
         The number of rows that will come. Without it, "auto" decides for four times the rows so far, again and again:
         batches grow with the data.
-    pilot_rows : int, default 5000
-        Rows from which "auto" decides, and from which features take what they need.
+    cost : {"auto", "linear", "quadratic"}, default "auto"
+        What work and memory per row are allowed, in the number of features d. "linear": O(d) and no d x d matrix, for
+        any d: "richardson_td" by default, or "vrtd" with batches that grow. "quadratic": O(d^2), which is the closed
+        form by default. "auto": quadratic up to 512 features, or 900 states of a table, and linear beyond.
+    pilot_rows : int, optional
+        Rows from which "auto" decides, and from which features take what they need. Default: 5000, or 1000 with
+        cost="linear"; fewer where observations are large.
     theta_0 : array of shape (d,), optional
         Where learning starts. Default: zeros.
     closed_form : bool or "auto", default False
@@ -100,13 +107,16 @@ class Evaluator(ValueFunction):
         step_size: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         n_samples: int | None = None,
-        pilot_rows: int = 5000,
+        cost: Cost = "auto",
+        pilot_rows: int | None = None,
         theta_0: ArrayLike | None = None,
         closed_form: bool | Literal["auto"] = False,
         seed: int = 0,
         target: Any = None,
     ) -> None:
-        settings = AutoSettings(algorithm, step_size, batch_size, n_samples, pilot_rows)
+        if pilot_rows is None:
+            pilot_rows = _LINEAR_PILOT if cost == "linear" else _PILOT
+        settings = AutoSettings(algorithm, step_size, batch_size, n_samples, pilot_rows, cost)
         policy = None if target is None else as_target(target)
         if policy is None or isinstance(features, TargetFeatures):
             given = as_features(features)
@@ -115,6 +125,9 @@ class Evaluator(ValueFunction):
         check_fraction("discount", discount)
         if closed_form != "auto":
             check_flag("closed_form", closed_form)
+            if closed_form and cost == "linear":
+                must = "the closed form of every row takes d^2 operations per row"
+                raise InvalidInputError(must, "closed_form=True with cost='linear'", "drop one of the two")
         check_count("seed", seed, least=0)
         theta = None if theta_0 is None else real_array("theta_0", theta_0)
         self._given = Setup(settings, given, float(discount), theta, closed_form, int(seed), policy)
@@ -173,7 +186,7 @@ class Evaluator(ValueFunction):
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
-        if self._state.learner is None:
+        if self._state.learner is None and self._state.linear is None:
             self._solve()  # rows that do not determine the parameters are an error here
         self._warn_of_data()
         self._warn_if_far()

@@ -23,7 +23,8 @@ from vrtd.estimator.auto_settings import CLOSED_FORM, check_step
 from vrtd.estimator.episodes import add_rows, no_episodes
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
-from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite
+from vrtd.estimator.linear_fit import LinearFit, first_linear_fit, kept_rows, learn_linearly
+from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite, join_rows
 from vrtd.estimator.state import (
     FitState,
     Setup,
@@ -38,11 +39,13 @@ from vrtd.features import Features, Identity, TargetFeatures, table_of
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
+from vrtd.report.numbers import describe_settings
 
 # Features of this many bytes are computed at once; rows that are features already are only pointed at.
 _PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024
 # Methods that do not follow A itself, so that no log makes them diverge with a small step.
 _ALWAYS_STABLE = (CLOSED_FORM, GTD.name, GTD2.name, TDC.name, LSTD.name, RecursiveLSTD.name)
+_MOST_CHECKED = 512  # features up to which the eigenvalues of A are looked at
 _ROUNDED = 1e-6  # by which a probability may exceed 1
 _UNSTABLE = 1e-9  # of the largest entry of A: a real part that is more than rounding
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "reward", "weight": "weight"}
@@ -97,6 +100,8 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     state = _begin(setup, state, features)
     assert state.features is not None
     size, n_kept = _piece_rows(state.features), 0
+    if setup.settings.is_linear:
+        return _begin_linearly(setup, state, list(_pieces(chunks, size)))
     if setup.settings.needs_pilot:
         for chunk in _pieces(chunks, size):
             rows = _rows(setup, state, chunk)
@@ -110,6 +115,33 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
         known = state.buffer.part(first, last) if state.buffer is not None and last <= n_kept else None
         state = update(setup, state, chunk, False, known)
     return state
+
+
+def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
+    """Decide on settings from the first rows, as many as a `LinearFit` keeps, and learn from all."""
+    assert state.features is not None
+    settings, n, pilot = setup.settings, kept_rows(state.features.n_features), []
+    for chunk in pieces:
+        rows = _rows(setup, state, chunk.part(0, n))
+        pilot.append(clear_final(rows, chunk.terminated[:n]) or rows)
+        n -= len(rows)
+        if not n:
+            break
+    first = join_rows(pilot)
+    if not is_finite(first):
+        raise _explain(setup, state, first, pieces[0], None)
+    if setup.target is not None and first.n_features <= _MOST_CHECKED:
+        _check_stability(first.as_float64(), settings.algorithm)
+    linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
+    state = _add_remarks(state._replace(linear=linear, is_checked=True), (_describe_start(linear),))
+    for chunk in pieces:
+        state = update(setup, state, chunk)
+    return state
+
+
+def _describe_start(linear: LinearFit) -> str:
+    scaled = "" if linear.scale is None else ", on features divided by their sizes"
+    return f"{describe_settings(linear.algorithm.settings)}, from the pilot rows{scaled}"
 
 
 def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
@@ -247,9 +279,11 @@ def update(
     n, n_rows = chunk.n_rows, state.n_rows + chunk.n_rows
     if setup.discount == 1.0 and n_rows >= settings.pilot_rows:  # however the rows are split
         check_ends(setup, state, chunk.terminated[: max(0, settings.pilot_rows - state.n_rows)])
-    learner, sums = state.learner, state.sums
+    learner, linear, sums = state.learner, state.linear, state.sums
     try:
-        if settings.is_closed_form:
+        if linear is not None:
+            linear = linear if repeats else learn_linearly(linear, rows)
+        elif settings.is_closed_form:
             if not is_finite(rows):
                 raise NotFiniteError
         else:
@@ -282,7 +316,7 @@ def update(
         phi_of = partial(_features_of_states, state.features, rows, chunk)
         episodes = add_rows(episodes, state.n_rows, rows, chunk, setup.discount, phi_of)
     state = FitState(
-        n_rows, n_distinct, terminates, learner, sums, visited, episodes, *state[7:]
+        n_rows, n_distinct, terminates, learner, linear, sums, visited, episodes, *state[8:]
     )  # faster than _replace
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
@@ -386,8 +420,9 @@ def _explain(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk, lea
             f"the parameters must stay finite; got others after {n} rows with the step that 'auto' chose; scale "
             "features and rewards, or take the closed form: algorithm='closed_form'"
         )
-    assert learner is not None  # the closed form fails on rows only
-    algorithm = learner.algorithm
+    run = learner or state.linear
+    assert run is not None  # the closed form fails on rows only
+    algorithm = run.algorithm
     if algorithm.largest_step_size is None:
         return DivergenceError(
             f"the parameters must stay finite; got {algorithm!r}, with which they left them after {n} rows; scale "

@@ -56,11 +56,11 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
     """Return the value averaged over the states of the log.
 
     For a closed form of all rows it is the mean over the states that are visited, whose shares are estimated, too; else
-    over those of the first rows as they are.
+    over those of the kept rows as they are.
     """
     spread, state = summary.spread(method), summary.state
     if spread.block is None or state.sums is None:
-        return spread.estimates(summary.state_phi.mean(axis=0)[None])
+        return spread.estimates(np.asarray(summary.visited_phi.mean(axis=0, dtype=np.float64))[None])
     if state.episodes is not None and state.episodes.states is not None:
         return _mean(spread, state.episodes.states, state.sums.n_summed)
     solution, nu = summary.solution, state.sums.mean_phi
@@ -69,11 +69,11 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
 
 def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     """Return the value averaged over the first states of the episodes."""
-    spread, state = summary.spread(method), summary.state
+    spread, state = summary.aligned_spread(method), summary.state
     assert state.episodes is not None
     starts = state.episodes.starts
-    if spread.block is not None and state.sums is not None:
-        return _mean(spread, starts, state.sums.n_summed)
+    if spread.block is not None and summary.n_blocked is not None:
+        return _mean(spread, starts, summary.n_blocked)
     nu, own, n = _own_parts(starts, spread.theta, state.n_distinct)
     variance = np.square(estimate_from_parts(np.zeros(1), own).error)
     return spread.estimates(nu[None]).widen(variance + 2.0 * _covariance_with_starts(summary, spread, nu), n - 1.0)
@@ -144,10 +144,10 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
     returns = None if state.episodes is None else state.episodes.returns
     if returns is None or returns.total[-4] < _LEAST_EPISODES or summary.why_no_interval(None) is not None:
         return None
-    spread, d = summary.spread(None), len(returns.total) - 5
+    spread, d = summary.aligned_spread(None), len(returns.total) - 5
     theta = np.append(spread.theta, -1.0)  # of x and y: value less return
-    is_all = spread.block is not None and state.sums is not None
-    n_rows = state.sums.n_summed if is_all and state.sums is not None else state.n_distinct
+    is_all = spread.block is not None and summary.n_blocked is not None
+    n_rows = summary.n_blocked if is_all and summary.n_blocked is not None else state.n_distinct
     reduced = BlockTotals(
         returns.total[: d + 2], returns.most, returns.block, tuple(mark[: d + 2] for mark in returns.marks)
     )

@@ -17,11 +17,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from vrtd.algorithms import REGISTRY, Algorithm
+from vrtd.algorithms import REGISTRY, VRTD, Algorithm, RichardsonTD
 from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import Sums, most_blocks, most_held, no_sums
+from vrtd.estimator.linear_fit import LinearFit, kept_rows
 from vrtd.estimator.state import FitState, Setup, bind_features
 from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
 from vrtd.files import check_regular, read_arrays, write_arrays
@@ -143,6 +144,26 @@ def _sums_pairs(sums: Sums, d: int, like: Transitions | None) -> list[tuple[Any,
     return pairs
 
 
+def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
+    """Return the arrays of a linear fit, each with another of the shape and type that it must have."""
+    _require(isinstance(linear.algorithm, RichardsonTD) or _grows(linear.algorithm), "another algorithm")
+    state, reservoir = np.zeros(linear.algorithm.workspace_size(d)), linear.reservoir
+    pairs: list[tuple[Any, Any]] = [(linear.state, state), (linear.mark, state)]
+    pairs += [(each, np.zeros((2, d))) for each in linear.blocks]
+    pairs += [(linear.open, np.zeros((2, d))), (reservoir.stream, np.zeros(2, np.uint64))]
+    pairs += [] if linear.scale is None else [(linear.scale, np.ones(d))]
+    _require(bool(np.isfinite(linear.state).all() and np.isfinite(linear.mark).all()), "numbers not finite")
+    _require(linear.block > 0 and linear.n_rows >= linear.n_marked >= len(linear.blocks) * linear.block, "rows")
+    _require(0 < reservoir.capacity == kept_rows(d) and (reservoir.buffer is None) == (reservoir.n_seen == 0), "rows")
+    if reservoir.buffer is not None:
+        _check_rows(reservoir.buffer, reservoir.n_kept, d, None)
+    return pairs
+
+
+def _grows(algorithm: Algorithm) -> bool:
+    return isinstance(algorithm, VRTD) and algorithm.grows
+
+
 def _episode_pairs(episodes: Episodes, d: int) -> list[tuple[Any, Any]]:
     """Return the arrays of episodes, each with another of the shape and type that it must have."""
     pairs = [] if episodes.start is None else [(episodes.start, np.zeros(d))]
@@ -173,7 +194,7 @@ def _check_rows(rows: Transitions, n: int, d: int, like: Transitions | None) -> 
         _require(like.phi.dtype == kind and like.is_weighted == rows.is_weighted, "rows unlike those of the sample")
 
 
-_SETTINGS = ("algorithm", "step_size", "batch_size", "n_samples", "pilot_rows")
+_SETTINGS = ("algorithm", "step_size", "batch_size", "n_samples", "pilot_rows", "cost")
 _OTHERS = ("discount", "theta_0", "closed_form", "seed")
 
 

@@ -90,8 +90,8 @@ def build_fit_summary(evaluator: Evaluator, setup: Setup, state: FitState, known
 
 
 def _describe_method(setup: Setup, state: FitState) -> str:
-    if state.learner is not None:
-        return describe_settings(state.learner.algorithm.settings)
+    if state.algorithm is not None:
+        return describe_settings(state.algorithm.settings)
     if state.sums is not None:
         return "closed form"
     given, settings = setup.settings.algorithm, setup.settings
@@ -109,14 +109,14 @@ def _describe_features(features: Features) -> str:
 def _describe_rows(setup: Setup, state: FitState) -> str:
     if not state.n_rows:
         return "not fitted"
-    if state.learner is None and state.sums is None:
+    if state.algorithm is None and state.sums is None:
         return f"{plural(state.n_rows, 'row')} of {setup.settings.pilot_rows:,} pilot rows"
     return plural(state.n_rows, "row") + (f" ({state.n_waiting:,} waiting)" if state.n_waiting else "")
 
 
 def _is_cheap(state: FitState) -> bool:
     """Return whether the closed form is what was learned, and its interval takes milliseconds."""
-    is_closed_form = state.learner is None and state.sums is not None
+    is_closed_form = state.algorithm is None and state.sums is not None
     return is_closed_form and state.features is not None and state.features.n_features <= _MOST_FEATURES
 
 
@@ -136,7 +136,7 @@ def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None)
 def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
     """Return what was computed before of the means of a closed form."""
     episodes = state.episodes
-    if state.learner is not None or state.sums is None or episodes is None or known is None or not known.is_solved:
+    if state.algorithm is not None or state.sums is None or episodes is None or known is None or not known.is_solved:
         return _Means()
     solution, has_starts = known.solution, evaluator.has_policy_value
     if known.has_interval and solution.why_no_interval is None:
@@ -156,8 +156,8 @@ def _describe_interval(found: Interval) -> str:
 
 def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> Floats:
     """Return the finite values of the states, or states and actions, in the first rows; none where they take long."""
-    solution = known.solution if state.learner is None and known is not None and known.is_solved else None
-    if state.buffer is None or not (_is_cheap(state) or state.learner is not None or solution is not None):
+    solution = known.solution if state.algorithm is None and known is not None and known.is_solved else None
+    if state.buffer is None or not (_is_cheap(state) or state.algorithm is not None or solution is not None):
         return np.empty(0)
     with np.errstate(all="ignore"):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,16 @@ def append(buffer: Transitions | None, n: int, rows: Transitions, size: int) -> 
     if rows.is_weighted:
         buffer.weight[n:last] = rows.weight
     return buffer
+
+
+def join_rows(parts: Sequence[Transitions]) -> Transitions:
+    """Return all rows in one, with weights if the first ones have them."""
+    if len(parts) == 1:
+        return parts[0]
+    names = ("phi", "reward", "phi_next", "discount", "ends")
+    phi, reward, phi_next, discount, ends = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    weight = np.concatenate([part.weight for part in parts]) if parts[0].is_weighted else None
+    return Transitions.wrap(phi, reward, phi_next, discount, weight, ends)
 
 
 def is_finite(rows: Transitions) -> bool:

@@ -13,13 +13,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import VRTD
+from vrtd.algorithms import Algorithm, RichardsonTD
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
 from vrtd.estimator.episodes import Episodes
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
+from vrtd.estimator.linear_fit import LinearFit
 from vrtd.estimator.rows import append
 from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
 from vrtd.logs import Chunk
@@ -28,6 +29,8 @@ from vrtd.problems import Transitions
 
 # Intervals need more rows than settings do: rare rewards must have come often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
+_LINEAR_ROWS = 200  # of the sample of a `LinearFit`, which keeps rows of its own
+_LEAST_PILOT, _PILOT_BYTES = 200, 1 << 25  # of the observations that wait
 _MOST_ASKED = 5000  # observations for which a target is asked how many actions it has
 
 
@@ -68,29 +71,33 @@ class Setup:
                 raise InvalidInputError(must, "a function of actions, too", "drop propensity, or pass other features")
             if self.target is not None and chunk.n_rows:
                 self.target.check_on(chunk.observations)
-        return replace(self, features=complete(features, space))
+        row_bytes = chunk.observations.dtype.itemsize * max(1, int(np.prod(chunk.observations.shape[1:])))
+        n = min(self.settings.pilot_rows, max(_LEAST_PILOT, _PILOT_BYTES // row_bytes))
+        return replace(self, features=complete(features, space), settings=replace(self.settings, pilot_rows=n))
 
     def resolve(self, features: Features | None) -> Setup:
         """Return the setup with the algorithm that "auto" stands for, with these bound features.
 
-        It is the closed form while that costs little, otherwise VRTD.
+        It is the closed form while that costs little or may cost much, otherwise extrapolated TD.
         """
         if features is None or not self.settings.is_auto:
             return self
-        return self._with_closed_form if is_cheap(features) else self._with_vrtd
+        cost = self.settings.cost
+        is_quadratic = cost == "quadratic" or (cost == "auto" and is_cheap(features))
+        return self._with_closed_form if is_quadratic else self._with_richardson_td
 
     @cached_property
     def _with_closed_form(self) -> Setup:
         return replace(self, settings=replace(self.settings, algorithm=CLOSED_FORM))
 
     @cached_property
-    def _with_vrtd(self) -> Setup:
-        return replace(self, settings=replace(self.settings, algorithm=VRTD.name))
+    def _with_richardson_td(self) -> Setup:
+        return replace(self, settings=replace(self.settings, algorithm=RichardsonTD.name))
 
     def needs_sums(self, features: Features) -> bool:
         """Return whether the closed form of every row is summed up; "auto": if it costs little."""
-        if self.settings.is_closed_form:
-            return True
+        if self.settings.is_closed_form or self.settings.cost == "linear":
+            return self.settings.is_closed_form
         return is_cheap(features) if self.closed_form == "auto" else self.closed_form
 
 
@@ -113,6 +120,7 @@ class FitState(NamedTuple):
     n_distinct: int = 0  # without those of later passes
     terminates: bool = False  # whether a transition has terminated; only kept for a discount of 1
     learner: Learner | None = None
+    linear: LinearFit | None = None
     sums: Sums | None = None
     visited: NDArray[np.bool_] | None = None  # states, where features are a table of them
     episodes: Episodes | None = None  # of the first pass
@@ -141,17 +149,28 @@ class FitState(NamedTuple):
         """Rows that wait, for the pilot or the rest of their batch, and have not moved theta."""
         if self.learner is not None:
             return self.learner.n_waiting
-        return 0 if self.sums is not None else self.n_rows
+        return 0 if self.sums is not None or self.linear is not None else self.n_rows
+
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """The algorithm with its present settings; None for the closed form, and before they are decided on."""
+        run = self.learner or self.linear
+        return None if run is None else run.algorithm
 
     def trim(self) -> FitState:
         """Return the state with its buffers cut to the rows in use."""
-        learner, sums, n = self.learner, self.sums, self.n_sampled
+        learner, linear, sums, n = self.learner, self.linear, self.sums, self.n_sampled
         if learner is not None:
             learner = learner._replace(buffer=_cut(learner.buffer, learner.n_waiting), loop=None)
+        if linear is not None:
+            reservoir = linear.reservoir
+            reservoir = reservoir._replace(buffer=_cut(reservoir.buffer, reservoir.n_kept))
+            linear = linear._replace(reservoir=reservoir, loops=None)
         if sums is not None:
             sums = sums._replace(buffer=_cut(sums.buffer, sums.n_waiting), held=_cut(sums.held, sums.n_summed))
         return self._replace(
             learner=learner,
+            linear=linear,
             sums=sums,
             buffer=_cut(self.buffer, n),
             observations=None if self.observations is None else self.observations[:n],
@@ -204,7 +223,8 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
     row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
-    size = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
+    most = _MOST_ROWS if state.linear is None or chunk.action is not None else _LINEAR_ROWS
+    size = max(1, min(most, _MOST_BYTES // row_bytes))
     first, last = state.n_sampled, min(state.n_sampled + len(rows), size)
     n, starts = last - first, chunk.starts
     if starts is None:
@@ -276,10 +296,7 @@ def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
     if state.buffer is None:
         raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
     n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
-    rows = state.buffer.part(0, n)
-    phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (rows.phi, rows.phi_next))
-    weight = rows.weight if rows.is_weighted else None
-    sample = Transitions.wrap(phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
+    sample = state.buffer.part(0, n).as_float64()
     if sample.rank == 0:
         raise InvalidInputError(
             "some feature must not be 0 on every row", f"only zeros in the first {n:,} rows", "use other features"

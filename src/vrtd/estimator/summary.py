@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +15,18 @@ from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
+from vrtd.estimator.linear_fit import LinearEstimate, estimate_linearly
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
 from vrtd.estimator.spread import BlockSpread, Spread, find_slowness
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
 from vrtd.features import TargetFeatures, spans_constant
 from vrtd.problems import Transitions
+from vrtd.series import block_correlation
 
 Method = Literal["recursion", "closed_form"]  # what an interval is of
+# Standard errors by which estimates of adjacent blocks may be correlated.
+_MOST_CORRELATION = 3.0
 
 
 class FitSummary:
@@ -53,6 +58,14 @@ class FitSummary:
             return self.sample.rank > 0
         except InvalidInputError:
             return False
+
+    def spans(self, phi: Floats) -> NDArray[np.bool_]:
+        """Return for each of these feature rows whether the rows of the log determine phi.theta, as far as is known."""
+        if self.state.linear is not None:
+            return _has_none(self.linear_estimate.unseen, phi)
+        if self.setup.settings.cost == "linear":
+            return np.ones(len(phi), np.bool_)
+        return self.sample.spans(phi) if self.is_usable else np.zeros(len(phi), np.bool_)
 
     @property
     def is_solved(self) -> bool:
@@ -118,6 +131,18 @@ class FitSummary:
             state.action[:n], self.state_phi[:n], starts, state.n_distinct,
         )  # fmt: skip
 
+    @cached_property
+    def linear_estimate(self) -> LinearEstimate:
+        """What a `LinearFit` estimates, with its noise."""
+        assert self.state.linear is not None
+        return estimate_linearly(self.state.linear)
+
+    @cached_property
+    def linear_theta(self) -> Floats:
+        """(d,) the same without the noise, which may cost more."""
+        assert self.state.linear is not None
+        return estimate_linearly(self.state.linear, has_blocks=False).theta
+
     @property
     def own_method(self) -> Method:
         return "closed_form" if self.setup.settings.is_closed_form else "recursion"
@@ -127,6 +152,10 @@ class FitSummary:
         if (method or self.own_method) == "closed_form":
             return self._closed_form_solution.why_no_interval
         learner = self.state.learner
+        if self.state.linear is not None:
+            return self.linear_estimate.why_no_interval
+        if self.setup.settings.cost == "linear":
+            return "with cost='linear' one is known for richardson_td, and for vrtd with batches that grow"
         match None if learner is None else learner.algorithm:
             case None | VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
                 return None
@@ -180,8 +209,53 @@ class FitSummary:
         )
 
     @cached_property
-    def _recursion(self) -> RecursionSpread:
+    def _linear_spread(self) -> BlockSpread:
+        found = self.linear_estimate
+        correlation = block_correlation(found.influence, self._mean_squares)
+        doubt = None
+        if correlation > _MOST_CORRELATION / np.sqrt(len(found.influence)):
+            doubt = (
+                f"estimates from blocks of {found.block:,} rows are correlated: the rows are, or the start still shows"
+            )
+        return BlockSpread(
+            theta=found.theta, influence=found.influence, block=found.block, unseen=found.unseen, rare=found.rare,
+            spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
+        )  # fmt: skip
+
+    @property
+    def n_blocked(self) -> int | None:
+        """Rows from the first on that the blocks of an estimate are made of; None where they are of the sample."""
+        if self.state.linear is not None:
+            return self.state.linear.n_rows
+        return None if self.state.sums is None else self.state.sums.n_summed
+
+    def aligned_spread(self, method: Method | None) -> Spread:
+        """Return the spread with blocks from the first row on, as `BlockTotals` has them: 0 for those left out."""
+        spread = self.spread(method)
+        if self.state.linear is None or spread.block is None:
+            return spread
+        n_dropped = round((self.state.linear.n_rows - self.linear_estimate.n_rows) / spread.block)
+        return replace(spread, influence=np.pad(spread.influence, ((n_dropped, 0), (0, 0))))
+
+    @property
+    def _mean_squares(self) -> Floats:
+        """(d,) mean squares of the features, on the rows that are kept."""
+        return np.asarray(np.square(np.asarray(self.visited_phi, dtype=np.float64)).mean(axis=0))
+
+    @cached_property
+    def visited_phi(self) -> NDArray[Any]:
+        """(n, d) features of visited rows: those that a `LinearFit` keeps, or else the first ones."""
+        linear = self.state.linear
+        if linear is None or linear.reservoir.rows is None or isinstance(self.state.features, TargetFeatures):
+            return self.state_phi
+        phi = linear.reservoir.rows.phi
+        return phi if linear.scale is None else np.asarray(phi * linear.scale)
+
+    @cached_property
+    def _recursion(self) -> RecursionSpread | BlockSpread:
         state, settings = self.state, self.setup.settings
+        if state.linear is not None:
+            return self._linear_spread
         if settings.is_closed_form:
             raise InvalidInputError("the closed form has no recursion", "recursion", "drop the method")
         if state.learner is None:
@@ -191,3 +265,8 @@ class FitSummary:
                 "bring more rows, or lower pilot_rows",
             )
         return measure_recursion(state.learner, self.sample, self.reduced, self.theta_0, state.n_distinct)
+
+
+def _has_none(features: NDArray[np.intp], phi: Floats) -> NDArray[np.bool_]:
+    """Return for each row whether it has none of these features."""
+    return np.asarray(~(phi[:, features] != 0.0).any(axis=1))

@@ -17,7 +17,7 @@ from vrtd.estimator.diagnostics import LEAST_CHECKED, Diagnostics, diagnose, dis
 from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.estimates import Estimates, Interval, Intervals
 from vrtd.estimator.means import ReturnCheck, check_returns, mean_over_starts, mean_over_states
-from vrtd.estimator.spread import Spread
+from vrtd.estimator.spread import BlockSpread, Spread
 from vrtd.estimator.state import FitState, Setup, initial_theta, is_same_log, usable_features
 from vrtd.estimator.summary import FitSummary, Method
 from vrtd.features import Features, ObservationSpace, TargetFeatures
@@ -58,6 +58,8 @@ class ValueFunction:
         """(d,) the parameters; theta_0 before anything is learned."""
         if self._state.learner is not None:
             return self._state.learner.theta.copy()
+        if self._state.linear is not None:
+            return self._summary.linear_theta.copy()
         if self._state.sums is not None:
             return self._summary.solution.theta.copy()
         return initial_theta(self._setup, self._state)
@@ -90,7 +92,7 @@ class ValueFunction:
     @property
     def algorithm_(self) -> Algorithm | None:
         """The algorithm with its present settings; None for the closed form, and before they are decided on."""
-        return None if self._state.learner is None else self._state.learner.algorithm
+        return self._state.algorithm
 
     @overload
     def predict(
@@ -158,11 +160,11 @@ class ValueFunction:
         """Return the value averaged over the states of the log, with its interval.
 
         For a closed form of all rows it is the mean over the states that are visited, whose shares are estimated, too;
-        else over those of the first rows as they are.
+        else over those of the rows that are kept, as they are.
         """
         level, summary = check_level(level), self._summary
         if self.why_no_interval(method) is not None:
-            return self._estimates(summary.state_phi.mean(axis=0)[None], method).intervals(level).first
+            return self._estimates(summary.visited_phi.mean(axis=0)[None], method).intervals(level).first
         self._spread(method, stacklevel=3)
         return mean_over_states(summary, method).intervals(level).first
 
@@ -240,7 +242,7 @@ class ValueFunction:
             return self._spread(method, stacklevel + 1).estimates(phi)
         warnings.warn(f"no interval: {reason}", AccuracyWarning, stacklevel=stacklevel)
         value, summary = np.asarray(phi @ self.theta_), self._summary
-        is_known = summary.sample.spans(phi) if summary.is_usable else np.zeros(len(phi), bool)
+        is_known = summary.spans(phi)
         none = np.zeros_like(value)
         return Estimates(value, np.where(is_known, np.nan, np.inf), none + np.inf, none)
 
@@ -256,15 +258,15 @@ class ValueFunction:
     def _spread(self, method: Method | None, stacklevel: int) -> Spread:
         method = check_choice("method", method, (None, *get_args(Method)))
         summary = self._summary
-        method, spread = method or summary.own_method, summary.spread(method)
-        if method == "recursion" and not spread.converged(summary.sample.phi):
+        spread = summary.spread(method)
+        if not isinstance(spread, BlockSpread) and not spread.converged(summary.sample.phi):
             why = spread.doubt or "what is left of the start exceeds half the width of the interval"
             warnings.warn(
                 f"not converged: {why}; bring more rows, or take the interval of the closed form: method='closed_form'",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )
-        if method == "closed_form" and spread.doubt is not None:
+        if isinstance(spread, BlockSpread) and spread.doubt is not None:
             warnings.warn(f"{spread.doubt}; bring more rows", ConvergenceWarning, stacklevel=stacklevel)
         return spread
 
@@ -272,6 +274,8 @@ class ValueFunction:
         """Warn if the values are further from the closed form of the sample than noise explains."""
         state, settings = self._state, self._setup.settings
         if state.learner is None or settings.trace_decay > 0.0 or state.n_sampled < LEAST_CHECKED:
+            return
+        if settings.cost == "linear":
             return
         known = self._known
         if known is None or not is_frequent or 2 * known.state.n_sampled < state.n_sampled:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vrtd.kernels.jit import kernel
 
-ENVIRONMENT, ALGORITHM = 0, 1
+ENVIRONMENT, ALGORITHM, RESERVOIR = 0, 1, 2
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -68,3 +68,9 @@ def make_streams(seed: int, runs: NDArray[np.int64], purpose: int) -> NDArray[np
     weak = np.bitwise_count(increment ^ (increment >> _1)) < 24
     increment = np.where(weak, increment ^ _ALTERNATING, increment) | _1
     return np.stack([mix_all(identity), increment], axis=1)
+
+
+def words_of(stream: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the words of a stream at these counts, from 0, without drawing those before."""
+    words: NDArray[np.uint64] = mix.py_func(stream[0] + (counts.astype(np.uint64) + _1) * stream[1])
+    return words

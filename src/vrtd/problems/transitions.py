@@ -151,6 +151,22 @@ class Transitions:
         columns = self.phi[rows], self.reward[rows], self.phi_next[rows], self.discount[rows]
         return Transitions.wrap(*columns, weight, self.ends[rows])
 
+    def copy(self) -> Transitions:
+        """Return a copy whose columns may be written."""
+        weight = None if self._weight is None else self._weight.copy()
+        phi, phi_next = self.phi.copy(), self.phi_next.copy()
+        return Transitions.wrap(phi, self.reward.copy(), phi_next, self.discount.copy(), weight, self.ends.copy())
+
+    def divide(self, sizes: Floats) -> Transitions:
+        """Return the rows with each feature divided by its size."""
+        phi, phi_next = self.phi / sizes, self.phi_next / sizes
+        return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
+
+    def as_float64(self) -> Transitions:
+        """Return the rows with features in float64."""
+        phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (self.phi, self.phi_next))
+        return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
+
     @cached_property
     def left(self) -> Floats:
         """(n, d) weight phi, so that A_x = left psi^T and b_x = left reward."""

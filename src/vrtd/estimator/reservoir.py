@@ -1,0 +1,56 @@
+"""A uniform sample of the rows of a stream, of bounded size (A. G. Waterman; J. S. Vitter 1985)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.estimator.rows import append
+from vrtd.kernels.random import RESERVOIR, make_streams, words_of
+from vrtd.problems import Transitions
+
+
+class Reservoir(NamedTuple):
+    """Each row so far is in it with the same probability. `add` returns the next one."""
+
+    capacity: int
+    stream: NDArray[np.uint64]  # one word for each row
+    n_seen: int = 0
+    buffer: Transitions | None = None  # its first `n_kept` rows are in use
+
+    @property
+    def n_kept(self) -> int:
+        return min(self.n_seen, self.capacity)
+
+    @property
+    def rows(self) -> Transitions | None:
+        """The rows that are kept, None if there are none."""
+        return None if self.buffer is None else self.buffer.part(0, self.n_kept)
+
+
+def empty_reservoir(capacity: int, seed: int) -> Reservoir:
+    """Return the reservoir of no rows."""
+    return Reservoir(capacity, make_streams(seed, np.arange(1), RESERVOIR)[0])
+
+
+def add(reservoir: Reservoir, rows: Transitions) -> Reservoir:
+    """Return the reservoir after these rows. Row i, counted from 0, takes a random place of i + 1, if that is kept."""
+    n, capacity, seen = len(rows), reservoir.capacity, reservoir.n_seen
+    buffer, first = reservoir.buffer, min(n, capacity - reservoir.n_kept)
+    if first:
+        buffer = append(buffer, reservoir.n_kept, rows.part(0, first), capacity)
+    counts = np.arange(seen + first, seen + n)
+    uniforms = (words_of(reservoir.stream, counts) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    places = (uniforms * (counts + 1)).astype(np.int64)
+    chosen = np.flatnonzero(places < capacity)
+    if chosen.size:
+        assert buffer is not None
+        places = places[chosen]
+        _, last = np.unique(places[::-1], return_index=True)  # of rows that take the same place, the last one stays
+        at = places.size - 1 - last
+        buffer = buffer.copy()  # a state before this one may hold it
+        for name in ("phi", "reward", "phi_next", "discount", "ends", *(["weight"] if rows.is_weighted else [])):
+            getattr(buffer, name)[places[at]] = getattr(rows, name)[first + chosen[at]]
+    return Reservoir(capacity, reservoir.stream, seen + n, buffer)
