@@ -15,7 +15,7 @@ def broken_vrtd_step(params, options, state, x, t, epoch):  # type: ignore[no-un
     factor = 0.5 * params.step_size * x.weight * bootstrap_difference(state.w, x)
     for i in range(state.w.size):
         state.w[i] += factor * x.phi[x.row, i] + state.g_anchor[i]
-    if t == state.chosen_step[0]:
+    if t == state.numbers[0]:
         for i in range(state.w.size):
             state.chosen[i] = state.w[i]
 

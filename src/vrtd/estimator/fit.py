@@ -67,7 +67,7 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
         return
     state = _with_weights(state, chunk)
     if state.features is None and not (setup.settings.needs_pilot or setup.features.needs_data):
-        bound = bind_features(setup, [chunk])
+        bound = bind_features(setup, [chunk.part(0, _LEAST_PIECE)])
         if not setup.resolve(bound).settings.needs_pilot:
             state = _begin(setup.resolve(bound), state, bound)
     at, n = 0, chunk.n_rows

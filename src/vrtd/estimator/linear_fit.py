@@ -43,7 +43,7 @@ _STABLE = 1.0
 _MOST_LARGE = 4.0  # the same for a later row: beyond, the step is lowered for good
 # By how much the step falls whenever blocks double: the error of the extrapolation falls faster than the noise.
 _DECAY = 2.0**-0.25
-_UNEQUAL = 4.0  # features are divided by their sizes if these differ by more
+_UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
 # The first batch, and its growth. Inner steps of VRTD, and their size beside the largest stable one.
 _BATCH, _GROWTH, _STEPS, _INNER_STEP = 2048, 2.0, 1500, 0.25
 # The rows that are kept: a bounded number of numbers, but not too few rows.
@@ -271,12 +271,12 @@ def _lower_step(fit: LinearFit, factor: float) -> LinearFit:
 
 
 def _close_batch(fit: LinearFit) -> LinearFit:
-    """Go on from the estimate so far, unless it costs too much."""
+    """Go on from the estimate so far; with RichardsonTD, which goes on anyway, only if that costs little."""
     algorithm, d, state = fit.algorithm, fit.n_features, fit.state.copy()
     growth = float(algorithm.growth or 1.0) if isinstance(algorithm, VRTD) else _GROWTH
     batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * growth)
     work = SampleInverse.count_work(fit.reservoir.n_kept, d) / _SPEED
-    if work <= _MOST_WORK * fit.n_rows * 8 * d * algorithm.epoch("markov").gradients_per_step:
+    if isinstance(algorithm, VRTD) or work <= _MOST_WORK * fit.n_rows * 24 * d:
         theta = _mean_estimate(fit, _Inverse(fit))
         if np.isfinite(theta).all():
             state[:d] = theta
