@@ -104,8 +104,10 @@ class Sums(NamedTuple):
 
 def no_sums(n_features: int) -> Sums:
     """Return the sums of no rows."""
-    d = n_features
-    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)))
+    d, block = n_features, FIRST_BLOCK
+    while 2 * block * _LEAST_BLOCKS <= least_rows(d):  # larger matrices are added to in larger pieces
+        block *= 2
+    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=block)
 
 
 def keeps_matrices(n_features: int) -> bool:
