@@ -7,12 +7,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from vrtd.algorithms import ChainSampling
+from vrtd.algorithms import TD, Algorithm, ChainSampling, Constant, RichardsonTD, as_schedule
+from vrtd.algorithms.richardson_td import extrapolation_weights
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
-from vrtd.theory.checks import check_problem
+from vrtd.theory.checks import check_on_policy, check_problem
 from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import (
     Correlation,
@@ -25,7 +27,6 @@ from vrtd.theory.increments import (
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import (
     Anchor,
-    Output,
     check_epoch_map,
     check_vrtd_features,
     epoch_maps,
@@ -34,6 +35,7 @@ from vrtd.theory.moments import (
     td_terms,
 )
 
+_MOST_UNKNOWNS = 4000  # of a dense solve
 _HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation
 _SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
@@ -110,6 +112,58 @@ def stationary_second_moment(
         return frozen(MarkovTD(problem).stationary(float(step_size)))
     exact = enumerated_epoch_map(problem, float(step_size), int(batch_size), output)
     return frozen(stationary_by_state(exact, problem.mrp.stationary, d, what))
+
+
+def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
+    """(d,) the mean of what TD or RichardsonTD returns along a trajectory, in the long run, minus theta_star.
+
+    TD with the step a, averaged or not, has the bias a c_1 + a^2 c_2 + ...; RichardsonTD cancels all terms before that
+    with a^levels. From independent samples there is no bias.
+
+    >>> import vrtd
+    >>> problem = vrtd.problems.random_mdp()
+    >>> biases = [limit_bias(problem, method) for method in (vrtd.TD(0.05), vrtd.RichardsonTD(0.05))]
+    >>> [f"{bias @ bias:.1e}" for bias in biases]
+    ['1.7e-02', '3.3e-07']
+    """
+    check_on_policy(problem)
+    match algorithm:
+        case TD(step_size, None):
+            weights = np.ones(1)
+        case RichardsonTD(step_size, levels):
+            weights = extrapolation_weights(levels)
+        case _:
+            raise InvalidInputError(
+                "the bias is known for TD without projection and RichardsonTD", algorithm.name, "simulate instead"
+            )
+    schedule, largest = as_schedule(step_size), algorithm.largest_step_size
+    if not isinstance(schedule, Constant):
+        raise InvalidInputError("a bias in the long run is that of a constant step", repr(schedule), "pass a number")
+    radius = MarkovTD(problem).radius(float(largest))
+    if not radius < 1.0:
+        raise InvalidInputError(
+            "step_size must be mean-square stable, with a spectral radius below 1",
+            f"{largest} as the largest step, and radius {radius:.6g}",
+            "lower step_size",
+        )
+    return frozen(weights @ np.stack([_settled_mean(problem, 2.0**m * schedule.value) for m in range(len(weights))]))
+
+
+def _settled_mean(problem: LinearProblem, a: float) -> Floats:
+    """(d,) limit of E u of TD, the sum of v_s = E[u; s]: v_s' = sum over x = (s, s') of p_x (v_s + a E[g_x; s])."""
+    edges, phi, mu = problem.mrp.edges, problem.phi, problem.mrp.stationary
+    n, d = phi.shape
+    if n * d > _MOST_UNKNOWNS:
+        raise InvalidInputError(
+            f"a bias is computed for at most {_MOST_UNKNOWNS} states x features", f"{n} x {d}", "simulate instead"
+        )
+    flow, by_edge = edges.probability[:, None] * phi[edges.origin], zeta(problem)
+    moved = a * np.einsum("ei,ej->eij", flow, by_edge[:, :d]) + edges.probability[:, None, None] * np.eye(d)
+    T, fed = np.zeros((n, n, d, d)), np.zeros((n, d))
+    np.add.at(T, (edges.successor, edges.origin), moved)
+    np.add.at(fed, edges.successor, a * flow * (mu[edges.origin] * by_edge[:, d])[:, None])
+    matrix = np.eye(n * d) - T.transpose(0, 2, 1, 3).reshape(n * d, n * d)
+    return np.asarray(np.linalg.solve(matrix, fed.ravel()).reshape(n, d).sum(axis=0))
 
 
 def stability_limit(

@@ -5,6 +5,8 @@ matrix a state, y = (u, 1) as in `vrtd.theory.moments`:
 
     Y'_{s'} = sum over transitions x = (s, s') of p_x F_x Y_s F_x^T,   F_x = I + a phi(s) zeta_x^T on the rows of u.
 
+Longer y hold several iterates on the same trajectory, and a sum of them (`vrtd.theory.moments.Iterates`).
+
 A compiled loop over transitions makes one update. Long runs with a constant step need far fewer: after the chain has
 mixed, Y_s is a fixed linear function W of the total Y = sum_s Y_s (the invariant subspace of the slow modes), found by
 iterating on a basis; the totals then follow a small matrix, whose powers are cheap. Where the chain mixes too slowly
@@ -23,9 +25,9 @@ from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
 from vrtd.problems import LinearProblem
 from vrtd.problems.cone_radius import cone_radius
-from vrtd.theory.checks import check_features, check_on_policy, most_updates
+from vrtd.theory.checks import check_on_policy, most_updates
 from vrtd.theory.increments import zeta
-from vrtd.theory.moments import fixed_point, fixed_point_vector
+from vrtd.theory.moments import LAST_ITERATE, Iterates, fixed_point, fixed_point_vector
 from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
 
 # Relative accuracy of the slow subspace, and of the state's lying in it.
@@ -44,27 +46,28 @@ class _Slow(NamedTuple):
 
 
 class MarkovTD:
-    """The recursion of one problem; with `average`, y = (r, u, 1) holds the running sum of the iterates' errors."""
+    """The recursion of one problem."""
 
-    def __init__(self, problem: LinearProblem, average: bool = False) -> None:
+    def __init__(self, problem: LinearProblem, iterates: Iterates = LAST_ITERATE) -> None:
         check_on_policy(problem)
         edges, self.n_features = problem.mrp.edges, problem.n_features
-        check_features(self.n_features, "averaged TD" if average else "TD")
-        self.size = (2 if average else 1) * self.n_features + 1
+        iterates.check_features(self.n_features)
+        self.size = iterates.size(self.n_features)
         self._most_updates = most_updates(edges.origin.size, self.size - 1)
         self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
-        self._stationary, self._theta_star, self._average = problem.mrp.stationary, problem.theta_star, average
+        self._stationary, self._theta_star, self._iterates = problem.mrp.stationary, problem.theta_star, iterates
 
     def start(self, theta_0: Floats, initial: Floats) -> Floats:
         """(S, n, n) Y_s when the first state has the distribution `initial`."""
-        y = np.concatenate([np.zeros(self.size - 1 - self.n_features), theta_0 - self._theta_star, [1.0]])
+        y = self._iterates.start(theta_0 - self._theta_star)
         return np.asarray(initial[:, None, None] * np.outer(y, y))
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
         """Y after so many updates; Y may be a stack (k, S, n, n)."""
         old = np.array(Y, ndmin=4)
         new = np.empty_like(old)
-        _updates(old, new, *self._edges, step_size, n_updates, self._average)
+        levels, weights = self._iterates
+        _updates(old, new, *self._edges, step_size, n_updates, levels, np.array(weights))
         return (old if n_updates % 2 == 0 else new).reshape(Y.shape)
 
     def run(self, Y: Floats, step_size: float, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -190,50 +193,64 @@ def stationary_by_state(T: Floats, q: Floats, d: int, what: str) -> Floats:
 
 
 @compiled
-def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_updates, average):
+def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_updates, levels, weights):
     """`n_updates` updates of each (S, n, n) of the stack; they end in `old` when their number is even, else in `new`.
 
-    F Y F^T = Y + a (f c^T + c f^T) with f = phi on the rows of u, c = Y zeta + (a/2) (zeta^T Y zeta) f, so half of it
-    is summed up and the transpose added at the end.
+    F Y F^T = Y + sum_m a_m (f_m c_m^T + c_m f_m^T) with a_m = 2^m a, f_m = phi on the rows of u^m, zeta_m = zeta on
+    those of (u^m, 1) and c_m = Y zeta_m + sum_k (a_k/2) (zeta_k^T Y zeta_m) f_k, so half of it is summed up and the
+    transpose added at the end.
     """
     d = phi.shape[1]
     n = old.shape[2]
-    u = n - d - 1
-    c = np.empty(n)
+    u = n - levels * d - 1
+    c, forms = np.empty((levels, n)), np.empty((levels, levels))
     for _ in range(n_updates):
-        for k in range(old.shape[0]):
-            Y, total = old[k], new[k]
+        for stack in range(old.shape[0]):
+            Y, total = old[stack], new[stack]
             total[:] = 0.0
             for e in range(origin.size):
                 s, p = origin[e], probability[e]
                 half = total[successor[e]]
                 c[:] = 0.0
-                for j in range(d + 1):
+                for m in range(levels):
+                    for j in range(d):
+                        for i in range(n):
+                            c[m, i] += zeta[e, j] * Y[s, u + m * d + j, i]
                     for i in range(n):
-                        c[i] += zeta[e, j] * Y[s, u + j, i]
-                form = 0.0
-                for j in range(d + 1):
-                    form += zeta[e, j] * c[u + j]
-                for i in range(d):
-                    c[u + i] += 0.5 * step_size * form * phi[s, i]
+                        c[m, i] += zeta[e, d] * Y[s, n - 1, i]
+                for m in range(levels):
+                    for k in range(levels):
+                        form = zeta[e, d] * c[m, n - 1]
+                        for j in range(d):
+                            form += zeta[e, j] * c[m, u + k * d + j]
+                        forms[m, k] = form
+                for m in range(levels):
+                    a = step_size
+                    for k in range(levels):
+                        for i in range(d):
+                            c[m, u + k * d + i] += 0.5 * a * forms[m, k] * phi[s, i]
+                        a *= 2.0
                 for i in range(n):
                     for j in range(n):
                         half[i, j] += 0.5 * p * Y[s, i, j]
-                for i in range(d):
-                    factor = p * step_size * phi[s, i]
-                    for j in range(n):
-                        half[u + i, j] += factor * c[j]
+                a = step_size
+                for m in range(levels):
+                    for i in range(d):
+                        factor = p * a * phi[s, i]
+                        for j in range(n):
+                            half[u + m * d + i, j] += factor * c[m, j]
+                    a *= 2.0
             for s in range(total.shape[0]):
                 for i in range(n):
                     for j in range(i + 1):
                         value = total[s, i, j] + total[s, j, i]
                         total[s, i, j] = value
                         total[s, j, i] = value
-                if average:
+                for m in range(weights.size):
                     for i in range(d):
                         for j in range(n):
-                            total[s, i, j] += total[s, u + i, j]
+                            total[s, i, j] += weights[m] * total[s, u + m * d + i, j]
                     for i in range(n):
                         for j in range(d):
-                            total[s, i, j] += total[s, i, u + j]
+                            total[s, i, j] += weights[m] * total[s, i, u + m * d + j]
         old, new = new, old
