@@ -14,7 +14,7 @@ from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
-from vrtd.theory.checks import check_on_policy, check_problem
+from vrtd.theory.checks import check_problem
 from vrtd.theory.enumeration import enumerated_epoch_map
 from vrtd.theory.increments import (
     Correlation,
@@ -35,7 +35,6 @@ from vrtd.theory.moments import (
     td_terms,
 )
 
-_MOST_UNKNOWNS = 4000  # of a dense solve
 _HALVINGS = 60
 _TRUSTED = 0.05  # relative error of an approximation
 _SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
@@ -126,7 +125,7 @@ def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
     >>> [f"{bias @ bias:.1e}" for bias in biases]
     ['1.7e-02', '3.3e-07']
     """
-    check_on_policy(problem)
+    check_problem(problem)
     match algorithm:
         case TD(step_size, None):
             weights = np.ones(1)
@@ -136,34 +135,12 @@ def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
             raise InvalidInputError(
                 "the bias is known for TD without projection and RichardsonTD", algorithm.name, "simulate instead"
             )
-    schedule, largest = as_schedule(step_size), algorithm.largest_step_size
+    schedule = as_schedule(step_size)
     if not isinstance(schedule, Constant):
         raise InvalidInputError("a bias in the long run is that of a constant step", repr(schedule), "pass a number")
-    radius = MarkovTD(problem).radius(float(largest))
-    if not radius < 1.0:
-        raise InvalidInputError(
-            "step_size must be mean-square stable, with a spectral radius below 1",
-            f"{largest} as the largest step, and radius {radius:.6g}",
-            "lower step_size",
-        )
-    return frozen(weights @ np.stack([_settled_mean(problem, 2.0**m * schedule.value) for m in range(len(weights))]))
-
-
-def _settled_mean(problem: LinearProblem, a: float) -> Floats:
-    """(d,) limit of E u of TD, the sum of v_s = E[u; s]: v_s' = sum over x = (s, s') of p_x (v_s + a E[g_x; s])."""
-    edges, phi, mu = problem.mrp.edges, problem.phi, problem.mrp.stationary
-    n, d = phi.shape
-    if n * d > _MOST_UNKNOWNS:
-        raise InvalidInputError(
-            f"a bias is computed for at most {_MOST_UNKNOWNS} states x features", f"{n} x {d}", "simulate instead"
-        )
-    flow, by_edge = edges.probability[:, None] * phi[edges.origin], zeta(problem)
-    moved = a * np.einsum("ei,ej->eij", flow, by_edge[:, :d]) + edges.probability[:, None, None] * np.eye(d)
-    T, fed = np.zeros((n, n, d, d)), np.zeros((n, d))
-    np.add.at(T, (edges.successor, edges.origin), moved)
-    np.add.at(fed, edges.successor, a * flow * (mu[edges.origin] * by_edge[:, d])[:, None])
-    matrix = np.eye(n * d) - T.transpose(0, 2, 1, 3).reshape(n * d, n * d)
-    return np.asarray(np.linalg.solve(matrix, fed.ravel()).reshape(n, d).sum(axis=0))
+    recursion = MarkovTD(problem)
+    means = [recursion.stationary_mean(2.0**m * schedule.value) for m in range(len(weights))]
+    return frozen(weights @ np.stack(means))
 
 
 def stability_limit(

@@ -9,12 +9,14 @@ Longer y hold several iterates on the same trajectory, and a sum of them (`vrtd.
 
 A compiled loop over transitions makes one update. Long runs with a constant step need far fewer: after the chain has
 mixed, Y_s is a fixed linear function W of the total Y = sum_s Y_s (the invariant subspace of the slow modes), found by
-iterating on a basis; the totals then follow a small matrix, whose powers are cheap. Where the chain mixes too slowly
-for that, every update is made.
+iterating on a basis; the totals then follow a small matrix, whose powers are cheap. A running sum in y is the same in
+every state, so that it is left out of the products with the basis and added in closed form: with it they would be
+ill-conditioned. Where the chain mixes too slowly for that, every update is made.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +30,7 @@ from vrtd.problems.cone_radius import cone_radius
 from vrtd.theory.checks import check_on_policy, most_updates
 from vrtd.theory.increments import zeta
 from vrtd.theory.moments import LAST_ITERATE, Iterates, fixed_point, fixed_point_vector
-from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
+from vrtd.theory.symmetric import corner, operator, orbit, pack, triangle, unpack
 
 # Relative accuracy of the slow subspace, and of the state's lying in it.
 _TOLERANCE = 1e-12
@@ -64,10 +66,12 @@ class MarkovTD:
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
         """Y after so many updates; Y may be a stack (k, S, n, n)."""
+        return self._update(Y, step_size, n_updates, np.array(self._iterates.weights))
+
+    def _update(self, Y: Floats, step_size: float, n_updates: int, weights: Floats) -> Floats:
         old = np.array(Y, ndmin=4)
         new = np.empty_like(old)
-        levels, weights = self._iterates
-        _updates(old, new, *self._edges, step_size, n_updates, levels, np.array(weights))
+        _updates(old, new, *self._edges, step_size, n_updates, self._iterates.levels, weights)
         return (old if n_updates % 2 == 0 else new).reshape(Y.shape)
 
     def run(self, Y: Floats, step_size: float, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -126,6 +130,27 @@ class MarkovTD:
             )
         return stationary_by_state(self.dense(step_size), self._stationary, d, what)
 
+    def stationary_mean(self, step_size: float) -> Floats:
+        """(d,) limit of E u, the sum of v_s = E[u; s]: v_s' = sum over x = (s, s') of p_x (v_s + a E[g_x; s])."""
+        origin, successor, probability, phi, zeta = self._edges
+        n_states, d = phi.shape
+        if n_states * d > _MOST_UNKNOWNS:
+            raise InvalidInputError(
+                f"the mean in the long run is computed for at most {_MOST_UNKNOWNS} states x features",
+                f"{n_states} x {d}",
+                "simulate instead",
+            )
+        flow = step_size * probability[:, None] * phi[origin]
+        moved = np.einsum("ei,ej->eij", flow, zeta[:, :d]) + probability[:, None, None] * np.eye(d)
+        T, fed = np.zeros((n_states, n_states, d, d)), np.zeros((n_states, d))
+        np.add.at(T, (successor, origin), moved)
+        np.add.at(fed, successor, flow * (self._stationary[origin] * zeta[:, d])[:, None])
+        affine = np.eye(n_states * d + 1)
+        affine[:-1, :-1] = T.transpose(0, 2, 1, 3).reshape(n_states * d, n_states * d)
+        affine[:-1, -1] = fed.ravel()
+        limit = fixed_point_vector(affine, f"step_size {step_size}")
+        return np.asarray(limit.reshape(n_states, d).sum(axis=0))
+
     @property
     def n_moments(self) -> int:
         """How many numbers all the packed Y_s have."""
@@ -155,17 +180,19 @@ class MarkovTD:
         if most < _LEAST_SWEEPS or len(self._stationary) * self.size**2 * size > _MOST_NUMBERS:
             return None
         basis = self._stationary[:, None, None] * unpack(np.eye(size), self.size)[:, None]
+        add = operator(self._iterates.add_sum, self.size)
+        subtract = operator(partial(self._iterates.add_sum, sign=-1.0), self.size)
         before = np.inf
         for k in range(most):
-            image = self.update(basis, step_size)
+            image = self._update(basis, step_size, 1, np.empty(0))
             totals = pack(image.sum(axis=1))
             if not np.isfinite(totals).all() or np.linalg.cond(totals) > 1e12:
                 return None
-            new = np.tensordot(np.linalg.inv(totals), image, 1)
+            new = np.tensordot(subtract.T @ np.linalg.inv(totals), self._iterates.add_sum(image), 1)
             change = float(np.abs(new - basis).max() / np.abs(new).max())
             basis = new
             if change <= _TOLERANCE:
-                T = np.ascontiguousarray(pack(self.update(basis, step_size).sum(axis=1)).T)
+                T = add @ pack(self._update(basis, step_size, 1, np.empty(0)).sum(axis=1)).T
                 T[-1] = np.eye(1, size, size - 1)  # the 1 of y stays 1, whatever the number of updates
                 return _Slow(basis, T)
             rate = change / before

@@ -76,6 +76,13 @@ class Iterates(NamedTuple):
         sums = np.zeros(len(u) if self.weights else 0)
         return np.concatenate([sums, np.tile(u, self.levels), [1.0]])
 
+    def add_sum(self, Y: Floats, sign: float = 1.0) -> Floats:
+        """Add to r what it sums, in place, in Y = E[y y^T]; with the sign -1 take it away again; return Y."""
+        d = (Y.shape[-1] - 1) // (self.levels + bool(self.weights))
+        for weight, u in zip(self.weights, self.rows(d), strict=False):
+            _add_rows(Y, slice(d), u, sign * weight)
+        return Y
+
     def check_features(self, d: int) -> None:
         """Refuse more features than these moments are computed for."""
         check_features(d, _OF_LEVELS.get(self.levels, "averaged TD" if self.weights else "TD"))
@@ -90,16 +97,11 @@ def td_terms(increments: Increments, iterates: Iterates = LAST_ITERATE) -> tuple
     iterates.check_features(d)
     n, levels = iterates.size(d), list(enumerate(iterates.rows(d)))
 
-    def add_sum(Y: Floats) -> Floats:
-        for weight, (_, u) in zip(iterates.weights, levels, strict=False):
-            _add_rows(Y, slice(d), u, weight)
-        return Y
-
     def drift(Y: Floats) -> Floats:
         moved = np.zeros_like(Y)
         for m, u in levels:
             moved[..., u, :] = 2.0**m * (increments.mean @ Y[..., np.r_[u, n - 1], :])
-        return add_sum(moved + moved.swapaxes(-1, -2))
+        return iterates.add_sum(moved + moved.swapaxes(-1, -2))
 
     def spread(Y: Floats) -> Floats:
         added = np.zeros_like(Y)
@@ -108,9 +110,9 @@ def td_terms(increments: Increments, iterates: Iterates = LAST_ITERATE) -> tuple
                 cross = Y[..., np.r_[v, n - 1][:, None], np.r_[u, n - 1]]
                 both = (cross + cross.swapaxes(-1, -2)) / 2.0  # Z_x X Z_x^T = phi (zeta^T X zeta) phi^T
                 added[..., v, u] = 2.0 ** (k + m) * unpack(pack(both) @ increments.square.T, d)
-        return add_sum(added)
+        return iterates.add_sum(added)
 
-    return operator(lambda Y: add_sum(Y.copy()), n), operator(drift, n), operator(spread, n)
+    return operator(iterates.add_sum, n), operator(drift, n), operator(spread, n)
 
 
 def _multiply_rows(Y: Floats, rows: slice, matrix: Floats, source: slice) -> Floats:
@@ -313,7 +315,7 @@ def fixed_point_vector(T: Floats, what: str) -> Floats:
     radius = inner_radius(T)
     if not radius < 1.0:
         raise InvalidInputError(
-            "step_size and batch_size must be mean-square stable, with a spectral radius below 1",
+            "step_size and batch_size must be stable, with a spectral radius of moments below 1",
             f"{what} and radius {radius:.6g}",
             "lower step_size",
         )
