@@ -238,14 +238,12 @@ def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_u
             for e in range(origin.size):
                 s, p = origin[e], probability[e]
                 half = total[successor[e]]
-                c[:] = 0.0
                 for m in range(levels):
+                    for i in range(n):
+                        c[m, i] = zeta[e, d] * Y[s, n - 1, i]
                     for j in range(d):
                         for i in range(n):
                             c[m, i] += zeta[e, j] * Y[s, u + m * d + j, i]
-                    for i in range(n):
-                        c[m, i] += zeta[e, d] * Y[s, n - 1, i]
-                for m in range(levels):
                     for k in range(levels):
                         form = zeta[e, d] * c[m, n - 1]
                         for j in range(d):
