@@ -118,7 +118,8 @@ class MarkovTD:
         return np.array(totals), slow.T
 
     def stationary(self, step_size: float) -> Floats:
-        """(d, d) limit of E[u u^T]."""
+        """(d, d) limit of E[u u^T] of the last iterate."""
+        assert self._iterates == LAST_ITERATE
         what, d = f"step_size {step_size}", self.n_features
         slow = self._slow(step_size, 20_000)
         if slow is not None:
@@ -164,6 +165,7 @@ class MarkovTD:
 
     def radius(self, step_size: float) -> float:
         """Spectral radius of the part of the map that acts on second moments: mean-square stable below 1."""
+        assert self._iterates == LAST_ITERATE
         n_states, d = len(self._stationary), self.n_features
 
         def product(x: Floats) -> Floats:

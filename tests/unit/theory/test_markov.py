@@ -115,18 +115,26 @@ def test_several_updates_at_once_and_stacks_are_updates_one_by_one(problem):
     assert np.array_equal(stack, kept)
 
 
-@pytest.mark.parametrize("iterates", [LAST_ITERATE, AVERAGE, LEVELS], ids=["last", "average", "levels"])
+RUNS = {"fast": (RANDOM, True), "slow": (LAZY, False)}
+SMALL_RUNS = {"transient": (PARALLEL_PLANE, True), "scalar": (SCALAR, True), "periodic": (PERIODIC, False)}
+
+
 @pytest.mark.parametrize(
-    ("problem", "shortcut"),
-    [(RANDOM, True), (PARALLEL_PLANE, True), (SCALAR, True), (LAZY, False), (PERIODIC, False)],
-    ids=["fast", "transient", "scalar", "slow", "periodic"],
+    ("iterates", "problem", "shortcut"),
+    [
+        pytest.param(iterates, *run, id=f"{name}-{what}")
+        for what, iterates, runs in (
+            ("last", LAST_ITERATE, RUNS | SMALL_RUNS),
+            ("average", AVERAGE, RUNS | SMALL_RUNS),
+            ("levels", LEVELS, SMALL_RUNS),
+        )
+        for name, run in runs.items()
+    ],
 )
 def test_a_run_is_its_updates(problem, shortcut, iterates, monkeypatch):
     """Three segments, each with its own step; the shortcut through the slow subspace must be taken, or must not be."""
     taken = []
     monkeypatch.setattr(markov, "orbit", lambda *arguments: taken.append(1) or orbit(*arguments))
-    if iterates is LEVELS and len(problem.phi) == 50:
-        pytest.skip("levels on small chains only, for time")
     recursion, plain = MarkovTD(problem, iterates), MarkovTD(problem, iterates)
     initial = np.eye(1, len(problem.phi)).ravel()
     Y = expected = recursion.start(np.full(problem.n_features, 2.0), initial)

@@ -154,6 +154,13 @@ def test_the_approximation_knows_the_earlier_batches_of_growing_ones() -> None:
     assert near == pytest.approx(exact, rel=0.02)
 
 
+def test_fixed_batches_with_tail_averages_end_at_the_stationary_moment() -> None:
+    problem = vrtd.problems.random_mdp(seed=0)
+    curve = exact_curve(problem, vrtd.VRTD(0.1, 50, output="tail"), sampling="iid", n_gradients=10**6, checkpoints=1)
+    limit = vrtd.theory.stationary_second_moment(problem, 0.1, 50, "tail").trace()
+    assert curve.values("squared_error")[0, -1] == pytest.approx(limit, rel=1e-9)
+
+
 def test_long_averages_tend_to_the_limit_of_the_bias() -> None:
     for problem, step in ((TINY, 0.1), (STICKY, 0.05)):
         for method, n in ((vrtd.TD(step), 10**5), (vrtd.RichardsonTD(step, burn_in=10**5), 6 * 10**5)):
@@ -185,6 +192,14 @@ def test_the_bias_is_in_proportion_to_a_power_of_the_step() -> None:
             "at least one epoch, which counts 8; got 7",
         ),
         (lambda: exact_curve(TINY, vrtd.VRTD(0.1, 1, growth=2.0, inner="fresh")), "got inner='fresh' with markov"),
+        (
+            lambda: vrtd.plan(TINY, budget=100, sampling="iid", mode="guaranteed", output="tail"),
+            "the bounds are for the outputs .*got 'tail'",
+        ),
+        (
+            lambda: vrtd.theory.recursion_moments(vrtd.record(TINY, 50), [(0.1, 4, 3)], output="tail"),
+            "output must be one of .*got 'tail'",
+        ),
         (lambda: vrtd.theory.limit_bias(TINY, vrtd.VRTD(0.1, 4)), "known for TD without.*got vrtd; simulate"),
         (lambda: vrtd.theory.limit_bias(TINY, vrtd.TD(0.1, radius=2.0)), "without projection and RichardsonTD; got td"),
         (lambda: vrtd.theory.limit_bias(TINY, vrtd.TD(vrtd.Harmonic(1.0, 1.0))), "a constant step; got Harmonic"),
