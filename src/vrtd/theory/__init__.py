@@ -30,6 +30,7 @@ from vrtd.theory.lemmas import squared_pseudo_gradient_inequality as squared_pse
 from vrtd.theory.lemmas import transition_inequalities as transition_inequalities
 from vrtd.theory.limits import approximation_limit as approximation_limit
 from vrtd.theory.limits import instance_optimal as instance_optimal
+from vrtd.theory.limits import limit_bias as limit_bias
 from vrtd.theory.limits import stability_limit as stability_limit
 from vrtd.theory.limits import stationary_second_moment as stationary_second_moment
 from vrtd.theory.moments import Moments as Moments

@@ -15,9 +15,27 @@ import numpy as np
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, Simulator
 
-Computation = Literal["TD", "averaged TD", "VRTD", 'VRTD with output="average"']
+Computation = Literal[
+    "TD",
+    "averaged TD",
+    "RichardsonTD with 2 levels",
+    "RichardsonTD with 3 levels",
+    "RichardsonTD with 4 levels",
+    "VRTD",
+    'VRTD with output="average"',
+    'VRTD with output="tail"',
+]
 
-_MOST_FEATURES: dict[Computation, int] = {"TD": 64, "averaged TD": 32, "VRTD": 32, 'VRTD with output="average"': 24}
+_MOST_FEATURES: dict[Computation, int] = {
+    "TD": 64,
+    "averaged TD": 32,
+    "RichardsonTD with 2 levels": 21,
+    "RichardsonTD with 3 levels": 16,
+    "RichardsonTD with 4 levels": 12,
+    "VRTD": 32,
+    'VRTD with output="average"': 24,
+    'VRTD with output="tail"': 24,
+}
 _MOST_FEATURES_OF_A_SEARCH = 16
 # Operations of one sweep, of a sweep for each of the (d + 1)(d + 2)/2 basis matrices of a search, of a whole curve.
 _MOST_SWEEP, _MOST_BASIS_SWEEP, _MOST_WORK = 1e8, 5e8, 3e10

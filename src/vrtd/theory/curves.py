@@ -1,10 +1,9 @@
-"""Exact curves of TD and VRTD without simulation: errors as a `Result`, which the same figures draw, and moments."""
+"""Exact curves without simulation: errors as a `Result`, which the same figures draw, and moments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,12 +13,12 @@ from vrtd.algorithms import (
     VRTD,
     Algorithm,
     ChainSampling,
-    Constant,
-    Piecewise,
-    Schedule,
+    RichardsonTD,
     as_schedule,
     check_sampling,
 )
+from vrtd.algorithms.richardson_td import extrapolation_weights
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats, check_theta, real_array
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.engine.arguments import check_arguments, checkpoint_axis, start_distribution
@@ -28,22 +27,22 @@ from vrtd.errors import InvalidInputError
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem
 from vrtd.result import EngineState, Result
-from vrtd.theory.checks import check_features, check_problem
-from vrtd.theory.enumeration import enumerated_epoch_map, is_enumerable
+from vrtd.theory.checks import check_problem
+from vrtd.theory.enumeration import is_enumerable
 from vrtd.theory.increments import independent_increments
 from vrtd.theory.limits import increments_of
-from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import (
+    LAST_ITERATE,
     Anchor,
+    Iterates,
     Moments,
-    Output,
     check_epoch_map,
     check_vrtd_features,
-    epoch_maps,
     read_moments,
-    td_terms,
+    successive_epoch_maps,
 )
-from vrtd.theory.symmetric import orbit, outer, pack, triangle, unpack
+from vrtd.theory.paths import batch_sizes_until, enumerated_vrtd_path, follow_epochs, split_schedule, td_path
+from vrtd.theory.symmetric import pack, triangle, unpack
 
 Method = Literal["auto", "exact", "approximate"]
 
@@ -67,9 +66,10 @@ def exact_curve(
 ) -> Result:
     """The expected curve of `simulate` with the same arguments, without simulation: a `Result` with one run.
 
-    Exact for TD, with any schedule and with averaging, and for VRTD on independent samples. VRTD on a trajectory
-    (Algorithm 2) is exact on tiny chains; elsewhere, or with `method="approximate"`, an approximation, and
-    `provenance["method"]` says so: within a few percent up to the step size of `approximation_limit`.
+    Exact for TD and RichardsonTD, with any schedule and with averaging, and for VRTD on independent samples, with
+    batches that are alike or grow. VRTD on a trajectory (Algorithm 2) is exact on tiny chains; elsewhere, or with
+    `method="approximate"`, an approximation, and `provenance["method"]` says so: within a few percent up to the step
+    size of `approximation_limit`.
 
     >>> import vrtd
     >>> problem = vrtd.problems.random_mdp(seed=0)
@@ -86,17 +86,17 @@ def exact_curve(
     theta = check_theta("theta_0", theta_0, d)
     forms = [make_form(metric, problem) for metric in metrics]
     epoch = algorithm.epoch(sampling)
-    if n_gradients < epoch.n_gradients:
+    if n_gradients < epoch.least_gradients:
         raise InvalidInputError(
-            f"n_gradients must be at least one epoch, which counts {epoch.n_gradients}",
+            f"n_gradients must be at least one epoch, which counts {epoch.least_gradients}",
             n_gradients,
             "raise the budget or lower the batch size",
         )
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
     axis = checkpoint_axis(checkpoints, 0, int(n_gradients))
-    counts, place = np.unique(axis // epoch.n_gradients, return_inverse=True)
-    label = EXACT
+    counts, place = np.unique(epoch.epochs_at(axis), return_inverse=True)
+    n_epochs, label = int(counts[-1]), EXACT
     match algorithm:
         case TD(radius=radius) | VRTD(radius=radius) if radius is not None:
             raise InvalidInputError(
@@ -105,28 +105,30 @@ def exact_curve(
                 "drop the radius, or simulate",
             )
         case TD(step_size, _, average):
-            segments = _segments(as_schedule(step_size), int(counts[-1]))
-            Y = _td(problem, segments, average, sampling, counts, theta, distribution)
+            iterates = Iterates(weights=(1.0,)) if average else LAST_ITERATE
+            steps = split_schedule(as_schedule(step_size), n_epochs)
+            Y = td_path(problem, steps, sampling, counts, theta, distribution, iterates)
+        case RichardsonTD(step_size, levels, burn_in):
+            iterates = Iterates(int(levels), tuple(extrapolation_weights(levels).tolist()))
+            steps = split_schedule(as_schedule(step_size), n_epochs)
+            Y = td_path(problem, steps, sampling, counts, theta, distribution, iterates, int(burn_in))
         case VRTD(step_size, 1) if sampling == "markov" and not algorithm.grows:
-            Y = _td(problem, [(float(step_size), 0, int(counts[-1]))], False, sampling, counts, theta, distribution)
+            Y = td_path(problem, [(float(step_size), 0, n_epochs)], sampling, counts, theta, distribution)
         case VRTD(step_size, batch_size):
-            a, M, output = float(step_size), int(batch_size), algorithm.returned
-            if algorithm.grows or algorithm.n_steps is not None or output == "tail":
-                raise InvalidInputError(
-                    "exact moments of VRTD are of batches that do not grow", f"growth {algorithm.growth}", "simulate"
-                )
-            if epoch.inner_samples != ("fresh" if sampling == "iid" else "resample") and M > 1:
+            if epoch.inner_samples != ("fresh" if sampling == "iid" else "resample") and (
+                batch_size > 1 or algorithm.grows
+            ):
                 raise InvalidInputError(
                     "exact moments are of Algorithm 1 on independent samples and Algorithm 2 on a trajectory",
                     f"inner={algorithm.inner!r} with {sampling} samples",
                     "drop inner, or simulate",
                 )
-            check_vrtd_features(d, output)
-            if sampling == "markov" and (method == EXACT or (method == "auto" and is_enumerable(problem, M))):
-                begin = outer(np.append(theta - problem.theta_star, 1.0))
-                path = orbit(enumerated_epoch_map(problem, a, M, output), np.outer(distribution, begin).ravel(), counts)
-                path = path.reshape(len(counts), -1, len(begin)).sum(axis=1)
-                path /= path[:, -1:]
+            check_vrtd_features(d, algorithm.returned)
+            sizes = batch_sizes_until(epoch, n_epochs)
+            if sampling == "markov" and (
+                method == EXACT or (method == "auto" and all(is_enumerable(problem, M) for M in reversed(sizes)))
+            ):
+                path = enumerated_vrtd_path(problem, algorithm, sizes, counts, theta, distribution)
             else:
                 if sampling == "markov":
                     label = APPROXIMATION
@@ -136,11 +138,14 @@ def exact_curve(
                             f"initial {initial!r}",
                             "drop initial, or simulate",
                         )
-                increments = increments_of(problem, sampling)
-                path = epoch_maps(increments, a, [M], output)[M].orbit(increments.start(theta), counts)
+                increments, n_steps = increments_of(problem, sampling), algorithm.n_steps
+                first, later = successive_epoch_maps(increments, step_size, sizes, algorithm.returned, n_steps)
+                path = follow_epochs(increments.start(theta), first, later, counts)
             Y = unpack(path, d + 1)
         case _:
-            raise InvalidInputError("exact moments are known for TD and VRTD", algorithm.name, "simulate instead")
+            raise InvalidInputError(
+                "exact moments are known for TD, RichardsonTD and VRTD", algorithm.name, "simulate instead"
+            )
 
     with np.errstate(over="ignore", invalid="ignore"):
         curves = _errors(Y, problem.theta_star, forms)[None, place]
@@ -190,8 +195,8 @@ def td_iid_moments(problem: LinearProblem, step_size: ArrayLike, n_updates: int,
     check_problem(problem)
     theta = check_theta("theta_0", theta_0, problem.n_features)
     counts = _count_all(n, problem.n_features)
-    segments = [(float(steps), 0, n)] if steps.ndim == 0 else [(a, k, k + 1) for k, a in enumerate(steps.tolist())]
-    Y = _td(problem, segments or [(1.0, 0, 0)], False, "iid", counts, theta, problem.state_distribution)
+    parts = [(float(steps), 0, n)] if steps.ndim == 0 else [(a, k, k + 1) for k, a in enumerate(steps.tolist())]
+    Y = td_path(problem, parts, "iid", counts, theta, problem.state_distribution)
     return read_moments(pack(Y), problem.theta_star)
 
 
@@ -207,8 +212,8 @@ def vrtd_iid_moments(
     """Moments of theta_anchor in VRTD, Algorithm 1, after 0..n_epochs epochs.
 
     `output` is what an epoch hands on: "random", theta_{m,t} with t uniform on 1..M; "last", theta_{m,M}; "average",
-    the mean of theta_{m,1..M}. With the `anchor` "mean" every epoch uses the exact mean pseudo-gradient instead of the
-    batch's; the error then vanishes.
+    the mean of theta_{m,1..M}; "tail", the mean of its second half. With the `anchor` "mean" every epoch uses the exact
+    mean pseudo-gradient instead of the batch's; the error then vanishes.
 
     >>> from vrtd.problems import random_mdp
     >>> moments = vrtd_iid_moments(random_mdp(), 0.1, 50, 400, [0.0] * 4)
@@ -234,68 +239,6 @@ def _count_all(n: int, d: int) -> NDArray[np.int64]:
             "use exact_curve, which keeps its checkpoints only",
         )
     return np.arange(n + 1)
-
-
-def _td(
-    problem: LinearProblem,
-    segments: list[tuple[float, int, int]],
-    average: bool,
-    sampling: ChainSampling,
-    counts: NDArray[np.int64],
-    theta_0: Floats,
-    initial: Floats,
-) -> Floats:
-    """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates."""
-    d = problem.n_features
-    size = (2 * d if average else d) + 1
-    run: Callable[[Any, float, NDArray[np.int64]], tuple[Floats, Any]]
-    if sampling == "iid":
-        check_features(d, "averaged TD" if average else "TD")
-        terms = td_terms(independent_increments(problem), average)
-        state: Any = outer(np.concatenate([np.zeros(size - 1 - d), theta_0 - problem.theta_star, [1.0]]))
-        run = partial(_run_iid, terms)
-    else:
-        recursion = MarkovTD(problem, average)
-        recursion.check_updates(len(segments))
-        state, run = recursion.start(theta_0, initial), recursion.run
-    path = np.empty((len(counts), triangle(size)))
-    for a, begin, end in segments:
-        inside = slice(*np.searchsorted(counts, [begin, end]))
-        reached, state = run(state, a, np.append(counts[inside], end) - begin)
-        path[inside], path[-1] = reached[:-1], reached[-1]
-    Y = unpack(path, size)
-    if not average:
-        return Y
-    # r is the sum of the errors: the mean of the first t iterates is returned, theta_0 before the first update.
-    keep, scale = np.r_[:d, 2 * d], np.ones((len(counts), d + 1))
-    scale[:, :d] /= np.maximum(counts, 1)[:, None]
-    averaged = Y[:, keep[:, None], keep] * scale[:, :, None] * scale[:, None, :]
-    if counts[0] == 0:
-        averaged[0] = Y[0, d:, d:]
-    return np.asarray(averaged)
-
-
-def _run_iid(
-    terms: tuple[Floats, Floats, Floats], x: Floats, a: float, counts: NDArray[np.int64]
-) -> tuple[Floats, Floats]:
-    still, first, second = terms
-    if counts[-1] == 1:  # a schedule that changes at every update: its maps are not worth forming
-        new = still @ x + a * (first @ x) + a * a * (second @ x)
-        return np.stack([*[x] * (len(counts) - 1), new]), new
-    path = orbit(still + a * first + a * a * second, x, counts)
-    return path, path[-1]
-
-
-def _segments(schedule: Schedule, n: int) -> list[tuple[float, int, int]]:
-    """(step, first update, end) of each stretch with one step size."""
-    match schedule:
-        case Constant(value):
-            return [(float(value), 0, n)]
-        case Piecewise(boundaries, values):
-            ends = [*(b for b in boundaries if b < n), n]
-            return list(zip(values, [0, *ends], ends, strict=False))
-        case _:
-            return [(schedule(t), t, t + 1) for t in range(n)]
 
 
 def _errors(Y: Floats, theta_star: Floats, forms: Sequence[QuadraticForm]) -> Floats:

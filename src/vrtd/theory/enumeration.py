@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem
 from vrtd.theory.checks import check_on_policy
 from vrtd.theory.increments import Increments, zeta
-from vrtd.theory.moments import Output, epoch_maps
+from vrtd.theory.moments import epoch_maps
 from vrtd.theory.symmetric import outer, quadratic, triangle
 
 #: Batches are enumerated up to this many types: a second or so.
@@ -52,8 +53,13 @@ def is_enumerable(problem: LinearProblem, batch_size: int) -> bool:
     return batch_types(problem, batch_size) is not None
 
 
-def enumerated_epoch_map(problem: LinearProblem, step_size: float, batch_size: int, output: Output) -> Floats:
-    """The map of one epoch of Algorithm 2 on the packed Y_s = E[y y^T; state s], one block a state."""
+def enumerated_epoch_map(
+    problem: LinearProblem, step_size: float, batch_size: int, output: Output, n_steps: int | None = None
+) -> Floats:
+    """The map of one epoch of Algorithm 2 on the packed Y_s = E[y y^T; state s], one block a state.
+
+    It makes `batch_size` inner steps, or `n_steps` if these are fewer.
+    """
     check_on_policy(problem)
     types = batch_types(problem, batch_size)
     if types is None:
@@ -74,6 +80,6 @@ def enumerated_epoch_map(problem: LinearProblem, step_size: float, batch_size: i
             if counts not in maps:
                 share = np.array(counts) / batch_size
                 batch = Increments(problem.theta_star, np.tensordot(share, means, 1), np.tensordot(share, squares, 1))
-                maps[counts] = epoch_maps(batch, step_size, [batch_size], output, "mean")[batch_size].later
+                maps[counts] = epoch_maps(batch, step_size, [batch_size], output, "mean", n_steps)[batch_size].later
             whole[last, :, first] += p * maps[counts]
     return whole.reshape(len(types) * size, -1)

@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from vrtd.algorithms import ChainSampling
+from vrtd.algorithms import TD, Algorithm, ChainSampling, Constant, RichardsonTD, as_schedule
+from vrtd.algorithms.richardson_td import extrapolation_weights
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.errors import InvalidInputError
@@ -25,7 +27,6 @@ from vrtd.theory.increments import (
 from vrtd.theory.markov import MarkovTD, stationary_by_state
 from vrtd.theory.moments import (
     Anchor,
-    Output,
     check_epoch_map,
     check_vrtd_features,
     epoch_maps,
@@ -110,6 +111,36 @@ def stationary_second_moment(
         return frozen(MarkovTD(problem).stationary(float(step_size)))
     exact = enumerated_epoch_map(problem, float(step_size), int(batch_size), output)
     return frozen(stationary_by_state(exact, problem.mrp.stationary, d, what))
+
+
+def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
+    """(d,) the mean of what TD or RichardsonTD returns along a trajectory, in the long run, minus theta_star.
+
+    TD with the step a, averaged or not, has the bias a c_1 + a^2 c_2 + ...; RichardsonTD cancels all terms before that
+    with a^levels. From independent samples there is no bias.
+
+    >>> import vrtd
+    >>> problem = vrtd.problems.random_mdp()
+    >>> biases = [limit_bias(problem, method) for method in (vrtd.TD(0.05), vrtd.RichardsonTD(0.05))]
+    >>> [f"{bias @ bias:.1e}" for bias in biases]
+    ['1.7e-02', '3.3e-07']
+    """
+    check_problem(problem)
+    match algorithm:
+        case TD(step_size, None):
+            weights = np.ones(1)
+        case RichardsonTD(step_size, levels):
+            weights = extrapolation_weights(levels)
+        case _:
+            raise InvalidInputError(
+                "the bias is known for TD without projection and RichardsonTD", algorithm.name, "simulate instead"
+            )
+    schedule = as_schedule(step_size)
+    if not isinstance(schedule, Constant):
+        raise InvalidInputError("a bias in the long run is that of a constant step", repr(schedule), "pass a number")
+    recursion = MarkovTD(problem)
+    means = [recursion.stationary_mean(2.0**m * schedule.value) for m in range(len(weights))]
+    return frozen(weights @ np.stack(means))
 
 
 def stability_limit(

@@ -5,14 +5,18 @@ matrix a state, y = (u, 1) as in `vrtd.theory.moments`:
 
     Y'_{s'} = sum over transitions x = (s, s') of p_x F_x Y_s F_x^T,   F_x = I + a phi(s) zeta_x^T on the rows of u.
 
+Longer y hold several iterates on the same trajectory, and a sum of them (`vrtd.theory.moments.Iterates`).
+
 A compiled loop over transitions makes one update. Long runs with a constant step need far fewer: after the chain has
 mixed, Y_s is a fixed linear function W of the total Y = sum_s Y_s (the invariant subspace of the slow modes), found by
-iterating on a basis; the totals then follow a small matrix, whose powers are cheap. Where the chain mixes too slowly
-for that, every update is made.
+iterating on a basis; the totals then follow a small matrix, whose powers are cheap. A running sum in y is the same in
+every state, so that it is left out of the products with the basis and added in closed form: with it they would be
+ill-conditioned. Where the chain mixes too slowly for that, every update is made.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +27,10 @@ from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.kernels.jit import compiled
 from vrtd.problems import LinearProblem
 from vrtd.problems.cone_radius import cone_radius
-from vrtd.theory.checks import check_features, check_on_policy, most_updates
+from vrtd.theory.checks import check_on_policy, most_updates
 from vrtd.theory.increments import zeta
-from vrtd.theory.moments import fixed_point, fixed_point_vector
-from vrtd.theory.symmetric import corner, orbit, pack, triangle, unpack
+from vrtd.theory.moments import LAST_ITERATE, Iterates, fixed_point, fixed_point_vector
+from vrtd.theory.symmetric import corner, operator, orbit, pack, triangle, unpack
 
 # Relative accuracy of the slow subspace, and of the state's lying in it.
 _TOLERANCE = 1e-12
@@ -44,27 +48,30 @@ class _Slow(NamedTuple):
 
 
 class MarkovTD:
-    """The recursion of one problem; with `average`, y = (r, u, 1) holds the running sum of the iterates' errors."""
+    """The recursion of one problem."""
 
-    def __init__(self, problem: LinearProblem, average: bool = False) -> None:
+    def __init__(self, problem: LinearProblem, iterates: Iterates = LAST_ITERATE) -> None:
         check_on_policy(problem)
         edges, self.n_features = problem.mrp.edges, problem.n_features
-        check_features(self.n_features, "averaged TD" if average else "TD")
-        self.size = (2 if average else 1) * self.n_features + 1
+        iterates.check_features(self.n_features)
+        self.size = iterates.size(self.n_features)
         self._most_updates = most_updates(edges.origin.size, self.size - 1)
         self._edges = edges.origin, edges.successor, edges.probability, np.array(problem.phi), zeta(problem)
-        self._stationary, self._theta_star, self._average = problem.mrp.stationary, problem.theta_star, average
+        self._stationary, self._theta_star, self._iterates = problem.mrp.stationary, problem.theta_star, iterates
 
     def start(self, theta_0: Floats, initial: Floats) -> Floats:
         """(S, n, n) Y_s when the first state has the distribution `initial`."""
-        y = np.concatenate([np.zeros(self.size - 1 - self.n_features), theta_0 - self._theta_star, [1.0]])
+        y = self._iterates.start(theta_0 - self._theta_star)
         return np.asarray(initial[:, None, None] * np.outer(y, y))
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
         """Y after so many updates; Y may be a stack (k, S, n, n)."""
+        return self._update(Y, step_size, n_updates, np.array(self._iterates.weights))
+
+    def _update(self, Y: Floats, step_size: float, n_updates: int, weights: Floats) -> Floats:
         old = np.array(Y, ndmin=4)
         new = np.empty_like(old)
-        _updates(old, new, *self._edges, step_size, n_updates, self._average)
+        _updates(old, new, *self._edges, step_size, n_updates, self._iterates.levels, weights)
         return (old if n_updates % 2 == 0 else new).reshape(Y.shape)
 
     def run(self, Y: Floats, step_size: float, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -111,7 +118,8 @@ class MarkovTD:
         return np.array(totals), slow.T
 
     def stationary(self, step_size: float) -> Floats:
-        """(d, d) limit of E[u u^T]."""
+        """(d, d) limit of E[u u^T] of the last iterate."""
+        assert self._iterates == LAST_ITERATE
         what, d = f"step_size {step_size}", self.n_features
         slow = self._slow(step_size, 20_000)
         if slow is not None:
@@ -122,6 +130,27 @@ class MarkovTD:
                 f"got {self.n_moments}; follow the curve with exact_curve instead"
             )
         return stationary_by_state(self.dense(step_size), self._stationary, d, what)
+
+    def stationary_mean(self, step_size: float) -> Floats:
+        """(d,) limit of E u, the sum of v_s = E[u; s]: v_s' = sum over x = (s, s') of p_x (v_s + a E[g_x; s])."""
+        origin, successor, probability, phi, zeta = self._edges
+        n_states, d = phi.shape
+        if n_states * d > _MOST_UNKNOWNS:
+            raise InvalidInputError(
+                f"the mean in the long run is computed for at most {_MOST_UNKNOWNS} states x features",
+                f"{n_states} x {d}",
+                "simulate instead",
+            )
+        flow = step_size * probability[:, None] * phi[origin]
+        moved = np.einsum("ei,ej->eij", flow, zeta[:, :d]) + probability[:, None, None] * np.eye(d)
+        T, fed = np.zeros((n_states, n_states, d, d)), np.zeros((n_states, d))
+        np.add.at(T, (successor, origin), moved)
+        np.add.at(fed, successor, flow * (self._stationary[origin] * zeta[:, d])[:, None])
+        affine = np.eye(n_states * d + 1)
+        affine[:-1, :-1] = T.transpose(0, 2, 1, 3).reshape(n_states * d, n_states * d)
+        affine[:-1, -1] = fed.ravel()
+        limit = fixed_point_vector(affine, f"step_size {step_size}")
+        return np.asarray(limit.reshape(n_states, d).sum(axis=0))
 
     @property
     def n_moments(self) -> int:
@@ -136,6 +165,7 @@ class MarkovTD:
 
     def radius(self, step_size: float) -> float:
         """Spectral radius of the part of the map that acts on second moments: mean-square stable below 1."""
+        assert self._iterates == LAST_ITERATE
         n_states, d = len(self._stationary), self.n_features
 
         def product(x: Floats) -> Floats:
@@ -152,17 +182,19 @@ class MarkovTD:
         if most < _LEAST_SWEEPS or len(self._stationary) * self.size**2 * size > _MOST_NUMBERS:
             return None
         basis = self._stationary[:, None, None] * unpack(np.eye(size), self.size)[:, None]
+        add = operator(self._iterates.add_sum, self.size)
+        subtract = operator(partial(self._iterates.add_sum, sign=-1.0), self.size)
         before = np.inf
         for k in range(most):
-            image = self.update(basis, step_size)
+            image = self._update(basis, step_size, 1, np.empty(0))
             totals = pack(image.sum(axis=1))
             if not np.isfinite(totals).all() or np.linalg.cond(totals) > 1e12:
                 return None
-            new = np.tensordot(np.linalg.inv(totals), image, 1)
+            new = np.tensordot(subtract.T @ np.linalg.inv(totals), self._iterates.add_sum(image), 1)
             change = float(np.abs(new - basis).max() / np.abs(new).max())
             basis = new
             if change <= _TOLERANCE:
-                T = np.ascontiguousarray(pack(self.update(basis, step_size).sum(axis=1)).T)
+                T = add @ pack(self._update(basis, step_size, 1, np.empty(0)).sum(axis=1)).T
                 T[-1] = np.eye(1, size, size - 1)  # the 1 of y stays 1, whatever the number of updates
                 return _Slow(basis, T)
             rate = change / before
@@ -190,50 +222,62 @@ def stationary_by_state(T: Floats, q: Floats, d: int, what: str) -> Floats:
 
 
 @compiled
-def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_updates, average):
+def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_updates, levels, weights):
     """`n_updates` updates of each (S, n, n) of the stack; they end in `old` when their number is even, else in `new`.
 
-    F Y F^T = Y + a (f c^T + c f^T) with f = phi on the rows of u, c = Y zeta + (a/2) (zeta^T Y zeta) f, so half of it
-    is summed up and the transpose added at the end.
+    F Y F^T = Y + sum_m a_m (f_m c_m^T + c_m f_m^T) with a_m = 2^m a, f_m = phi on the rows of u^m, zeta_m = zeta on
+    those of (u^m, 1) and c_m = Y zeta_m + sum_k (a_k/2) (zeta_k^T Y zeta_m) f_k, so half of it is summed up and the
+    transpose added at the end.
     """
     d = phi.shape[1]
     n = old.shape[2]
-    u = n - d - 1
-    c = np.empty(n)
+    u = n - levels * d - 1
+    c, forms = np.empty((levels, n)), np.empty((levels, levels))
     for _ in range(n_updates):
-        for k in range(old.shape[0]):
-            Y, total = old[k], new[k]
+        for stack in range(old.shape[0]):
+            Y, total = old[stack], new[stack]
             total[:] = 0.0
             for e in range(origin.size):
                 s, p = origin[e], probability[e]
                 half = total[successor[e]]
-                c[:] = 0.0
-                for j in range(d + 1):
+                for m in range(levels):
                     for i in range(n):
-                        c[i] += zeta[e, j] * Y[s, u + j, i]
-                form = 0.0
-                for j in range(d + 1):
-                    form += zeta[e, j] * c[u + j]
-                for i in range(d):
-                    c[u + i] += 0.5 * step_size * form * phi[s, i]
+                        c[m, i] = zeta[e, d] * Y[s, n - 1, i]
+                    for j in range(d):
+                        for i in range(n):
+                            c[m, i] += zeta[e, j] * Y[s, u + m * d + j, i]
+                    for k in range(levels):
+                        form = zeta[e, d] * c[m, n - 1]
+                        for j in range(d):
+                            form += zeta[e, j] * c[m, u + k * d + j]
+                        forms[m, k] = form
+                for m in range(levels):
+                    a = step_size
+                    for k in range(levels):
+                        for i in range(d):
+                            c[m, u + k * d + i] += 0.5 * a * forms[m, k] * phi[s, i]
+                        a *= 2.0
                 for i in range(n):
                     for j in range(n):
                         half[i, j] += 0.5 * p * Y[s, i, j]
-                for i in range(d):
-                    factor = p * step_size * phi[s, i]
-                    for j in range(n):
-                        half[u + i, j] += factor * c[j]
+                a = step_size
+                for m in range(levels):
+                    for i in range(d):
+                        factor = p * a * phi[s, i]
+                        for j in range(n):
+                            half[u + m * d + i, j] += factor * c[m, j]
+                    a *= 2.0
             for s in range(total.shape[0]):
                 for i in range(n):
                     for j in range(i + 1):
                         value = total[s, i, j] + total[s, j, i]
                         total[s, i, j] = value
                         total[s, j, i] = value
-                if average:
+                for m in range(weights.size):
                     for i in range(d):
                         for j in range(n):
-                            total[s, i, j] += total[s, u + i, j]
+                            total[s, i, j] += weights[m] * total[s, u + m * d + i, j]
                     for i in range(n):
                         for j in range(d):
-                            total[s, i, j] += total[s, i, u + j]
+                            total[s, i, j] += weights[m] * total[s, i, u + m * d + j]
         old, new = new, old

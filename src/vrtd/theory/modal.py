@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
-from vrtd.theory.moments import Output
 from vrtd.theory.predictions import ErrorPredictor
 from vrtd.theory.sample_noise import MeanSquare, drift, why_unstable
 
 Complex = NDArray[np.complex128]
+ModalOutput = Literal["random", "last", "average"]  # of VRTD, as far as its modes are followed
 
 # Eigenvectors up to this condition number cost no more than half of the digits of a second moment.
 _MOST_CONDITION = 1e4
@@ -118,7 +118,7 @@ class Pairs(NamedTuple):
 
 
 def find_pairs(
-    values: Complex, steps: NDArray[Any], batch_size: int, output: Output, largest_step: float = np.inf
+    values: Complex, steps: NDArray[Any], batch_size: int, output: ModalOutput, largest_step: float = np.inf
 ) -> Pairs:
     """Return the factors for modes with these eigenvalues; the noise of inner draws grows near the largest step."""
     M, a = int(batch_size), np.asarray(steps, dtype=np.float64)
@@ -200,7 +200,7 @@ class ModalPredictor(ErrorPredictor):
     """E|theta - theta_star|^2 from a sample, for many steps at once; `initial` is the error of theta_0, as far as it is
     not noise."""
 
-    def __init__(self, sample: SampleModes, output: Output) -> None:
+    def __init__(self, sample: SampleModes, output: ModalOutput) -> None:
         rows, modes, y = sample.rows, sample.modes, sample.y
         # The sample's theta_star is itself noisy: what its noise adds to the square of a mode is taken away.
         power, spread = np.abs(y) ** 2, np.diag(sample.N / sample.lam).real / len(rows)

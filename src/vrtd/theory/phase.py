@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.algorithms import ChainSampling
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats, check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_exact_count
 from vrtd.errors import InvalidInputError
@@ -21,7 +22,6 @@ from vrtd.tables import write_csv
 from vrtd.theory.bounds import vrtd_iid_bound, vrtd_markov_bound
 from vrtd.theory.checks import check_problem, check_search
 from vrtd.theory.limits import approximation_limit, stability_limit
-from vrtd.theory.moments import Output
 from vrtd.theory.predictions import Prediction, exact_predictor
 from vrtd.theory.search import Goal, Search
 from vrtd.theory.statements import Bound

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.algorithms import TD, VRTD, ChainSampling
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats, check_theta, frozen
 from vrtd.checks import check_choice, check_count, check_level, check_positive, check_radius
 from vrtd.engine import simulate
@@ -16,7 +17,6 @@ from vrtd.errors import InvalidInputError
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.theory.checks import check_problem, check_search
 from vrtd.theory.estimation import bootstrap_increments, estimate_increments
-from vrtd.theory.moments import Output
 from vrtd.theory.plans import Check, Choice, Mode, Objective, Plan
 from vrtd.theory.predictions import BoundPredictor, EpochPredictor, MomentPredictor, exact_predictor, sample_predictor
 from vrtd.theory.sample_noise import check_full_rank
@@ -181,7 +181,7 @@ def _find_predictor(
     if mode == "exact":
         check_search(d, problem.mrp.edges.origin.size if sampling == "markov" else None)
         return exact_predictor(problem, sampling, theta_0, output)
-    if output == "last":
+    if output not in ("random", "average"):
         raise InvalidInputError(
             'the bounds are for the outputs "random" and "average"', repr(output), "choose one of them"
         )

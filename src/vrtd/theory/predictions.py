@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from vrtd.algorithms import ChainSampling
+from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats
 from vrtd.errors import FeatureScaleError, InvalidInputError
 from vrtd.problems import LinearProblem
@@ -23,7 +24,7 @@ from vrtd.theory.constants import check_assumptions
 from vrtd.theory.increments import Increments
 from vrtd.theory.limits import increments_of, optimal_error, stability_limit, stable_below
 from vrtd.theory.markov import MarkovTD
-from vrtd.theory.moments import Output, epoch_maps
+from vrtd.theory.moments import epoch_maps
 from vrtd.theory.orbits import Errors, Followed, TDOrbits, epoch_orbit, markov_td_orbit
 from vrtd.theory.statements import Bound
 

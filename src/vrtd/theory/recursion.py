@@ -13,8 +13,7 @@ from vrtd.checks import check_choice, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.series import clip_negative, lag_covariance
-from vrtd.theory.modal import Pairs, SampleModes, find_modes, find_pairs, remembered, stretches
-from vrtd.theory.moments import Output
+from vrtd.theory.modal import ModalOutput, Pairs, SampleModes, find_modes, find_pairs, remembered, stretches
 from vrtd.theory.sample_noise import MeanSquare, check_rows
 
 Complex = NDArray[np.complex128]
@@ -40,7 +39,7 @@ def recursion_moments(
     sample: Transitions,
     legs: Sequence[tuple[float, int, int]],
     theta_0: ArrayLike | None = None,
-    output: Output = "average",
+    output: ModalOutput = "average",
 ) -> RecursionMoments:
     """Moments after `legs`, each (step_size, batch_size, n_epochs), run one after the other along a trajectory.
 
@@ -54,7 +53,7 @@ def recursion_moments(
     >>> bool(1.0 < 20_000 * np.trace(moments.covariance) / np.trace(moments.optimal) < 4.0)
     True
     """
-    check_choice("output", output, get_args(Output))
+    check_choice("output", output, get_args(ModalOutput))
     for leg in legs:
         if len(leg) != 3:
             raise InvalidInputError("a leg must be (step_size, batch_size, n_epochs)", repr(leg), "pass three numbers")

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.problems import Transitions
-from vrtd.theory.modal import ModalPredictor, SampleModes, find_modes, largest_stable_step
-from vrtd.theory.moments import Output
+from vrtd.theory.modal import ModalOutput, ModalPredictor, SampleModes, find_modes, largest_stable_step
 from vrtd.theory.predictions import Prediction
 from vrtd.theory.sample_noise import check_rows
 from vrtd.theory.search import LEAST_BATCH, STEP_RATIO, refine_grid
@@ -59,7 +58,7 @@ def settings_for(
     theta_0: ArrayLike | None = None,
     *,
     algorithm: Literal["vrtd", "td"] = "vrtd",
-    output: Output = "average",
+    output: ModalOutput = "average",
     largest_batch: int | None = None,
     step_size: float | None = None,
     batch_size: int | None = None,
@@ -80,7 +79,7 @@ def settings_for(
         if count is not None:
             check_count(name, count)
     check_choice("algorithm", algorithm, ("vrtd", "td"))
-    check_choice("output", output, get_args(Output))
+    check_choice("output", output, get_args(ModalOutput))
     if step_size is not None:
         check_positive("step_size", step_size)
     budget = int(budget)

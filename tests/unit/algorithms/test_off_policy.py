@@ -286,6 +286,7 @@ CALLS = {
     "instance_constants": lambda f: f(PROBLEM),
     "instance_optimal": lambda f: f(PROBLEM, "iid"),
     "lambda_A": lambda f: f(PROBLEM),
+    "limit_bias": lambda f: f(PROBLEM, vrtd.TD(0.1)),
     "mixing_inequalities": lambda f: f(PROBLEM, 1),
     "phase_diagram": lambda f: f(STAR, budget=100),
     "plan": lambda f: f(STAR, budget=100),

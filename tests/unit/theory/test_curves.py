@@ -58,6 +58,11 @@ CASES = {
     "td piecewise markov": Case(RANDOM, vrtd.TD(PIECEWISE), "markov", [15, 40], {}),
     "td average iid": Case(RANDOM, vrtd.TD(0.1, average=True), "iid", [7, 60], {"theta_0": THETA_0}),
     "td average markov": Case(RANDOM, vrtd.TD(0.1, average=True), "markov", [7, 60], {"theta_0": THETA_0}),
+    "richardson iid": Case(RANDOM, vrtd.RichardsonTD(0.1, levels=2), "iid", [14, 120], {"theta_0": THETA_0}),
+    "richardson markov": Case(RANDOM, vrtd.RichardsonTD(0.1, burn_in=20), "markov", [21, 180], {"theta_0": THETA_0}),
+    "vrtd growing": Case(
+        RANDOM, vrtd.VRTD(0.1, 5, growth=2.0, n_steps=8), "iid", [10, 28], {"theta_0": THETA_0}, 400_000
+    ),
     "vrtd of one": Case(RANDOM, vrtd.VRTD(0.1, 1), "markov", [2, 30], {"initial": 7}),
 } | {
     name: case
@@ -72,7 +77,12 @@ CASES = {
     }.items()
 }
 # The approximation of Algorithm 2 is looked at after two epochs and near its stationary state.
-BATCHES = {10: (4000, [40, 4000]), 50: (4000, [200, 6000]), 500: (2000, [2000, 20_000])}
+BATCHES = {
+    vrtd.VRTD(0.1, 10): (4000, [40, 4000]),
+    vrtd.VRTD(0.1, 50): (4000, [200, 6000]),
+    vrtd.VRTD(0.1, 500): (2000, [2000, 20_000]),
+    vrtd.VRTD(0.05, 100, growth=4.0, n_steps=400): (4000, [1000, 9800]),
+}
 N_STATISTICS = sum(len(c.checkpoints) * len(METRICS) + c.problem.n_features for c in CASES.values()) + 2 * len(BATCHES)
 LIMIT = z_limit(N_STATISTICS)
 
@@ -125,17 +135,17 @@ def test_simulation_agrees_and_one_percent_would_be_seen(case: Case) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("batch_size", BATCHES)
-def test_simulation_agrees_with_the_approximation_within_five_percent(batch_size: int) -> None:
-    n_runs, axis = BATCHES[batch_size]
-    algorithm, arguments = vrtd.VRTD(0.1, batch_size), {"n_gradients": axis[-1], "checkpoints": axis}
+@pytest.mark.parametrize("algorithm", BATCHES, ids=["10", "50", "500", "growing"])
+def test_simulation_agrees_with_the_approximation_within_five_percent(algorithm: Any) -> None:
+    n_runs, axis = BATCHES[algorithm]
+    arguments = {"n_gradients": axis[-1], "checkpoints": axis}
     summary = vrtd.simulate(RANDOM, algorithm, n_runs=n_runs, seed=3, **arguments).summary()
     curve = exact_curve(RANDOM, algorithm, **arguments)
     assert curve.provenance["method"].startswith("approximation: ")
     expected = curve.values("squared_error")[0]
     assert (np.abs(summary.mean - expected) < 0.05 * expected + LIMIT * summary.standard_error).all()
     # Algorithm 1's error is far from that.
-    independent = stationary_second_moment(RANDOM, 0.1, batch_size).trace()
+    independent = exact_curve(RANDOM, algorithm, sampling="iid", **arguments).values("squared_error")[0, -1]
     assert abs(summary.mean[-1] - independent) > 0.05 * independent + LIMIT * summary.standard_error[-1]
 
 
@@ -492,7 +502,7 @@ def wide(d: int) -> Any:
             "at most 32 features; got 33",
         ),
         (lambda: exact_curve(wide(33), vrtd.VRTD(0.1, 2), n_gradients=10), "at most 32 features; got 33"),
-        (lambda: exact_curve(RANDOM, Lazy()), "known for TD and VRTD; got lazy; simulate instead"),
+        (lambda: exact_curve(RANDOM, Lazy()), "known for TD, RichardsonTD and VRTD; got lazy; simulate instead"),
         (lambda: exact_curve(RANDOM, "td"), "algorithm must be an Algorithm; got 'td'"),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), sampling="online"), "sampling must be one of"),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), n_gradients=0), "n_gradients must be a whole number"),

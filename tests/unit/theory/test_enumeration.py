@@ -212,7 +212,7 @@ def test_the_stationary_moment_of_a_trajectory_is_that_of_the_fixture(M, expecte
         (lambda s: stationary_second_moment(s, 0.1, 2, sampling="both"), "sampling must be one of"),
         (lambda s: stationary_second_moment(s, 0.1, 2, sampling="markov", method="auto"), "method must be one of"),
         (lambda s: stationary_second_moment(s, 0.1, 2, anchor="mean", sampling="markov"), "is for independent samples"),
-        (lambda s: stationary_second_moment(s, 9.0, sampling="markov"), "mean-square stable"),
+        (lambda s: stationary_second_moment(s, 9.0, sampling="markov"), "must be stable"),
         (lambda s: stationary_second_moment(s, -1.0, sampling="markov"), "step_size must be a positive"),
         (lambda s: stationary_second_moment(s, 0.1, 0, sampling="markov"), "batch_size must be a whole number"),
     ],

@@ -8,6 +8,7 @@ from vrtd.problems import LinearProblem, MarkovRewardProcess, random_mdp
 from vrtd.theory import markov, td_iid_moments
 from vrtd.theory.increments import correlated_increments
 from vrtd.theory.markov import MarkovTD
+from vrtd.theory.moments import LAST_ITERATE, Iterates
 from vrtd.theory.symmetric import orbit, pack
 
 RNG = np.random.default_rng(0)
@@ -46,49 +47,57 @@ def transitions(problem):
         yield i, j, p, np.outer(phi[i], g * phi[j] - phi[i]), r * phi[i]
 
 
-class Paths:
-    """Every path so far: its probability, its state, its theta and the sum of its iterates; equation (1) as written."""
+AVERAGE, LEVELS = Iterates(weights=(1.0,)), Iterates(3, (8 / 3, -2.0, 1 / 3))
 
-    def __init__(self, problem, theta_0, initial):
+
+class Paths:
+    """Every path so far: its probability, its state, its theta at each level and the sum of what is averaged; equation
+    (1) as written."""
+
+    def __init__(self, problem, theta_0, initial, iterates):
         n, d = problem.phi.shape
-        self.problem, self.t = problem, 0
+        self.problem, self.iterates, self.t = problem, iterates, 0
         self.weight, self.state = np.array(initial), np.arange(n)
-        self.theta, self.total = np.tile(theta_0, (n, 1)), np.zeros((n, d))
+        self.theta, self.total = np.tile(theta_0, (n, iterates.levels, 1)), np.zeros((n, d))
 
     def step(self, a):
         parts = []
         for i, j, p, A, b in transitions(self.problem):
             here = self.state == i
-            theta = self.theta[here] + a * (self.theta[here] @ A.T + b)
+            steps = a * 2.0 ** np.arange(self.iterates.levels)[:, None]
+            theta = self.theta[here] + steps * (self.theta[here] @ A.T + b)
             state = np.full(here.sum(), j)
-            parts.append((self.weight[here] * p, state, theta, self.total[here] + theta))
+            total = self.total[here]
+            if self.iterates.weights:
+                total = total + np.einsum("m,pmi->pi", self.iterates.weights, theta)
+            parts.append((self.weight[here] * p, state, theta, total))
         self.weight, self.state, self.theta, self.total = map(np.concatenate, zip(*parts, strict=True))
         self.t += 1
 
-    def moments(self, average):
+    def moments(self):
         """(S, n, n) E[y y^T; state s] with y = (u, 1), or (r, u, 1) with the sum r of the errors."""
-        u = self.theta - self.problem.theta_star
-        columns = [self.total - self.t * self.problem.theta_star] if average else []
+        u = (self.theta - self.problem.theta_star).reshape(len(self.theta), -1)
+        columns = [self.total - self.t * self.problem.theta_star] if self.iterates.weights else []
         y = np.column_stack([*columns, u, np.ones(len(u))])
         return np.stack(
             [(y[s].T * self.weight[s]) @ y[s] for s in self.state == np.arange(len(self.problem.phi))[:, None]]
         )
 
 
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("iterates", [LAST_ITERATE, AVERAGE, LEVELS], ids=["last", "average", "levels"])
 @pytest.mark.parametrize("problem", TINY.values(), ids=TINY)
-def test_moments_by_state_are_those_of_all_paths(problem, average):
+def test_moments_by_state_are_those_of_all_paths(problem, iterates):
     n, d = problem.phi.shape
     theta_0, initial = np.array([0.3, -0.7])[:d], np.array([0.5, 0.1, 0.4])[:n]
     initial = initial / initial.sum()
-    recursion, paths = MarkovTD(problem, average), Paths(problem, theta_0, initial)
+    recursion, paths = MarkovTD(problem, iterates), Paths(problem, theta_0, initial, iterates)
     Y = recursion.start(theta_0, initial)
-    assert np.allclose(Y, paths.moments(average))
+    assert np.allclose(Y, paths.moments())
     for a in (0.5, 0.4, 0.1, 0.3, 0.7):
         Y = recursion.update(Y, a)
         paths.step(a)
         assert paths.weight.sum() == pytest.approx(1.0)
-        assert np.allclose(Y, paths.moments(average), rtol=1e-11, atol=1e-12)
+        assert np.allclose(Y, paths.moments(), rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("problem", TINY.values(), ids=TINY)
@@ -106,17 +115,27 @@ def test_several_updates_at_once_and_stacks_are_updates_one_by_one(problem):
     assert np.array_equal(stack, kept)
 
 
-@pytest.mark.parametrize("average", [False, True])
+RUNS = {"fast": (RANDOM, True), "slow": (LAZY, False)}
+SMALL_RUNS = {"transient": (PARALLEL_PLANE, True), "scalar": (SCALAR, True), "periodic": (PERIODIC, False)}
+
+
 @pytest.mark.parametrize(
-    ("problem", "shortcut"),
-    [(RANDOM, True), (PARALLEL_PLANE, True), (SCALAR, True), (LAZY, False), (PERIODIC, False)],
-    ids=["fast", "transient", "scalar", "slow", "periodic"],
+    ("iterates", "problem", "shortcut"),
+    [
+        pytest.param(iterates, *run, id=f"{name}-{what}")
+        for what, iterates, runs in (
+            ("last", LAST_ITERATE, RUNS | SMALL_RUNS),
+            ("average", AVERAGE, RUNS | SMALL_RUNS),
+            ("levels", LEVELS, SMALL_RUNS),
+        )
+        for name, run in runs.items()
+    ],
 )
-def test_a_run_is_its_updates(problem, shortcut, average, monkeypatch):
+def test_a_run_is_its_updates(problem, shortcut, iterates, monkeypatch):
     """Three segments, each with its own step; the shortcut through the slow subspace must be taken, or must not be."""
     taken = []
     monkeypatch.setattr(markov, "orbit", lambda *arguments: taken.append(1) or orbit(*arguments))
-    recursion, plain = MarkovTD(problem, average), MarkovTD(problem, average)
+    recursion, plain = MarkovTD(problem, iterates), MarkovTD(problem, iterates)
     initial = np.eye(1, len(problem.phi)).ravel()
     Y = expected = recursion.start(np.full(problem.n_features, 2.0), initial)
     segments = [(0.2, [0, 1, 3, 40, 800, 1500]), (0.1, [900]), (0.05, [1, 2, 700, 700])]

@@ -144,7 +144,7 @@ def test_moments_start_at_theta_0_and_are_read_only():
         (lambda: vrtd_iid_moments(RANDOM, 0.1, 2, 2, np.zeros(4), "mean"), "output must be one of .*got 'mean'"),
         (
             lambda: stationary_second_moment(RANDOM, 5.0),
-            r"mean-square stable.*step_size 5\.0, batch_size 1 and radius 4\.7",
+            r"must be stable.*step_size 5\.0, batch_size 1 and radius 4\.7",
         ),
     ],
 )
