@@ -3,7 +3,8 @@
 Both keep two sums over blocks of consecutive rows: of the iterates at which pseudo-gradients were evaluated, and of
 these pseudo-gradients. With Q an approximate -A^-1, the estimate of a block is (mean of its iterates) + Q (mean of its
 gradients), and theta is the mean over blocks. Its error is that of least squares on the same rows, and (I + Q A) times
-what the iterates are away from theta_star: what is left of the start in slow directions.
+what the iterates are away from theta_star: what is left of the start in slow directions. As many of the first blocks
+are left out as make both together least.
 
 - RichardsonTD: the iterates are theta^m of the levels m, combined with the weights h. Their gradients need no extra
   work, because they sum up to the movement of theta^m divided by its step. Q is that of a `SampleInverse`.
@@ -30,13 +31,13 @@ from vrtd.engine.stream import compile_epoch
 from vrtd.estimator.learner import Loop
 from vrtd.estimator.reservoir import Reservoir, add, empty_reservoir
 from vrtd.estimator.rows import NotFiniteError, loop_columns
-from vrtd.estimator.sample_inverse import SampleInverse
+from vrtd.estimator.sample_inverse import SampleInverse, whitened_products
 from vrtd.kernels.random import ALGORITHM, make_streams
 from vrtd.problems import Transitions
 from vrtd.theory.settings import growth_ratio
 
 _FIRST_BLOCK, _MOST_BLOCKS, _LEAST_BLOCKS = 32, 64, 20
-_LEAST_TO_DROP = 8  # blocks from which on the first one is left out
+_LEAST_TO_DROP = 8  # blocks from which on the first ones are left out
 _LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
 # The largest step of an update times max |phi|^2 of the pilot rows, or their growth ratio: 2 is the limit of stability.
 _STABLE = 1.0
@@ -47,10 +48,10 @@ _UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
 # The first batch, and its growth. Inner steps of VRTD, and their size beside the largest stable one.
 _BATCH, _GROWTH, _STEPS, _INNER_STEP = 2048, 2.0, 1500, 0.25
 # The rows that are kept: a bounded number of numbers, but not too few rows.
-_MOST_KEPT, _LEAST_KEPT, _NUMBERS_KEPT = 1800, 200, 600_000
-# A new estimate when a batch ends may cost this share of the work of all rows before. Products of matrices are about
+_MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 650_000_000
+# A new estimate when a batch ends may cost this multiple of the work of all rows before. Products of matrices are about
 # this much faster than a pass over rows (measured).
-_MOST_WORK, _SPEED = 0.5, 10.0
+_MOST_WORK, _SPEED = 4.0, 10.0
 
 
 class LinearFit(NamedTuple):
@@ -91,9 +92,10 @@ class LinearEstimate(NamedTuple):
     """What the rows so far tell."""
 
     theta: Floats  # (d,)
-    influence: Floats  # (B, d) estimates of blocks less theta
+    influence: Floats  # (B, d) estimates of blocks less theta, enlarged by the excess
     block: int  # rows of a block
     n_rows: int  # that the estimate is made of
+    excess: float  # by what share the squared error exceeds the noise: what is left of the start
     unseen: NDArray[np.intp]  # features that were 0 on every row
     rare: NDArray[np.intp]  # features that were not 0 in too few blocks for their noise to be known
 
@@ -139,7 +141,7 @@ def first_linear_fit(
 
 def kept_rows(n_features: int) -> int:
     """Return how many rows are kept at most."""
-    return max(_LEAST_KEPT, min(_MOST_KEPT, _NUMBERS_KEPT // n_features))
+    return max(_LEAST_KEPT, min(_MOST_KEPT, _WORK_KEPT // n_features**2))
 
 
 def _choose(name: str, step_size: float | None, rows: Transitions) -> Algorithm:
@@ -277,7 +279,8 @@ def _close_batch(fit: LinearFit) -> LinearFit:
     batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * growth)
     work = SampleInverse.count_work(fit.reservoir.n_kept, d) / _SPEED
     if isinstance(algorithm, VRTD) or work <= _MOST_WORK * fit.n_rows * 24 * d:
-        theta = _mean_estimate(fit, _Inverse(fit))
+        (iterate, gradient), _ = _mean_over(fit, len(fit.blocks) // 4)
+        theta = iterate + _Inverse(fit)(gradient[None])[0]
         if np.isfinite(theta).all():
             state[:d] = theta
             first = 2 * d  # of VRTD the sum of gradients at the anchor, of RichardsonTD the differences of its levels
@@ -290,63 +293,84 @@ class _Inverse:
 
     def __init__(self, fit: LinearFit) -> None:
         assert fit.reservoir.rows is not None
-        self._fit, self._rows = fit, fit.reservoir.rows.as_float64()
-        self._of_sample = SampleInverse(self._rows)
+        self._fit, self.rows = fit, fit.reservoir.rows.as_float64()
+        self.of_sample = SampleInverse(self.rows)
 
     def __call__(self, vectors: Floats) -> Floats:
         """Return Q v for each row v."""
         if not isinstance(self._fit.algorithm, VRTD):
-            return self._of_sample(vectors)
+            return self.of_sample(vectors)
         found = [self._run_inner_loop(self._fit.algorithm, v) for v in vectors]
         means, left = (np.array(part) for part in zip(*found, strict=True))
-        return np.asarray(means + self._of_sample(left))
+        return np.asarray(means + self.of_sample(left))
 
     def _run_inner_loop(self, algorithm: VRTD, v: Floats) -> tuple[Floats, Floats]:
         """Return the mean of the inner loop's iterates that start at 0, and the mean of their gradients."""
-        d, n = len(v), int(algorithm.n_steps or len(self._rows))
-        loops = self._fit.loops or _Loops(algorithm, d, self._rows.is_weighted)
+        d, n = len(v), int(algorithm.n_steps or len(self.rows))
+        loops = self._fit.loops or _Loops(algorithm, d, self.rows.is_weighted)
         inner = _with_mean(algorithm)
         state = np.zeros(algorithm.workspace_size(d))
         state[2 * d : 3 * d], state[4 * d + 1] = n * v, n  # as the sum over n rows
         loops.finish(
-            inner.params(), *loop_columns(self._rows), n, state,
+            inner.params(), *loop_columns(self.rows), n, state,
             make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0], d,
         )  # fmt: skip
         return state[:d], state[d : 2 * d] / (algorithm.step_size * n)
 
+    def find_excess(self, gradients: Floats, theta: Floats, n_rows: NDArray[np.int64]) -> Floats:
+        """Return for each mean gradient v of n rows what the correction w = Q v leaves of it, beside its noise.
 
-def _kept(fit: LinearFit) -> tuple[list[Floats], Floats, int]:
-    """Return the closed blocks that count, the sums over these and the open one, and the number of their rows.
+        It is v' S^-1 v' / k, with v' = v + A w the gradient after the correction, k the number of directions, and S the
+        covariance of v: about E[phi phi^T] times the mean squared TD error, over n. The squared error of theta exceeds
+        that of least squares by about this share. Q is of one half of the rows and A of the other, and both ways are
+        multiplied with each other: so the noise of either half adds no bias. Where little is left, it is 0 or below.
+        """
+        rows, left = self.rows, []
+        halves = [rows.take(np.arange(k, len(rows), 2)) for k in (0, 1)]
+        for half, other in (halves, halves[::-1]):
+            w = SampleInverse(half)(gradients)
+            left.append(gradients + (other.psi @ w.T).T @ other.left / len(other))
+        noise = float(np.square(rows.reward + rows.psi @ theta).mean())
+        products, n_directions = whitened_products(rows.left, *left)
+        return np.asarray(n_rows * products / (noise * n_directions)) if noise > 0.0 else np.zeros(len(gradients))
 
-    The first block does not: its iterates are far from theta_star.
-    """
-    n_dropped = int(len(fit.blocks) >= _LEAST_TO_DROP)
-    blocks = list(fit.blocks[n_dropped:])
+
+def _choose_blocks(fit: LinearFit, inverse: _Inverse) -> tuple[int, float]:
+    """Choose how many of the first blocks to leave out, whose iterates are too far away: return it with the excess."""
+    n = len(fit.blocks)
+    if n < _LEAST_TO_DROP:
+        return 0, 0.0
+    counts = np.array(sorted({1, n // 8, n // 4, n // 2} - {0}))
+    means, n_rows = zip(*(_mean_over(fit, int(k)) for k in counts), strict=True)
+    iterates, gradients = np.array(means).transpose(1, 0, 2)
+    theta = iterates[-1] + inverse.of_sample(gradients[-1])
+    excess = np.maximum(inverse.find_excess(gradients, theta, np.array(n_rows)), 0.0)
+    best = int(np.argmin((1.0 + excess) / np.array(n_rows)))
+    return int(counts[best]), float(excess[best])
+
+
+def _mean_over(fit: LinearFit, n_dropped: int) -> tuple[Floats, int]:
+    """Return the means (2, d) over the blocks that count and the open one, and the number of their rows."""
     total = fit.open + _sums_since(fit)
-    for block in blocks:
+    for block in fit.blocks[n_dropped:]:
         total = total + block
-    return blocks, total, fit.n_rows - n_dropped * fit.block
-
-
-def _mean_estimate(fit: LinearFit, inverse: _Inverse) -> Floats:
-    _, total, n = _kept(fit)
-    iterates, gradients = total / n
-    return np.asarray(iterates + inverse(gradients[None])[0])
+    n = fit.n_rows - n_dropped * fit.block
+    return total / n, n
 
 
 def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate:
     """Return what the rows so far tell; without `has_blocks` no noise, which costs VRTD an inner loop per block."""
     inverse, scale = _Inverse(fit), 1.0 if fit.scale is None else fit.scale
-    theta = _mean_estimate(fit, inverse)
-    blocks, total, n = _kept(fit)
-    is_there = [block[1] != 0.0 for block in fit.blocks]
-    n_seen = np.sum(is_there, axis=0) if is_there else (total[1] != 0.0).astype(int)
-    influence = np.empty((0, len(theta)))
+    n_dropped, excess = _choose_blocks(fit, inverse)
+    (iterate, gradient), n = _mean_over(fit, n_dropped)
+    theta = iterate + inverse(gradient[None])[0]
+    blocks, influence = fit.blocks[n_dropped:], np.empty((0, len(theta)))
     if has_blocks and len(blocks) >= _LEAST_BLOCKS:
         means = np.array(blocks) / fit.block
         influence = (means[:, 0] + inverse(means[:, 1]) - theta) / scale
-    is_unseen = (n_seen == 0) & (total[1] == 0.0)
+    n_seen = np.sum([block[1] != 0.0 for block in fit.blocks], axis=0) if fit.blocks else (gradient != 0.0).astype(int)
+    is_unseen = (n_seen == 0) & (gradient == 0.0)
     return LinearEstimate(
-        theta / scale, influence, fit.block, n,
+        theta / scale, influence * np.sqrt(1.0 + excess), fit.block, n, excess,
         np.flatnonzero(is_unseen), np.flatnonzero(~is_unseen & (n_seen < _LEAST_SEEN)),
     )  # fmt: skip

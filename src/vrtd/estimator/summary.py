@@ -25,6 +25,7 @@ from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 
 Method = Literal["recursion", "closed_form"]  # what an interval is of
+_MOST_EXCESS = 0.2  # of a squared error, by what is left of the start
 # Standard errors by which estimates of adjacent blocks may be correlated.
 _MOST_CORRELATION = 3.0
 
@@ -213,10 +214,11 @@ class FitSummary:
         found = self.linear_estimate
         correlation = block_correlation(found.influence, self._mean_squares)
         doubt = None
-        if correlation > _MOST_CORRELATION / np.sqrt(len(found.influence)):
-            doubt = (
-                f"estimates from blocks of {found.block:,} rows are correlated: the rows are, or the start still shows"
-            )
+        if found.excess > _MOST_EXCESS:
+            share = f"{100 * found.excess:.0f} %"
+            doubt = f"what is left of the start adds {share} to squared errors, and intervals are widened by it"
+        elif correlation > _MOST_CORRELATION / np.sqrt(len(found.influence)):
+            doubt = f"estimates of blocks of {found.block:,} rows are correlated, as the rows are"
         return BlockSpread(
             theta=found.theta, influence=found.influence, block=found.block, unseen=found.unseen, rare=found.rare,
             spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
@@ -234,7 +236,7 @@ class FitSummary:
         spread = self.spread(method)
         if self.state.linear is None or spread.block is None:
             return spread
-        n_dropped = round((self.state.linear.n_rows - self.linear_estimate.n_rows) / spread.block)
+        n_dropped = (self.state.linear.n_rows - self.linear_estimate.n_rows) // spread.block
         return replace(spread, influence=np.pad(spread.influence, ((n_dropped, 0), (0, 0))))
 
     @property

@@ -151,6 +151,12 @@ class Transitions:
         columns = self.phi[rows], self.reward[rows], self.phi_next[rows], self.discount[rows]
         return Transitions.wrap(*columns, weight, self.ends[rows])
 
+    def take(self, at: NDArray[np.intp]) -> Transitions:
+        """Return the rows at these places."""
+        weight = None if self._weight is None else self._weight[at]
+        columns = self.phi[at], self.reward[at], self.phi_next[at], self.discount[at]
+        return Transitions.wrap(*columns, weight, self.ends[at])
+
     def copy(self) -> Transitions:
         """Return a copy whose columns may be written."""
         weight = None if self._weight is None else self._weight.copy()
