@@ -1,11 +1,18 @@
-"""How good "auto" is: its error beside that of the best cell of a grid, at the same data.
+"""How good the automatic methods are beside least squares (LSTD), and what they cost.
 
-    python benchmarks/auto.py [--quick] [--rows N] [--json]
+    python benchmarks/auto.py [--quick] [--tables errors,anytime,large,coverage,grid] [--json]
 
-Twenty random problems that were not used to tune it, and four named ones, 200 trajectories each. On every trajectory
-`Evaluator(n_samples=N)` learns with what it decides at its pilot rows; every cell of a grid (12 steps up to the limit
-of stability, TD and batches of powers of 2) learns from the same rows. Compared are mean squared errors
-E|theta - theta_star|^2: of "auto", of the cell with the lowest mean, and of LSTD.
+- errors: E|theta - theta_star|^2 of `Evaluator(cost="linear")` (extrapolated TD), of `Evaluator("vrtd", cost="linear")`
+  (batches that grow) and of plain averaged TD, divided by that of LSTD on the same rows. Twenty random problems that
+  were not used to tune them and five named ones, 200 trajectories each of 20,000 and of 200,000 rows, in one pass in
+  chunks of 1,000 rows.
+- anytime: the same after 5,000, 9,000, 14,000 and 20,000 rows of one stream, whose length is not announced.
+- large: 30,000 rows with 1,000, 3,000 and 10,000 dense features: seconds of the fit and of 100 intervals, divided by
+  those of one pass in NumPy over the same rows, X.T @ (r + gamma X' theta - X theta), on one thread.
+- coverage: of 95 % intervals of phi(s).theta_star over 300 logs, the lowest over states; beside it plain averaged TD
+  with batch means. Logs with a warning are counted apart.
+- grid: what "auto" of VRTD with batches of one size and of TD lose to the best cell of a grid of steps and batch sizes
+  (20 problems, 20,000 rows). It takes most of the time, so that it is left out unless it is asked for.
 """
 
 from __future__ import annotations
@@ -14,21 +21,31 @@ import argparse
 import json
 import os
 import sys
+import time
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy
 
+import numba
 import numpy as np
-from intervals import Problem, trajectory
+from intervals import Case, Problem, autoregression, chain, sticky, trajectory
+from scipy.stats import binom, t
 
 import vrtd
 from vrtd.errors import DivergenceError, SingularSystemError
 from vrtd.estimator.learner import first_learner, learn
 from vrtd.estimator.rows import NotFiniteError
+from vrtd.logs import Chunk
 from vrtd.theory import instance_optimal, stability_limit
 
-STEPS, DECADES, SEED = 12, 3.0, 900
+STEPS, DECADES, SEED, CHUNK = 12, 3.0, 900, 1000
+LINEAR: dict[str, dict[str, Any]] = {
+    "extrapolated TD": {"cost": "linear"},
+    "growing VRTD": {"algorithm": "vrtd", "cost": "linear"},
+}
+AVERAGED = "averaged TD"  # with a constant step, without its first tenth
 
 
 def random_features(mrp: Any, d: int, seed: int) -> Any:
@@ -47,7 +64,8 @@ def problems(n_rows: int) -> dict[str, Problem]:
         mrp = library.garnet(seed=SEED + 30 + i, n_states=100, branching=4, gamma=0.97).mrp
         found[f"garnet, normal features d={d}"] = vrtd.LinearProblem(mrp, random_features(mrp, d, SEED + i))
     found["boyan_chain"] = library.boyan_chain()
-    found["random_walk"] = library.random_walk(n_states=9)
+    found["random_walk 9"] = library.random_walk(n_states=9)
+    found["random_walk 19"] = library.random_walk(n_states=19)
     found["frozen_lake"] = library.frozen_lake(seed=SEED)
     found["frozen_lake, tabular"] = vrtd.LinearProblem(library.frozen_lake(seed=SEED + 1).mrp, np.eye(16))
     discount = {name: float(each.mrp.edges.discount.max()) for name, each in found.items()}
@@ -55,6 +73,206 @@ def problems(n_rows: int) -> dict[str, Problem]:
         name: Problem(each.mrp, vrtd.features.Table(each.phi), each.phi, discount[name], n_rows)
         for name, each in found.items()
     }
+
+
+# One pass with O(d) work per row
+
+
+def rows_of(problem: Problem, chunk: Chunk) -> vrtd.Transitions:
+    phi, phi_next = problem.phi[chunk.observations], problem.phi[chunk.next_observations]
+    discount = np.where(chunk.terminated, 0.0, problem.discount)
+    return vrtd.Transitions(phi, chunk.reward, phi_next, discount, ends=chunk.terminated)
+
+
+def stream(problem: Problem, chunk: Chunk, settings: dict[str, Any], counts: list[int]) -> Iterator[Any]:
+    """theta after so many rows, which come in chunks."""
+    evaluator = vrtd.Evaluator(features=problem.features, discount=problem.discount, **settings)
+    done = 0
+    for n in counts:
+        while done < n:
+            last = min(done + CHUNK, n)
+            evaluator.partial_fit(chunk.part(done, last))
+            done = last
+        yield evaluator.theta_
+
+
+@numba.njit(cache=True)
+def average(phi: Any, reward: Any, phi_next: Any, discount: Any, step: float, first: int, means: Any) -> None:
+    """Plain TD with a constant step: the mean iterates of blocks of rows after the first ones."""
+    theta = np.zeros(phi.shape[1])
+    size = (reward.size - first) // len(means)
+    for i in range(first + size * len(means)):
+        delta = reward[i]
+        for j in range(theta.size):
+            delta += (discount[i] * phi_next[i, j] - phi[i, j]) * theta[j]
+        for j in range(theta.size):
+            theta[j] += step * delta * phi[i, j]
+        if i >= first:
+            means[(i - first) // size] += theta / size
+
+
+def averaged_blocks(rows: vrtd.Transitions, n_blocks: int) -> Any:
+    means = np.zeros((n_blocks, rows.n_features))
+    step = 0.25 / float(np.square(rows.phi).sum(axis=1).max())
+    average(rows.phi, rows.reward, rows.phi_next, rows.discount, step, len(rows) // 10, means)
+    return means
+
+
+def closed_form(rows: vrtd.Transitions) -> Any:
+    A, b = rows.phi.T @ rows.psi, rows.phi.T @ rows.reward
+    return np.linalg.lstsq(-A, b, rcond=None)[0]
+
+
+def measure_errors(problem: Problem, counts: list[int], n_replications: int) -> dict[str, Any]:
+    """Mean squared errors after each count of rows, divided by those of LSTD."""
+    star = vrtd.LinearProblem(problem.mrp, problem.phi).theta_star
+    squares = {name: np.zeros(len(counts)) for name in (*LINEAR, AVERAGED, "LSTD")}
+    for r in range(n_replications):
+        chunk = trajectory(problem._replace(n_rows=counts[-1]), SEED + r)
+        rows = rows_of(problem, chunk)
+        for name, settings in LINEAR.items():
+            for i, theta in enumerate(stream(problem, chunk, settings | {"seed": r}, counts)):
+                squares[name][i] += np.square(theta - star).sum()
+        for i, n in enumerate(counts):
+            some = rows.part(0, n)
+            squares["LSTD"][i] += np.square(closed_form(some) - star).sum()
+            squares[AVERAGED][i] += np.square(averaged_blocks(some, 1)[0] - star).sum()
+    least = squares.pop("LSTD")
+    return {name: (total / least).tolist() for name, total in squares.items()}
+
+
+def table_of_errors(counts: list[int], separately: bool, n_problems: int | None, n_replications: int) -> dict[str, Any]:
+    """Ratios to LSTD. `separately`: each number of rows is a run of its own; else they are points of one stream."""
+    found: dict[str, Any] = {}
+    for name, problem in list(problems(counts[-1]).items())[:n_problems]:
+        runs = [[n] for n in counts] if separately else [counts]
+        parts = [measure_errors(problem, run, n_replications) for run in runs]
+        found[name] = {method: [ratio for part in parts for ratio in part[method]] for method in parts[0]}
+        show(f"{name:32} " + "; ".join(f"{method} {numbers(ratios)}" for method, ratios in found[name].items()))
+    methods = next(iter(found.values()))
+    summary = {}
+    for method in methods:
+        ratios = np.array([each[method] for each in found.values()])
+        random = np.array([each[method] for name, each in found.items() if "d=" in name])
+        summary[method] = {
+            "median": np.median(ratios, axis=0).tolist(),
+            "worst": ratios.max(axis=0).tolist(),
+            "random problems, median": np.median(random, axis=0).tolist(),
+            "random problems, worst": random.max(axis=0).tolist(),
+        }
+        show(f"{method} after {counts} rows: " + "; ".join(f"{k} {numbers(v)}" for k, v in summary[method].items()))
+    return {"rows": counts, "problems": found, "summary": summary}
+
+
+# Many features
+
+
+def fourier_log(d: int, n_rows: int) -> Chunk:
+    """An AR(1) process in three dimensions, with a constant and d - 1 random Fourier features."""
+    rng = np.random.default_rng(SEED)
+    noise = rng.standard_normal((n_rows + 1, 3))
+    x = np.empty_like(noise)
+    x[0] = noise[0]
+    for i in range(n_rows):
+        x[i + 1] = 0.8 * x[i] + 0.6 * noise[i + 1]
+    phi = np.empty((n_rows + 1, d))
+    phi[:, 0] = 1.0
+    phi[:, 1:] = np.cos(x @ rng.standard_normal((3, d - 1)) + rng.uniform(0.0, 2.0 * np.pi, d - 1))
+    no = np.zeros(n_rows, bool)
+    return Chunk(phi[:-1], x[:-1].sum(axis=1), phi[1:], no, no)
+
+
+def best_time(call: Callable[[], Any], n: int = 3) -> float:
+    times = []
+    for _ in range(n):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def measure_large(d: int, n_rows: int) -> dict[str, float]:
+    chunk = fourier_log(d, n_rows)
+    X, Y, r, theta = chunk.observations, chunk.next_observations, chunk.reward, np.ones(d)
+    one_pass = best_time(lambda: X.T @ (r + 0.95 * (Y @ theta) - X @ theta))
+    states, found = X[:: max(1, n_rows // 100)][:100], {"seconds of a pass": one_pass}
+    for name, settings in LINEAR.items():
+
+        def evaluate(settings: dict[str, Any] = settings) -> None:
+            evaluator = vrtd.Evaluator(features="identity", discount=0.95, **settings).fit(chunk)
+            evaluator.predict(states, return_interval=0.95)
+
+        evaluate()  # compiled, and the rows are in memory
+        found[name] = best_time(evaluate, 2) / one_pass
+    return found
+
+
+# Coverage
+
+
+def many_features(d: int, seed: int) -> Case:
+    mrp = vrtd.problems.garnet(seed=seed, n_states=2 * d, branching=5, gamma=0.95).mrp
+    phi = np.random.default_rng(seed).standard_normal((2 * d, d)) / np.sqrt(d)
+    phi[:, 0] = 1.0
+    return chain(vrtd.LinearProblem(mrp, phi), 0.95, lambda rng, n: 0.5 * rng.standard_normal(n), n_rows=20_000)
+
+
+def cases() -> dict[str, Case]:
+    return {
+        "random chain, d = 6": chain(vrtd.problems.random_mdp(seed=61, n_features=6), 0.95),
+        "sticky 0.98, d = 5": sticky(0.98, 20, 5, 62),
+        "Boyan's chain, episodic": chain(vrtd.problems.boyan_chain(), 1.0),
+        "random walk of 19 states, episodic": chain(vrtd.problems.random_walk(n_states=19), 1.0),
+        "AR(1) 0.97, cubic reward": autoregression(0.97, 0.9),
+        "Garnet, d = 500, 20,000 rows": many_features(500, 63),
+    }
+
+
+def predict_averaged(case: Case, chunk: Chunk) -> tuple[Any, Any, bool]:
+    """Values and half-widths of averaged TD with batch means."""
+    table = case.features if case.features is not None else None
+    phi, phi_next, states = (
+        (x if table is None else table(x)) for x in (chunk.observations, chunk.next_observations, case.observations)
+    )
+    discount = np.where(chunk.terminated, 0.0, case.discount)
+    means = averaged_blocks(vrtd.Transitions(phi, chunk.reward, phi_next, discount), 30)
+    values = means @ np.asarray(states, float).T
+    half = t.ppf(0.975, 29) * values.std(axis=0, ddof=1) / np.sqrt(30)
+    return values.mean(axis=0), half, False
+
+
+def predict_linearly(case: Case, chunk: Chunk, settings: dict[str, Any]) -> tuple[Any, Any, bool]:
+    evaluator = vrtd.Evaluator(features=case.features, discount=case.discount, **settings)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for first in range(0, len(chunk.reward), CHUNK):
+            evaluator.partial_fit(chunk.part(first, first + CHUNK))
+        found = evaluator.predict(case.observations, return_interval=0.95)
+    is_warned = any(issubclass(each.category, vrtd.errors.ConvergenceWarning) for each in caught)
+    return found.value, (found.high - found.low) / 2.0, is_warned
+
+
+def measure_coverage(case: Case, n_rows: int, n_replications: int) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    methods = {name: lambda chunk, s=settings: predict_linearly(case, chunk, s) for name, settings in LINEAR.items()}
+    methods[AVERAGED] = lambda chunk: predict_averaged(case, chunk)
+    for name, predict in methods.items():
+        found = [predict(case.draw(n_rows, SEED + r)) for r in range(n_replications)]
+        values, half = np.array([each[0] for each in found]), np.array([each[1] for each in found])
+        good = ~np.array([each[2] for each in found])
+        held = np.abs(values - case.truth) <= half
+        report[name] = {"warned": int((~good).sum()), "mean, all logs": float(held.mean())}
+        if good.any():
+            counts = held[good].sum(axis=0)
+            report[name] |= {
+                "mean": float(held[good].mean()),
+                "lowest": float(counts.min() / good.sum()),
+                "least probability": float(binom.cdf(counts.min(), good.sum(), 0.95)),
+            }
+    return report
+
+
+# Batches of one size, and the best cell of a grid
 
 
 def cell_error(rows: vrtd.Transitions, step: float, M: int, seed: int, star: Any) -> float:
@@ -82,7 +300,7 @@ def evaluator_error(problem: Problem, chunk: Any, algorithm: str, seed: int, sta
         return np.inf
 
 
-def study(problem: Problem, n_replications: int) -> dict[str, Any]:
+def compare_with_grid(problem: Problem, n_replications: int) -> dict[str, Any]:
     system = vrtd.LinearProblem(problem.mrp, problem.phi)
     star, limit = system.theta_star, stability_limit(system)
     cells = [
@@ -96,9 +314,7 @@ def study(problem: Problem, n_replications: int) -> dict[str, Any]:
         chunk = trajectory(problem, SEED + r)
         for algorithm, found in methods.items():
             found.append(evaluator_error(problem, chunk, algorithm, r, star))
-        phi, phi_next = problem.phi[chunk.observations], problem.phi[chunk.next_observations]
-        discount = np.where(chunk.terminated, 0.0, problem.discount)
-        rows = vrtd.Transitions(phi, chunk.reward, phi_next, discount, ends=chunk.terminated)
+        rows = rows_of(problem, chunk)
         errors[r] = [cell_error(rows, step, M, r, star) for step, M in cells]
     mean = errors.mean(axis=0)
     best = int(mean.argmin())
@@ -116,28 +332,60 @@ def study(problem: Problem, n_replications: int) -> dict[str, Any]:
     return report
 
 
+def table_of_grid(n_rows: int, n_problems: int | None, n_replications: int) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    for name, problem in list(problems(n_rows).items())[:n_problems]:
+        report[name] = row = compare_with_grid(problem, n_replications)
+        ratios = ", ".join(f"{method} {row[method]['ratio']:.2f}" for method in ("vrtd", "td", "closed_form"))
+        show(f"{name:32} best cell {row['best_cell']}; ratios to it: {ratios}")
+    return report
+
+
+def numbers(values: list[float]) -> str:
+    return " ".join(f"{value:.3g}" for value in values)
+
+
+def show(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+TABLES = ("errors", "anytime", "large", "coverage", "grid")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="two problems, few trajectories, for a look")
-    parser.add_argument("--rows", type=int, default=20_000, help="of a trajectory (default 20000)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with everything")
+    parser.add_argument("--quick", action="store_true", help="two problems, few and short trajectories, for a look")
+    parser.add_argument("--tables", default="errors,anytime,large,coverage", help="which, separated by commas")
+    parser.add_argument("--replications", type=int, default=200, help="trajectories of each problem (default 200)")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # cells of the grid are unstable on purpose
-
-    rows = 2000 if options.quick else options.rows
-    chosen = list(problems(rows).items())[: 2 if options.quick else None]
+    tables = options.tables.split(",")
+    if not set(tables) <= set(TABLES):
+        parser.error(f"tables must be of {', '.join(TABLES)}")
+    warnings.simplefilter("ignore")  # the values of short logs are in doubt, and cells of the grid are unstable
+    quick, n_problems = options.quick, 2 if options.quick else None
+    n_replications = 3 if quick else options.replications
     report: dict[str, Any] = {}
-    for name, problem in chosen:
-        report[name] = row = study(problem, 5 if options.quick else 200)
-        if not options.json:
-            ratios = ", ".join(f"{method} {row[method]['ratio']:.2f}" for method in ("vrtd", "td", "closed_form"))
-            print(f"{name:32} best cell {row['best_cell']}; ratios to it: {ratios}", flush=True)
-    ratios = {
-        m: [row[m]["ratio"] for name, row in report.items() if "d=" in name] for m in ("vrtd", "td", "closed_form")
-    }
-    report["ratios"] = {m: {"median": float(np.median(r)), "worst": float(max(r))} for m, r in ratios.items()}
+    if "errors" in tables:
+        report["errors"] = table_of_errors([2000] if quick else [20_000, 200_000], True, n_problems, n_replications)
+    if "anytime" in tables:
+        counts = [1500, 2500] if quick else [5000, 9000, 14_000, 20_000]
+        report["anytime"] = table_of_errors(counts, False, n_problems, n_replications)
+    if "large" in tables:
+        report["large"] = {}
+        for d in (300,) if quick else (1000, 3000, 10_000):
+            report["large"][d] = measure_large(d, 3000 if quick else 30_000)
+            show(f"d = {d}: " + "; ".join(f"{name} {value:.3g}" for name, value in report["large"][d].items()))
+    if "coverage" in tables:
+        report["coverage"] = {}
+        for name, case in list(cases().items())[:n_problems]:
+            n = 3000 if quick else case.n_rows
+            report["coverage"][name] = found = measure_coverage(case, n, n_replications if quick else 300)
+            show(f"{name}: {json.dumps(found)}")
+    if "grid" in tables:
+        report["grid"] = table_of_grid(2000 if quick else 20_000, n_problems, n_replications)
     report["machine"] = {"cores": os.cpu_count(), "python": sys.version.split()[0], "vrtd": vrtd.__version__}
-    print(json.dumps(report if options.json else {key: report[key] for key in ("ratios", "machine")}))
+    print(json.dumps(report if options.json else {"machine": report["machine"]}))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.errors import DataError, MissingExtraError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
+from vrtd.estimator.auto_settings import Cost, default_pilot_rows
 from vrtd.estimator.summary import Method
 from vrtd.logs import Log, from_arrays
 
@@ -31,7 +32,7 @@ except ImportError as error:
 
 Column = ArrayLike | None  # one entry per row of X
 
-_SETTINGS = ("algorithm", "discount", "step_size", "batch_size", "closed_form")  # passed on as they are
+_SETTINGS = ("algorithm", "discount", "step_size", "batch_size", "cost", "closed_form")  # passed on as they are
 _KINDS = (np.float64, np.float32)  # others become the first
 
 
@@ -56,7 +57,8 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         discount: float = 0.95,
         step_size: float | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
-        pilot_rows: int = 5000,
+        cost: Cost = "auto",
+        pilot_rows: int | None = None,
         closed_form: bool = False,
         random_state: Any = 0,
     ) -> None:
@@ -64,6 +66,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         self.discount = discount
         self.step_size = step_size
         self.batch_size = batch_size
+        self.cost = cost
         self.pilot_rows = pilot_rows
         self.closed_form = closed_form
         self.random_state = random_state
@@ -156,8 +159,9 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        check_count("pilot_rows", self.pilot_rows)
-        pilot_rows = self.pilot_rows if n_rows is None else min(self.pilot_rows, n_rows)
+        pilot_rows = default_pilot_rows(self.cost) if self.pilot_rows is None else self.pilot_rows
+        check_count("pilot_rows", pilot_rows)
+        pilot_rows = pilot_rows if n_rows is None else min(pilot_rows, n_rows)
         options = {name: getattr(self, name) for name in _SETTINGS} | {"n_samples": n_rows, "pilot_rows": pilot_rows}
         return Evaluator(seed=seed, **options)
 

@@ -54,6 +54,7 @@ _METHOD = (
     "algorithm",
     "step_size",
     "batch_size",
+    "cost",
     "pilot_rows",
     "n_passes",
     "seed",
@@ -133,7 +134,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of vrtd; a number or auto (default)",
     )
-    text = "rows from which auto decides (default 5000, or a quarter of the rows)"
+    text = "work per row that is allowed, in the number of features (default auto: quadratic while there are few)"
+    add("--cost", **one_of(("auto", "linear", "quadratic")), help=text)
+    text = "rows from which auto decides (default 5000, 1000 with --cost linear, or a quarter of the rows)"
     add("--pilot-rows", type=int, metavar="N", help=text)
     add("--passes", dest="n_passes", type=int, metavar="N", help="over the rows (default 1)")
     add("--seed", type=int, metavar="N", help="of the environment, the policy and the algorithm (default 0)")

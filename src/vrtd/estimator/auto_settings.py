@@ -23,6 +23,7 @@ CLOSED_FORM, AUTO = "closed_form", "auto"
 # Features up to which "auto" takes the closed form, which needs d^2 operations per row; those of states are sparse, and
 # cost little. docs/evaluate.md has the measurement.
 _MOST_FEATURES, _MOST_STATES = 512, 900
+_PILOT, _LINEAR_PILOT = 5000, 1000  # rows
 _TUNED = (VRTD.name, TD.name, RichardsonTD.name)  # whose settings "auto" can choose; others keep their defaults
 # Without a number of rows to plan for, settings are made for this multiple of the rows so far, and batches are at most
 # a share of them: a run that stops earlier has learned from most of its rows.
@@ -189,6 +190,11 @@ class AutoSettings:
         if self.algorithm == VRTD.name:
             settings = settings | {"output": _OUTPUT}
         return REGISTRY[self.algorithm](**settings)
+
+
+def default_pilot_rows(cost: Cost) -> int:
+    """Return how many rows to decide from."""
+    return _LINEAR_PILOT if cost == "linear" else _PILOT
 
 
 def is_cheap(features: Features) -> bool:

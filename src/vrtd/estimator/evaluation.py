@@ -20,7 +20,7 @@ from vrtd.algorithms import Algorithm
 from vrtd.checks import check_count, check_level
 from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataWarning, InvalidInputError, VrtdError
 from vrtd.estimator.answers import answer
-from vrtd.estimator.auto_settings import CLOSED_FORM
+from vrtd.estimator.auto_settings import CLOSED_FORM, Cost, default_pilot_rows
 from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_policies
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
 from vrtd.estimator.diagnostics import to_json
@@ -40,7 +40,6 @@ from vrtd.report.html import Panel
 from vrtd.report.svg import draw_svg
 from vrtd.tables import library, write_csv, write_parquet
 
-_PILOT_ROWS = 5000
 _FORMAT = "vrtd-evaluation-3"
 
 
@@ -58,6 +57,7 @@ def evaluate(
     features: Any = "auto",
     step_size: float | Literal["auto"] = "auto",
     batch_size: int | Literal["auto"] = "auto",
+    cost: Cost = "auto",
     pilot_rows: int | None = None,
     theta_0: ArrayLike | None = None,
     closed_form: bool | Literal["auto"] = "auto",
@@ -108,8 +108,10 @@ def evaluate(
         As for `Evaluator`.
     step_size, batch_size : number or "auto"
         Settings of the algorithm.
+    cost : {"auto", "linear", "quadratic"}, default "auto"
+        What work per row is allowed, in the number of features, as for `Evaluator`.
     pilot_rows : int, optional
-        Rows from which "auto" decides. Default: 5000, or a quarter of the rows if that is less.
+        Rows from which "auto" decides. Default: as for `Evaluator`, or a quarter of the rows if that is less.
     theta_0 : array of shape (d,), optional
         Where learning starts.
     closed_form : bool or "auto"
@@ -175,11 +177,12 @@ def evaluate(
         evaluators = []
         for task in tasks:
             n = task.n_rows
-            n_pilot = _PILOT_ROWS if n is None else max(1, min(_PILOT_ROWS, n // 4))
+            usual = default_pilot_rows(cost)
+            n_pilot = usual if n is None else max(1, min(usual, n // 4))
             evaluator = Evaluator(
                 algorithm, features=features, discount=discount, step_size=step_size, batch_size=batch_size,
                 n_samples=None if n is None else n * n_passes, pilot_rows=n_pilot if pilot_rows is None else pilot_rows,
-                theta_0=theta_0, closed_form=closed_form, seed=seed, target=task.target,
+                cost=cost, theta_0=theta_0, closed_form=closed_form, seed=seed, target=task.target,
             )  # fmt: skip
             evaluators.append(evaluator)
         summary = LogSummary(rows.log if record is None else record_rows(rows.log, Path(record), report), names)

@@ -15,7 +15,7 @@ from vrtd.algorithms import Algorithm
 from vrtd.arrays import real_array
 from vrtd.checks import check_count, check_flag, check_fraction
 from vrtd.errors import DataError, DataWarning, InvalidInputError, SingularSystemError
-from vrtd.estimator.auto_settings import AutoSettings, Cost
+from vrtd.estimator.auto_settings import AutoSettings, Cost, default_pilot_rows
 from vrtd.estimator.diagnostics import data_doubts
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
@@ -29,8 +29,6 @@ from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log, describe_start
 from vrtd.progress import RowProgressBar, show_progress
-
-_PILOT, _LINEAR_PILOT = 5000, 1000  # rows
 
 ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
 
@@ -114,9 +112,8 @@ class Evaluator(ValueFunction):
         seed: int = 0,
         target: Any = None,
     ) -> None:
-        if pilot_rows is None:
-            pilot_rows = _LINEAR_PILOT if cost == "linear" else _PILOT
-        settings = AutoSettings(algorithm, step_size, batch_size, n_samples, pilot_rows, cost)
+        n_pilot = default_pilot_rows(cost) if pilot_rows is None else pilot_rows
+        settings = AutoSettings(algorithm, step_size, batch_size, n_samples, n_pilot, cost)
         policy = None if target is None else as_target(target)
         if policy is None or isinstance(features, TargetFeatures):
             given = as_features(features)
