@@ -16,7 +16,9 @@ from vrtd.problems import Transitions
 # Of the noise of A in the rows, by how much it counts. Measured on 25 chains: from 0.1 to 1 the errors differ by a few
 # percent; with 0, rare states of a table make them grow.
 _CAUTION = 0.3
-_ITERATIONS, _MOST_VARIED = 30, 0.01  # to find a constant, and the variance that it may have
+# To find a constant: how often to iterate, the variance that it may have, and by how much it may be stretched. Beyond,
+# no row tells of it: with discount 1, none that terminates.
+_ITERATIONS, _MOST_VARIED, _MOST_STRETCHED = 30, 0.01, 1e4
 _LEAST_SHARE, _TINY = 1e-9, 1e-300  # so that what is factored is never singular
 
 
@@ -85,7 +87,8 @@ def _find_constant(rows: Transitions, psi: Floats) -> tuple[Floats, float]:
         return np.zeros(d), 0.0
     unit = found / size
     along, usual = float(np.square(psi @ unit).mean()), float(np.square(psi).sum(axis=1).mean()) / d
-    return unit, max(1.0, np.sqrt(usual / along)) - 1.0 if along > 0.0 else 0.0
+    stretch = np.sqrt(usual / along) if along > 0.0 else np.inf
+    return unit, max(1.0, stretch) - 1.0 if stretch < _MOST_STRETCHED else 0.0
 
 
 def whitened_products(phi: Floats, one: Floats, other: Floats) -> tuple[Floats, float]:
