@@ -242,7 +242,8 @@ def _as_text(found: Evaluation, flags: Mapping[str, str]) -> str:
         lines.append(("overlap", "; ".join(f"{name.lower()} {text}" for name, text in d.overlap.describe().items())))
     if found.roles:
         lines.append(("columns", describe_roles(found.roles)))
-    features = f"{found.features}, condition number {_short(d.condition_number)}"
+    condition = "" if d.condition_number is None else f", condition number {_short(d.condition_number)}"
+    features = f"{found.features}{condition}"
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
     lines += [("features", features), *(("remark", to_shell(remark, flags)) for remark in d.remarks)]

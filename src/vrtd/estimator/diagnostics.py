@@ -260,6 +260,8 @@ def _diagnose_linearly(
     else:
         spread = summary.spread(None)
         errors = spread.errors(phi, summary.state.n_distinct)
+        if summary.state.linear is not None:
+            errors = _split_excess(errors, summary.linear_estimate.excess)
         limit = max(errors, key=lambda name: errors[name])
         known |= {"converged": spread.converged(phi), "errors": errors, "unseen": tuple(spread.unseen.tolist())}
         known["limit"] = limit if errors[limit] > 0.0 else None
@@ -270,6 +272,13 @@ def _diagnose_linearly(
             warnings.append(returns.doubt)
     known |= {"overlap": summary.overlap, "doubly_robust": summary.doubly_robust}
     return Diagnostics("learning", warnings=tuple(warnings), remarks=tuple(notes), **known, **common)
+
+
+def _split_excess(errors: dict[Limit, float], excess: float) -> dict[Limit, float]:
+    """Return the parts of an error of which a share is left of the start, and no noise."""
+    left = excess / (1.0 + excess)
+    noise: dict[Limit, float] = {name: float(error * np.sqrt(1.0 - left)) for name, error in errors.items()}
+    return noise | {"transient": float(np.sqrt(left * sum(error**2 for error in errors.values())))}
 
 
 def _explain_values(summary: FitSummary) -> Explained | None:

@@ -67,7 +67,7 @@ class Evaluation:
         n_states = n_states_of(self.evaluator.features)
         if n_states is not None:
             return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
-        return f"{kind}, rank {d.rank} of {d.n_features}"
+        return f"{kind}, {d.n_features:,} of them" if d.rank is None else f"{kind}, rank {d.rank} of {d.n_features}"
 
     @property
     def feature_settings(self) -> dict[str, Any]:

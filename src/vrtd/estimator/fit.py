@@ -281,8 +281,10 @@ def update(
         check_ends(setup, state, chunk.terminated[: max(0, settings.pilot_rows - state.n_rows)])
     learner, linear, sums = state.learner, state.linear, state.sums
     try:
-        if linear is not None:
-            linear = linear if repeats else learn_linearly(linear, rows)
+        if linear is not None and repeats:
+            state = _add_remarks(state, ("rows of later passes are skipped: each row is used once",))
+        elif linear is not None:
+            linear = learn_linearly(linear, rows)
         elif settings.is_closed_form:
             if not is_finite(rows):
                 raise NotFiniteError

@@ -182,6 +182,9 @@ class FitSummary:
             )
         if self.state.sums is not None:
             return self.solution
+        if self.state.linear is not None:
+            must, do = "the closed form needs d^2 operations per row", "fit with algorithm='closed_form'"
+            raise InvalidInputError(must, "a fit with O(d) of them", do)
         sums = add(no_sums(self.sample.n_features), self.sample)
         return solve(sums, self.theta_0, self.sample.phi)
 
