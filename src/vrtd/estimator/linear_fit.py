@@ -148,8 +148,21 @@ def _choose(name: str, step_size: float | None, rows: Transitions) -> Algorithm:
     largest = _STABLE / max(growth_ratio(rows), float(_sizes(rows).max()), 1e-300)
     if name == VRTD.name:
         return VRTD(step_size or _INNER_STEP * largest, _BATCH, output="average", growth=_GROWTH, n_steps=_STEPS)
-    a = step_size or largest / RichardsonTD(1.0).largest_step_size
+    a = step_size or largest / (RichardsonTD(1.0).largest_step_size * _persistence(rows))
     return RichardsonTD(a)
+
+
+def _persistence(rows: Transitions) -> float:
+    """Return about how many rows features stay alike: 1 / (1 - r), r the correlation of phi and phi'.
+
+    The error of the extrapolation depends on the step times this number.
+    """
+    goes_on = rows.discount > 0.0
+    phi, phi_next = rows.phi[goes_on], rows.phi_next[goes_on]
+    centre = phi.mean(axis=0) if len(phi) else 0.0
+    variance = float(np.square(phi - centre).sum())
+    moved = float(np.square(phi_next - phi).sum()) / 2.0
+    return max(1.0, variance / moved) if moved > 0.0 else 1.0
 
 
 def _find_scale(rows: Transitions) -> Floats | None:
