@@ -35,7 +35,7 @@ from vrtd.estimator.state import (
     keep_until,
     sample_of,
 )
-from vrtd.features import Features, Identity, TargetFeatures, table_of
+from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
@@ -190,6 +190,9 @@ def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     # The feature of all other states is no state that could be missed.
     table, is_pairs = table_of(features), isinstance(features, TargetFeatures)
     visited = None if table is None else np.arange(table.n_features) >= prod(table.sizes)
+    if setup.needs_sums(features) and d > MOST_FEATURES:
+        must = f"the closed form keeps d^2 numbers, so that there must be at most {MOST_FEATURES} features"
+        raise InvalidInputError(must, d, "pass cost='linear', or fewer features")
     sums = no_sums(d) if setup.needs_sums(features) else None
     has_returns = setup.target is None and not state.is_weighted
     episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)

@@ -48,10 +48,10 @@ _UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
 # The first batch, and its growth. Inner steps of VRTD, and their size beside the largest stable one.
 _BATCH, _GROWTH, _STEPS, _INNER_STEP = 2048, 2.0, 1500, 0.25
 # The rows that are kept: a bounded number of numbers, but not too few rows.
-_MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 650_000_000
+_MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 500_000_000
 # A new estimate when a batch ends may cost this multiple of the work of all rows before. Products of matrices are about
 # this much faster than a pass over rows (measured).
-_MOST_WORK, _SPEED = 4.0, 10.0
+_MOST_WORK, _SPEED = 2.0, 10.0
 
 
 class LinearFit(NamedTuple):
@@ -94,6 +94,7 @@ class LinearEstimate(NamedTuple):
     theta: Floats  # (d,)
     influence: Floats  # (B, d) estimates of blocks less theta, enlarged by the excess
     block: int  # rows of a block
+    n_before: int  # blocks of this size before the first one
     n_rows: int  # that the estimate is made of
     excess: float  # by what share the squared error exceeds the noise: what is left of the start
     unseen: NDArray[np.intp]  # features that were 0 on every row
@@ -378,12 +379,16 @@ def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate
     (iterate, gradient), n = _mean_over(fit, n_dropped)
     theta = iterate + inverse(gradient[None])[0]
     blocks, influence = fit.blocks[n_dropped:], np.empty((0, len(theta)))
+    block, first = fit.block, n_dropped
+    if isinstance(fit.algorithm, VRTD) and len(blocks) > 2 * _LEAST_BLOCKS:  # each costs an inner loop
+        first, block = -(-n_dropped // 2), 2 * fit.block
+        blocks = tuple(a + b for a, b in zip(fit.blocks[2 * first :: 2], fit.blocks[2 * first + 1 :: 2], strict=False))
     if has_blocks and len(blocks) >= _LEAST_BLOCKS:
-        means = np.array(blocks) / fit.block
+        means = np.array(blocks) / block
         influence = (means[:, 0] + inverse(means[:, 1]) - theta) / scale
     n_seen = np.sum([block[1] != 0.0 for block in fit.blocks], axis=0) if fit.blocks else (gradient != 0.0).astype(int)
     is_unseen = (n_seen == 0) & (gradient == 0.0)
     return LinearEstimate(
-        theta / scale, influence * np.sqrt(1.0 + excess), fit.block, n, excess,
+        theta / scale, influence * np.sqrt(1.0 + excess), block, first, n, excess,
         np.flatnonzero(is_unseen), np.flatnonzero(~is_unseen & (n_seen < _LEAST_SEEN)),
     )  # fmt: skip

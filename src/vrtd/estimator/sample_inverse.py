@@ -18,7 +18,7 @@ from vrtd.problems import Transitions
 _CAUTION = 0.3
 # To find a constant: how often to iterate, the variance that it may have, and by how much it may be stretched. Beyond,
 # no row tells of it: with discount 1, none that terminates.
-_ITERATIONS, _MOST_VARIED, _MOST_STRETCHED = 30, 0.01, 1e4
+_ITERATIONS, _MOST_VARIED, _MOST_STRETCHED = 15, 0.01, 1e4
 _LEAST_SHARE, _TINY = 1e-9, 1e-300  # so that what is factored is never singular
 
 

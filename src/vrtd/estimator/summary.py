@@ -239,8 +239,7 @@ class FitSummary:
         spread = self.spread(method)
         if self.state.linear is None or spread.block is None:
             return spread
-        n_dropped = (self.state.linear.n_rows - self.linear_estimate.n_rows) // spread.block
-        return replace(spread, influence=np.pad(spread.influence, ((n_dropped, 0), (0, 0))))
+        return replace(spread, influence=np.pad(spread.influence, ((self.linear_estimate.n_before, 0), (0, 0))))
 
     @property
     def _mean_squares(self) -> Floats:

@@ -82,20 +82,20 @@ def check_features(value: Any) -> None:
     require(isinstance(value, Features), must, type(value).__name__, do)
 
 
-def set_count(features: Features, name: str, do: str) -> None:
+def set_count(features: Features, name: str, do: str, most: int = MOST_FEATURES) -> None:
     """Check the field that says how many features there are, unless it is None, and make it an int."""
     value = getattr(features, name)
     if value is not None:
         object.__setattr__(features, name, check_count(name, value))
-        check_most(int(value), do)
+        check_most(int(value), do, most=most)
 
 
-def check_most(n: int, do: str, what: str = "features") -> None:
+def check_most(n: int, do: str, what: str = "features", most: int = MOST_FEATURES) -> None:
     """Refuse rows that are too long, before anything of their length is made."""
-    if n > MOST_FEATURES:
+    if n > most:
         large = n.bit_length() > 60  # a grid in many dimensions; the number itself would fill the screen
         got = f"more than 10**{(n.bit_length() - 1) * 3 // 10}" if large else n
-        raise InvalidInputError(f"there must be at most {MOST_FEATURES} {what}", got, do)
+        raise InvalidInputError(f"there must be at most {most} {what}", got, do)
 
 
 def check_bound(features: Features, what: str, value: Value | None) -> Value:

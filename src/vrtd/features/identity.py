@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from vrtd.features.features import Features, as_rows, check_bound, check_most, check_width, set_count
 
+_MOST = 1 << 17  # numbers that are there already may be more than features that are computed
 _FEWER = "use fewer numbers of the observation, or features of them"
 
 
@@ -27,7 +28,7 @@ class Identity(Features):
     kind = "identity"
 
     def __post_init__(self) -> None:
-        set_count(self, "n", _FEWER)
+        set_count(self, "n", _FEWER, _MOST)
 
     def bind(self, observations: NDArray[Any]) -> Self:
         return self if self.n is not None else replace(self, n=as_rows(observations).shape[1])
@@ -39,5 +40,5 @@ class Identity(Features):
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         rows = as_rows(observations)
         check_width(rows, rows.shape[1] if self.n is None else self.n)
-        check_most(rows.shape[1], _FEWER)
+        check_most(rows.shape[1], _FEWER, most=_MOST)
         return rows
