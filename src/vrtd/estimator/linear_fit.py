@@ -354,7 +354,8 @@ def _choose_blocks(fit: LinearFit, inverse: _Inverse) -> tuple[int, float]:
     n = len(fit.blocks)
     if n < _LEAST_TO_DROP:
         return 0, 0.0
-    counts = np.array(sorted({1, n // 8, n // 4, n // 2} - {0}))
+    most = max(1, n - _LEAST_BLOCKS)  # those that are left must suffice for an interval
+    counts = np.array(sorted({1, *(min(max(1, n // k), most) for k in (8, 4, 2))}))
     means, n_rows = zip(*(_mean_over(fit, int(k)) for k in counts), strict=True)
     iterates, gradients = np.array(means).transpose(1, 0, 2)
     theta = iterates[-1] + inverse.of_sample(gradients[-1])
