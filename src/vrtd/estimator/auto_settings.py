@@ -79,6 +79,15 @@ class AutoSettings:
         if isinstance(self.algorithm, VRTD) and self.is_linear and self.algorithm.radius is not None:
             must = "batches that grow on a log are for VRTD without projection"
             raise InvalidInputError(must, f"radius {self.algorithm.radius}", "drop the radius")
+        if isinstance(self.algorithm, RichardsonTD):
+            if self.algorithm.burn_in:
+                must = "extrapolated TD on a log leaves out its first rows by itself"
+                raise InvalidInputError(must, f"burn_in {self.algorithm.burn_in}", "drop burn_in")
+            if not isinstance(self.algorithm.step_size, int | float):
+                must = "extrapolated TD on a log is for a constant step"
+                raise InvalidInputError(
+                    must, self.algorithm.step_size, "pass a number, or 'richardson_td' to choose it"
+                )
         if self.cost == "linear":
             self._check_linear()
 

@@ -179,6 +179,9 @@ class FitSummary:
                 f"trace_decay {trace_decay:g}",
                 'evaluate with algorithm="closed_form" for its interval',
             )
+        if self.setup.settings.cost == "linear":
+            must, got = "the closed form takes d^2 operations per row", "method='closed_form' with cost='linear'"
+            raise InvalidInputError(must, got, "drop the method, or fit with another cost")
         if self.state.sums is not None:
             return self.solution
         sums = add(no_sums(self.sample.n_features), self.sample)
