@@ -194,7 +194,8 @@ def test_scales_of_features_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
         rows = rows._replace(
             observations=rows.observations * factors, next_observations=rows.next_observations * factors
         )
-        return make_evaluator(**LINEAR["auto"]).fit(rows), rows
+        theta_0 = np.array([1.0, -2.0, 3.0, 0.5]) / factors
+        return make_evaluator(**LINEAR["auto"], theta_0=theta_0).fit(rows), rows
 
     (one, rows), (other, same) = fit([-10, 10, 0, 3]), fit([8, 0, -9, -3])
     assert np.array_equal(one.predict(rows.observations), other.predict(same.observations))
