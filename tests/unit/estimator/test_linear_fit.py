@@ -14,7 +14,14 @@ from tests.helpers.fits import fed, make_evaluator
 from tests.helpers.some_logs import DISCOUNT, boyan, chunk, split
 from tests.helpers.streams import some_rows, to_samples, with_columns
 from tests.reference.linear_fit import Constants, Run, gradient, sample_inverse
-from vrtd.errors import AccuracyWarning, ConvergenceWarning, DivergenceError, InvalidInputError, ModelFileError
+from vrtd.errors import (
+    AccuracyWarning,
+    ConvergenceWarning,
+    DivergenceError,
+    InvalidInputError,
+    ModelFileError,
+    StabilityWarning,
+)
 from vrtd.estimator import linear_fit
 from vrtd.estimator.linear_fit import estimate_linearly, first_linear_fit, learn_linearly
 from vrtd.estimator.model_file import read_model, write_tree
@@ -232,13 +239,22 @@ def test_weights_count() -> None:
     ids=["extrapolation", "growth"],
 )
 def test_a_step_that_diverges_is_an_error_and_changes_nothing(algorithm: Any, message: str) -> None:
-    evaluator = make_evaluator(algorithm=algorithm, pilot_rows=20).partial_fit(chunk(0, 20))
+    with pytest.warns(StabilityWarning, match=r"step_size must be below 0\.\d+, as the first 20 rows show; got 20;"):
+        evaluator = make_evaluator(algorithm=algorithm, pilot_rows=20).partial_fit(chunk(0, 20))
+    assert any("beyond the limit of stability" in remark for remark in evaluator.diagnostics_.remarks)
     before = evaluator.theta_
     with pytest.raises(DivergenceError) as error:
         evaluator.partial_fit(chunk(20, 3000))
     assert message in str(error.value)
     assert evaluator.n_rows_ == 20
     assert evaluator.theta_.tobytes() == before.tobytes()
+
+
+def test_what_would_overflow_or_vanish_is_refused() -> None:
+    rows = chunk(0, 1200)
+    for factor in (1e-170, 1e160):
+        with pytest.raises(InvalidInputError, match="features must have magnitude between"):
+            make_evaluator(**LINEAR["auto"]).fit(rows._replace(observations=factor * rows.observations))
 
 
 @pytest.mark.parametrize(
