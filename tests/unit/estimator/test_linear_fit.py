@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_splits_do_not_change_a_bit_of_rows_in_single_precision_or_with_a_large_
     np.testing.assert_allclose(whole.theta, estimate_linearly(learned("richardson_td", double)).theta, rtol=1e-9)
 
 
-@pytest.mark.parametrize("n", [200, 2048, 3333], ids=["waiting", "between batches", "in a block"])
+@pytest.mark.parametrize("n", [200, 1200, 2048, 3333], ids=["waiting", "few rows", "between batches", "in a block"])
 def test_a_stored_run_goes_on(settings: dict[str, Any], n: int, tmp_path: Path) -> None:
     first = fed([(0, n)], **settings)
     first.save(tmp_path / "model.npz")
@@ -129,6 +130,14 @@ def test_a_stored_run_goes_on(settings: dict[str, Any], n: int, tmp_path: Path) 
     assert evaluator.theta_.tobytes() == whole.theta_.tobytes()
     assert evaluator.spread().influence.tobytes() == whole.spread().influence.tobytes()
     assert evaluator.algorithm_ == whole.algorithm_
+
+
+def test_copies_learn_by_themselves(settings: dict[str, Any]) -> None:
+    evaluator = fed([(0, 1200)], **settings)
+    other = copy(evaluator).partial_fit(chunk(2000, 3000))
+    evaluator.partial_fit(chunk(1200, 2000))
+    assert evaluator.theta_.tobytes() == fed([(0, 2000)], **settings).theta_.tobytes()
+    assert other.theta_.tobytes() == fed([(0, 1200), (2000, 3000)], **settings).theta_.tobytes()
 
 
 @pytest.mark.parametrize("settings", ["auto"], indirect=True)
@@ -191,6 +200,22 @@ def test_transitions_that_terminate(name: str) -> None:
     other = make_evaluator(**LINEAR[name] | {"discount": 1.0}).fit(rows._replace(next_observations=after))
     assert other.theta_.tobytes() == evaluator.theta_.tobytes()
     assert np.isfinite(evaluator.predict(phi)).all()
+    check = evaluator.check_returns()
+    assert check is not None
+    assert check.agrees
+
+
+@pytest.mark.parametrize("name", ["auto", "vrtd"])
+def test_blocks_are_those_of_least_squares(name: str) -> None:
+    """So two estimates from the same rows have nearly the same noise, although the first block of one is left out."""
+    rows, _, _ = boyan(5000)
+    evaluator = make_evaluator(**LINEAR[name] | {"discount": 1.0}).fit(rows)
+    exact = make_evaluator(algorithm="closed_form", discount=1.0).fit(rows)
+    found, expected, difference = evaluator.policy_value(), exact.policy_value(), vrtd.difference(evaluator, exact)
+    width = expected.high - expected.low
+    assert found.high - found.low == pytest.approx(width, rel=0.25)
+    assert abs(found.value - expected.value) < 0.2 * width
+    assert difference.high - difference.low < 0.3 * width
 
 
 def test_scales_of_features_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
