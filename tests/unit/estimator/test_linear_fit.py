@@ -27,6 +27,7 @@ from vrtd.estimator import linear_fit
 from vrtd.estimator.linear_fit import estimate_linearly, first_linear_fit, learn_linearly
 from vrtd.estimator.model_file import read_model, write_tree
 from vrtd.estimator.sample_inverse import _CAUTION
+from vrtd.features import Identity
 from vrtd.problems import Transitions
 from vrtd.theory.settings import growth_ratio
 
@@ -99,6 +100,20 @@ def test_a_row_that_is_too_large_lowers_the_step_once_and_for_good() -> None:
     assert steps[2] == steps[1]
     given = learned("richardson_td", large, step_size=1e-4)
     assert given.largest_step == pytest.approx(4e-4)  # what was asked for stays
+
+
+@pytest.mark.parametrize(
+    ("cost", "n_features", "name"),
+    [
+        ("auto", 512, "closed_form"),
+        ("auto", 513, "richardson_td"),
+        ("linear", 4, "richardson_td"),
+        ("quadratic", 513, "closed_form"),
+    ],
+)
+def test_cost_decides_what_auto_is(cost: Any, n_features: int, name: str) -> None:
+    evaluator = make_evaluator(algorithm="auto", cost=cost)
+    assert evaluator._setup.resolve(Identity(n_features)).settings.algorithm == name
 
 
 def test_splits_do_not_change_a_bit(settings: dict[str, Any]) -> None:

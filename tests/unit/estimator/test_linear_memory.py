@@ -71,6 +71,9 @@ def test_nothing_takes_a_matrix(algorithm: str, rows: Chunk) -> None:
     finally:
         tracemalloc.stop()
     assert np.isfinite(found[0].low).all()
+    assert found[2].value.tobytes() == many.theta_.tobytes()
+    each = many.predict(np.eye(3, D, 600), return_interval=0.95)
+    np.testing.assert_allclose([bound[600:603] for bound in found[2]], each, rtol=1e-9)
     assert peak - kept < MATRIX
     assert grown < 0.1 * (N // 2) * 16 * D  # less than a tenth of the rows between
 
