@@ -28,9 +28,14 @@ def with_columns(rows: Transitions, **changes: Any) -> Transitions:
     return Transitions.wrap(**({"weight": rows.weight if rows.is_weighted else None} | columns | changes))
 
 
-def drawer(rows: Transitions) -> Any:
+def to_samples(rows: Transitions) -> list[Sample]:
     """Transitions for the transcriptions."""
-    transitions = map(Sample, rows.phi, rows.phi_next, rows.reward, rows.discount, rows.weight, rows.ends)
+    return list(map(Sample, rows.phi, rows.phi_next, rows.reward, rows.discount, rows.weight, rows.ends))
+
+
+def drawer(rows: Transitions) -> Any:
+    """The same, one at a call."""
+    transitions = iter(to_samples(rows))
     return lambda: next(transitions)
 
 

@@ -58,6 +58,8 @@ CASES: dict[str, tuple[Any, Any, int, int]] = {
     "closed form, lake": (lake, "closed_form", 20_000, 80),
     "vrtd, random chain": (random_chain, vrtd.VRTD(0.01, 2000, output="average"), 10_000, 80),
     "vrtd, Boyan": (boyan, vrtd.VRTD(0.02, 2000, output="average"), 10_000, 80),
+    "extrapolated td, random chain": (random_chain, "richardson_td", 5000, 120),
+    "growing vrtd, Boyan": (boyan, vrtd.VRTD(0.2, 500, growth=2.0, n_steps=500), 5000, 120),
 }
 
 

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm, RichardsonTD
+from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm, RichardsonTD, Schedule
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
@@ -15,7 +15,7 @@ from vrtd.logs.log import SEGMENT
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
 from vrtd.theory.predictions import Prediction
-from vrtd.theory.settings import limit_step, settings_for
+from vrtd.theory.settings import growth_ratio, limit_step, settings_for
 
 Cost = Literal["auto", "linear", "quadratic"]  # what work per row is allowed, in the number of features
 #: Names that are no algorithms of the registry: the closed form of all rows, and the best method for these features.
@@ -80,6 +80,15 @@ class AutoSettings:
         if isinstance(self.algorithm, VRTD) and self.is_linear and self.algorithm.radius is not None:
             must = "batches that grow on a log are for VRTD without projection"
             raise InvalidInputError(must, f"radius {self.algorithm.radius}", "drop the radius")
+        if isinstance(self.algorithm, RichardsonTD):
+            if self.algorithm.burn_in:
+                must = "extrapolated TD on a log leaves out its first rows by itself"
+                raise InvalidInputError(must, f"burn_in {self.algorithm.burn_in}", "drop burn_in")
+            if isinstance(self.algorithm.step_size, Schedule):
+                must = "extrapolated TD on a log is for a constant step"
+                raise InvalidInputError(
+                    must, self.algorithm.step_size, "pass a number, or 'richardson_td' to choose it"
+                )
         if self.cost == "linear":
             self._check_linear()
 
@@ -205,15 +214,24 @@ def is_cheap(features: Features) -> bool:
 def check_step(step: float, sample: Transitions) -> tuple[str, ...]:
     """Warn of a step that diverges, as far as the pilot rows show, and return remarks that say so."""
     limited = limit_step(sample, step)
-    if not limited.diverges:
-        return ()
+    return _warn_of_step(step, limited.largest_step, len(sample)) if limited.diverges else ()
+
+
+def check_step_linearly(algorithm: Algorithm, sample: Transitions) -> tuple[str, ...]:
+    """Do the same with O(d) work per row. The limit is cautious, so that only a step twice as large is warned of."""
+    step, largest = float(algorithm.settings["step_size"]), float(algorithm.largest_step_size or 0.0)
+    limit = 2.0 / max(growth_ratio(sample), 1e-300)
+    return _warn_of_step(step, limit * step / largest, len(sample)) if largest > 2.0 * limit else ()
+
+
+def _warn_of_step(step: float, limit: float, n_rows: int) -> tuple[str, ...]:
     warnings.warn(
-        f"step_size must be below {limited.largest_step:.3g}, as the first {len(sample):,} rows show; "
-        f"got {step:g}; lower it, or expect errors without bound",
+        f"step_size must be below {limit:.3g}, as the first {n_rows:,} rows show; got {step:g}; lower it, or expect "
+        "errors without bound",
         StabilityWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
-    return (f"step_size {step:g} is beyond the limit of stability, {limited.largest_step:.3g}",)
+    return (f"step_size {step:g} is beyond the limit of stability, {limit:.3g}",)
 
 
 def _check_log(algorithm: Algorithm) -> None:

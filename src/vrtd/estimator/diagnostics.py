@@ -161,7 +161,7 @@ def diagnose(summary: FitSummary) -> Diagnostics:
     common: dict[str, Any] = {
         "n_rows": state.n_rows,
         "n_waiting": state.n_waiting,
-        "settings": {"name": CLOSED_FORM} if state.algorithm is None else state.algorithm.settings,
+        "settings": _settings_of(summary),
     }
     notes = [*state.log_remarks, *state.remarks, *_lowered_steps(learner)]
     warnings = data_doubts(summary)
@@ -246,6 +246,12 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         curve=None if learner is None else _curve(sample.basis, reduced, spread, learner.path),
         **common,
     )
+
+
+def _settings_of(summary: FitSummary) -> dict[str, Any]:
+    """Return the settings in use, or those that were asked for where none are: the closed form, and rows that wait."""
+    algorithm = summary.state.algorithm or summary.setup.settings.algorithm
+    return {"name": algorithm} if isinstance(algorithm, str) else algorithm.settings
 
 
 def _diagnose_linearly(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from vrtd.algorithms import GTD, GTD2, LSTD, TDC, Algorithm, RecursiveLSTD
 from vrtd.arrays import Floats, frozen
 from vrtd.errors import DataError, DivergenceError, InvalidInputError
-from vrtd.estimator.auto_settings import CLOSED_FORM, check_step
+from vrtd.estimator.auto_settings import CLOSED_FORM, check_step, check_step_linearly
 from vrtd.estimator.episodes import add_rows, no_episodes
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
@@ -120,7 +120,8 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
 def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
     """Decide on settings from the first rows, as many as a `LinearFit` keeps, and learn from all."""
     assert state.features is not None
-    settings, n, pilot = setup.settings, kept_rows(state.features.n_features), []
+    settings, n = setup.settings, kept_rows(state.features.n_features)
+    pilot: list[Transitions] = []
     for chunk in pieces:
         rows = _rows(setup, state, chunk.part(0, n))
         pilot.append(clear_final(rows, chunk.terminated[:n]) or rows)
@@ -128,12 +129,12 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
         if not n:
             break
     first = join_rows(pilot)
-    if not is_finite(first):
-        raise _explain(setup, state, first, pieces[0], None)
+    first.check_magnitude()
     if setup.target is not None and first.n_features <= _MOST_CHECKED:
         _check_stability(first.as_float64(), settings.algorithm)
     linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
-    state = _add_remarks(state._replace(linear=linear, is_checked=True), (_describe_start(linear),))
+    remarks = () if linear.lowers_step else check_step_linearly(linear.algorithm, first)
+    state = _add_remarks(state._replace(linear=linear, is_checked=True), (_describe_start(linear), *remarks))
     for chunk in pieces:
         state = update(setup, state, chunk)
     return state

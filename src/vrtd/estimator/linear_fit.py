@@ -28,6 +28,7 @@ from vrtd.algorithms import VRTD, Algorithm, RichardsonTD
 from vrtd.algorithms.richardson_td import extrapolation_weights
 from vrtd.arrays import Floats
 from vrtd.engine.stream import compile_epoch
+from vrtd.errors import DivergenceError
 from vrtd.estimator.learner import Loop
 from vrtd.estimator.reservoir import Reservoir, add, empty_reservoir
 from vrtd.estimator.rows import NotFiniteError, loop_columns
@@ -329,6 +330,11 @@ class _Inverse:
             inner.params(), *loop_columns(self.rows), n, state,
             make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0], d,
         )  # fmt: skip
+        if not np.isfinite(state).all():
+            raise DivergenceError(
+                f"the step size must let the inner loop of vrtd stay finite; got {algorithm.step_size:g}, with which "
+                "it did not; lower it, or take algorithm='richardson_td'"
+            )
         return state[:d], state[d : 2 * d] / (algorithm.step_size * n)
 
     def find_excess(self, gradients: Floats, theta: Floats, n_rows: NDArray[np.int64]) -> Floats:

@@ -94,9 +94,9 @@ def _require(holds: bool, what: str) -> None:
 
 def check_parts(state: FitState) -> None:
     """Raise ValueError unless the parts of a state from a file fit each other: compiled loops trust them."""
-    learner, sums = state.learner, state.sums
+    learner, linear, sums = state.learner, state.linear, state.sums
     if state.features is None:
-        _require(learner is None and sums is None, "parts without features")
+        _require(learner is None and linear is None and sums is None, "parts without features")
         return
     d = state.features.n_features
     pairs: list[tuple[Any, Any]] = []  # of an array and another of the shape and type that it must have
@@ -116,6 +116,8 @@ def check_parts(state: FitState) -> None:
         _require(bool(np.isfinite(learner.state).all() and np.isfinite(learner.theta).all()), "numbers not finite")
         _require(learner.n_waiting < batch_rows(learner.algorithm), "more rows that wait than a batch has")
         _check_waiting(learner, d, state.buffer)
+    if linear is not None:
+        pairs += _linear_pairs(linear, d)
     if sums is not None:
         pairs += _sums_pairs(sums, d, state.buffer)
     if state.episodes is not None:

@@ -47,14 +47,13 @@ class SampleInverse:
         share = min(1.0, d / self._n) ** 2
         sizes = caution * np.square(self._left).sum(axis=1)
         ridge = max(max(share, _LEAST_SHARE) * float(sizes @ np.square(psi).sum(axis=1)) / d, _TINY)
-        sizes = (1.0 - share) * sizes
         self._is_wide = d >= self._n
-        if self._is_wide:
-            product = (self._left @ self._left.T + np.diag(sizes)) @ (psi @ psi.T)
+        if self._is_wide:  # the share is 1
+            product = self._left @ self._left.T @ (psi @ psi.T)
             self._factors = lu_factor(product + ridge * np.eye(self._n), overwrite_a=True)
         else:
             self._A = self._left.T @ psi
-            noise = (psi * sizes[:, None]).T @ psi
+            noise = (psi * ((1.0 - share) * sizes)[:, None]).T @ psi
             self._factors = lu_factor(self._A.T @ self._A + noise + ridge * np.eye(d), overwrite_a=True)
 
     @staticmethod
@@ -83,7 +82,8 @@ def _find_constant(rows: Transitions, psi: Floats) -> tuple[Floats, float]:
     d = rows.n_features
     found = lsqr(np.asarray(rows.phi, dtype=np.float64), np.ones(len(rows)), iter_lim=_ITERATIONS)[0]
     size = float(np.linalg.norm(found))
-    if not size > 0.0 or np.square(rows.phi @ found - 1.0).mean() > _MOST_VARIED:
+    others = rows.phi_next[rows.discount > 0.0]  # on which it was not fitted
+    if not size > 0.0 or not len(others) or np.square(others @ found - 1.0).mean() > _MOST_VARIED:
         return np.zeros(d), 0.0
     unit = found / size
     along, usual = float(np.square(psi @ unit).mean()), float(np.square(psi).sum(axis=1).mean()) / d

@@ -223,7 +223,8 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
     row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
-    most = _MOST_ROWS if state.linear is None or chunk.action is not None else _LINEAR_ROWS
+    is_linear = state.linear is not None and state.sums is None and chunk.action is None
+    most = _LINEAR_ROWS if is_linear else _MOST_ROWS
     size = max(1, min(most, _MOST_BYTES // row_bytes))
     first, last = state.n_sampled, min(state.n_sampled + len(rows), size)
     n, starts = last - first, chunk.starts

@@ -182,9 +182,9 @@ class FitSummary:
             )
         if self.state.sums is not None:
             return self.solution
-        if self.state.linear is not None:
-            must, do = "the closed form needs d^2 operations per row", "fit with algorithm='closed_form'"
-            raise InvalidInputError(must, "a fit with O(d) of them", do)
+        if self.state.linear is not None or self.setup.settings.cost == "linear":
+            must, got = "the closed form takes d^2 operations per row", "method='closed_form' with cost='linear'"
+            raise InvalidInputError(must, got, "drop the method, or fit with another cost")
         sums = add(no_sums(self.sample.n_features), self.sample)
         return solve(sums, self.theta_0, self.sample.phi)
 

@@ -24,6 +24,8 @@ from vrtd.features import Features, ObservationSpace, TargetFeatures
 from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.new_observations import as_actions, as_observations
 
+_PARAMETERS = 512  # whose intervals are computed at once
+
 
 class ValueFunction:
     """Values that are linear in features, as an `Evaluator` has learned them."""
@@ -153,8 +155,11 @@ class ValueFunction:
 
     def theta_interval(self, level: float = 0.95, *, method: Method | None = None) -> Intervals:
         """Return an interval for each parameter."""
-        level = check_level(level)
-        return self._estimates(np.eye(self.features.n_features), method).intervals(level)
+        level, d, found = check_level(level), self.features.n_features, []
+        for first in range(0, d, _PARAMETERS):
+            each = np.eye(min(_PARAMETERS, d - first), d, first)
+            found.append(self._estimates(each, method).intervals(level))
+        return Intervals(*map(np.concatenate, zip(*found, strict=True)))
 
     def mean_value(self, level: float = 0.95, *, method: Method | None = None) -> Interval:
         """Return the value averaged over the states of the log, with its interval.

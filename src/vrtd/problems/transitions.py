@@ -236,8 +236,8 @@ class Transitions:
         """Condition number of the features on their span, each divided by its root mean square."""
         return self._span[1]
 
-    @cached_property
-    def _span(self) -> tuple[Floats, float]:
+    def check_magnitude(self) -> None:
+        """Raise if products of features or rewards might overflow, or vanish."""
         for name, table in (("features", self.phi), ("rewards", self.reward)):
             largest = float(np.abs(table).max(initial=0.0))
             if largest and not _LEAST_SIZE < largest < 1.0 / _LEAST_SIZE:
@@ -246,6 +246,10 @@ class Transitions:
                     f"{largest:.3g} as the largest",
                     "rescale them",
                 )
+
+    @cached_property
+    def _span(self) -> tuple[Floats, float]:
+        self.check_magnitude()
         # A small scale is no dependence: all columns are brought to one size.
         norms = np.sqrt(np.einsum("ni,ni->i", self.phi, self.left))
         used = np.flatnonzero(norms > 0.0)

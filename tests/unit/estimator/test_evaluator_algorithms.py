@@ -24,7 +24,7 @@ from vrtd.sklearn import ValueRegressor
 N = 3000
 ON_LOGS = [name for name, algorithm in REGISTRY.items() if algorithm().learns_from_log]
 OTHERS = [name for name in REGISTRY if name not in ON_LOGS]
-UNTUNED = [name for name in ON_LOGS if name not in ("td", "vrtd")]
+UNTUNED = [name for name in ON_LOGS if name not in ("td", "vrtd", "richardson_td")]
 
 
 def fitted(name: str, **settings: Any) -> vrtd.Evaluator:
