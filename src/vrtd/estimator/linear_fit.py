@@ -33,6 +33,7 @@ from vrtd.estimator.learner import Loop
 from vrtd.estimator.reservoir import Reservoir, add, empty_reservoir
 from vrtd.estimator.rows import NotFiniteError, loop_columns
 from vrtd.estimator.sample_inverse import SampleInverse, whitened_products
+from vrtd.kernels.jit import compiled
 from vrtd.kernels.random import ALGORITHM, make_streams
 from vrtd.problems import Transitions
 from vrtd.theory.settings import growth_ratio
@@ -65,12 +66,13 @@ class LinearFit(NamedTuple):
     seed: int
     reservoir: Reservoir
     mark: Floats  # the workspace after the first `n_marked` rows
-    open: Floats  # (2, d) sums of iterates and gradients over the open block, up to the mark
+    open: Floats  # (3, d) sums of iterates, gradients and features over the open block, up to the mark
+    total_phi: Floats  # (2, d) sums of the features of all rows, and of those up to the mark
     batch_end: int  # the row before which the open batch ends; 0: never
     n_marked: int = 0
     n_rows: int = 0
     block: int = _FIRST_BLOCK  # rows of a block
-    blocks: tuple[Floats, ...] = ()  # (2, d) sums over each block
+    blocks: tuple[Floats, ...] = ()  # (3, d) sums over each block
     batch: int = 0  # the first row of the open batch
     loops: _Loops | None = None  # compiled; no part of the state
 
@@ -98,6 +100,8 @@ class LinearEstimate(NamedTuple):
     n_before: int  # blocks of this size before the first one
     n_rows: int  # that the estimate is made of
     excess: float  # by what share the squared error exceeds the noise: what is left of the start
+    mean_phi: Floats  # (d,) mean features of all rows
+    phi: Floats  # (n_before + B, d) mean features of blocks, those before the first one included
     unseen: NDArray[np.intp]  # features that were 0 on every row
     rare: NDArray[np.intp]  # features that were not 0 in too few blocks for their noise to be known
 
@@ -138,7 +142,9 @@ def first_linear_fit(
     state[:d] = theta if np.isfinite(theta).all() else start
     reservoir = empty_reservoir(kept_rows(d), seed)
     batch_end = int(chosen.batch_size) if isinstance(chosen, VRTD) else (_BATCH if isinstance(algorithm, str) else 0)
-    return LinearFit(chosen, is_auto, scale, state, seed, reservoir, state, np.zeros((2, d)), batch_end)
+    return LinearFit(
+        chosen, is_auto, scale, state, seed, reservoir, state, np.zeros((3, d)), np.zeros((2, d)), batch_end
+    )
 
 
 def kept_rows(n_features: int) -> int:
@@ -250,26 +256,37 @@ def _run(fit: LinearFit, rows: Transitions) -> LinearFit:
         )
     if not is_finite:
         raise NotFiniteError
-    return fit._replace(state=state, n_rows=fit.n_rows + n)
+    total_phi = fit.total_phi.copy()
+    _add_rows(columns[0], total_phi[0])
+    return fit._replace(state=state, total_phi=total_phi, n_rows=fit.n_rows + n)
+
+
+@compiled
+def _add_rows(phi: NDArray[Any], total: Floats) -> None:
+    """Add the rows one after another: the bits do not depend on how they are split."""
+    for i in range(phi.shape[0]):
+        for j in range(total.size):
+            total[j] += phi[i, j]
 
 
 def _sums_since(fit: LinearFit) -> Floats:
-    """Return the sums (2, d) of iterates and gradients since the mark."""
+    """Return the sums (3, d) of iterates, gradients and features since the mark."""
     algorithm, d, n = fit.algorithm, fit.n_features, fit.n_rows - fit.n_marked
-    before, now = fit.mark, fit.state
+    before, now, phi = fit.mark, fit.state, fit.total_phi[0] - fit.total_phi[1]
     if isinstance(algorithm, VRTD):
-        return np.stack([n * now[:d], now[2 * d : 3 * d] - before[2 * d : 3 * d]])
+        return np.stack([n * now[:d], now[2 * d : 3 * d] - before[2 * d : 3 * d], phi])
     assert isinstance(algorithm, RichardsonTD)
     moved = now - before
     weights = extrapolation_weights(algorithm.levels)
     gradients = moved[:d] * weights[0]
     for m in range(1, algorithm.levels):
         gradients += (weights[m] / 2.0**m) * (moved[:d] + moved[(m + 1) * d : (m + 2) * d])
-    return np.stack([moved[d : 2 * d], gradients * (2.0 ** (algorithm.levels - 1) / fit.largest_step)])
+    return np.stack([moved[d : 2 * d], gradients * (2.0 ** (algorithm.levels - 1) / fit.largest_step), phi])
 
 
 def _set_mark(fit: LinearFit) -> LinearFit:
-    return fit._replace(open=fit.open + _sums_since(fit), mark=fit.state, n_marked=fit.n_rows)
+    total_phi = np.stack([fit.total_phi[0], fit.total_phi[0]])
+    return fit._replace(open=fit.open + _sums_since(fit), mark=fit.state, total_phi=total_phi, n_marked=fit.n_rows)
 
 
 def _close_block(fit: LinearFit) -> LinearFit:
@@ -294,7 +311,7 @@ def _close_batch(fit: LinearFit) -> LinearFit:
     batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * growth)
     work = SampleInverse.count_work(fit.reservoir.n_kept, d) / _SPEED
     if isinstance(algorithm, VRTD) or work <= _MOST_WORK * fit.n_rows * 24 * d:
-        (iterate, gradient), _ = _mean_over(fit, len(fit.blocks) // 4)
+        (iterate, gradient, _), _ = _mean_over(fit, len(fit.blocks) // 4)
         theta = iterate + _Inverse(fit)(gradient[None])[0]
         if np.isfinite(theta).all():
             state[:d] = theta
@@ -363,7 +380,7 @@ def _choose_blocks(fit: LinearFit, inverse: _Inverse) -> tuple[int, float]:
     most = max(1, n - _LEAST_BLOCKS)  # those that are left must suffice for an interval
     counts = np.array(sorted({1, *(min(max(1, n // k), most) for k in (8, 4, 2))}))
     means, n_rows = zip(*(_mean_over(fit, int(k)) for k in counts), strict=True)
-    iterates, gradients = np.array(means).transpose(1, 0, 2)
+    iterates, gradients, _ = np.array(means).transpose(1, 0, 2)
     theta = iterates[-1] + inverse.of_sample(gradients[-1])
     excess = np.maximum(inverse.find_excess(gradients, theta, np.array(n_rows)), 0.0)
     best = int(np.argmin((1.0 + excess) / np.array(n_rows)))
@@ -371,7 +388,7 @@ def _choose_blocks(fit: LinearFit, inverse: _Inverse) -> tuple[int, float]:
 
 
 def _mean_over(fit: LinearFit, n_dropped: int) -> tuple[Floats, int]:
-    """Return the means (2, d) over the blocks that count and the open one, and the number of their rows."""
+    """Return the means (3, d) over the blocks that count and the open one, and the number of their rows."""
     total = fit.open + _sums_since(fit)
     for block in fit.blocks[n_dropped:]:
         total = total + block
@@ -383,13 +400,14 @@ def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate
     """Return what the rows so far tell; without `has_blocks` no noise, which costs VRTD an inner loop per block."""
     inverse, scale = _Inverse(fit), 1.0 if fit.scale is None else fit.scale
     n_dropped, excess = _choose_blocks(fit, inverse)
-    (iterate, gradient), n = _mean_over(fit, n_dropped)
-    theta = iterate + inverse(gradient[None])[0]
-    blocks, influence = fit.blocks[n_dropped:], np.empty((0, len(theta)))
-    block, first = fit.block, n_dropped
+    (iterate, gradient, _), n = _mean_over(fit, n_dropped)
+    theta, d = iterate + inverse(gradient[None])[0], fit.n_features
+    blocks, influence = fit.blocks[n_dropped:], np.empty((0, d))
+    block, first, every = fit.block, n_dropped, fit.blocks
     if isinstance(fit.algorithm, VRTD) and len(blocks) > 2 * _LEAST_BLOCKS:  # each costs an inner loop
         first, block = -(-n_dropped // 2), 2 * fit.block
-        blocks = tuple(a + b for a, b in zip(fit.blocks[2 * first :: 2], fit.blocks[2 * first + 1 :: 2], strict=False))
+        every = tuple(a + b for a, b in zip(every[::2], every[1::2], strict=False))
+        blocks = every[first:]
     if has_blocks and len(blocks) >= _LEAST_BLOCKS:
         means = np.array(blocks) / block
         influence = (means[:, 0] + inverse(means[:, 1]) - theta) / scale
@@ -397,5 +415,6 @@ def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate
     is_unseen = (n_seen == 0) & (gradient == 0.0)
     return LinearEstimate(
         theta / scale, influence * np.sqrt(1.0 + excess), block, first, n, excess,
+        fit.total_phi[0] * scale / fit.n_rows, np.array([each[2] for each in every]).reshape(-1, d) * scale / block,
         np.flatnonzero(is_unseen), np.flatnonzero(~is_unseen & (n_seen < _LEAST_SEEN)),
     )  # fmt: skip

@@ -55,14 +55,18 @@ class ReturnCheck(NamedTuple):
 def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
     """Return the value averaged over the states of the log.
 
-    For a closed form of all rows it is the mean over the states that are visited, whose shares are estimated, too; else
-    over those of the kept rows as they are.
+    For blocks of all rows it is the mean over the states that are visited, whose shares are estimated, too; else over
+    those of the first rows as they are.
     """
-    spread, state = summary.spread(method), summary.state
-    if spread.block is None or state.sums is None:
+    spread, state, n_rows = summary.aligned_spread(method), summary.state, summary.n_blocked(method)
+    if spread.block is None or n_rows is None:
         return spread.estimates(np.asarray(summary.visited_phi.mean(axis=0, dtype=np.float64))[None])
     if state.episodes is not None and state.episodes.states is not None:
-        return _mean(spread, state.episodes.states, state.sums.n_summed)
+        return _mean(spread, state.episodes.states, n_rows)
+    if summary.is_linear(method):
+        linear = summary.linear_estimate
+        return _combine(spread, linear.mean_phi, Parts((linear.phi - linear.mean_phi) @ linear.theta, linear.block))
+    assert state.sums is not None
     solution, nu = summary.solution, state.sums.mean_phi
     return _combine(spread, nu, Parts((solution.phi - nu) @ solution.theta, solution.block))
 
@@ -72,8 +76,9 @@ def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     spread, state = summary.aligned_spread(method), summary.state
     assert state.episodes is not None
     starts = state.episodes.starts
-    if spread.block is not None and summary.n_blocked is not None:
-        return _mean(spread, starts, summary.n_blocked)
+    n_rows = summary.n_blocked(method)
+    if spread.block is not None and n_rows is not None:
+        return _mean(spread, starts, n_rows)
     nu, own, n = _own_parts(starts, spread.theta, state.n_distinct)
     variance = np.square(estimate_from_parts(np.zeros(1), own).error)
     return spread.estimates(nu[None]).widen(variance + 2.0 * _covariance_with_starts(summary, spread, nu), n - 1.0)
@@ -146,8 +151,9 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
         return None
     spread, d = summary.aligned_spread(None), len(returns.total) - 5
     theta = np.append(spread.theta, -1.0)  # of x and y: value less return
-    is_all = spread.block is not None and summary.n_blocked is not None
-    n_rows = summary.n_blocked if is_all and summary.n_blocked is not None else state.n_distinct
+    n_blocked = summary.n_blocked(None)
+    is_all = spread.block is not None and n_blocked is not None
+    n_rows = n_blocked if is_all and n_blocked is not None else state.n_distinct
     reduced = BlockTotals(
         returns.total[: d + 2], returns.most, returns.block, tuple(mark[: d + 2] for mark in returns.marks)
     )

@@ -151,8 +151,8 @@ def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
     _require(isinstance(linear.algorithm, RichardsonTD) or _grows(linear.algorithm), "another algorithm")
     state, reservoir = np.zeros(linear.algorithm.workspace_size(d)), linear.reservoir
     pairs: list[tuple[Any, Any]] = [(linear.state, state), (linear.mark, state)]
-    pairs += [(each, np.zeros((2, d))) for each in linear.blocks]
-    pairs += [(linear.open, np.zeros((2, d))), (reservoir.stream, np.zeros(2, np.uint64))]
+    pairs += [(each, np.zeros((3, d))) for each in (linear.open, *linear.blocks)]
+    pairs += [(linear.total_phi, np.zeros((2, d))), (reservoir.stream, np.zeros(2, np.uint64))]
     pairs += [] if linear.scale is None else [(linear.scale, np.ones(d))]
     _require(bool(np.isfinite(linear.state).all() and np.isfinite(linear.mark).all()), "numbers not finite")
     _require(linear.block > 0 and linear.n_rows >= linear.n_marked >= len(linear.blocks) * linear.block, "rows")

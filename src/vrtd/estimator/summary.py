@@ -227,17 +227,20 @@ class FitSummary:
             spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
         )  # fmt: skip
 
-    @property
-    def n_blocked(self) -> int | None:
-        """Rows from the first on that the blocks of an estimate are made of; None where they are of the sample."""
-        if self.state.linear is not None:
-            return self.state.linear.n_rows
+    def is_linear(self, method: Method | None) -> bool:
+        """Return whether what this method estimates is a `LinearEstimate`."""
+        return self.state.linear is not None and (method or self.own_method) == "recursion"
+
+    def n_blocked(self, method: Method | None) -> int | None:
+        """Return how many rows, from the first on, the blocks are made of; None where they are of the sample."""
+        if self.is_linear(method):
+            return None if self.state.linear is None else self.state.linear.n_rows
         return None if self.state.sums is None else self.state.sums.n_summed
 
     def aligned_spread(self, method: Method | None) -> Spread:
         """Return the spread with blocks from the first row on, as `BlockTotals` has them: 0 for those left out."""
         spread = self.spread(method)
-        if self.state.linear is None or spread.block is None:
+        if not self.is_linear(method):
             return spread
         return replace(spread, influence=np.pad(spread.influence, ((self.linear_estimate.n_before, 0), (0, 0))))
 

@@ -164,8 +164,8 @@ class ValueFunction:
     def mean_value(self, level: float = 0.95, *, method: Method | None = None) -> Interval:
         """Return the value averaged over the states of the log, with its interval.
 
-        For a closed form of all rows it is the mean over the states that are visited, whose shares are estimated, too;
-        else over those of the rows that are kept, as they are.
+        For the closed form of all rows, and with O(d) work per row, it is the mean over the states that are visited,
+        whose shares are estimated, too; else over those of the first rows as they are.
         """
         level, summary = check_level(level), self._summary
         if self.why_no_interval(method) is not None:
