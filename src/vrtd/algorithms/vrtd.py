@@ -37,6 +37,7 @@ Output = Literal["random", "last", "average", "tail"]
 
 _RANDOM, _LAST, _AVERAGE, _TAIL = range(4)
 _OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE, "tail": _TAIL}
+_LEAST_GROWTH = 1.01
 _LARGEST_BATCH = 1 << 40  # beyond it batches grow no more
 
 
@@ -162,7 +163,9 @@ class VRTD(Algorithm):
         check_choice("inner", self.inner, (None, "fresh", "resample"))
         if self.growth is not None:
             check_positive("growth", self.growth)
-            require(self.growth > 1.0, "growth must be above 1, or batches do not grow", self.growth, "pass e.g. 8")
+            require(
+                self.growth >= _LEAST_GROWTH, f"growth must be at least {_LEAST_GROWTH}", self.growth, "pass e.g. 8"
+            )
         check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:

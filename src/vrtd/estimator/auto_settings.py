@@ -114,6 +114,11 @@ class AutoSettings:
         return {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) != "auto"}
 
     @property
+    def rows_to_end(self) -> int:
+        """Rows among which one must terminate if the discount is 1."""
+        return max(self.pilot_rows, _PILOT) if self.cost == "linear" else self.pilot_rows
+
+    @property
     def is_auto(self) -> bool:
         """Whether the algorithm is not decided on: see `Setup.resolve`."""
         return self.algorithm == AUTO
@@ -218,10 +223,10 @@ def check_step(step: float, sample: Transitions) -> tuple[str, ...]:
 
 
 def check_step_linearly(algorithm: Algorithm, sample: Transitions) -> tuple[str, ...]:
-    """Do the same with O(d) work per row. The limit is cautious, so that only a step twice as large is warned of."""
+    """Do the same with O(d) work per row. The limit is cautious: only a step half as large again is warned of."""
     step, largest = float(algorithm.settings["step_size"]), float(algorithm.largest_step_size or 0.0)
     limit = 2.0 / max(growth_ratio(sample), 1e-300)
-    return _warn_of_step(step, limit * step / largest, len(sample)) if largest > 2.0 * limit else ()
+    return _warn_of_step(step, limit * step / largest, len(sample)) if largest > 1.5 * limit else ()
 
 
 def _warn_of_step(step: float, limit: float, n_rows: int) -> tuple[str, ...]:

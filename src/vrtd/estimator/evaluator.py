@@ -39,9 +39,9 @@ class Evaluator(ValueFunction):
     Parameters
     ----------
     algorithm : str or Algorithm, default "auto"
-        "auto" takes the closed form where `cost` allows it, and extrapolated TD otherwise. "closed_form" is the
-        least-squares solution of all rows. Otherwise the name of an algorithm in `vrtd.algorithms.REGISTRY` that can
-        learn from a log, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of "vrtd",
+        "auto" takes the closed form where `cost` allows it, and VRTD with batches that grow otherwise. "closed_form" is
+        the least-squares solution of all rows. Otherwise the name of an algorithm in `vrtd.algorithms.REGISTRY` that
+        can learn from a log, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of "vrtd",
         "richardson_td" and "td" are chosen automatically. Other names run with the defaults of their class.
     features : default "auto"
         A `vrtd.features.Features`, a name such as "rbf:20", an (S, d) table, a function, or a scikit-learn transformer;
@@ -56,9 +56,10 @@ class Evaluator(ValueFunction):
         The number of rows that will come. Without it, "auto" decides for four times the rows so far, again and again:
         batches grow with the data.
     cost : {"auto", "linear", "quadratic"}, default "auto"
-        What work and memory per row are allowed, in the number of features d. "linear": O(d) and no d x d matrix, for
-        any d: "richardson_td" by default, or "vrtd" with batches that grow. "quadratic": O(d^2), which is the closed
-        form by default. "auto": quadratic up to 512 features, or 900 states of a table, and linear beyond.
+        What work and memory per row are allowed, in the number of features d. "linear": O(d), and no matrix larger
+        than 800 x 800, for any d: "vrtd" with batches that grow by default, or "richardson_td". "quadratic": O(d^2),
+        which is the closed form by default. "auto": quadratic up to 512 features, or 900 states of a table, and linear
+        beyond.
     pilot_rows : int, optional
         Rows from which "auto" decides, and from which features take what they need. Default: 5000, or 1000 with
         cost="linear"; fewer where observations are large.

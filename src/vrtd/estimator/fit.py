@@ -130,6 +130,9 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
             break
     first = join_rows(pilot)
     first.check_magnitude()
+    if not first.phi.any():
+        got = f"only zeros in the first {len(first):,} rows"
+        raise InvalidInputError("some feature must not be 0 on every row", got, "use other features")
     if setup.target is not None and first.n_features <= _MOST_CHECKED:
         _check_stability(first.as_float64(), settings.algorithm)
     linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
@@ -281,8 +284,8 @@ def update(
     """Return the state after a piece; `known` are its rows, if they have been computed before."""
     rows, before, settings = _rows(setup, state, chunk) if known is None else known, state, setup.settings
     n, n_rows = chunk.n_rows, state.n_rows + chunk.n_rows
-    if setup.discount == 1.0 and n_rows >= settings.pilot_rows:  # however the rows are split
-        check_ends(setup, state, chunk.terminated[: max(0, settings.pilot_rows - state.n_rows)])
+    if setup.discount == 1.0 and n_rows >= settings.rows_to_end:  # however the rows are split
+        check_ends(setup, state, chunk.terminated[: max(0, settings.rows_to_end - state.n_rows)])
     learner, linear, sums = state.learner, state.linear, state.sums
     try:
         if linear is not None and repeats:

@@ -43,12 +43,13 @@ _LEAST_TO_DROP = 8  # blocks from which on the first ones are left out
 _LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
 # The largest step of an update times max |phi|^2 of the pilot rows, or their growth ratio: 2 is the limit of stability.
 _STABLE = 1.0
-_MOST_LARGE = 4.0  # the same for a later row: beyond, the step is lowered for good
+_MOST_LARGE = 1.0  # the same for a later row: beyond, the step is lowered for good
 # By how much the step falls whenever blocks double: the error of the extrapolation falls faster than the noise.
 _DECAY = 2.0**-0.25
+_ALIKE = 50  # rows of a block of the pilot, whose means show whether features stay alike
 _UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
 # The first batch, and its growth. Inner steps of VRTD, and their size beside the largest stable one.
-_BATCH, _GROWTH, _STEPS, _INNER_STEP = 2048, 2.0, 1500, 0.25
+_BATCH, _GROWTH, _STEPS, _INNER_STEP = 2048, 1.5, 1500, 0.25
 # The rows that are kept: a bounded number of numbers, but not too few rows.
 _MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 500_000_000
 # A new estimate when a batch ends may cost this multiple of the work of all rows before. Products of matrices are about
@@ -161,16 +162,24 @@ def _choose(name: str, step_size: float | None, rows: Transitions) -> Algorithm:
 
 
 def _persistence(rows: Transitions) -> float:
-    """Return about how many rows features stay alike: 1 / (1 - r), r the correlation of phi and phi'.
+    """Return about how many consecutive rows have alike features. The error of the extrapolation grows with the step
+    times this number.
 
-    The error of the extrapolation depends on the step times this number.
+    It is the larger of two estimates: 1 / (1 - r), r the correlation of phi and phi', and by how much means over blocks
+    of rows vary more than those of independent rows: features may change at once, but their distribution slowly.
     """
     goes_on = rows.discount > 0.0
     phi, phi_next = rows.phi[goes_on], rows.phi_next[goes_on]
-    centre = phi.mean(axis=0) if len(phi) else 0.0
-    variance = float(np.square(phi - centre).sum())
-    moved = float(np.square(phi_next - phi).sum()) / 2.0
-    return max(1.0, variance / moved) if moved > 0.0 else 1.0
+    if len(phi) < 2:
+        return 1.0
+    variance = float(phi.var(axis=0).sum())
+    moved = float(np.square(phi_next - phi).sum(axis=1).mean()) / 2.0
+    n_blocks = len(rows) // _ALIKE
+    found = [1.0, variance / moved if moved > 0.0 else 1.0]
+    if n_blocks >= _LEAST_BLOCKS and variance > 0.0:
+        means = rows.phi[: n_blocks * _ALIKE].reshape(n_blocks, _ALIKE, -1).mean(axis=1)
+        found.append(_ALIKE * float(means.var(axis=0, ddof=1).sum()) / variance)
+    return max(found)
 
 
 def _find_scale(rows: Transitions) -> Floats | None:
@@ -396,6 +405,11 @@ def _mean_over(fit: LinearFit, n_dropped: int) -> tuple[Floats, int]:
     return total / n, n
 
 
+def _is_seen(sums: Floats) -> NDArray[np.bool_]:
+    """Return which features were not 0 on every row, as far as sums of pseudo-gradients and of features tell."""
+    return np.asarray((sums[1] != 0.0) | (sums[2] != 0.0))
+
+
 def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate:
     """Return what the rows so far tell; without `has_blocks` no noise, which costs VRTD an inner loop per block."""
     inverse, scale = _Inverse(fit), 1.0 if fit.scale is None else fit.scale
@@ -411,8 +425,9 @@ def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate
     if has_blocks and len(blocks) >= _LEAST_BLOCKS:
         means = np.array(blocks) / block
         influence = (means[:, 0] + inverse(means[:, 1]) - theta) / scale
-    n_seen = np.sum([block[1] != 0.0 for block in fit.blocks], axis=0) if fit.blocks else (gradient != 0.0).astype(int)
-    is_unseen = (n_seen == 0) & (gradient == 0.0)
+    total = _mean_over(fit, 0)[0]
+    n_seen = np.sum([_is_seen(each) for each in fit.blocks], axis=0) if fit.blocks else _is_seen(total).astype(int)
+    is_unseen = ~_is_seen(total)
     return LinearEstimate(
         theta / scale, influence * np.sqrt(1.0 + excess), block, first, n, excess,
         fit.total_phi[0] * scale / fit.n_rows, np.array([each[2] for each in every]).reshape(-1, d) * scale / block,

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import Algorithm, RichardsonTD
+from vrtd.algorithms import VRTD, Algorithm
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
@@ -78,27 +78,27 @@ class Setup:
     def resolve(self, features: Features | None) -> Setup:
         """Return the setup with the algorithm that "auto" stands for, with these bound features.
 
-        It is the closed form while that costs little or may cost much, otherwise extrapolated TD.
+        It is the closed form while that costs little or may cost much, otherwise VRTD with batches that grow.
         """
         if features is None or not self.settings.is_auto:
             return self
         cost = self.settings.cost
         is_quadratic = cost == "quadratic" or (cost == "auto" and is_cheap(features))
-        return self._with_closed_form if is_quadratic else self._with_richardson_td
+        return self._with_closed_form if is_quadratic else self._with_growing_vrtd
 
     @cached_property
     def _with_closed_form(self) -> Setup:
         return replace(self, settings=replace(self.settings, algorithm=CLOSED_FORM))
 
     @cached_property
-    def _with_richardson_td(self) -> Setup:
-        return replace(self, settings=replace(self.settings, algorithm=RichardsonTD.name))
+    def _with_growing_vrtd(self) -> Setup:
+        return replace(self, settings=replace(self.settings, algorithm=VRTD.name, cost="linear"))
 
     def needs_sums(self, features: Features) -> bool:
         """Return whether the closed form of every row is summed up; "auto": if it costs little."""
-        if self.settings.is_closed_form or self.settings.cost == "linear":
-            return self.settings.is_closed_form
-        return is_cheap(features) if self.closed_form == "auto" else self.closed_form
+        if self.settings.is_closed_form or self.closed_form != "auto":
+            return self.settings.is_closed_form or bool(self.closed_form)
+        return is_cheap(features) and self.settings.cost != "linear"
 
 
 def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any]) -> None:

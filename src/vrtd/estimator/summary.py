@@ -139,10 +139,10 @@ class FitSummary:
         return estimate_linearly(self.state.linear)
 
     @cached_property
-    def linear_theta(self) -> Floats:
-        """(d,) the same without the noise, which may cost more."""
+    def linear_point(self) -> LinearEstimate:
+        """The same without the noise, which may cost more."""
         assert self.state.linear is not None
-        return estimate_linearly(self.state.linear, has_blocks=False).theta
+        return estimate_linearly(self.state.linear, has_blocks=False)
 
     @property
     def own_method(self) -> Method:
@@ -215,12 +215,17 @@ class FitSummary:
     @cached_property
     def _linear_spread(self) -> BlockSpread:
         found = self.linear_estimate
-        correlation = block_correlation(found.influence, self._mean_squares)
+        most = _MOST_CORRELATION / np.sqrt(len(found.influence))
+        variances = found.phi.var(axis=0)
+        weights = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0.0)
         doubt = None
         if found.excess > _MOST_EXCESS:
             share = f"{100 * found.excess:.0f} %"
             doubt = f"what is left of the start adds {share} to squared errors, and intervals are widened by it"
-        elif correlation > _MOST_CORRELATION / np.sqrt(len(found.influence)):
+        elif (
+            block_correlation(found.influence, self._mean_squares) > most
+            or block_correlation(found.phi[found.n_before :], weights) > most
+        ):
             doubt = f"estimates of blocks of {found.block:,} rows are correlated, as the rows are"
         return BlockSpread(
             theta=found.theta, influence=found.influence, block=found.block, unseen=found.unseen, rare=found.rare,

@@ -25,6 +25,7 @@ from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.new_observations import as_actions, as_observations
 
 _PARAMETERS = 512  # whose intervals are computed at once
+_MOST_EXCESS = 1.0  # of a squared error by what is left of the start, for values without intervals
 
 
 class ValueFunction:
@@ -61,7 +62,7 @@ class ValueFunction:
         if self._state.learner is not None:
             return self._state.learner.theta.copy()
         if self._state.linear is not None:
-            return self._summary.linear_theta.copy()
+            return self._summary.linear_point.theta.copy()
         if self._state.sums is not None:
             return self._summary.solution.theta.copy()
         return initial_theta(self._setup, self._state)
@@ -278,6 +279,15 @@ class ValueFunction:
     def _warn_if_far(self, is_frequent: bool = False) -> None:
         """Warn if the values are further from the closed form of the sample than noise explains."""
         state, settings = self._state, self._setup.settings
+        if state.linear is not None and state.n_rows >= LEAST_CHECKED:
+            excess = self._summary.linear_point.excess
+            if excess > _MOST_EXCESS:
+                warnings.warn(
+                    f"not converged: what is left of the start adds {100 * excess:.0f} % to squared errors; bring more "
+                    "rows or other features, or take the closed form: algorithm='closed_form'",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
         if state.learner is None or settings.trace_decay > 0.0 or state.n_sampled < LEAST_CHECKED:
             return
         if settings.cost == "linear":

@@ -81,4 +81,4 @@ def test_nothing_takes_a_matrix(algorithm: str, rows: Chunk) -> None:
 
 @pytest.mark.usefixtures("small_matrices_only")
 def test_a_page_takes_no_matrix(rows: Chunk) -> None:
-    assert "richardson_td" in learn(rows, "auto", 750)._repr_html_()
+    assert "n_steps 1,500" in learn(rows, "auto", 750)._repr_html_()
