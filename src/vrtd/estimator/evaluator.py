@@ -57,7 +57,7 @@ class Evaluator(ValueFunction):
         batches grow with the data.
     cost : {"auto", "linear", "quadratic"}, default "auto"
         What work and memory per row are allowed, in the number of features d. "linear": O(d), and no matrix larger
-        than 800 x 800, for any d: "vrtd" with batches that grow by default, or "richardson_td". "quadratic": O(d^2),
+        than 705 x 705, for any d: "vrtd" with batches that grow by default, or "richardson_td". "quadratic": O(d^2),
         which is the closed form by default. "auto": quadratic up to 512 features, or 900 states of a table, and linear
         beyond.
     pilot_rows : int, optional

@@ -50,8 +50,9 @@ _ALIKE = 50  # rows of a block of the pilot, whose means show whether features s
 _UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
 # The first batch, and its growth. Inner steps of VRTD, and their size beside the largest stable one.
 _BATCH, _GROWTH, _STEPS, _INNER_STEP = 2048, 1.5, 1500, 0.25
+_FEW, _FAST_GROWTH = 512, 2.0  # with more features a new anchor costs more
 # The rows that are kept: a bounded number of numbers, but not too few rows.
-_MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 500_000_000
+_MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 350_000_000
 # A new estimate when a batch ends may cost this multiple of the work of all rows before. Products of matrices are about
 # this much faster than a pass over rows (measured).
 _MOST_WORK, _SPEED = 2.0, 10.0
@@ -90,6 +91,15 @@ class LinearFit(NamedTuple):
         """Rows to the next stop: the end of a block, or of a batch."""
         to_block = self.block - self.n_rows % self.block
         return min(to_block, self.batch_end - self.n_rows) if self.batch_end else to_block
+
+
+class LinearPoint(NamedTuple):
+    """An estimate, and how it was found."""
+
+    theta: Floats  # (d,)
+    excess: float  # by what share the squared error exceeds the noise: what is left of the start
+    n_dropped: int  # of the first blocks
+    inverse: _Inverse
 
 
 class LinearEstimate(NamedTuple):
@@ -156,7 +166,8 @@ def kept_rows(n_features: int) -> int:
 def _choose(name: str, step_size: float | None, rows: Transitions) -> Algorithm:
     largest = _STABLE / max(growth_ratio(rows), float(_sizes(rows).max()), 1e-300)
     if name == VRTD.name:
-        return VRTD(step_size or _INNER_STEP * largest, _BATCH, output="average", growth=_GROWTH, n_steps=_STEPS)
+        growth = _GROWTH if rows.n_features <= _FEW else _FAST_GROWTH
+        return VRTD(step_size or _INNER_STEP * largest, _BATCH, output="average", growth=growth, n_steps=_STEPS)
     a = step_size or largest / (RichardsonTD(1.0).largest_step_size * _persistence(rows))
     return RichardsonTD(a)
 
@@ -410,26 +421,32 @@ def _is_seen(sums: Floats) -> NDArray[np.bool_]:
     return np.asarray((sums[1] != 0.0) | (sums[2] != 0.0))
 
 
-def estimate_linearly(fit: LinearFit, has_blocks: bool = True) -> LinearEstimate:
-    """Return what the rows so far tell; without `has_blocks` no noise, which costs VRTD an inner loop per block."""
+def estimate_point(fit: LinearFit) -> LinearPoint:
+    """Return the estimate from the rows so far, without its noise, which costs VRTD an inner loop per block."""
     inverse, scale = _Inverse(fit), 1.0 if fit.scale is None else fit.scale
     n_dropped, excess = _choose_blocks(fit, inverse)
-    (iterate, gradient, _), n = _mean_over(fit, n_dropped)
-    theta, d = iterate + inverse(gradient[None])[0], fit.n_features
+    (iterate, gradient, _), _ = _mean_over(fit, n_dropped)
+    return LinearPoint((iterate + inverse(gradient[None])[0]) / scale, excess, n_dropped, inverse)
+
+
+def estimate_linearly(fit: LinearFit, point: LinearPoint | None = None) -> LinearEstimate:
+    """Return what the rows so far tell; `point` if it is known."""
+    theta, excess, n_dropped, inverse = point or estimate_point(fit)
+    scale, d, n = 1.0 if fit.scale is None else fit.scale, fit.n_features, fit.n_rows - n_dropped * fit.block
     blocks, influence = fit.blocks[n_dropped:], np.empty((0, d))
     block, first, every = fit.block, n_dropped, fit.blocks
     if isinstance(fit.algorithm, VRTD) and len(blocks) > 2 * _LEAST_BLOCKS:  # each costs an inner loop
         first, block = -(-n_dropped // 2), 2 * fit.block
         every = tuple(a + b for a, b in zip(every[::2], every[1::2], strict=False))
         blocks = every[first:]
-    if has_blocks and len(blocks) >= _LEAST_BLOCKS:
+    if len(blocks) >= _LEAST_BLOCKS:
         means = np.array(blocks) / block
-        influence = (means[:, 0] + inverse(means[:, 1]) - theta) / scale
+        influence = (means[:, 0] + inverse(means[:, 1])) / scale - theta
     total = _mean_over(fit, 0)[0]
     n_seen = np.sum([_is_seen(each) for each in fit.blocks], axis=0) if fit.blocks else _is_seen(total).astype(int)
     is_unseen = ~_is_seen(total)
     return LinearEstimate(
-        theta / scale, influence * np.sqrt(1.0 + excess), block, first, n, excess,
+        theta, influence * np.sqrt(1.0 + excess), block, first, n, excess,
         fit.total_phi[0] * scale / fit.n_rows, np.array([each[2] for each in every]).reshape(-1, d) * scale / block,
         np.flatnonzero(is_unseen), np.flatnonzero(~is_unseen & (n_seen < _LEAST_SEEN)),
     )  # fmt: skip

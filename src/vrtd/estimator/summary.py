@@ -15,7 +15,7 @@ from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
-from vrtd.estimator.linear_fit import LinearEstimate, estimate_linearly
+from vrtd.estimator.linear_fit import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
 from vrtd.estimator.spread import BlockSpread, Spread, find_slowness
@@ -136,13 +136,13 @@ class FitSummary:
     def linear_estimate(self) -> LinearEstimate:
         """What a `LinearFit` estimates, with its noise."""
         assert self.state.linear is not None
-        return estimate_linearly(self.state.linear)
+        return estimate_linearly(self.state.linear, self.linear_point)
 
     @cached_property
-    def linear_point(self) -> LinearEstimate:
+    def linear_point(self) -> LinearPoint:
         """The same without the noise, which may cost more."""
         assert self.state.linear is not None
-        return estimate_linearly(self.state.linear, has_blocks=False)
+        return estimate_point(self.state.linear)
 
     @property
     def own_method(self) -> Method:
