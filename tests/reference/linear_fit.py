@@ -15,7 +15,7 @@ from vrtd.kernels.random import RESERVOIR
 
 
 class Constants(NamedTuple):
-    """Those of `vrtd.estimator.linear_fit`."""
+    """Those of the modules `linear_*` of `vrtd.estimator`."""
 
     first_block: int
     most_blocks: int

@@ -23,7 +23,9 @@ from vrtd.estimator.auto_settings import CLOSED_FORM, check_step, check_step_lin
 from vrtd.estimator.episodes import add_rows, no_episodes
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
-from vrtd.estimator.linear_fit import LinearFit, first_linear_fit, kept_rows, learn_linearly
+from vrtd.estimator.linear_fit import first_linear_fit, learn_linearly
+from vrtd.estimator.linear_settings import kept_rows
+from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite, join_rows
 from vrtd.estimator.state import (
     FitState,

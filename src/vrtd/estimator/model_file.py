@@ -22,7 +22,8 @@ from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import Sums, most_blocks, most_held, no_sums
-from vrtd.estimator.linear_fit import LinearFit, kept_rows
+from vrtd.estimator.linear_settings import kept_rows
+from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.state import FitState, Setup, bind_features
 from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
 from vrtd.files import check_regular, read_arrays, write_arrays

@@ -20,7 +20,7 @@ from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
 from vrtd.estimator.episodes import Episodes
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import Sums
-from vrtd.estimator.linear_fit import LinearFit
+from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import append
 from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
 from vrtd.logs import Chunk

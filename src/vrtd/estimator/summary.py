@@ -15,7 +15,7 @@ from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
-from vrtd.estimator.linear_fit import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
+from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
 from vrtd.estimator.spread import BlockSpread, Spread, find_slowness

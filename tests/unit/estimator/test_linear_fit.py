@@ -23,8 +23,9 @@ from vrtd.errors import (
     ModelFileError,
     StabilityWarning,
 )
-from vrtd.estimator import linear_fit
-from vrtd.estimator.linear_fit import estimate_linearly, first_linear_fit, learn_linearly
+from vrtd.estimator import linear_estimate, linear_fit, linear_settings, linear_state
+from vrtd.estimator.linear_estimate import estimate_linearly
+from vrtd.estimator.linear_fit import first_linear_fit, learn_linearly
 from vrtd.estimator.model_file import read_model, write_tree
 from vrtd.estimator.sample_inverse import _CAUTION
 from vrtd.features import Identity
@@ -58,19 +59,19 @@ def transcribed(algorithm: Any, rows: Transitions) -> Run:
     samples, theta_0 = to_samples(rows), np.linspace(-1.0, 1.0, D)
     pilot, is_auto = samples[:PILOT], isinstance(algorithm, str)
     constants = Constants(
-        linear_fit._FIRST_BLOCK, linear_fit._MOST_BLOCKS, linear_fit._LEAST_TO_DROP, linear_fit._LEAST_BLOCKS,
-        linear_fit._MOST_LARGE, linear_fit._DECAY, _CAUTION, linear_fit.kept_rows(D),
+        linear_state.FIRST_BLOCK, linear_fit._MOST_BLOCKS, linear_estimate._LEAST_TO_DROP, linear_estimate.LEAST_BLOCKS,
+        linear_fit._MOST_LARGE, linear_fit._DECAY, _CAUTION, linear_settings.kept_rows(D),
     )  # fmt: skip
     largest = max(growth_ratio(rows.part(0, PILOT)), *(float(x.weight * (x.phi @ x.phi)) for x in pilot))
-    first = linear_fit._BATCH if is_auto else 10 * len(rows)
+    first = linear_settings.BATCH if is_auto else 10 * len(rows)
     changes = sum(np.sum((x.phi_next - x.phi) ** 2) for x in pilot if x.discount > 0.0) / 2.0
     phi = np.array([x.phi for x in pilot if x.discount > 0.0])
     alike = max(1.0, np.sum((phi - phi.mean(axis=0)) ** 2) / changes)  # rows over which features stay alike
-    chosen = vrtd.RichardsonTD(linear_fit._STABLE / largest / 4.0 / alike) if is_auto else algorithm
+    chosen = vrtd.RichardsonTD(linear_settings._STABLE / largest / 4.0 / alike) if is_auto else algorithm
     if isinstance(algorithm, vrtd.VRTD):
         first = algorithm.batch_size
     theta = theta_0 + sample_inverse(pilot, 1.0)(np.mean([gradient(x, theta_0) for x in pilot], axis=0))
-    growth = (chosen.growth if isinstance(chosen, vrtd.VRTD) else None) or linear_fit._GROWTH
+    growth = (chosen.growth if isinstance(chosen, vrtd.VRTD) else None) or linear_settings.GROWTH
     run = Run(chosen, theta, first, growth, is_auto, SEED, constants)
     run.feed(samples)
     return run
@@ -250,7 +251,7 @@ def test_scales_of_features_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> No
     (one, rows), (other, same) = fit([-10, 10, 0, 3]), fit([8, 0, -9, -3])
     assert np.array_equal(one.predict(rows.observations), other.predict(same.observations))
     assert distance(one, rows) < 0.5
-    monkeypatch.setattr(linear_fit, "_UNEQUAL", np.inf)
+    monkeypatch.setattr(linear_settings, "_UNEQUAL", np.inf)
     message = r"^not converged: what is left of the start adds \d+ % to squared"
     with pytest.warns(ConvergenceWarning, match=message):
         unscaled, rows = fit([-10, 10, 0, 3])

@@ -1,0 +1,75 @@
+"""Settings of a run with O(d) work per row: what its pilot rows suggest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrtd.algorithms import VRTD, Algorithm, RichardsonTD
+from vrtd.arrays import Floats
+from vrtd.problems import Transitions
+from vrtd.theory.settings import growth_ratio
+
+# The largest step of an update times max |phi|^2 of the pilot rows, or their growth ratio: 2 is the limit of stability.
+_STABLE = 1.0
+_ALIKE, _LEAST_ALIKE = 50, 20  # rows of a block whose mean shows whether features stay alike, and how many blocks
+_UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
+#: The first batch, and its growth.
+BATCH, GROWTH = 2048, 1.5
+_STEPS, _INNER_STEP = 1500, 0.25  # inner steps of VRTD, and their size beside the largest stable one
+_FEW, _FAST_GROWTH = 512, 2.0  # with more features a new anchor costs more
+# The rows that are kept: a bounded number of numbers, but not too few rows.
+_MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 350_000_000
+
+
+def kept_rows(n_features: int) -> int:
+    """Return how many rows are kept at most."""
+    return max(_LEAST_KEPT, min(_MOST_KEPT, _WORK_KEPT // n_features**2))
+
+
+def choose_algorithm(name: str, step_size: float | None, rows: Transitions) -> Algorithm:
+    largest = _STABLE / max(growth_ratio(rows), float(measure_sizes(rows).max()), 1e-300)
+    if name == VRTD.name:
+        growth = GROWTH if rows.n_features <= _FEW else _FAST_GROWTH
+        return VRTD(step_size or _INNER_STEP * largest, BATCH, output="average", growth=growth, n_steps=_STEPS)
+    a = step_size or largest / (RichardsonTD(1.0).largest_step_size * _persistence(rows))
+    return RichardsonTD(a)
+
+
+def _persistence(rows: Transitions) -> float:
+    """Return about how many consecutive rows have alike features. The error of the extrapolation grows with the step
+    times this number.
+
+    It is the larger of two estimates: 1 / (1 - r), r the correlation of phi and phi', and by how much means over blocks
+    of rows vary more than those of independent rows: features may change at once, but their distribution slowly.
+    """
+    goes_on = rows.discount > 0.0
+    phi, phi_next = rows.phi[goes_on], rows.phi_next[goes_on]
+    if len(phi) < 2:
+        return 1.0
+    variance = float(phi.var(axis=0).sum())
+    moved = float(np.square(phi_next - phi).sum(axis=1).mean()) / 2.0
+    n_blocks = len(rows) // _ALIKE
+    found = [1.0, variance / moved if moved > 0.0 else 1.0]
+    if n_blocks >= _LEAST_ALIKE and variance > 0.0:
+        means = rows.phi[: n_blocks * _ALIKE].reshape(n_blocks, _ALIKE, -1).mean(axis=1)
+        found.append(_ALIKE * float(means.var(axis=0, ddof=1).sum()) / variance)
+    return max(found)
+
+
+def find_scale(rows: Transitions) -> Floats | None:
+    """Return the size of each feature, a root mean square over the rows where it is not 0; None if they are alike."""
+    squares, counts = np.square(rows.phi).sum(axis=0), (rows.phi != 0.0).sum(axis=0)
+    is_seen = squares > 0.0
+    if not is_seen.any():
+        return None
+    sizes = np.sqrt(squares / np.maximum(counts, 1))
+    usual = float(np.median(sizes[is_seen]))
+    if sizes[is_seen].max() <= _UNEQUAL * sizes[is_seen].min():
+        return None
+    return np.where(is_seen, sizes, usual)
+
+
+def measure_sizes(rows: Transitions) -> Floats:
+    """Return |phi|^2 of each row, times its weight."""
+    sizes = np.einsum("ni,ni->n", rows.phi, rows.phi, dtype=np.float64)
+    return np.asarray(sizes * rows.weight if rows.is_weighted else sizes)
