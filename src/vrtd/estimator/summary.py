@@ -26,6 +26,7 @@ from vrtd.series import block_correlation
 
 Method = Literal["recursion", "closed_form"]  # what an interval is of
 _MOST_EXCESS = 0.2  # of a squared error, by what is left of the start
+_MOST_VALUES = 20.0  # root mean square, beside what the kept rewards allow: larger ones may be rare
 # Standard errors by which estimates of adjacent blocks may be correlated.
 _MOST_CORRELATION = 3.0
 
@@ -215,14 +216,10 @@ class FitSummary:
     @cached_property
     def _linear_spread(self) -> BlockSpread:
         found = self.linear_estimate
-        most = _MOST_CORRELATION / np.sqrt(len(found.influence))
+        doubt, most = self.linear_doubt(_MOST_EXCESS), _MOST_CORRELATION / np.sqrt(len(found.influence))
         variances = found.phi.var(axis=0)
         weights = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0.0)
-        doubt = None
-        if found.excess > _MOST_EXCESS:
-            share = f"{100 * found.excess:.0f} %"
-            doubt = f"what is left of the start adds {share} to squared errors, and intervals are widened by it"
-        elif (
+        if doubt is None and (
             block_correlation(found.influence, self._mean_squares) > most
             or block_correlation(found.phi[found.n_before :], weights) > most
         ):
@@ -231,6 +228,21 @@ class FitSummary:
             theta=found.theta, influence=found.influence, block=found.block, unseen=found.unseen, rare=found.rare,
             spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
         )  # fmt: skip
+
+    def linear_doubt(self, most_excess: float) -> str | None:
+        """Return why a `LinearPoint` has not converged, or None. Its excess may be at most this share."""
+        point, linear, discount = self.linear_point, self.state.linear, self.setup.discount
+        assert linear is not None
+        rows = linear.reservoir.rows
+        if rows is not None and discount < 1.0 and not rows.is_weighted:
+            largest = float(np.abs(rows.reward).max()) / (1.0 - discount)
+            values = float(np.sqrt(np.square(self.visited_phi @ point.theta).mean()))
+            if largest > 0.0 and not values <= _MOST_VALUES * largest:
+                return f"values are {values:.3g} (root mean square), and the rewards allow {largest:.3g} at most"
+        if point.excess > most_excess:
+            share = f"{100 * point.excess:.0f} %"
+            return f"what is left of the start adds {share} to squared errors, and intervals are widened by it"
+        return None
 
     def is_linear(self, method: Method | None) -> bool:
         """Return whether what this method estimates is a `LinearEstimate`."""

@@ -280,14 +280,10 @@ class ValueFunction:
         """Warn if the values are further from the closed form of the sample than noise explains."""
         state, settings = self._state, self._setup.settings
         if state.linear is not None and state.n_rows >= LEAST_CHECKED:
-            excess = self._summary.linear_point.excess
-            if excess > _MOST_EXCESS:
-                warnings.warn(
-                    f"not converged: what is left of the start adds {100 * excess:.0f} % to squared errors; bring more "
-                    "rows or other features, or take the closed form: algorithm='closed_form'",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
+            doubt = self._summary.linear_doubt(_MOST_EXCESS)
+            if doubt is not None:
+                do = "bring more rows or other features, or take the closed form: algorithm='closed_form'"
+                warnings.warn(f"not converged: {doubt}; {do}", ConvergenceWarning, stacklevel=3)
         if state.learner is None or settings.trace_decay > 0.0 or state.n_sampled < LEAST_CHECKED:
             return
         if settings.cost == "linear":

@@ -23,7 +23,7 @@ from vrtd.errors import (
     ModelFileError,
     StabilityWarning,
 )
-from vrtd.estimator import linear_estimate, linear_fit, linear_settings, linear_state
+from vrtd.estimator import linear_estimate, linear_fit, linear_settings, linear_state, summary
 from vrtd.estimator.linear_estimate import estimate_linearly
 from vrtd.estimator.linear_fit import first_linear_fit, learn_linearly
 from vrtd.estimator.model_file import read_model, write_tree
@@ -395,3 +395,11 @@ def test_values_of_a_target_policy(name: str, has_propensity: bool) -> None:
     expected = exact.predict(np.arange(5), return_interval=0.68)
     assert (np.abs(found.value - expected.value) < 0.7 * (expected.high - expected.value)).all()
     np.testing.assert_allclose(found.high - found.low, expected.high - expected.low, rtol=0.4)
+
+
+def test_values_beyond_what_rewards_allow_are_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, find = chunk(0, N), summary.estimate_point
+    monkeypatch.setattr(summary, "estimate_point", lambda fit: find(fit)._replace(theta=1e6 * find(fit).theta))
+    message = r"^not converged: values are .* \(root mean square\), and the rewards allow .* at most; bring"
+    with pytest.warns(ConvergenceWarning, match=message):
+        make_evaluator(**LINEAR["auto"]).fit(rows)
