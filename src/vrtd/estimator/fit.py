@@ -138,8 +138,9 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
     if setup.target is not None and first.n_features <= _MOST_CHECKED:
         _check_stability(first.as_float64(), settings.algorithm)
     linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
-    remarks = () if linear.lowers_step else check_step_linearly(linear.algorithm, first)
-    state = _add_remarks(state._replace(linear=linear, is_checked=True), (_describe_start(linear), *remarks))
+    is_chosen = linear.lowers_step
+    remarks = (_describe_start(linear),) if is_chosen else check_step_linearly(linear.algorithm, first)
+    state = _add_remarks(state._replace(linear=linear, is_checked=True), remarks)
     for chunk in pieces:
         state = update(setup, state, chunk)
     return state
@@ -147,7 +148,7 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
 
 def _describe_start(linear: LinearFit) -> str:
     scaled = "" if linear.scale is None else ", on features divided by their sizes"
-    return f"{describe_settings(linear.algorithm.settings)}, from the pilot rows{scaled}"
+    return f"the pilot rows suggest {describe_settings(linear.algorithm.settings)}{scaled}"
 
 
 def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:

@@ -33,7 +33,6 @@ from vrtd.estimator.reservoir import add, empty_reservoir
 from vrtd.estimator.rows import NotFiniteError, loop_columns
 from vrtd.estimator.sample_inverse import SampleInverse
 from vrtd.kernels.jit import compiled
-from vrtd.kernels.random import ALGORITHM, make_streams
 from vrtd.problems import Transitions
 
 _MOST_BLOCKS = 64  # when they are full, they become twice as long
@@ -121,10 +120,8 @@ def _run(fit: LinearFit, rows: Transitions) -> LinearFit:
     if isinstance(algorithm, VRTD):
         is_finite = loops.absorb(algorithm.params(), *columns, 0, n, fit.state, state, d)
     else:
-        scratch, unused = loops.online.scratch, (make_streams(0, np.arange(1), ALGORITHM)[0], np.empty(d))
-        is_finite = loops.online.call(
-            algorithm.params(), *columns, 0, n, fit.n_rows, fit.state, scratch, state, *unused, d, 0, 1
-        )
+        place = 0, n, fit.n_rows, fit.state, loops.online.scratch, state
+        is_finite = loops.online.call(algorithm.params(), *columns, *place, *loops.unused, d, 0, 1)
     if not is_finite:
         raise NotFiniteError
     total_phi = fit.total_phi.copy()

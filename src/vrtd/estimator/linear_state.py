@@ -13,6 +13,7 @@ from vrtd.arrays import Floats
 from vrtd.engine.stream import compile_epoch
 from vrtd.estimator.learner import Loop
 from vrtd.estimator.reservoir import Reservoir
+from vrtd.kernels.random import ALGORITHM, make_streams
 
 FIRST_BLOCK = 32  # rows
 
@@ -56,11 +57,11 @@ class Loops:
     """The compiled loops of an algorithm."""
 
     def __init__(self, algorithm: Algorithm, n_features: int, is_weighted: bool) -> None:
-        self.is_weighted = is_weighted
         if isinstance(algorithm, VRTD):
             self.absorb, self.finish = compile_epoch(with_mean(algorithm), is_weighted)
         else:
             self.online = Loop(algorithm, n_features, is_weighted)
+            self.unused = make_streams(0, np.arange(1), ALGORITHM)[0], np.empty(n_features)  # it draws nothing
 
 
 def with_mean(algorithm: VRTD) -> VRTD:

@@ -25,7 +25,8 @@ from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 
 Method = Literal["recursion", "closed_form"]  # what an interval is of
-_MOST_EXCESS = 0.2  # of a squared error, by what is left of the start
+# Of a squared error, by what is left of the start: for intervals, which are widened by it, and for values without them.
+_MOST_EXCESS, _MOST_EXCESS_OF_VALUES = 0.2, 1.0
 _MOST_VALUES = 20.0  # root mean square, beside what the kept rewards allow: larger ones may be rare
 # Standard errors by which estimates of adjacent blocks may be correlated.
 _MOST_CORRELATION = 3.0
@@ -216,7 +217,7 @@ class FitSummary:
     @cached_property
     def _linear_spread(self) -> BlockSpread:
         found = self.linear_estimate
-        doubt, most = self.linear_doubt(_MOST_EXCESS), _MOST_CORRELATION / np.sqrt(len(found.influence))
+        doubt, most = self.linear_doubt(of_intervals=True), _MOST_CORRELATION / np.sqrt(len(found.influence))
         variances = found.phi.var(axis=0)
         weights = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0.0)
         if doubt is None and (
@@ -229,8 +230,8 @@ class FitSummary:
             spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
         )  # fmt: skip
 
-    def linear_doubt(self, most_excess: float) -> str | None:
-        """Return why a `LinearPoint` has not converged, or None. Its excess may be at most this share."""
+    def linear_doubt(self, of_intervals: bool) -> str | None:
+        """Return why a `LinearPoint` has not converged, or None; values without intervals are doubted later."""
         point, linear, discount = self.linear_point, self.state.linear, self.setup.discount
         assert linear is not None
         rows = linear.reservoir.rows
@@ -239,10 +240,10 @@ class FitSummary:
             values = float(np.sqrt(np.square(self.visited_phi @ point.theta).mean()))
             if largest > 0.0 and not values <= _MOST_VALUES * largest:
                 return f"values are {values:.3g} (root mean square), and the rewards allow {largest:.3g} at most"
-        if point.excess > most_excess:
-            share = f"{100 * point.excess:.0f} %"
-            return f"what is left of the start adds {share} to squared errors, and intervals are widened by it"
-        return None
+        if point.excess <= (_MOST_EXCESS if of_intervals else _MOST_EXCESS_OF_VALUES):
+            return None
+        text = f"what is left of the start adds {100 * point.excess:.0f} % to squared errors"
+        return f"{text}, and intervals are widened by it" if of_intervals else text
 
     def is_linear(self, method: Method | None) -> bool:
         """Return whether what this method estimates is a `LinearEstimate`."""

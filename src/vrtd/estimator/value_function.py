@@ -25,7 +25,6 @@ from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.new_observations import as_actions, as_observations
 
 _PARAMETERS = 512  # whose intervals are computed at once
-_MOST_EXCESS = 1.0  # of a squared error by what is left of the start, for values without intervals
 
 
 class ValueFunction:
@@ -280,7 +279,7 @@ class ValueFunction:
         """Warn if the values are further from the closed form of the sample than noise explains."""
         state, settings = self._state, self._setup.settings
         if state.linear is not None and state.n_rows >= LEAST_CHECKED:
-            doubt = self._summary.linear_doubt(_MOST_EXCESS)
+            doubt = self._summary.linear_doubt(of_intervals=False)
             if doubt is not None:
                 do = "bring more rows or other features, or take the closed form: algorithm='closed_form'"
                 warnings.warn(f"not converged: {doubt}; {do}", ConvergenceWarning, stacklevel=3)
