@@ -15,7 +15,7 @@ GAMMA = 0.9
 
 def some_rows(n: int, d: int, dtype: Any = np.float64, weighted: bool = False, seed: int = 0) -> Transitions:
     rng = np.random.default_rng(seed)
-    phi, phi_next = rng.normal(size=(2, n, d)).astype(dtype) / np.sqrt(d)
+    phi, phi_next = (rng.normal(size=(2, n, d)) / np.sqrt(d)).astype(dtype)
     weight = rng.uniform(0.5, 1.5, n) if weighted else None
     reward, terminated = rng.normal(size=n), rng.random(n) < 0.1
     ends = terminated | (rng.random(n) < 0.3)
