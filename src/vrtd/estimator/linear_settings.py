@@ -16,13 +16,15 @@ _UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
 #: The first batch, and its growth.
 BATCH, GROWTH = 2048, 1.5
 _STEPS, _INNER_STEP = 1500, 0.25  # inner steps of VRTD, and their size beside the largest stable one
-_FEW, _FAST_GROWTH = 512, 2.0  # with more features a new anchor costs more
+_FEW, _FAST_GROWTH = 512, 2.0  # with more features a new anchor costs more, and fewer rows are kept
 # The rows that are kept: a bounded number of numbers, but not too few rows.
 _MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 350_000_000
 
 
 def kept_rows(n_features: int) -> int:
     """Return how many rows are kept at most."""
+    if n_features <= _FEW:
+        return _MOST_KEPT
     return max(_LEAST_KEPT, min(_MOST_KEPT, _WORK_KEPT // n_features**2))
 
 
