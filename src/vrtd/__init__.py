@@ -1,6 +1,6 @@
 """Policy evaluation with variance-reduced temporal difference learning.
 
-Everything below is imported when it is first used: `import vrtd` loads no library.
+Names are imported when they are first used: ``import vrtd`` loads no library.
 """
 
 from __future__ import annotations
@@ -120,12 +120,12 @@ __all__ = [
     "tournament",
 ]
 
-# Modules that are attributes; scikit-learn need not be installed for `from vrtd import *`.
+# Modules that are attributes. `sklearn` is not in __all__, so `from vrtd import *` works without scikit-learn.
 _MODULES = {
     "algorithms", "errors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems", "sklearn",
     "sources", "theory", "tournament",
 }  # fmt: skip
-# Where the other names live; algorithms and what they are made of are in `vrtd.algorithms`.
+# Modules of the other names. All names that are not listed here are in `vrtd.algorithms`.
 _HOMES = {
     name: module
     for module, names in {

@@ -1,4 +1,4 @@
-"""Checks of arguments that several rooms need, each with what must hold, what came and what to do."""
+"""Checks of arguments that several packages need. Messages say what is wrong, show the value, and say what to do."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from typing import Any
 from vrtd.errors import InvalidInputError, MissingExtraError
 
 
-def require(holds: Any, must: str, got: Any, do: str, error: type[InvalidInputError] = InvalidInputError) -> None:
-    """Raise `error(must, got, do)` unless `holds`. For what is cheap to print: `got` is computed in any case.
+def require(holds: Any, problem: str, remedy: str, error: type[InvalidInputError] = InvalidInputError) -> None:
+    """Raise ``error(problem, remedy)`` unless ``holds``.
 
-    >>> require(2 <= 3, "branching must be at most n_states", "2 for 3 states", "lower branching")
+    The messages are built in any case, so use this only where that is cheap.
+
+    >>> require(2 <= 3, "branching must be at most n_states=3, but is 2.", "Lower branching.")
     """
     if not holds:
-        raise error(must, got, do)
+        raise error(problem, remedy)
 
 
 def as_number(value: Any) -> float:
-    """Return a real number as a float, infinite if it is beyond any float; NaN for what is not a number."""
+    """Return a real number as a float. Integers beyond any float become infinite, and other values become NaN."""
     try:
         return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
     except OverflowError:  # an integer
@@ -32,51 +34,60 @@ def as_number(value: Any) -> float:
 def check_positive(name: str, value: Any) -> float:
     """Return a positive, finite number as a float."""
     number = as_number(value)
-    require(0.0 < number < inf, f"{name} must be a positive, finite number", repr(value), "pass a number above 0")
+    require(
+        0.0 < number < inf,
+        f"{name} must be a positive, finite number, but got {value!r}.",
+        "Pass a number above 0.",
+    )
     return number
 
 
 def check_level(value: Any, name: str = "level") -> float:
     """Return the level of an interval as a float."""
     number = as_number(value)
-    require(0.0 < number < 1.0, f"{name} must lie in (0, 1)", repr(value), "pass e.g. 0.95")
+    require(0.0 < number < 1.0, f"{name} must lie in (0, 1), but got {value!r}.", "Pass a number such as 0.95.")
     return number
 
 
 def check_fraction(name: str, value: Any, below_one: bool = False) -> float:
-    """Return a number in [0, 1], or in [0, 1) if `below_one`, as a float."""
+    """Return a number in [0, 1], or in [0, 1) if ``below_one``, as a float."""
     number = as_number(value)
     holds, interval = (0.0 <= number < 1.0, "[0, 1)") if below_one else (0.0 <= number <= 1.0, "[0, 1]")
-    require(holds, f"{name} must lie in {interval}", repr(value), "pass e.g. 0.8")
+    require(holds, f"{name} must lie in {interval}, but got {value!r}.", "Pass a number such as 0.8.")
     return number
 
 
 def check_radius(value: Any) -> None:
+    """Raise unless the radius is None or a positive number."""
     if value is not None:
         check_positive("radius", value)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return a whole number of at least `least` as an int."""
+    """Return a whole number of at least ``least`` as an int."""
     holds = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
-    require(holds, f"{name} must be a whole number of at least {least}", repr(value), f"pass an integer >= {least}")
+    require(
+        holds,
+        f"{name} must be a whole number of at least {least}, but got {value!r}.",
+        f"Pass an integer >= {least}.",
+    )
     return int(value)
 
 
 def check_exact_count(name: str, value: Any, least: int = 1) -> int:
-    """Return a count that arithmetic with floats must not round."""
+    """Return a count as an int, at most 2**53, so that floating-point arithmetic does not round it."""
     count = check_count(name, value, least)
-    require(count <= 2**53, f"{name} must be at most 2**53", value, "lower it")
+    require(count <= 2**53, f"{name} must be at most 2**53, but got {value}.", "Use a smaller number.")
     return count
 
 
 def find_nearest(text: str, names: Collection[str]) -> str | None:
-    """Return the name that may have been meant, or None if all are far off."""
+    """Return the name that is most similar to ``text``, or None if no name is similar."""
     return next(iter(get_close_matches(text, names, n=1)), None)
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
-    """Return the choice that `value` stands for; `-` and `_` are the same in names.
+    """Return the choice that ``value`` stands for. In names, ``-`` and ``_`` are equivalent.
 
     >>> check_choice("metric", "squared-error", ("squared_error", "neu"))
     'squared_error'
@@ -90,16 +101,17 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
     if isinstance(value, str) and value.replace("-", "_") in names:
         return names[value.replace("-", "_")]
     near = find_nearest(str(value), [str(choice) for choice in choices])
-    do = "choose one of them" if near is None else f"did you mean {near!r}?"
-    raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}", repr(value), do)
+    remedy = "Choose one of them." if near is None else f"Did you mean {near!r}?"
+    raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, but got {value!r}.", remedy)
 
 
 def check_flag(name: str, value: Any) -> None:
-    require(isinstance(value, bool), f"{name} must be True or False", repr(value), "pass one of them")
+    """Raise unless the value is a bool."""
+    require(isinstance(value, bool), f"{name} must be True or False, but got {value!r}.", "Pass True or False.")
 
 
 def import_extra(library: str, extra: str) -> Any:
-    """Import an optional library, or say which extra of vrtd installs it."""
+    """Import an optional library, or raise an error that names the extra of vrtd which installs it."""
     try:
         return import_module(library)
     except ImportError:
@@ -107,4 +119,9 @@ def import_extra(library: str, extra: str) -> Any:
 
 
 def check_identifier(name: str, value: Any) -> None:
-    require(isinstance(value, str) and value.isidentifier(), f"{name} must be an identifier", repr(value), "rename it")
+    """Raise unless the value is a Python identifier."""
+    require(
+        isinstance(value, str) and value.isidentifier(),
+        f"{name} must be an identifier, but got {value!r}.",
+        "Use letters, digits and underscores.",
+    )

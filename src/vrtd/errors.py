@@ -1,4 +1,4 @@
-"""The exceptions of vrtd: one tree, and messages that say what must hold, what came and what to do."""
+"""Exceptions and warnings of vrtd."""
 
 from __future__ import annotations
 
@@ -6,94 +6,115 @@ from typing import Any
 
 
 class VrtdError(Exception):
-    """Base of every error that vrtd raises on purpose."""
+    """Base class of all errors that vrtd raises on purpose."""
 
 
 class InvalidInputError(VrtdError, ValueError):
-    """An argument breaks what must hold.
+    """Raised when an argument is invalid.
 
-    >>> raise InvalidInputError("step_size must be positive", -0.1, "pass a number above 0")
+    Parameters
+    ----------
+    problem : str
+        One sentence that says what is wrong and shows the value.
+    remedy : str
+        One sentence that says what to do.
+
+    Examples
+    --------
+    >>> raise InvalidInputError("step_size must be positive, but is -0.1.", "Pass a number above 0.")
     Traceback (most recent call last):
-    vrtd.errors.InvalidInputError: step_size must be positive; got -0.1; pass a number above 0
+    vrtd.errors.InvalidInputError: step_size must be positive, but is -0.1. Pass a number above 0.
     """
 
-    def __init__(self, must: str, got: Any, do: str) -> None:
-        super().__init__(f"{must}; got {got}; {do}")
-        self.must, self.got, self.do = must, got, do
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem} {remedy}")
+        self.problem, self.remedy = problem, remedy
 
-    def __reduce__(self) -> Any:  # so that the error survives the trip back from a worker process
-        return type(self), (self.must, self.got, self.do)
+    def __reduce__(self) -> Any:  # errors are pickled on the way back from a worker process
+        return type(self), (self.problem, self.remedy)
 
 
 class ReducibleChainError(InvalidInputError):
-    """The chain has several closed classes, so it has no single stationary distribution."""
+    """Raised when a chain has several closed classes, and so no unique stationary distribution."""
 
 
 class FeatureScaleError(InvalidInputError):
-    """Features are longer than a theorem assumes: scaling them mends it."""
+    """Raised when features are longer than a theorem assumes. Scaling them helps."""
 
 
 class SingularSystemError(InvalidInputError):
-    """A linear system that must have one solution has none or many."""
+    """Raised when a linear system does not have a unique solution."""
 
 
 class AccuracyError(VrtdError, ArithmeticError):
-    """A numerical result missed the accuracy that is promised for it."""
+    """Raised when a numerical result is less accurate than promised."""
 
 
 class ResultFileError(VrtdError, ValueError):
-    """A file is not a result that vrtd wrote, or it is damaged."""
+    """Raised when a file is not a result written by vrtd, or is damaged."""
 
 
 class ModelFileError(VrtdError, ValueError):
-    """A file is not a model that vrtd wrote, or it is damaged."""
+    """Raised when a file is not a model written by vrtd, or is damaged."""
 
 
 class DataError(InvalidInputError):
-    """A log or a data file cannot be used: the message names the file, the column and the row where it can."""
+    """Raised when a log or a data file cannot be used.
+
+    The message names the file, the column and the row where possible.
+    """
 
 
 class NotFittedError(InvalidInputError):
-    """Something was asked of an estimator that has not seen the rows for it."""
+    """Raised when an estimator is asked for a result before it has seen enough rows."""
 
 
 class DivergenceError(VrtdError, ArithmeticError):
-    """The parameters left the finite numbers: the step size is too large for these data."""
+    """Raised when parameters are no longer finite, because the step size is too large for the data."""
 
 
 class MissingExtraError(VrtdError, ImportError):
-    """Optional libraries are not installed; the message names the pip command.
+    """Raised when optional libraries are not installed. The message gives the command that installs them.
 
+    Parameters
+    ----------
+    libraries : str or tuple of str
+        Names of the missing libraries.
+    extras : str or tuple of str
+        Extras of vrtd that install them.
+
+    Examples
+    --------
     >>> raise MissingExtraError("matplotlib", "plot")
     Traceback (most recent call last):
-    vrtd.errors.MissingExtraError: matplotlib is needed for this; it is not installed; run: pip install 'vrtd[plot]'
+    vrtd.errors.MissingExtraError: matplotlib is not installed. Run: pip install 'vrtd[plot]'
     """
 
     def __init__(self, libraries: str | tuple[str, ...], extras: str | tuple[str, ...]) -> None:
         self.libraries = (libraries,) if isinstance(libraries, str) else libraries
         self.extras = (extras,) if isinstance(extras, str) else extras
-        missing = "are needed for this; they are" if len(self.libraries) > 1 else "is needed for this; it is"
-        run = f"run: pip install 'vrtd[{','.join(self.extras)}]'"
-        super().__init__(f"{', '.join(self.libraries)} {missing} not installed; {run}")
+        *others, last = self.libraries
+        missing = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+        super().__init__(f"{missing} not installed. Run: pip install 'vrtd[{','.join(self.extras)}]'")
 
     def __reduce__(self) -> Any:
         return type(self), (self.libraries, self.extras)
 
 
 class StabilityWarning(UserWarning):
-    """The step size lies beyond the mean-square stability limit: expect errors that grow without bound."""
+    """Issued when the step size exceeds the mean-square stability limit, so errors grow without bound."""
 
 
 class AccuracyWarning(UserWarning):
-    """A result has fewer correct digits than usual, because the problem is ill-conditioned."""
+    """Issued when a result has fewer correct digits than usual, because the problem is ill-conditioned."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A result or an interval cannot be trusted.
+    """Issued when a result or an interval cannot be trusted.
 
-    The run diverged or has not converged, or the rows are too strongly correlated to show how uncertain the result is.
+    The run diverged or has not converged, or the rows are too strongly correlated to estimate the uncertainty.
     """
 
 
 class DataWarning(UserWarning):
-    """The rows or the features make the answer doubtful: many rows were dropped, or no feature is constant."""
+    """Issued when rows or features make the result doubtful: many rows were dropped, or no feature is constant."""

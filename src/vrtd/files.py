@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing of files, locks on folders, and checks of files that are read."""
 
 from __future__ import annotations
 
@@ -33,36 +33,38 @@ _SPECIAL = {
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Refuse a FIFO, a socket or a device without opening it. Opening one can block for ever, and the readers here need
-    files that they can seek in and read again."""
+    """Raise if the path is a FIFO, a socket or a device, without opening it.
+
+    Opening one can block for ever, and the readers here need files in which they can seek.
+    """
     kind = _SPECIAL.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is not None:
-        raise DataError(f"{path} must be a regular file", kind, "write its content to a regular file and pass that")
+        raise DataError(f"{path} must be a regular file, but is {kind}.", "Write its content to a regular file.")
 
 
 @contextmanager
 def translate_errors(where: str) -> Iterator[None]:
-    """Make one error that names the file of whatever a library raises when a file is damaged."""
+    """Translate everything that a library raises on reading a file into an error that names the file."""
     try:
         yield
     except VrtdError:
         raise
     except FileNotFoundError:
-        raise DataError(f"{where} must be there", "no such file", "check the path") from None
+        raise DataError(f"{where} does not exist.", "Check the path.") from None
     except PermissionError as error:
-        raise DataError(f"{where} must be readable", error.strerror or error, "change its permissions") from None
-    except Exception as error:  # libraries raise nearly everything when a file is damaged
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DataError(f"{where} is not readable: {error.strerror or error}.", "Change its permissions.") from None
+    except Exception as error:  # libraries raise almost any exception when a file is damaged
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise DataError(
-            f"{where} must be whole and hold what its name says",
-            what if len(what) <= 300 else f"{what[:300]}...",
-            "the file is damaged, cut short or of another format: write or fetch it again",
+            f"{where} is damaged, truncated or of another format: "
+            f"{cause if len(cause) <= 300 else f'{cause[:300]}...'}.",
+            "Write or download it again.",
         ) from error
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for oneself; the system lets go of it when the process ends, however that is."""
+    """Lock a folder for this process. The system releases the lock when the process ends in any way."""
     if not _HAS_LOCKS:
         yield
         return
@@ -70,13 +72,10 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # of other errors, file systems without locks make some: then there is none
-            raise InvalidInputError(
-                "the output folder must not be in use",
-                f"{folder}, into which another process writes",
-                "wait, or name another",
-            ) from None
-        except OSError:
+        except BlockingIOError:
+            problem = f"The output folder {folder} is in use by another process."
+            raise InvalidInputError(problem, "Wait until it has ended, or choose another folder.") from None
+        except OSError:  # the file system has no locks
             pass
         yield
     finally:
@@ -85,14 +84,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Write into a temporary file in the same folder, which takes the place of `path` when all went well.
+    """Write to a temporary file in the same folder, which replaces ``path`` if there was no error.
 
-    Temporary files that a killed process left behind, for this `path`, are removed first.
+    Temporary files for this path that killed processes left behind are removed first.
     """
-    target = Path(os.path.realpath(path))  # a link stays a link, to a new file
+    target = Path(os.path.realpath(path))  # a link stays a link
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent} must be a folder, for {target.name}; it is not there; create it")
-    with suppress(OSError):  # a folder that cannot be listed
+        raise FileNotFoundError(f"The folder {target.parent} does not exist. Create it before writing {target.name}.")
+    with suppress(OSError):  # the folder cannot be listed
         _remove_abandoned(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{get_ident()}.tmp")
     file = _create_locked(temporary)
@@ -105,13 +104,13 @@ def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 file.close()  # Windows renames no open file
             if target.exists():
                 temporary.chmod(target.stat().st_mode)
-            temporary.replace(target)  # while it is locked: no other process may take it for abandoned
+            temporary.replace(target)  # while it is locked, so that no other process removes it
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _create_locked(path: Path) -> IO[bytes]:
-    """A new file with a lock, which the system releases when the process ends, however that is."""
+    """Return a new file with a lock, which the system releases when the process ends in any way."""
     while True:
         file = path.open("xb")
         if not _HAS_LOCKS:
@@ -120,28 +119,28 @@ def _create_locked(path: Path) -> IO[bytes]:
             fcntl.flock(file, fcntl.LOCK_EX)
         if path.exists():
             return file
-        file.close()  # another process found it before it was locked, and removed it
+        file.close()  # another process removed it before it was locked
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove temporary files of `target` that nobody holds a lock on; without locks, those that are a day old."""
+    """Remove temporary files of ``target`` that no process has locked; on systems without locks, those a day old."""
     pattern = re.compile(rf"\.{re.escape(target.name)}\.\d+\.\d+\.tmp")
     with os.scandir(target.parent) as entries:
         found = [entry for entry in entries if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)]
     for entry in found:
-        with suppress(OSError):  # in use, removed by now, or another user's
+        with suppress(OSError):  # in use, already removed, or of another user
             if not _HAS_LOCKS:
                 if time.time() - entry.stat().st_mtime > _DAY:
                     os.unlink(entry)
                 continue
             with open(entry, "r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(file.fileno()), os.stat(entry)):  # and not a newer one of the same name
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(entry)):  # not a newer file of the same name
                     os.unlink(entry)
 
 
 def write_arrays(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """One .npz file of arrays and a JSON header, without pickled objects."""
+    """Write an .npz file of arrays and a JSON header, without pickled objects."""
     import numpy as np
 
     text = json.dumps(header, allow_nan=False)
@@ -150,8 +149,10 @@ def write_arrays(path: str | os.PathLike[str], header: Mapping[str, Any], arrays
 
 
 def read_arrays(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and arrays of such a file; its header must name the format `form`. Damage raises whatever zip, zlib, json
-    and numpy make of it."""
+    """Return the header and the arrays of a file of ``write_arrays``, whose header must name the format ``form``.
+
+    A damaged file raises any exception of zip, zlib, json or numpy.
+    """
     import numpy as np
 
     with np.load(BytesIO(content), allow_pickle=False) as file:

@@ -1,4 +1,4 @@
-"""How wrong a parameter is: quadratic forms about a centre, exact where the chain is known."""
+"""Error metrics of a parameter: quadratic forms about a centre, exact for a known chain."""
 
 from __future__ import annotations
 
@@ -16,8 +16,21 @@ from vrtd.problems import LinearProblem, Transitions
 
 @dataclass(frozen=True, eq=False)
 class QuadraticForm:
-    """offset + (theta - centre)^T matrix (theta - centre)
+    """Quadratic form offset + (theta - centre)^T matrix (theta - centre), the form of all metrics.
 
+    Parameters
+    ----------
+    name : str
+        Name of the metric, an identifier.
+    matrix : array_like of shape (d, d)
+        Matrix of the form.
+    centre : array_like of shape (d,)
+        Parameter at which the form is smallest if the matrix is positive semi-definite.
+    offset : float, default=0.0
+        Value at the centre.
+
+    Examples
+    --------
     >>> QuadraticForm("distance", np.eye(2), np.zeros(2))(np.array([3.0, 4.0]))
     25.0
     """
@@ -33,30 +46,85 @@ class QuadraticForm:
             object.__setattr__(self, field, frozen(real_array(field, getattr(self, field))))
         object.__setattr__(self, "offset", float(real_array("offset", self.offset)))
         d = self.centre.shape
-        must, got = "the matrix of a metric must be (d, d) and its centre (d,)", f"{self.matrix.shape} and {d}"
-        require(len(d) == 1 and self.matrix.shape == d * 2, must, got, "give both the number of features")
+        problem = f"matrix must have the shape (d, d) and centre (d,), but got {self.matrix.shape} and {d}."
+        require(len(d) == 1 and self.matrix.shape == d * 2, problem, "Use the number of features as d in both.")
 
     def __call__(self, theta: Floats) -> float:
+        """Return the value at a parameter.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (d,)
+            The parameter.
+
+        Returns
+        -------
+        float
+            Value of the form.
+        """
         u = theta - self.centre
         return float(self.offset + u @ self.matrix @ u)
 
 
 def squared_error(problem: LinearProblem | Transitions) -> QuadraticForm:
-    """|theta - theta_star|^2, the error of the paper's figures and theorems."""
+    """Return the metric ``|theta - theta_star|^2``, the error in the figures and theorems of the paper.
+
+    Parameters
+    ----------
+    problem : LinearProblem or Transitions
+        Chain with features, or rows of a data set.
+
+    Returns
+    -------
+    QuadraticForm
+        The metric.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> problem = vrtd.problems.boyan_chain()
+    >>> squared_error(problem)(problem.theta_star + 1.0)
+    4.0
+    """
     return QuadraticForm("squared_error", np.eye(problem.theta_star.size), problem.theta_star)
 
 
 def value_error(problem: LinearProblem | Transitions) -> QuadraticForm:
-    """E (phi(s).theta - V(s))^2 over the state distribution; its offset is what the features cannot represent.
+    """Return the metric E (phi(s).theta - V(s))^2, the mean squared error of the values over the state distribution.
 
-    States that the distribution does not visit do not count. The stationary distribution of a chain with an absorbing
-    state has no other state, so the error says nothing about the states before: make the chain restart, or pass
-    `value_error(LinearProblem(mrp, phi, state_distribution))` as the metric.
+    Its offset is the error of the best approximation by the features.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain with features. Rows of a data set are refused, because their values are unknown.
+
+    Returns
+    -------
+    QuadraticForm
+        The metric.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``problem`` is `Transitions`.
+
+    Notes
+    -----
+    States without probability in the state distribution do not count. If a chain has an absorbing state, its stationary
+    distribution is concentrated there, and the metric ignores all states before it. In this case, let the chain
+    restart, or pass ``value_error(LinearProblem(mrp, phi, state_distribution))`` as the metric.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> problem = vrtd.problems.boyan_chain()
+    >>> round(value_error(problem)(problem.theta_star), 9)
+    0.0
     """
     if isinstance(problem, Transitions):
-        must = "the value error needs the values of a known chain"
-        do = "choose another metric (or pass that chain's vrtd.metrics.QuadraticForm)"
-        raise InvalidInputError(must, f"{problem.n_rows} rows", do)
+        rows = f"The value error needs the values of a known chain, but got {problem.n_rows} rows."
+        raise InvalidInputError(rows, "Choose another metric (or pass vrtd.metrics.value_error of that chain).")
     weights, values = problem.state_distribution, problem.mrp.values
     root = np.sqrt(weights)
     centre = np.asarray(np.linalg.lstsq(root[:, None] * problem.phi, root * values)[0], float)
@@ -65,15 +133,60 @@ def value_error(problem: LinearProblem | Transitions) -> QuadraticForm:
 
 
 def neu(problem: LinearProblem | Transitions) -> QuadraticForm:
-    """|E[delta phi]|^2 = |A theta + b|^2, the norm of the expected TD update (Sutton et al. 2009)."""
+    """Return the metric ``|A theta + b|^2``, the squared norm of the expected TD update.
+
+    Parameters
+    ----------
+    problem : LinearProblem or Transitions
+        Chain with features, or rows of a data set.
+
+    Returns
+    -------
+    QuadraticForm
+        The metric.
+
+    References
+    ----------
+    Sutton et al. (2009), Fast gradient-descent methods for temporal-difference learning with linear function
+    approximation, ICML.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> problem = vrtd.problems.boyan_chain()
+    >>> round(neu(problem)(problem.theta_star), 9)
+    0.0
+    """
     return _size_of_update("neu", problem, np.eye(problem.n_features))
 
 
 def mspbe(problem: LinearProblem | Transitions) -> QuadraticForm:
-    """(A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error (Sutton et al. 2009).
+    """Return the metric (A theta + b)^T C^{-1} (A theta + b), the mean squared projected Bellman error.
 
-    Of dependent features C has a pseudo-inverse in place of its inverse: A theta + b, a mean of multiples of phi, lies
-    in its range.
+    If features are dependent, the pseudo-inverse of C takes the place of the inverse. A theta + b lies in the range of
+    C, because it is a mean of multiples of phi.
+
+    Parameters
+    ----------
+    problem : LinearProblem or Transitions
+        Chain with features, or rows of a data set.
+
+    Returns
+    -------
+    QuadraticForm
+        The metric.
+
+    References
+    ----------
+    Sutton et al. (2009), Fast gradient-descent methods for temporal-difference learning with linear function
+    approximation, ICML.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> problem = vrtd.problems.boyan_chain()
+    >>> round(mspbe(problem)(problem.theta_star), 9)
+    0.0
     """
     values, vectors = np.linalg.eigh(problem.C)
     kept = values > problem.n_features * np.finfo(np.float64).eps * values[-1]
@@ -81,7 +194,7 @@ def mspbe(problem: LinearProblem | Transitions) -> QuadraticForm:
 
 
 def _size_of_update(name: str, problem: LinearProblem | Transitions, root: Floats) -> QuadraticForm:
-    """|root (A theta + b)|^2, about theta_star or else a point where it is least."""
+    """Return the form ``|root (A theta + b)|^2``, about theta_star or, without one, about a minimiser."""
     A, b = root @ problem.A, root @ problem.b
     try:
         return QuadraticForm(name, A.T @ A, problem.theta_star)
@@ -93,3 +206,4 @@ def _size_of_update(name: str, problem: LinearProblem | Transitions, root: Float
 METRICS: Mapping[str, Callable[[LinearProblem | Transitions], QuadraticForm]] = MappingProxyType(
     {"squared_error": squared_error, "value_error": value_error, "neu": neu, "mspbe": mspbe}
 )
+"""Metrics by name. Each is a function from a problem to a `QuadraticForm`."""

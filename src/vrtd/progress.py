@@ -1,4 +1,4 @@
-"""A progress bar, for `progress=True` in Python and for the command line."""
+"""Progress bars, for ``progress=True`` in Python and for the command line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SECONDS_OF_A_PAUSE = 1.0
 
 
 class _Pace:
-    """How fast something goes on. A long pause does not count, such as the compilation of a loop."""
+    """Speed of a task. The longest pause, such as the compilation of a loop, does not count."""
 
     def __init__(self) -> None:
-        self._first: tuple[float, float] | None = None  # when it was first told how much is done; and how much
-        self._last = self._pause = (0.0, 0.0)  # the longest pause, and what was done in it
+        self._first: tuple[float, float] | None = None  # time and amount at the first report
+        self._last = self._pause = (0.0, 0.0)  # the longest pause, and the amount done in it
 
     def add(self, now: float, done: float) -> None:
-        """Take down how much is done. If it is less than at first, something new has begun."""
+        """Record how much is done. If it is less than at the first report, a new task has begun."""
         if self._first is None or done < self._first[1]:
             self._first, self._pause = (now, done), (0.0, 0.0)
         elif now - self._last[0] > self._pause[0]:
@@ -33,7 +33,7 @@ class _Pace:
 
     @property
     def speed(self) -> float | None:
-        """What is done in a second; None where that is not known yet."""
+        """Amount done per second, or None while it is unknown."""
         if self._first is None:
             return None
         seconds, done = self._last[0] - self._first[0], self._last[1] - self._first[1]
@@ -44,31 +44,32 @@ class _Pace:
 
 
 class ProgressBar:
-    """A bar on a terminal or in a notebook, elsewhere a line now and then.
+    """Progress bar on a terminal or in a notebook; elsewhere, an occasional line of text.
 
-    It is called with the share that is done, in [0, 1], or with None where only the task is known.
+    It is called with the share that is done, in [0, 1], or with None if only the task is known.
     """
 
     def __init__(self, stream: TextIO, first: str = "starting") -> None:
         self._stream, self._goes_back = stream, _goes_back(stream)
-        self._length = 0  # of the text that stands there
-        self._told = time.monotonic()
+        self._length = 0  # of the text shown
+        self._last_shown = time.monotonic()
         self._pace, self._share = _Pace(), 0.0
         self.announce(first)
 
     def announce(self, task: str) -> None:
-        """Show what is done now, where there is a bar: something of which no share is known."""
+        """Show the current task on the bar, if there is one."""
         if self._goes_back:
             self._write(f"{_bar(self._share)}, {task}")
 
     def __call__(self, share: float | None, task: str = "") -> None:
+        """Show the share that is done and the current task, unless something was shown a moment ago."""
         now = time.monotonic()
         if share is not None:
             self._share = share
             self._pace.add(now, share)
-        if now - self._told < (_SECONDS_BETWEEN_BARS if self._goes_back else _SECONDS_BETWEEN_LINES):
+        if now - self._last_shown < (_SECONDS_BETWEEN_BARS if self._goes_back else _SECONDS_BETWEEN_LINES):
             return
-        self._told = now
+        self._last_shown = now
         if share is None:
             self._write(task if self._goes_back else f"vrtd: {task}")
             return
@@ -84,26 +85,27 @@ class ProgressBar:
             self._write("")
 
     def _write(self, text: str) -> None:
-        # Blanks cover the rest of a longer text: notebooks ignore the code of terminals that erases a line.
+        # Blanks cover the rest of a longer text, because notebooks ignore the terminal code that erases a line.
         self._stream.write(f"\r{text:<{self._length}}" if self._goes_back else f"{text}\n")
         self._stream.flush()
         self._length = len(text)
 
 
 class RowProgressBar:
-    """A bar that is called with the rows done and the rows in all, which are None where that is not known."""
+    """Progress bar that is called with the rows done and the total number of rows, or None if it is unknown."""
 
     def __init__(self, stream: TextIO, first: str = "starting") -> None:
         self._bar, self._pace = ProgressBar(stream, first), _Pace()
 
     def __call__(self, done: int, total: int | None) -> None:
+        """Show the number of rows done and their speed, and the share if the total is known."""
         self._pace.add(time.monotonic(), done)
         speed = self._pace.speed
         share = None if total is None else min(done / total, 1.0)
-        self._bar(share, f"{done:,} rows" + ("" if speed is None else f", {speed:,.0f} a second"))
+        self._bar(share, f"{done:,} rows" + ("" if speed is None else f", {speed:,.0f} per second"))
 
     def announce(self, task: str) -> None:
-        """Show what is done now that no rows are read."""
+        """Show the current task while no rows are read."""
         self._bar.announce(task)
 
     def close(self) -> None:
@@ -116,21 +118,23 @@ def show_progress(
     bar: type[ProgressBar] | type[RowProgressBar],
     first: str = "starting",
 ) -> AbstractContextManager[Any]:
-    """Return a context whose value reports progress: for True a bar on stderr, which is removed at the end.
+    """Return a context whose value reports progress. For True, it is a bar on stderr, which is removed at the end.
 
-    `first` is what the bar says until something is done.
+    The bar shows the text ``first`` until something is done.
     """
     if progress is None or callable(progress):
         return nullcontext(progress)
     if not isinstance(progress, bool):
-        raise InvalidInputError("progress must be True, False or a function", repr(progress), "pass True for a bar")
+        raise InvalidInputError(
+            f"progress must be True, False or a function, but got {progress!r}.", "Pass True for a bar."
+        )
     if not progress or sys.stderr is None:  # a program without a console
         return nullcontext()
     return closing(bar(sys.stderr, first))
 
 
 def _goes_back(stream: TextIO) -> bool:
-    """Return whether a carriage return goes back to the start of the line, as on a terminal and in a notebook."""
+    """Return whether a carriage return moves to the start of the line, as on a terminal and in a notebook."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
 
 

@@ -1,4 +1,4 @@
-"""What a simulation returns: every run's curve, its end, its status, and where it all came from."""
+"""Results of simulations: the curves of all runs, their final parameters, their status and their provenance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,17 @@ _ARRAYS = ("n_gradients", "n_samples", "curves", "theta", "diverged_at")
 
 
 class EngineState(NamedTuple):
-    """Where every run stands after its last closed epoch: all that is needed to go on."""
+    """State of all runs after their last closed epoch, from which they can be continued.
+
+    Attributes
+    ----------
+    workspaces : ndarray of shape (n_runs, n)
+        Workspaces of the algorithm.
+    cursors : ndarray of shape (n_runs, k)
+        Positions in the source of transitions.
+    environment, algorithm : ndarray of shape (n_runs, 2)
+        Random streams of the environment and of the algorithm.
+    """
 
     workspaces: Floats
     cursors: NDArray[Any]
@@ -39,17 +49,42 @@ class EngineState(NamedTuple):
     algorithm: NDArray[np.uint64]
 
     def map(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> EngineState:
-        """The state with `function` applied to each array."""
+        """Return a state with a function applied to each array.
+
+        Parameters
+        ----------
+        function : callable
+            A function from an array to an array.
+
+        Returns
+        -------
+        EngineState
+            The new state.
+        """
         return EngineState(*(function(array) for array in self))
 
 
 class Summary(NamedTuple):
-    """Statistics over the runs that have not diverged, at each checkpoint."""
+    """Statistics over the runs that have not diverged, at each checkpoint.
 
-    mean: Floats  # (C,)
-    standard_error: Floats  # (C,)
-    quantiles: Floats  # (5, C) for QUANTILES
-    n_diverged: NDArray[np.int64]  # (C,) runs left out because they have diverged
+    Attributes
+    ----------
+    mean : ndarray of shape (n_checkpoints,)
+        Mean over the runs.
+    standard_error : ndarray of shape (n_checkpoints,)
+        Standard error of the mean.
+    quantiles : ndarray of shape (5, n_checkpoints)
+        Quantiles 0.05, 0.25, 0.5, 0.75 and 0.95 over the runs.
+    n_diverged : ndarray of shape (n_checkpoints,)
+        Number of runs that are left out because they have diverged.
+    n_runs : int
+        Number of runs, including diverged ones.
+    """
+
+    mean: Floats
+    standard_error: Floats
+    quantiles: Floats
+    n_diverged: NDArray[np.int64]
     n_runs: int
 
     def __repr__(self) -> str:
@@ -60,17 +95,44 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Curves of independent runs. The arrays are read-only.
+    """Curves and final parameters of independent runs. The arrays are read-only.
 
-    `provenance` names the algorithm, the problem's digest, the sampling, the seed and the versions.
+    Attributes
+    ----------
+    n_gradients : ndarray of shape (n_checkpoints,)
+        Pseudo-gradients at the checkpoints, counted as in the paper.
+    n_samples : ndarray of shape (n_checkpoints,)
+        Transitions drawn up to the checkpoints.
+    metrics : tuple of str
+        Names of the recorded metrics.
+    curves : ndarray of shape (n_runs, n_checkpoints, n_metrics)
+        Values of the metrics. They are NaN from the checkpoint at which divergence of a run is first seen.
+    theta : ndarray of shape (n_runs, d)
+        Parameters that the algorithm returns at the end. They are NaN for diverged runs.
+    diverged_at : ndarray of shape (n_runs,)
+        Pseudo-gradients at which divergence of a run was first seen, or -1.
+    provenance : mapping
+        Algorithm, digest of the problem, sampling, seed, versions and times.
+    state : EngineState
+        State of the runs, from which `vrtd.simulate` can continue them.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> problem = vrtd.problems.boyan_chain()
+    >>> result = vrtd.simulate(problem, vrtd.TD(0.1), n_runs=10, n_gradients=1000, checkpoints=5)
+    >>> result.n_gradients
+    array([   0,  250,  500,  750, 1000])
+    >>> result.status.tolist()[:2]
+    ['ok', 'ok']
     """
 
-    n_gradients: NDArray[np.int64]  # (C,) pseudo-gradients as the paper counts them
-    n_samples: NDArray[np.int64]  # (C,) transitions drawn
+    n_gradients: NDArray[np.int64]
+    n_samples: NDArray[np.int64]
     metrics: tuple[str, ...]
-    curves: Floats  # (n_runs, C, n_metrics); NaN from the checkpoint on at which a run is seen to diverge
-    theta: Floats  # (n_runs, d) what the algorithm returns at the end; NaN for a diverged run
-    diverged_at: NDArray[np.int64]  # (n_runs,) pseudo-gradients at which the run was first seen to have diverged, or -1
+    curves: Floats
+    theta: Floats
+    diverged_at: NDArray[np.int64]
     provenance: Mapping[str, Any]
     state: EngineState = field(repr=False)
 
@@ -80,27 +142,53 @@ class Result:
 
     @property
     def n_runs(self) -> int:
+        """Number of runs."""
         return len(self.theta)
 
     @property
     def status(self) -> NDArray[np.str_]:
-        """(n_runs,) "ok" or "diverged"; a diverged run calls for a smaller step size or a projection."""
+        """Status of each run, "ok" or "diverged", of shape (n_runs,).
+
+        If runs have diverged, use a smaller step size or a projection.
+        """
         return np.where(self.diverged_at < 0, "ok", "diverged")
 
     def values(self, metric: str) -> Floats:
-        """(n_runs, C)"""
+        """Return the values of a metric.
+
+        Parameters
+        ----------
+        metric : str
+            Name of a recorded metric.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, n_checkpoints)
+            Values of each run at each checkpoint.
+        """
         name = check_choice("metric", metric, self.metrics)
         return self.curves[:, :, self.metrics.index(name)]
 
     def summary(self, metric: str | None = None) -> Summary:
-        """Mean, standard error and quantiles over runs, with the number of runs that have diverged and are left out."""
+        """Return mean, standard error and quantiles over the runs that have not diverged.
+
+        Parameters
+        ----------
+        metric : str or None, default=None
+            Name of a recorded metric. None means the first one.
+
+        Returns
+        -------
+        Summary
+            Statistics at each checkpoint, with the number of diverged runs.
+        """
         values = self.values(metric if metric is not None else self._first_metric())
         mean, standard_error, count = _average(values)
         alive = np.isfinite(values)
         quantiles = np.full((len(QUANTILES), values.shape[1]), np.nan)
-        whole, some = count == self.n_runs, (count > 0) & (count < self.n_runs)  # many times faster without NaN
-        quantiles[:, whole] = np.quantile(values[:, whole], QUANTILES, axis=0)
-        quantiles[:, some] = np.nanquantile(np.where(alive, values, np.nan)[:, some], QUANTILES, axis=0)
+        complete, partial = count == self.n_runs, (count > 0) & (count < self.n_runs)  # NaN makes quantiles slow
+        quantiles[:, complete] = np.quantile(values[:, complete], QUANTILES, axis=0)
+        quantiles[:, partial] = np.nanquantile(np.where(alive, values, np.nan)[:, partial], QUANTILES, axis=0)
         return Summary(mean, standard_error, quantiles, self.n_runs - count, self.n_runs)
 
     def plot(
@@ -111,9 +199,23 @@ class Result:
         x: Literal["n_gradients", "n_samples"] = "n_gradients",
         label: str | None = None,
     ) -> Axes:
-        """The mean over runs with a band of two standard errors; `ax.figure.savefig` writes it to a file.
+        """Plot the mean over runs with a band of two standard errors.
 
-        The label names the algorithm and its settings unless another is given.
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None, default=None
+            Axes to draw on. None means a new figure.
+        metric : str or None, default=None
+            Name of a recorded metric. None means the first one.
+        x : {"n_gradients", "n_samples"}, default="n_gradients"
+            Quantity on the horizontal axis: pseudo-gradients or transitions drawn.
+        label : str or None, default=None
+            Label of the curve. None means the algorithm with its settings.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes. ``axes.figure.savefig(path)`` writes the figure to a file.
         """
         x = check_choice("x", x, tuple(AXIS_LABELS))
         metric = self._first_metric() if metric is None else check_choice("metric", metric, self.metrics)
@@ -128,14 +230,31 @@ class Result:
         return axes
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one .npz file without pickled objects, at once or not at all."""
+        """Write the result to an .npz file without pickled objects, atomically.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Path of the file. ``load`` reads it.
+        """
         header = {"format": _FORMAT, "metrics": self.metrics, "provenance": dict(self.provenance)}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"state_{name}": array for name, array in self.state._asdict().items()}
         write_arrays(path, header, arrays)
 
     def columns(self, metric: str | None = None) -> dict[str, list[Any]]:
-        """The summary of a metric over the checkpoints as lists of plain numbers; None where there is no finite one."""
+        """Return the summary of a metric as lists of plain numbers, one entry per checkpoint.
+
+        Parameters
+        ----------
+        metric : str or None, default=None
+            Name of a recorded metric. None means the first one.
+
+        Returns
+        -------
+        dict of str to list
+            Columns of the table that ``to_csv`` writes. Statistics that are not finite are None.
+        """
         summary = self.summary(metric)
         statistics = (summary.mean, summary.standard_error, *summary.quantiles)
         plain = ([value if isfinite(value) else None for value in column.tolist()] for column in statistics)
@@ -143,7 +262,13 @@ class Result:
         return dict(zip(COLUMNS, columns, strict=True))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the summary of every metric as a table: the data behind a figure."""
+        """Write the summary of every metric as a CSV table, the data behind a figure.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Path of the file.
+        """
         lines = [CSV_HEADER]
         for metric in self.metrics:
             rows = zip(*self.columns(metric).values(), strict=True)
@@ -152,8 +277,7 @@ class Result:
             file.write("\n".join([*lines, ""]).encode())
 
     def _first_metric(self) -> str:
-        do = "simulate with metrics=(...), or look at theta"
-        require(self.metrics, "a metric must have been recorded", "none", do)
+        require(self.metrics, "No metric was recorded.", "Simulate with metrics=(...), or use theta.")
         return self.metrics[0]
 
     def __repr__(self) -> str:
@@ -180,7 +304,7 @@ class Result:
 
     @property
     def _runs(self) -> str:
-        """How many runs there are, or how the curve was computed."""
+        """Number of runs in words, or the method by which the curve was computed."""
         n_diverged = int((self.diverged_at >= 0).sum())
         runs = plural(self.n_runs, "run") + (f" ({n_diverged:,} diverged)" if n_diverged else "")
         return str(self.provenance.get("method", runs)).partition(":")[0]
@@ -195,23 +319,48 @@ def _average(values: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
     alive = np.isfinite(values)
     count = alive.sum(axis=0)
     shift = np.where(count > 0, values[alive.argmax(axis=0), np.arange(values.shape[1])], 0.0)
-    with np.errstate(all="ignore"):  # 0 runs have no mean, 1 run has no standard error, huge errors have inf
-        mean = shift + np.where(alive, values - shift, 0.0).sum(axis=0) / count  # equal values: exactly their mean
+    with np.errstate(all="ignore"):  # 0 runs have no mean, 1 run no standard error, and huge errors give inf
+        mean = shift + np.where(alive, values - shift, 0.0).sum(axis=0) / count  # exact if all values are equal
         spread = np.where(alive, values - mean, 0.0)
         standard_error = np.sqrt((spread**2).sum(axis=0) / (count - 1) / count)
     return mean, standard_error, count
 
 
 def _describe_fall(mean: Floats, standard_error: Floats) -> str:
-    """Return the first mean and the last one, with its standard error where there is one."""
+    """Return the first and the last mean as text, with the standard error of the last one if it is finite."""
     if not len(mean):
-        return "of nothing"
+        return "without checkpoints"
     error = f" ± {standard_error[-1]:.2g}" if isfinite(standard_error[-1]) else ""
     return f"{mean[0]:.4g} -> {mean[-1]:.4g}{error}"
 
 
 def load(path: str | os.PathLike[str]) -> Result:
-    """Read a result that `Result.save` wrote."""
+    """Read a result that `Result.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Path of the file.
+
+    Returns
+    -------
+    Result
+        The result, which can be continued with ``vrtd.simulate(..., start=result)``.
+
+    Raises
+    ------
+    ResultFileError
+        If the file is not a result of this version of vrtd, or is damaged.
+
+    Examples
+    --------
+    >>> import tempfile, vrtd
+    >>> result = vrtd.simulate(vrtd.problems.boyan_chain(), vrtd.TD(0.1), n_runs=2, n_gradients=100)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.save(f"{folder}/result.npz")
+    ...     vrtd.load(f"{folder}/result.npz").n_runs
+    2
+    """
     check_regular(path)
     content = Path(path).read_bytes()
     try:
@@ -223,10 +372,9 @@ def load(path: str | os.PathLike[str]) -> Result:
         lengths = {len(array) for array in (diverged_at, *state)}
         expected = (n_runs, n_checkpoints, len(metrics)), (n_checkpoints,), {n_runs}
         if (curves.shape, n_samples.shape, lengths) != expected:
-            raise ValueError("arrays whose shapes do not agree")
+            raise ValueError("the shapes of its arrays do not agree")
     except Exception as error:
         raise ResultFileError(
-            f"{path} must be a result that this version of vrtd wrote; got a file that does not read as one ({error}); "
-            "check the path, or run the simulation again"
+            f"{path} is not a result of this version of vrtd ({error}). Check the path, or run the simulation again."
         ) from error
     return Result(n_gradients, n_samples, metrics, curves, theta, diverged_at, provenance, state)

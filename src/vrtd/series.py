@@ -8,16 +8,16 @@ from vrtd.arrays import Floats
 
 # Lags are summed up to this many correlation times (Sokal).
 _WINDOW = 5.0
-#: A series must hold this many windows, otherwise it does not show its own correlation.
+#: Least number of windows that a series must hold to estimate its correlation.
 LEAST_WINDOWS = 10
-# Numbers that are transformed at once.
+# Numbers that one call transforms.
 _PIECE = 1 << 21
 
 
 def lag_window(series: Floats) -> int | None:
-    """Return the smallest K with K >= 5 tau(K) (Sokal 1997), tau the autocorrelation time of the summed components.
+    """Return the smallest K with K >= 5 tau(K) (Sokal 1997), or None if the series is shorter than ten such windows.
 
-    None if the series is shorter than ten such windows.
+    tau is the autocorrelation time of the sum of the components.
     """
     n = len(series)
     size = 1 << (2 * n - 1).bit_length()
@@ -36,7 +36,7 @@ def lag_window(series: Floats) -> int | None:
 
 
 def lag_covariance(series: Floats, window: int) -> Floats:
-    """Return the sum of the covariances at lags -window, ..., window; it may have negative eigenvalues."""
+    """Return the sum of the covariances at lags -window, ..., window, which may have negative eigenvalues."""
     n = len(series)
     sums = np.concatenate([np.zeros((1, series.shape[1])), np.cumsum(series, axis=0)])
     ends = np.minimum(np.arange(1, n + 1) + window, n)
@@ -46,7 +46,7 @@ def lag_covariance(series: Floats, window: int) -> Floats:
 
 
 def clip_negative(covariance: Floats) -> Floats:
-    """Return the symmetric matrix with its negative eigenvalues set to 0."""
+    """Return a symmetric matrix with its negative eigenvalues set to 0."""
     values, vectors = np.linalg.eigh(covariance)
     positive: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return positive
@@ -60,7 +60,7 @@ def block_means(series: Floats, n_blocks: int) -> Floats:
 
 
 def block_covariances(means: Floats) -> tuple[Floats, Floats]:
-    """Return the covariance of the mean of independent blocks, and what the covariance of adjacent ones adds."""
+    """Return the covariance of the mean if blocks are independent, and the contribution of adjacent blocks."""
     centred = means - means.mean(axis=0)
     count = len(means) * (len(means) - 1)
     following = centred[1:].T @ centred[:-1]
@@ -68,17 +68,17 @@ def block_covariances(means: Floats) -> tuple[Floats, Floats]:
 
 
 def block_correlation(means: Floats, metric: Floats) -> float:
-    """Return the correlation of adjacent block means, with directions weighted by how much the means vary in them.
+    """Return the correlation of adjacent block means, with directions weighted by their variance.
 
     With S_0 and S_1 the covariances of block means at lags 0 and 1, and G the metric (or its diagonal), it is
-    tr(G S_0 G S_1) / tr(G S_0 G S_0). Directions that change slowly dominate it, because block means of all others are
-    small. It is near 0 if blocks are much longer than the correlation and tends to 1 if they are much shorter.
+    tr(G S_0 G S_1) / tr(G S_0 G S_0). Slow directions dominate, because the block means of all others are small. It is
+    near 0 if blocks are much longer than the correlation time and tends to 1 if they are much shorter.
 
     >>> steps = np.repeat([0.0, 1.0, 0.0, 1.0], 8)[:, None]
     >>> round(block_correlation(steps, np.eye(1)), 2)
     0.78
     """
     centred = means - means.mean(axis=0)
-    products = (centred * metric if metric.ndim == 1 else centred @ metric) @ centred.T  # of blocks: S_0 is never made
+    products = (centred * metric if metric.ndim == 1 else centred @ metric) @ centred.T  # S_0 is never formed
     size = float(np.square(products).sum())
     return float((products[1:] * products[:-1]).sum()) / size if size > 0.0 else 0.0

@@ -1,10 +1,4 @@
-"""Values of a policy as a scikit-learn regressor: rows are states, targets are rewards.
-
->>> states = np.eye(3)[np.arange(300) % 3]  # 0, 1, 2, 0, ...: row i + 1 follows row i
->>> model = ValueRegressor("closed_form", discount=0.5).fit(states, y=states[:, 2])  # 1 for leaving state 2
->>> model.predict(np.eye(3)).round(3).tolist()
-[0.286, 0.571, 1.143]
-"""
+"""The estimator `ValueRegressor` with the interface of a scikit-learn regressor."""
 
 from __future__ import annotations
 
@@ -32,22 +26,62 @@ except ImportError as error:
 
 Column = ArrayLike | None  # one entry per row of X
 
-_SETTINGS = ("algorithm", "discount", "step_size", "batch_size", "cost", "closed_form")  # passed on as they are
-_KINDS = (np.float64, np.float32)  # others become the first
+_SETTINGS = ("algorithm", "discount", "step_size", "batch_size", "cost", "closed_form")  # same names in `Evaluator`
+_KINDS = (np.float64, np.float32)  # other types are converted to the first
 
 
 class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
-    """Values of a policy, linear in the columns of X: `vrtd.Evaluator` in scikit-learn's words.
+    """Linear value function estimator with the interface of a scikit-learn regressor.
 
-    A row of X is the features of a state, y the reward of the transition that leaves it. `next_X` are the features of
-    the states reached; without them row i + 1 follows row i, and the last row is dropped. A `terminated` row does not
-    bootstrap and needs no successor; a `truncated` one bootstraps from its row of next_X, and is dropped without.
-    `weight` are importance ratios: how much more probable an action is under the policy that is evaluated.
+    It is a `vrtd.Evaluator` whose rows of ``X`` are the features of states and whose targets ``y`` are rewards. The
+    predictions are the values of states.
 
-    Parameters are those of the `Evaluator`. `fit` decides on "auto" for the rows it gets, from at most `pilot_rows`
-    of them; `partial_fit` does not know what will come: values are 0 until `pilot_rows` rows have come.
+    Parameters
+    ----------
+    algorithm : str, default="auto"
+        Learning algorithm. ``"auto"`` takes the closed form where ``cost`` allows it, and VRTD with growing batches
+        otherwise. See `vrtd.Evaluator` for other choices.
+    discount : float, default=0.95
+        Discount factor gamma in [0, 1].
+    step_size : float or "auto", default="auto"
+        Step size of the algorithm. ``"auto"`` chooses it from the pilot rows.
+    batch_size : int or "auto", default="auto"
+        Batch size of VRTD. ``"auto"`` chooses it from the pilot rows.
+    cost : {"auto", "linear", "quadratic"}, default="auto"
+        Work and memory that are allowed per row, as a function of the number of features d. See `vrtd.Evaluator`.
+    pilot_rows : int, default=None
+        Number of rows from which ``"auto"`` chooses settings. The default is 5000, or 1000 with ``cost="linear"``.
+    closed_form : bool, default=False
+        Whether to compute the closed form of all rows too, if the algorithm is another one.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the random numbers that the algorithm draws.
 
-    Fitted: `coef_` (d,), `evaluator_`, `diagnostics_`, `n_features_in_`, and `feature_names_in_` where X has names.
+    Attributes
+    ----------
+    evaluator_ : Evaluator
+        Fitted evaluator.
+    n_features_in_ : int
+        Number of columns of ``X``.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns of ``X``, if they are strings.
+
+    Notes
+    -----
+    Without ``next_X``, row i + 1 of ``X`` follows row i, and the last row is dropped. A terminated row does not
+    bootstrap and needs no successor. A truncated row bootstraps from its row of ``next_X``, and is dropped without
+    ``next_X``.
+
+    `fit` chooses settings for the rows that it receives, from at most ``pilot_rows`` of them. `partial_fit` does not
+    know how many rows will come: values are 0 until it has received ``pilot_rows`` rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vrtd.sklearn import ValueRegressor
+    >>> states = np.eye(3)[np.arange(300) % 3]  # 0, 1, 2, 0, ...: row i + 1 follows row i
+    >>> model = ValueRegressor("closed_form", discount=0.5).fit(states, y=states[:, 2])  # 1 for leaving state 2
+    >>> model.predict(np.eye(3)).round(3).tolist()
+    [0.286, 0.571, 1.143]
     """
 
     def __init__(
@@ -81,13 +115,40 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         truncated: Column = None,
         weight: Column = None,
     ) -> Self:
-        """Learn from these transitions alone. Where columns are dependent, the parameters nearest to 0 are taken."""
+        """Learn from transitions, and discard what was learned before.
+
+        If columns of ``X`` are linearly dependent, the parameters with the smallest norm are taken.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n, d)
+            Features of the states that the transitions leave.
+        y : array-like of shape (n,)
+            Rewards of the transitions.
+        next_X : {array-like, DataFrame} of shape (n, d), default=None
+            Features of the states that the transitions reach. By default, row i + 1 of ``X`` follows row i.
+        terminated : array-like of shape (n,), default=None
+            Whether each row ends its episode without bootstrap.
+        truncated : array-like of shape (n,), default=None
+            Whether each row ends its episode with bootstrap from its row of ``next_X``.
+        weight : array-like of shape (n,), default=None
+            Importance ratios of the actions.
+
+        Returns
+        -------
+        ValueRegressor
+            The estimator itself.
+
+        Raises
+        ------
+        DataError
+            If no row has a successor.
+        """
         steps = self._check_steps(True, X, y, next_X, terminated, truncated, weight)
         if steps.n_transitions == 0:
             raise DataError(
-                "some row must have a successor",
-                f"none, with n_samples = {len(steps.reward)}",
-                "bring more rows, or next_X, or mark the rows that terminate",
+                f"No row has a successor, with n_samples = {len(steps.reward)}.",
+                "Pass more rows or next_X, or mark the rows that terminate.",
             )
         self.evaluator_ = self._evaluator(steps.n_transitions).fit(steps.log)
         return self
@@ -102,7 +163,30 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         truncated: Column = None,
         weight: Column = None,
     ) -> Self:
-        """Learn from more transitions. Without next_X the last row of each call is dropped: no call follows another."""
+        """Learn from more transitions.
+
+        Calls do not continue each other: without ``next_X`` the last row of each call is dropped.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n, d)
+            Features of the states that the transitions leave.
+        y : array-like of shape (n,)
+            Rewards of the transitions.
+        next_X : {array-like, DataFrame} of shape (n, d), default=None
+            Features of the states that the transitions reach. By default, row i + 1 of ``X`` follows row i.
+        terminated : array-like of shape (n,), default=None
+            Whether each row ends its episode without bootstrap.
+        truncated : array-like of shape (n,), default=None
+            Whether each row ends its episode with bootstrap from its row of ``next_X``.
+        weight : array-like of shape (n,), default=None
+            Importance ratios of the actions.
+
+        Returns
+        -------
+        ValueRegressor
+            The estimator itself.
+        """
         is_first = "evaluator_" not in vars(self)
         steps = self._check_steps(is_first, X, y, next_X, terminated, truncated, weight)
         if is_first:
@@ -113,7 +197,22 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
     def predict(
         self, X: Any, return_interval: float | None = None, *, method: Method | None = None
     ) -> Floats | Intervals:
-        """The value of each row, with `return_interval` (say 0.95) the ends of intervals, as in `Evaluator.predict`."""
+        """Predict the values of states.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n, d)
+            Features of the states.
+        return_interval : float, default=None
+            Confidence level of intervals, for example 0.95. Without a level, only the values are returned.
+        method : {"recursion", "closed_form"}, default=None
+            Estimate that the intervals are for, see `vrtd.Evaluator.predict`.
+
+        Returns
+        -------
+        ndarray of shape (n,), or Intervals
+            Values, or with ``return_interval`` values and the bounds of their intervals.
+        """
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=_KINDS, order="C")
         if return_interval is None:
@@ -123,10 +222,31 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
     def score(
         self, X: Any, y: Any, *, next_X: Any = None, terminated: Column = None, truncated: Column = None
     ) -> float:
-        """R^2 of the values against the discounted sums of the rewards that followed, on rows in the order of time.
+        """Return R^2 of the values with respect to the discounted sums of the rewards that follow.
 
-        What follows the last row, or a truncated one, is not known: its value is put in its place, and a row counts by
-        the share of its sum that was seen. The sums are those of the policy that made the rows.
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n, d)
+            Features of the states that the transitions leave.
+        y : array-like of shape (n,)
+            Rewards of the transitions.
+        next_X : {array-like, DataFrame} of shape (n, d), default=None
+            Features of the states that the transitions reach. By default, row i + 1 of ``X`` follows row i.
+        terminated : array-like of shape (n,), default=None
+            Whether each row ends its episode without bootstrap.
+        truncated : array-like of shape (n,), default=None
+            Whether each row ends its episode with bootstrap from its row of ``next_X``.
+
+        Returns
+        -------
+        float
+            Coefficient of determination R^2.
+
+        Notes
+        -----
+        The rows must be in the order of time. What follows the last row or a truncated row is not known, and its
+        predicted value is used instead. Each row is weighted by the share of its sum that was observed. The sums are
+        those of the policy that made the rows.
         """
         check_is_fitted(self)
         steps = self._check_steps(False, X, y, next_X, terminated, truncated)
@@ -137,19 +257,19 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
 
     @property
     def coef_(self) -> Floats:
-        """(d,) the parameters."""
+        """Parameters, an array of shape (d,)."""
         check_is_fitted(self)
         return self.evaluator_.theta_
 
     @property
     def diagnostics_(self) -> Diagnostics:
-        """Has it converged, and what limits it."""
+        """Diagnostics of the fit: whether it has converged, and the largest source of error."""
         check_is_fitted(self)
         return self.evaluator_.diagnostics_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # values are no predictions of rewards
+        tags.regressor_tags.poor_score = True  # values do not predict rewards
         return tags
 
     def _values(self, rows: NDArray[Any]) -> Floats:
@@ -168,12 +288,12 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
     def _check_steps(
         self, is_first: bool, X: Any, y: Any, next_X: Any, terminated: Column, truncated: Column, weight: Column = None
     ) -> _Steps:
-        """Check what was passed. Everything is of the kind of the first X."""
+        """Validate the arrays of a call. All get the type of the first X."""
         kinds: Any = _KINDS if is_first else self._kind
         X, y = validate_data(self, X, y, reset=is_first, dtype=kinds, order="C", y_numeric=True)
         if is_first:
             self._kind: np.dtype[Any] = X.dtype
-        if next_X is not None:  # rows that terminate may have anything there; the evaluator looks at the others
+        if next_X is not None:  # any value is allowed in rows that terminate; the evaluator checks the others
             next_X = validate_data(self, next_X, reset=False, dtype=X.dtype, order="C", ensure_all_finite=False)
         log = from_arrays(X, y, next_X, terminated, truncated, weight)
         flags = [
@@ -184,7 +304,7 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
 
 
 class _Steps(NamedTuple):
-    """Rows in the order of time, checked."""
+    """Validated rows in the order of time."""
 
     log: Log
     observations: NDArray[Any]
@@ -195,20 +315,21 @@ class _Steps(NamedTuple):
 
     @property
     def ends(self) -> NDArray[np.bool_]:
-        """Rows that no row of X follows."""
+        """Whether no row of X follows, for each row."""
         ends = self.terminated | self.truncated
         ends[-1] = True
         return ends
 
     @property
     def n_transitions(self) -> int:
+        """Number of rows that have a successor or terminate."""
         if self.next_observations is not None:
             return len(self.reward)
         return int((self.terminated | ~self.ends).sum())
 
 
 def _returns(steps: _Steps, values: Floats, after: Floats, discount: float) -> tuple[Floats, Floats]:
-    """(n,) discounted sums of rewards from each row on, and the share of each that does not rest on a value."""
+    """Return the discounted sums of rewards from each row on, and the share of each that was observed."""
     returns, shares = np.empty(len(values)), np.empty(len(values))
     has_next = steps.next_observations is not None
     total = share = 0.0

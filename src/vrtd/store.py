@@ -1,4 +1,4 @@
-"""Records of measurements as JSON files with checksums, and digests of everything that decides a measurement."""
+"""Records of measurements as JSON files with checksums, and digests of everything that affects a measurement."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PRESENTATION = ("page.py", "figures.py", "notebook.py", "plots.py", "progress.p
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:
-    """Plain JSON with its checksum."""
+    """Write a record as JSON with its checksum."""
     write_json(record | {"checksum": _checksum(record)}, path)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """As it was written, or None where there is none or it is damaged."""
+    """Return a record as it was written, or None if the file is missing or damaged."""
     try:
         record: dict[str, Any] = json.loads(read_content(path))
         return record if record.pop("checksum") == _checksum(record) else None
@@ -43,31 +43,33 @@ def _checksum(record: dict[str, Any]) -> str:
 
 
 def digest(settings: Mapping[str, Any]) -> str:
-    """Of all that decides the numbers: settings, code, libraries."""
+    """Return a digest of everything that affects the numbers: settings, code and libraries."""
     parts = [json.dumps(settings, sort_keys=True), _code(), json.dumps(versions())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@cache  # to look them up takes milliseconds
+@cache  # looking them up takes milliseconds
 def versions() -> dict[str, str]:
+    """Return the versions of vrtd, Python and the numerical libraries."""
     libraries = {name: version(name) for name in ("numpy", "scipy", "numba", "matplotlib")}
     return {"vrtd": __version__, "python": platform.python_version()} | libraries
 
 
 def describe_system() -> dict[str, Any]:
-    """Return versions and machine, for a manifest."""
+    """Return versions and a description of the machine, for a manifest."""
     machine = {"system": platform.system(), "architecture": platform.machine(), "processors": os.cpu_count()}
     return {"versions": dict(versions()), "machine": machine}
 
 
 def write_json(content: Any, path: Path) -> None:
+    """Write an object as indented JSON, atomically."""
     with write_at_once(path) as file:
         file.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
 
 
 @cache
 def _code() -> str:
-    """Return a digest of every file but those that only show what was measured."""
+    """Return a digest of all source files except those that only present results."""
     package = Path(str(files("vrtd")))
     sources = [path for path in sorted(package.rglob("*.py")) if not _is_presentation(path)]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()

@@ -1,4 +1,4 @@
-"""Tables of plain columns, as CSV files that give back the same bits."""
+"""Tables of plain columns, and CSV files that read back as the same bits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Tables = Mapping[str, Table]
 
 
 def library() -> Any:
-    """Import pyarrow, or say how to install it."""
+    """Import pyarrow, or raise an error that says how to install it."""
     return import_extra("pyarrow", "data")
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """A table of rows that have the same keys.
+    """Return a table of rows with the same keys.
 
     >>> table([{"M": 50, "mean": 1.5}, {"M": 500, "mean": 0.5}])["mean"]
     array([1.5, 0.5])
@@ -34,7 +34,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def rows_where(whole: Table, **values: Any) -> Table:
-    """The rows whose columns have these values.
+    """Return the rows of a table whose columns have these values.
 
     >>> rows_where(table([{"M": 50, "mean": 1.5}, {"M": 500, "mean": 0.5}]), M=500)["mean"]
     array([0.5])
@@ -44,7 +44,7 @@ def rows_where(whole: Table, **values: Any) -> Table:
 
 
 def rows(whole: Table) -> list[dict[str, Any]]:
-    """The table row by row.
+    """Return the rows of a table as dictionaries.
 
     >>> rows({"M": np.array([50]), "mean": np.array([1.5])})
     [{'M': 50, 'mean': 1.5}]
@@ -54,7 +54,7 @@ def rows(whole: Table) -> list[dict[str, Any]]:
 
 
 def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
-    """Floats are written so that they read back as the same bits. Returns what was written."""
+    """Write a table as CSV, with floats that read back as the same bits, and return the bytes written."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(whole)
@@ -66,7 +66,7 @@ def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
 
 
 def write_parquet(whole: Table, path: str | os.PathLike[str]) -> None:
-    """With checksums of its pages."""
+    """Write a table as Parquet, with checksums of its pages."""
     arrow = library()
     from pyarrow.parquet import write_table
 
@@ -75,7 +75,7 @@ def write_parquet(whole: Table, path: str | os.PathLike[str]) -> None:
 
 
 def parse_csv(content: bytes) -> Table:
-    """What `write_csv` wrote: a column is of integers, else of floats, else of text."""
+    """Read a table that ``write_csv`` wrote. A column holds integers if possible, else floats, else text."""
     header, *rows = csv.reader(StringIO(content.decode(), newline=""))
     return {name: _column([row[i] for row in rows]) for i, name in enumerate(header)}
 

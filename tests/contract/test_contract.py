@@ -329,7 +329,7 @@ def test_an_epoch_that_the_loop_cannot_run_is_refused() -> None:
         def epoch(self, sampling: Any, n_rows: int = 0) -> Any:
             return Epoch(n_absorb=0, n_steps=5, inner_samples="fresh")
 
-    with pytest.raises(InvalidInputError, match="an epoch that absorbs nothing must be one step on a fresh sample"):
+    with pytest.raises(InvalidInputError, match="An epoch without a batch must be one step on a fresh sample"):
         vrtd.simulate(PROBLEM, Stepper(0.1), n_runs=2, n_gradients=50)
 
 

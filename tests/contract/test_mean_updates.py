@@ -269,7 +269,9 @@ def test_gradient_td_is_stable_on_bairds_star_and_td_is_not() -> None:
     """With one step size TD leaves every bound, and gradient TD solves the star. A part of the values' error stays for
     long: where they are all alike, the TD error is only 1 - gamma of them."""
     step, larger = vrtd.Harmonic(c=500.0, t0=100_000.0), vrtd.Harmonic(c=5000.0, t0=100_000.0)
-    with pytest.warns(StabilityWarning, match="must not let the second moment of TD's error grow"):
+    with pytest.warns(
+        StabilityWarning, match="is unstable: with independent samples, the mean squared error of TD grows"
+    ):
         values, projected = growth_on_the_star(vrtd.TD(step))
     assert min(values.min(), projected.min()) > 1e15
     for algorithm in (vrtd.GTD(step, larger), vrtd.GTD2(step, larger), vrtd.TDC(step, larger)):
@@ -281,32 +283,35 @@ def test_gradient_td_is_stable_on_bairds_star_and_td_is_not() -> None:
 @pytest.mark.parametrize("algorithm", [vrtd.TDLambda(), vrtd.TrueOnlineTD()], ids=lambda each: each.name)
 def test_traces_need_a_trajectory(algorithm: Any) -> None:
     settings = r"\(step_size 0.1, trace_decay 0.8\)"
-    message = f"^{algorithm.name} {settings} must have samples that follow each other; got sampling='iid'; use"
+    message = f"^{algorithm.name} {settings} needs consecutive samples, but got sampling='iid'. Use"
     with pytest.raises(InvalidInputError, match=message):
         vrtd.simulate(two_states(), algorithm, sampling="iid", n_runs=2, n_gradients=10)
     data = vrtd.record(two_states(), 10)
-    with pytest.raises(InvalidInputError, match="must have samples that follow each other; got sampling='dataset'"):
+    with pytest.raises(InvalidInputError, match="needs consecutive samples, but got sampling='dataset'"):
         vrtd.simulate(data, algorithm, sampling="dataset", n_runs=2, n_gradients=10)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: vrtd.TDLambda(0.1, 1.1), r"trace_decay must lie in \[0, 1\]; got 1.1; pass"),
-        (lambda: vrtd.TrueOnlineTD(0.1, True), r"trace_decay must lie in \[0, 1\]; got True; pass"),
-        (lambda: vrtd.TargetTD(update="sometimes"), "update must be one of 'average', 'periodic'; got 'sometimes'"),
-        (lambda: vrtd.TargetTD(period=10), "period must be left out with update='average'; got 10; drop it, or change"),
+        (lambda: vrtd.TDLambda(0.1, 1.1), r"trace_decay must lie in \[0, 1\], but got 1.1. Pass"),
+        (lambda: vrtd.TrueOnlineTD(0.1, True), r"trace_decay must lie in \[0, 1\], but got True. Pass"),
+        (lambda: vrtd.TargetTD(update="sometimes"), "update must be one of 'average', 'periodic', but got 'sometimes'"),
+        (
+            lambda: vrtd.TargetTD(period=10),
+            "period has no effect with update='average', but got 10. Drop it, or change",
+        ),
         (
             lambda: vrtd.TargetTD(update="periodic", mix=0.5),
-            "mix must be left out with update='periodic'; got 0.5; drop",
+            "mix has no effect with update='periodic', but got 0.5. Drop",
         ),
-        (lambda: vrtd.TargetTD(mix=0.0), "mix must be a positive, finite number; got 0.0; pass"),
+        (lambda: vrtd.TargetTD(mix=0.0), "mix must be a positive, finite number, but got 0.0. Pass"),
         (
             lambda: vrtd.TargetTD(update="periodic", period=0),
-            "period must be a whole number of at least 1; got 0; pass",
+            "period must be a whole number of at least 1, but got 0. Pass",
         ),
-        (lambda: vrtd.GTD(0.0), "step_size must be a positive, finite number; got 0.0; pass"),
-        (lambda: vrtd.TDC(0.1, -1.0), "step_size_w must be a positive, finite number; got -1.0; pass"),
+        (lambda: vrtd.GTD(0.0), "step_size must be a positive, finite number, but got 0.0. Pass"),
+        (lambda: vrtd.TDC(0.1, -1.0), "step_size_w must be a positive, finite number, but got -1.0. Pass"),
     ],
 )
 def test_invalid_settings_are_refused(make: Any, message: str) -> None:

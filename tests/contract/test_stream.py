@@ -50,7 +50,9 @@ IN_NEED_OF_A_DATA_SET = {type(row.algorithm) for row in ROWS} - {type(row.algori
 
 @pytest.mark.parametrize("algorithm", sorted(IN_NEED_OF_A_DATA_SET, key=lambda algorithm: algorithm.name))
 def test_algorithms_for_data_sets_refuse_a_stream(algorithm: Any) -> None:
-    message = f"^{algorithm.name} must have a data set, to come back to its rows; got sampling='markov'; use sampling"
+    message = (
+        f"^{algorithm.name} needs a data set because it uses rows repeatedly, but got sampling='markov'. Use sampling"
+    )
     assert not algorithm().learns_from_log
     with pytest.raises(InvalidInputError, match=message):
         learn(learner(algorithm(), 4), some_rows(5000, 4))
@@ -65,7 +67,7 @@ def test_epochs_of_other_lengths_are_refused() -> None:
 
     assert vrtd.VRTD(0.1, 7).learns_from_log
     assert not Ramped(0.1, 7).learns_from_log
-    with pytest.raises(InvalidInputError, match=r"^epochs on a log must all have the same length; got Epoch"):
+    with pytest.raises(InvalidInputError, match=r"^All epochs on a log must have the same length, but got Epoch"):
         learn(learner(Ramped(0.1, 7), 4), some_rows(100, 4))
 
 

@@ -9,9 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/start/*.md")])
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SLOW = {"README", "another-policy", "comparing", "gymnasium", "planning", "q-values", "sklearn", "two-policies"}
+SLOW = {
+    "README",
+    "another-policy",
+    "comparing",
+    "gymnasium",
+    "planning",
+    "q-values",
+    "researcher",
+    "sklearn",
+    "two-policies",
+}
 EXAMPLES = [
     pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
     for page in PAGES
@@ -27,14 +37,20 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     runpy.run_path(str(script))
 
 
-def test_the_picture_of_the_readme_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("script", "picture", "n_tables"),
+    [("variance_reduction", "variance_reduction.png", 4), ("why", "why-noise.png", 3)],
+)
+def test_pictures_can_be_drawn(
+    script: str, picture: str, n_tables: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import vrtd
 
     simulate = vrtd.simulate
     monkeypatch.setattr(vrtd, "simulate", lambda *a, **k: simulate(*a, **(k | {"n_runs": 4})), raising=False)
-    runpy.run_path(str(ROOT / "examples" / "variance_reduction.py"))["main"](tmp_path)
-    assert (tmp_path / "variance_reduction.png").stat().st_size > 10_000
-    assert len(list(tmp_path.glob("*.csv"))) == 4
+    runpy.run_path(str(ROOT / "examples" / f"{script}.py"))["main"](tmp_path)
+    assert (tmp_path / picture).stat().st_size > 10_000
+    assert len(list(tmp_path.glob("*.csv"))) == n_tables
 
 
 def test_links_lead_somewhere() -> None:

@@ -70,9 +70,9 @@ def test_a_proof_needs_numbers_without_exception():
     broken = replace(PROVED, agreement=lambda _: [agrees("cell", row)])
     assert verdict(below("a", 0.5), claim=broken).verdict == "undecided"
     for kind in ("finite", "observation"):
-        with pytest.raises(InvalidInputError, match="only a universal claim can have a proof; got name"):
+        with pytest.raises(InvalidInputError, match=rf"The claim 'name' is {kind} and has a proof\. Leave proof out\."):
             replace(PROVED, kind=kind)
-    with pytest.raises(InvalidInputError, match=r"kind must be one of 'finite', 'universal'.*; got 'exact'"):
+    with pytest.raises(InvalidInputError, match=r"kind must be one of 'finite', 'universal'.*, but got 'exact'"):
         replace(CLAIM, kind="exact")
 
 
@@ -241,9 +241,9 @@ def test_runs_that_diverged_agree_with_nothing():
 
 
 def test_a_claim_needs_comparisons_and_they_need_limits():
-    with pytest.raises(InvalidInputError, match="a claim must have a comparison that the paper states; got name"):
+    with pytest.raises(InvalidInputError, match=r"The claim 'name' has no comparison that the paper states\."):
         verdict(below("a", 0.5, stated=False))
-    with pytest.raises(InvalidInputError, match="a comparison must have a limit; got q"):
+    with pytest.raises(InvalidInputError, match=r"The comparison of q has no limit\."):
         NumberCheck("a", "q", 0.5)
     assert verdict(below("a", 0.5, math.inf, 10)).runs_needed is None
 

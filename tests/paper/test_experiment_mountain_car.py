@@ -153,7 +153,7 @@ def test_figures_draw_what_they_name_and_say_how_many_runs(tables: dict[str, Any
         assert legend is not None
         labels = {text.get_text() for text in legend.get_texts()}
         if figure.name == "variants":
-            assert labels == {"no limit, 4 runs", "limit 200, 4 runs", "Figure 3, 6 runs"}
+            assert labels == {"no limit, 4 runs", "limit 200, 4 runs", "Figure 4, 6 runs"}
         else:
             assert labels == {"TD", "VRTD, M = 1000"}
 

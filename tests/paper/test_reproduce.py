@@ -176,7 +176,10 @@ def test_one_folder_has_one_setting(tmp_path: Any) -> None:
 
 
 def test_a_folder_that_another_process_uses_is_refused(tmp_path: Any) -> None:
-    with locked(tmp_path), pytest.raises(InvalidInputError, match=r"must not be in use.*wait, or name another"):
+    with (
+        locked(tmp_path),
+        pytest.raises(InvalidInputError, match=r"is in use by another process. Wait until it has ended, or choose"),
+    ):
         vrtd.reproduce(out=tmp_path, n_runs=4)
     assert vrtd.reproduce(out=tmp_path, n_runs=4).report.is_file()
 
@@ -189,7 +192,7 @@ def test_a_folder_that_was_only_begun_is_ours(tmp_path: Any) -> None:
 def test_files_of_others_are_never_removed(tmp_path: Any) -> None:
     (tmp_path / "mine" / "data").mkdir(parents=True)
     (tmp_path / "mine" / "data" / "first-mine.csv").touch()
-    with pytest.raises(InvalidInputError, match="which holds something else"):
+    with pytest.raises(InvalidInputError, match=r"holds something else\. Name another folder"):
         vrtd.reproduce(out=tmp_path / "mine", n_runs=4)
     vrtd.reproduce(out=tmp_path / "ours", n_runs=4)
     mine = [tmp_path / "ours" / name for name in ("notes.txt", "data/first-mine.csv", "figures/first-mine.svg")]
@@ -249,7 +252,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Any) -> None:
     with pytest.raises(InvalidInputError, match="must be new, empty"):
         vrtd.reproduce(out=tmp_path / "thesis.tex")
     (tmp_path / "manifest.json").write_text('{"format": "another"}')
-    with pytest.raises(InvalidInputError, match="which holds something else"):
+    with pytest.raises(InvalidInputError, match=r"holds something else\. Name another folder"):
         vrtd.reproduce(out=tmp_path)
     assert measured == []
 
@@ -257,10 +260,10 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"names": ["figure-9"]}, "did you mean 'figure-5'?"),
-        ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
-        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
-        ({"threads": 0}, "threads must be a whole number of at least 1; got 0"),
+        ({"names": ["figure-9"]}, "Did you mean 'figure-5'?"),
+        ({"n_runs": 1}, "n_runs must be a whole number of at least 2, but got 1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, but got -1"),
+        ({"threads": 0}, "threads must be a whole number of at least 1, but got 0"),
     ],
 )
 def test_bad_arguments_leave_nothing_behind(tmp_path: Any, arguments: dict[str, Any], message: str) -> None:

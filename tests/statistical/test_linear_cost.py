@@ -48,5 +48,5 @@ def test_errors_are_near_those_of_least_squares(algorithm: str, monkeypatch: pyt
     assert is_near(errors(algorithm, "linear"))
     invert = SampleInverse.__call__
     monkeypatch.setattr(SampleInverse, "__call__", lambda inverse, vectors: -invert(inverse, vectors))
-    with pytest.warns(ConvergenceWarning, match="not converged"):
+    with pytest.warns(ConvergenceWarning, match="Not converged"):
         assert not is_near(errors(algorithm, "linear"))

@@ -14,7 +14,7 @@ def test_a_map_shows_what_overflows_as_the_ceiling_and_names_its_regions():
         axes, np.array([1, 4]), np.array([0.1, 1.0]), values,
         ceiling=2.0, x_label="", y_label="", colour_label="", regions=regions,
     )  # fmt: skip
-    assert [key.get_label() for key in keys] == ["here: applies", "not: nowhere here"]
+    assert [key.get_label() for key in keys] == ["here: applies", "not: applies nowhere"]
     mesh = axes.collections[0]
     assert np.ravel(mesh.get_array()).tolist() == [0.1, 2.0, 2.0, 0.2]
     assert axes.get_xlim() == pytest.approx((0.5, 8.0))  # half an octave about each centre, an octave below the first

@@ -88,8 +88,8 @@ def test_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("total", "expected"),
     [
-        (4000, ["50% done, 1:40 left, 2,000 rows, 20 a second", "100% done, 0:00 left, 4,000 rows, 30 a second"]),
-        (None, ["2,000 rows, 20 a second", "4,000 rows, 30 a second"]),
+        (4000, ["50% done, 1:40 left, 2,000 rows, 20 per second", "100% done, 0:00 left, 4,000 rows, 30 per second"]),
+        (None, ["2,000 rows, 20 per second", "4,000 rows, 30 per second"]),
     ],
 )
 def test_rows_and_their_speed(monkeypatch: pytest.MonkeyPatch, total: int | None, expected: list[str]) -> None:
@@ -107,7 +107,7 @@ def test_what_progress_may_be(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         with show_progress(given, ProgressBar) as report:
             assert report == expected
     for wrong in (1, "yes"):
-        with pytest.raises(InvalidInputError, match="progress must be True, False or a function; got"):
+        with pytest.raises(InvalidInputError, match="progress must be True, False or a function, but got"):
             show_progress(wrong, ProgressBar)  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "stderr", None)
     with show_progress(True, ProgressBar) as report:

@@ -79,7 +79,7 @@ def test_a_row_that_terminates_may_be_followed_by_anything():
     successors[ENDS] = np.nan
     fitted = [ValueRegressor("closed_form").fit(X, Y, next_X=rows, terminated=ENDS) for rows in (NEXT, successors)]
     assert np.array_equal(fitted[0].coef_, fitted[1].coef_)
-    with pytest.raises(DataError, match=r"must be finite; got another in next_observations: .* row 49"):
+    with pytest.raises(DataError, match=r"A number in next_observations is not finite at .* row 49"):
         ValueRegressor("closed_form").fit(X, Y, next_X=successors)
 
 
@@ -181,7 +181,7 @@ def test_open_parameters_are_held_near_zero(is_weighted):
 
 @pytest.mark.parametrize("algorithm", ["vrtd", "closed_form"])
 def test_features_that_are_zero_throughout(algorithm):
-    with pytest.raises(InvalidInputError, match="some feature must not be 0 on every row"):
+    with pytest.raises(InvalidInputError, match="All features are 0 in "):
         ValueRegressor(algorithm).fit(np.zeros((20, 3)), np.ones(20))
 
 
@@ -193,10 +193,10 @@ def test_random_states(random_state):
 
 
 def test_a_row_without_a_successor_is_no_data():
-    must = r"some row must have a successor; got none, with n_samples = {}; bring more rows, or next_X, or mark"
-    with pytest.raises(DataError, match=must.format(1)):
+    message = r"No row has a successor, with n_samples = {}\. Pass more rows or next_X, or mark"
+    with pytest.raises(DataError, match=message.format(1)):
         ValueRegressor().fit(X[:1], Y[:1])
-    with pytest.raises(DataError, match=must.format(4)):
+    with pytest.raises(DataError, match=message.format(4)):
         ValueRegressor().fit(X[:4], Y[:4], truncated=np.ones(4))
 
 
@@ -205,7 +205,7 @@ def test_refusals_come_with_fit():
         ValueRegressor("sarsa").fit(X, Y)
     with pytest.raises(InvalidInputError, match="pilot_rows must be a whole number"):
         ValueRegressor(pilot_rows=0.5).fit(X, Y)
-    with pytest.raises(DataError, match="terminated must have one entry a row"):
+    with pytest.raises(DataError, match="terminated must have one entry per row"):
         ValueRegressor().fit(X, Y, terminated=ENDS[:-1])
     with pytest.raises(ValueError, match="X has 3 features, but ValueRegressor is expecting 4"):
         ValueRegressor().fit(X, Y, next_X=NEXT[:, :3])
@@ -219,7 +219,7 @@ def test_refusals_come_with_fit():
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.delitem(sys.modules, "vrtd.sklearn")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(MissingExtraError, match=r"scikit-learn is needed .* pip install 'vrtd\[sklearn\]'"):
+    with pytest.raises(MissingExtraError, match=r"scikit-learn is not installed. Run: pip install 'vrtd\[sklearn\]'"):
         importlib.import_module("vrtd.sklearn")
 
 

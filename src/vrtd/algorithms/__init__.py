@@ -1,4 +1,7 @@
-"""One file per algorithm or family of algorithms, and the registry that names them; shared parts are in `_base`."""
+"""Algorithms, their registry, step-size schedules, and the base class for new algorithms.
+
+There is one file per algorithm or family of algorithms. Parts that they share are in ``_base``.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -35,9 +38,10 @@ from vrtd.algorithms.td_lambda import TDLambda as TDLambda
 from vrtd.algorithms.td_lambda import TrueOnlineTD as TrueOnlineTD
 from vrtd.algorithms.vrtd import VRTD as VRTD
 
-_OF_ANY_SAMPLES = (TD, TDLambda, TrueOnlineTD, TargetTD, RichardsonTD, GTD, GTD2, TDC, VRTD, LSTD, RecursiveLSTD)
-_OF_A_DATA_SET = (PrimalDual, SVRG, BatchingSVRG, SCSG, GrowingSCSG, SAGA)
+_FOR_ANY_SAMPLES = (TD, TDLambda, TrueOnlineTD, TargetTD, RichardsonTD, GTD, GTD2, TDC, VRTD, LSTD, RecursiveLSTD)
+_FOR_A_DATA_SET = (PrimalDual, SVRG, BatchingSVRG, SCSG, GrowingSCSG, SAGA)
 
 REGISTRY: Mapping[str, type[Algorithm]] = MappingProxyType(
-    {algorithm.name: algorithm for algorithm in (*_OF_ANY_SAMPLES, *_OF_A_DATA_SET)}
+    {algorithm.name: algorithm for algorithm in (*_FOR_ANY_SAMPLES, *_FOR_A_DATA_SET)}
 )
+"""Algorithms by name. The engine, the command line and the comparison of algorithms all read this registry."""

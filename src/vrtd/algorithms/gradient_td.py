@@ -1,12 +1,14 @@
-"""Gradient TD, a family of three algorithms: with a second vector w that has converged, the mean update of theta
-follows a gradient, so that small steps are stable off-policy, too; for TDC those of w must be large enough beside those
-of theta. With delta the TD error, rho the importance ratio, and theta and w on the right from before the update:
+"""Gradient TD, a family of three algorithms: GTD, GTD2 and TDC.
+
+They keep a second vector w. Once w has converged, the mean update of theta follows a gradient, so small steps are
+stable off-policy, too; TDC also needs steps of w that are large enough compared with those of theta. With delta the TD
+error, rho the importance ratio, and theta and w on the right from before the update::
 
     GTD:   theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta phi - w)
     GTD2:  theta <- theta + alpha rho (phi - gamma phi') phi.w,           w <- w + beta (rho delta - phi.w) phi
     TDC:   theta <- theta + alpha rho (delta phi - gamma phi' phi.w),     w <- w + beta (rho delta - phi.w) phi
 
-GTD descends on |A theta + b|^2 (R. S. Sutton, C. Szepesvari, H. R. Maei 2008, NIPS), the others on the projected
+GTD descends on ``|A theta + b|^2`` (R. S. Sutton, C. Szepesvari, H. R. Maei 2008, NIPS), the others on the projected
 Bellman error (R. S. Sutton, H. R. Maei, D. Precup, S. Bhatnagar, D. Silver, C. Szepesvari, E. Wiewiora 2009, ICML). All
 three solve A theta + b = 0. The updates are derived here from these objectives, and their fixed points are tested.
 """
@@ -14,7 +16,7 @@ three solve A theta + b = 0. The updates are derived here from these objectives,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
@@ -64,17 +66,25 @@ def gradient_td_step(params, options, state, x, t, epoch):
 
 @dataclass(frozen=True)
 class GradientTD(Algorithm):
-    """Base of the three, which differ in two constants."""
+    """Base of the three algorithms, which differ in two constants.
 
-    step_size: Annotated[float | Schedule, "alpha"] = 0.1
-    step_size_w: Annotated[float | Schedule, "beta, the step of w"] = 0.1
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    step_size_w : float or Schedule, default=0.1
+        Step size beta of the second vector w.
+    """
+
+    step_size: float | Schedule = 0.1
+    step_size_w: float | Schedule = 0.1
 
     kernels = Kernels(gradient_td_views, gradient_td_step)
     n_vectors = 2
     step_size_fields = ("step_size", "step_size_w")
     tuned = {"step_size": STEP_SIZES, "step_size_w": Tuned((0.25, 1.0, 4.0), power=-2)}
-    averages = False  # whether w is a moving average of rho delta phi, instead of its regression
-    corrects = False  # whether theta takes TD's step with a correction, instead of a gradient step
+    averages = False  # whether w is a moving average of rho delta phi; if not, its regression on phi
+    corrects = False  # whether theta takes the step of TD with a correction; if not, a gradient step
 
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
@@ -90,8 +100,19 @@ class GradientTD(Algorithm):
 
 @dataclass(frozen=True)
 class GTD(GradientTD):
-    """Gradient TD, 2008.
+    """Gradient TD (Sutton, Szepesvari and Maei 2008).
 
+    GTD is stable off-policy with small step sizes. It descends on the squared norm of the expected TD update.
+
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    step_size_w : float or Schedule, default=0.1
+        Step size beta of the second vector w.
+
+    Examples
+    --------
     >>> GTD(step_size=0.1, step_size_w=0.05).epoch("iid").n_gradients
     1
     """
@@ -103,14 +124,44 @@ class GTD(GradientTD):
 
 @dataclass(frozen=True)
 class GTD2(GradientTD):
-    """Gradient TD, second version, 2009."""
+    """Gradient TD, second version (Sutton et al. 2009).
+
+    GTD2 is stable off-policy with small step sizes. It descends on the mean squared projected Bellman error.
+
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    step_size_w : float or Schedule, default=0.1
+        Step size beta of the second vector w.
+
+    Examples
+    --------
+    >>> GTD2(step_size=0.1, step_size_w=0.05)
+    GTD2(step_size=0.1, step_size_w=0.05)
+    """
 
     name = "gtd2"
 
 
 @dataclass(frozen=True)
 class TDC(GradientTD):
-    """TD with gradient correction, 2009."""
+    """TD with gradient correction (Sutton et al. 2009).
+
+    TDC is stable off-policy if step sizes are small and ``step_size_w`` is large enough compared with ``step_size``.
+
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    step_size_w : float or Schedule, default=0.1
+        Step size beta of the second vector w.
+
+    Examples
+    --------
+    >>> TDC(step_size=0.01, step_size_w=0.1)
+    TDC(step_size=0.01, step_size_w=0.1)
+    """
 
     name = "tdc"
     corrects = True

@@ -1,16 +1,18 @@
-"""Least-squares TD(lambda): sums over the samples, and the linear system that they make, solved when it is asked for:
+"""Least-squares TD(lambda): sums over the samples, and a linear system that is solved at each output.
+
+The sums and the system are::
 
     z_t = rho_t (c_{t-1} lambda z_{t-1} + phi_t),   A += z_t (phi_t - gamma_t phi'_t)^T,   b += z_t r_t
     (A + ridge s I) theta = b + ridge s theta_0,   s = |phi_0|^2 + |gamma_0 phi'_0|^2
 
-c is the discount of the sample before, 0 where this one does not go on from it. The ridge pulls towards theta_0, so
-that there is an answer from the first sample on; without samples it is theta_0. Its scale s is taken from the first
-sample whose features are not all zero, so that features in other units give the same values. A sample costs d^2
-operations, an output d^3: with many features ask for few checkpoints.
+c is the discount of the previous sample, or 0 if this sample does not continue it. The ridge pulls towards theta_0, so
+there is a solution from the first sample on; without samples it is theta_0. The scale s comes from the first sample
+whose features are not all zero, so the values do not depend on the units of the features. A sample costs d^2
+operations and an output d^3: with many features, use few checkpoints.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
-J. A. Boyan (1999), Least-squares temporal difference learning, ICML. The sums are derived here for ratios and discounts
-of each sample, and their solution is tested.
+J. A. Boyan (1999), Least-squares temporal difference learning, ICML. The sums are derived here for a ratio and a
+discount per sample, and their solution is tested.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ class LSTDState(NamedTuple):
     z: Floats
     psi: Floats  # phi - gamma phi'
     A: Floats  # (d d,) row by row
-    room: Floats  # (d d,) to solve in
-    memory: Floats  # two numbers: c of the sample before, and s
+    room: Floats  # (d d,) copy of A that the solver overwrites
+    memory: Floats  # two numbers: c of the previous sample, and s
 
 
 @kernel
@@ -55,9 +57,9 @@ def lstd_step(params, options, state, x, t, epoch):
 
 @kernel
 def lstd_output(params, options, state, epoch, out):
-    """theta_0 + u with (A + ridge s I) u = b - A theta_0, which is exact where nothing was summed."""
+    """Write theta_0 + u, with (A + ridge s I) u = b - A theta_0, which is exact if there were no samples."""
     d = out.size
-    ridge = params.ridge * state.memory[1] if state.memory[1] > 0.0 else 1.0  # any, where all features were zero
+    ridge = params.ridge * state.memory[1] if state.memory[1] > 0.0 else 1.0  # any value, if all features were zero
     for i in range(d):
         out[i] = state.b[i]
         for j in range(d):
@@ -71,8 +73,19 @@ def lstd_output(params, options, state, epoch, out):
 
 @dataclass(frozen=True)
 class LSTD(LeastSquaresMethod):
-    """Least-squares temporal difference learning, without a step size.
+    """Least-squares temporal difference learning, LSTD(lambda).
 
+    It has no step size. One update costs of the order of d^2 operations, and one output d^3.
+
+    Parameters
+    ----------
+    trace_decay : float, default=0.0
+        Trace decay lambda.
+    ridge : float, default=1e-3
+        Ridge parameter, relative to the squared norms of the first features. The ridge pulls towards theta_0.
+
+    Examples
+    --------
     >>> LSTD(trace_decay=0.5).epoch("markov").n_gradients
     1
     """

@@ -1,8 +1,10 @@
-"""The batch gradient method for the saddle point of a data set: a pass over all rows, then one step,
+"""Batch gradient method for the saddle point of a data set.
 
-    theta <- theta - alpha A^T w,    w <- w + beta (A theta + b - C w),
+An epoch is a pass over all rows and one step, with theta and w on the right from before the step::
 
-both from the same (theta, w). It draws nothing: all runs are one.
+    theta <- theta - alpha A^T w,    w <- w + beta (A theta + b - C w)
+
+The method draws no random numbers, so all runs are equal.
 
 S. S. Du, J. Chen, L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
 """
@@ -21,9 +23,9 @@ from vrtd.kernels.jit import kernel
 class PrimalDualState(NamedTuple):
     theta: Floats
     w: Floats
-    g_theta: Floats  # sums over the rows that are absorbed
+    g_theta: Floats  # sums over the absorbed rows
     g_w: Floats
-    counts: Floats  # one number: the rows that are absorbed
+    counts: Floats  # one number: the absorbed rows
 
 
 @kernel
@@ -34,7 +36,7 @@ def primal_dual_views(workspace, d):
 
 @kernel
 def primal_dual_step(params, options, state, x, t, epoch):
-    """An epoch has no steps."""
+    """Do nothing: an epoch has no steps."""
 
 
 @kernel
@@ -50,8 +52,19 @@ def primal_dual_close(params, options, state):
 
 @dataclass(frozen=True)
 class PrimalDual(SaddleMethod):
-    """Batch gradient descent in theta, ascent in w.
+    """Batch gradient descent in theta and ascent in w, on a data set.
 
+    It converges linearly to the least-squares solution of the data set.
+
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        Step size alpha.
+    step_size_w : float, default=0.1
+        Step size beta of the second vector w.
+
+    Examples
+    --------
     >>> PrimalDual(step_size=0.1, step_size_w=0.5).epoch("dataset", n_rows=1000).n_gradients
     1000
     """

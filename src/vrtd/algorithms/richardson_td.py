@@ -1,11 +1,13 @@
-"""Averaged TD with the bias of its constant step removed by Richardson-Romberg extrapolation:
+"""Averaged TD whose bias from the constant step size is removed by Richardson-Romberg extrapolation.
 
-    theta^m_{t+1} = theta^m_t + 2^m a g_{x_t}(theta^m_t),   m = 0, ..., K - 1, on the same samples
+K levels use the same samples with the step sizes a, 2a, 4a, ...::
+
+    theta^m_{t+1} = theta^m_t + 2^m a g_{x_t}(theta^m_t),   m = 0, ..., K - 1
     output = sum_m h_m (mean of theta^m after the burn-in),   h_m = prod_{l != m} 2^l / (2^l - 2^m)
 
-Along a trajectory the mean of TD's iterates tends to theta_star + a c_1 + a^2 c_2 + ...; the weights h sum to 1 and
-cancel the first K - 1 terms. For K = 3 they are 8/3, -2 and 1/3. What is left of the start is amplified: the burn-in
-has to outlast it at the smallest step. All levels begin at theta_0, so that the kernel keeps theta^0 and differences
+Along a trajectory, the mean of the iterates of TD tends to theta_star + a c_1 + a^2 c_2 + ... The weights h sum to 1
+and cancel the first K - 1 terms. For K = 3 they are 8/3, -2 and 1/3. They amplify the initial transient, so the burn-in
+must outlast it at the smallest step size. All levels begin at theta_0. The kernel keeps theta^0 and the differences
 from it.
 
 D. Huo, Y. Chen, Q. Xie (2023), Bias and extrapolation in Markovian linear stochastic approximation with constant
@@ -15,7 +17,7 @@ stepsizes, SIGMETRICS. I. Levin, A. Naumov, S. Samsonov (2026), AAAI, arXiv 2508
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +45,7 @@ class RichardsonTDOptions(NamedTuple):
 class RichardsonTDState(NamedTuple):
     theta: Floats  # theta^0
     total: Floats  # sum of sum_m h_m theta^m after the burn-in
-    further: Floats  # theta^m - theta^0 for m = 1, ..., one after the other
+    further: Floats  # theta^m - theta^0 for m = 1, 2, ..., concatenated
 
 
 @kernel
@@ -79,8 +81,10 @@ def richardson_td_output(params, options, state, epoch, out):
 
 
 def extrapolation_weights(levels: int) -> Floats:
-    """Return h for steps a, 2a, 4a, ...
+    """Return the weights h of the step sizes a, 2a, 4a, ...
 
+    Examples
+    --------
     >>> extrapolation_weights(2)
     array([ 2., -1.])
     """
@@ -90,17 +94,29 @@ def extrapolation_weights(levels: int) -> Floats:
 
 @dataclass(frozen=True)
 class RichardsonTD(Algorithm):
-    """Averaged TD, extrapolated to a step of 0 from steps a, 2a, 4a on the same samples.
+    """Averaged TD, extrapolated to step size 0 from several step sizes on the same samples.
 
-    Until the burn-in is over, the output is the iterate of the smallest step.
+    Level k has the step size ``2^k step_size``. Until the end of the burn-in, the output is the iterate of the smallest
+    step size.
 
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Smallest step size a.
+    levels : int, default=3
+        Number of step sizes K, from 2 to 4.
+    burn_in : int, default=0
+        Number of updates before averaging begins.
+
+    Examples
+    --------
     >>> RichardsonTD(step_size=0.05).epoch("markov").n_gradients
     3
     """
 
-    step_size: Annotated[float | Schedule, "a, the smallest step"] = 0.1
-    levels: Annotated[int, "K, the number of steps, from 2 to 4"] = 3
-    burn_in: Annotated[int, "the updates before averages begin"] = 0
+    step_size: float | Schedule = 0.1
+    levels: int = 3
+    burn_in: int = 0
 
     name = "richardson_td"
     kernels = Kernels(richardson_td_views, richardson_td_step, richardson_td_output)

@@ -1,16 +1,17 @@
-"""SAGA for the saddle point of a data set: a step on every sample, corrected by the gradients that its rows had last.
+"""SAGA for the saddle point of a data set.
 
-The first epoch begins with a pass over all rows, whose gradients at the start are remembered.
+Each sample makes one step, corrected by the gradients of its row from the last time the row was drawn. The first epoch
+begins with a pass over all rows, which stores their gradients at the starting point.
 
-Each row i remembers two numbers, s_i = rho phi.w and e_i = rho delta(theta) - phi.w as they were when it came last; its
-gradients then were s_i psi_i and e_i phi_i, so no vectors are kept. With g_theta the mean of s_i psi_i, g_w the mean of
-e_i phi_i over all rows, and s, e the numbers of the row i that comes now,
+Each row i stores two numbers, s_i = rho phi.w and e_i = rho delta(theta) - phi.w, with theta and w from the last time
+it was drawn. Its gradients were then s_i psi_i and e_i phi_i, so no vectors are stored. Let g_theta be the mean of
+s_i psi_i and g_w the mean of e_i phi_i over all rows, and s, e the current numbers of the row i that is drawn::
 
-    theta <- theta - alpha ((s - s_i) psi_i + g_theta),    w <- w + beta ((e - e_i) phi_i + g_w),
-    g_theta <- g_theta + (s - s_i) psi_i / n,    g_w <- g_w + (e - e_i) phi_i / n,    s_i <- s,    e_i <- e.
+    theta <- theta - alpha ((s - s_i) psi_i + g_theta),    w <- w + beta ((e - e_i) phi_i + g_w)
+    g_theta <- g_theta + (s - s_i) psi_i / n,    g_w <- g_w + (e - e_i) phi_i / n,    s_i <- s,    e_i <- e
 
-The means are carried along and never computed anew, so what rounding did to them stays: about 1e-16 of the largest
-gradients that there were. Start near the solution, or take SVRG, where the last digits matter.
+The means are only updated, never recomputed, so rounding errors stay: about 1e-16 of the largest gradients so far. If
+the last digits matter, start near the solution or use SVRG.
 
 A. Defazio, F. Bach, S. Lacoste-Julien (2014), SAGA: a fast incremental gradient method, NeurIPS. S. S. Du, J. Chen,
 L. Li, L. Xiao, D. Zhou (2017), Stochastic variance reduction methods for policy evaluation, ICML.
@@ -46,7 +47,7 @@ def saga_views(workspace, d):
 
 @kernel
 def remember(state, x):
-    """s and e of row x are now those of (theta, w); returns by how much they changed."""
+    """Store s and e of row x at (theta, w), and return their changes."""
     place = x.row + x.row
     along = value_of(state.w, x)
     s, e = x.weight * along, x.weight * td_error(state.theta, x) - along
@@ -58,7 +59,7 @@ def remember(state, x):
 @kernel
 def saga_absorb(params, options, state, x):
     share = 1.0 / x.phi.shape[0]
-    s, e = remember(state, x)  # the memory was zero
+    s, e = remember(state, x)  # the changes are the numbers themselves: they were zero
     move_along_row(state.g_theta, state.g_w, share * s, share * e, x)
 
 
@@ -78,8 +79,19 @@ def saga_step(params, options, state, x, t, epoch):
 
 @dataclass(frozen=True)
 class SAGA(SaddleMethod):
-    """One pass over all rows, then a step for each sample, with two numbers per row in memory.
+    """SAGA on a data set: one pass over all rows, then one step per sample, with two stored numbers per row.
 
+    It converges linearly to the least-squares solution of the data set.
+
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        Step size alpha.
+    step_size_w : float, default=0.1
+        Step size beta of the second vector w.
+
+    Examples
+    --------
     >>> SAGA().epoch("dataset", n_rows=1000).gradients_until(2), SAGA().workspace_size(4, n_rows=1000)
     (array(1002), 2016)
     """

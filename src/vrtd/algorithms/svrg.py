@@ -1,19 +1,21 @@
-"""A family of three algorithms: variance-reduced gradients for the saddle point of a data set (SVRG), and two variants
-with growing batches. Their kernels are in `vrtd.algorithms._base.anchor`. An epoch takes the mean gradients
-(g_theta, g_w) of a batch of rows at an anchor, and from there inner steps, each on one row i:
+"""SVRG for the saddle point of a data set, and two variants with growing batches.
+
+Their kernels are in `vrtd.algorithms._base.anchor`. An epoch computes the mean gradients (g_theta, g_w) of a batch of
+rows at an anchor. From there it takes inner steps, each on one row i::
 
     theta <- theta - alpha (g_theta,i(w) - g_theta,i(w_anchor) + g_theta)
-    w     <- w     + beta  (g_w,i(theta, w) - g_w,i(theta_anchor, w_anchor) + g_w).
+    w     <- w     + beta  (g_w,i(theta, w) - g_w,i(theta_anchor, w_anchor) + g_w)
 
-Where it ends is the next anchor. With the batch of all rows in place the error of every inner step falls with the
-distances to the solution and to the anchor, so the convergence is linear, to the data's own solution.
+The end point is the next anchor. If the batch is all rows, the error of every inner step falls with the distances to
+the solution and to the anchor, so convergence to the solution of the data set is linear.
 
-- SVRG: the batch is all rows, always. Inner rows are any.
-- Batching SVRG: the batch is a random subset of the rows, without replacement, new in each epoch. It grows by a factor
-  from epoch to epoch until it is all rows: early on, a rough gradient is good enough. Inner rows are any.
-- Growing SCSG, a variant of this library: the batch is the next rows of the data set, in order and around, and grows in
-  the same way. Inner rows are drawn from the batch, and the number of inner steps is uniform on 1, ..., N, where N is
-  the rows of the batch times `steps_per_row`. That is equal in law to N steps of which a random iterate is returned,
+- SVRG: the batch is always all rows. Inner steps use any row.
+- Batching SVRG: the batch is a new random subset of the rows in each epoch, without replacement. It grows by a factor
+  from epoch to epoch until it is all rows: in the first epochs, a rough gradient is good enough. Inner steps use any
+  row.
+- Growing SCSG, a variant of this library: the batch is the next rows of the data set, in cyclic order, and grows in the
+  same way. Inner steps use rows of the batch, and their number is uniform on 1, ..., N, where N is the number of rows
+  of the batch times ``steps_per_row``. This has the same distribution as N steps of which a random iterate is returned,
   and all N are counted. Published SCSG has batches of fixed size, inner rows from all data and a geometric number of
   steps: `vrtd.algorithms.scsg`.
 
@@ -26,7 +28,6 @@ Z. Peng, A. Touati, P. Vincent, D. Precup (2019), SVRG for policy evaluation wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 from vrtd.algorithms._base.algorithm import Epoch, Sampling, Tuned
 from vrtd.algorithms._base.anchor import AnchoredMethod
@@ -37,13 +38,26 @@ from vrtd.checks import check_exact_count
 
 @dataclass(frozen=True)
 class SVRG(AnchoredMethod):
-    """The gradient of all rows at every anchor.
+    """SVRG on a data set: the gradient of all rows at every anchor, then inner steps on single rows.
 
+    It converges linearly to the least-squares solution of the data set.
+
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        Step size alpha.
+    step_size_w : float, default=0.1
+        Step size beta of the second vector w.
+    n_steps : int or None, default=None
+        Number of inner steps per epoch. None means the number of rows of the data set.
+
+    Examples
+    --------
     >>> SVRG(n_steps=500).epoch("dataset", n_rows=1000).n_gradients
     1500
     """
 
-    n_steps: Annotated[int | None, "inner steps an epoch; as many as rows if left out"] = None
+    n_steps: int | None = None
 
     name = "svrg"
 
@@ -57,15 +71,30 @@ class SVRG(AnchoredMethod):
 
 @dataclass(frozen=True)
 class BatchingSVRG(AnchoredMethod):
-    """The gradient of a random subset that grows to all rows.
+    """SVRG on a data set, with the gradient of a random subset that grows to all rows.
 
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        Step size alpha.
+    step_size_w : float, default=0.1
+        Step size beta of the second vector w.
+    n_steps : int or None, default=None
+        Number of inner steps per epoch. None means the number of rows of the data set.
+    batch_size : int, default=100
+        Number of rows in the first batch.
+    growth : float, default=2.0
+        Growth factor of the batch from epoch to epoch.
+
+    Examples
+    --------
     >>> BatchingSVRG(batch_size=100, growth=3.0, n_steps=50).epoch("dataset", n_rows=1000).warmup
     ((100, 50), (300, 50), (900, 50))
     """
 
-    n_steps: Annotated[int | None, "inner steps an epoch; as many as rows if left out"] = None
-    batch_size: Annotated[int, "rows of the first batch"] = 100
-    growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
+    n_steps: int | None = None
+    batch_size: int = 100
+    growth: float = 2.0
 
     name = "batching_svrg"
     tuned = {**AnchoredMethod.tuned, "batch_size": Tuned((16, 64, 256))}
@@ -83,15 +112,33 @@ class BatchingSVRG(AnchoredMethod):
 
 @dataclass(frozen=True)
 class GrowingSCSG(AnchoredMethod):
-    """Growing batches of consecutive rows, and a uniform number of inner steps on their own rows.
+    """SCSG with growing batches, on a data set.
 
+    Batches are consecutive rows. The number of inner steps is uniform, and each uses a row of the batch. This is a
+    variant of this library.
+
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        Step size alpha.
+    step_size_w : float, default=0.1
+        Step size beta of the second vector w.
+    batch_size : int, default=100
+        Number of rows in the first batch.
+    growth : float, default=2.0
+        Growth factor of the batch from epoch to epoch.
+    steps_per_row : int, default=1
+        Largest number of inner steps per row of the batch.
+
+    Examples
+    --------
     >>> GrowingSCSG(batch_size=100).epoch("dataset", n_rows=1000).gradients_until(1)
     array(200)
     """
 
-    batch_size: Annotated[int, "rows of the first batch"] = 100
-    growth: Annotated[float, "of the batch, from epoch to epoch"] = 2.0
-    steps_per_row: Annotated[int, "inner steps for each row of the batch at most: their number is random"] = 1
+    batch_size: int = 100
+    growth: float = 2.0
+    steps_per_row: int = 1
 
     name = "growing_scsg"
     tuned = {**AnchoredMethod.tuned, "batch_size": Tuned((16, 64, 256))}

@@ -1,18 +1,20 @@
-"""TD with a target: the next state is valued by a second parameter, which follows theta more slowly. With
-delta = r + gamma phi'.target - phi.theta and rho the importance ratio, all from the values before the update,
+"""TD with a target: a second parameter, which follows theta more slowly, gives the value of the next state.
+
+With delta = r + gamma phi'.target - phi.theta and rho the importance ratio, all from before the update::
 
     average:   theta <- theta + alpha rho delta phi,    target <- target + alpha mix (theta - target)
-    periodic:  theta <- theta + alpha rho delta phi,    target <- theta, after every `period` updates
+    periodic:  theta <- theta + alpha rho delta phi,    target <- theta, after every period updates
 
 D. Lee and N. He (2019), Target-based temporal-difference learning, ICML: their averaging and periodic TD. Both
-parameters begin at theta_0. The updates are derived here from the idea; their fixed point, TD's, is tested. Double TD,
-which updates the two alike and pulls them together, is not here: from one start they stay equal, and it is TD.
+parameters begin at theta_0. The updates are derived here from the idea; their fixed point, that of TD, is tested.
+Double TD, which updates both parameters in the same way and pulls them together, is left out: from one starting point
+they stay equal, so it is TD.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
@@ -69,16 +71,29 @@ def target_td_step(params, options, state, x, t, epoch):
 
 @dataclass(frozen=True)
 class TargetTD(Algorithm):
-    """TD that bootstraps from a target.
+    """TD that bootstraps from a target, with averaging or periodic updates.
 
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    update : {"average", "periodic"}, default="average"
+        Update rule of the target. It is either a moving average of theta or a copy made at fixed intervals.
+    mix : float or None, default=None
+        Step size of the target as a multiple of alpha, for averaging updates. None means 1.
+    period : int or None, default=None
+        Number of updates between two copies, for periodic updates. None means 100.
+
+    Examples
+    --------
     >>> TargetTD(update="periodic")
     TargetTD(step_size=0.1, update='periodic', mix=None, period=100)
     """
 
-    step_size: Annotated[float | Schedule, "alpha"] = 0.1
-    update: Annotated[Literal["average", "periodic"], "how the target follows"] = "average"
-    mix: Annotated[float | None, "average: how fast the target follows, in steps alpha; 1 unless given"] = None
-    period: Annotated[int | None, "periodic: updates from copy to copy; 100 unless given"] = None
+    step_size: float | Schedule = 0.1
+    update: Literal["average", "periodic"] = "average"
+    mix: float | None = None
+    period: int | None = None
 
     name = "target_td"
     kernels = Kernels(target_td_views, target_td_step)
@@ -89,11 +104,11 @@ class TargetTD(Algorithm):
     def __post_init__(self) -> None:
         as_schedule(self.step_size)
         check_choice("update", self.update, tuple(_UPDATES))
-        own, other = ("mix", "period") if self.update == "average" else ("period", "mix")
-        must = f"{other} must be left out with update={self.update!r}"
-        require(getattr(self, other) is None, must, getattr(self, other), "drop it, or change update")
-        if getattr(self, own) is None:
-            object.__setattr__(self, own, _DEFAULTS[own])
+        used, unused = ("mix", "period") if self.update == "average" else ("period", "mix")
+        problem = f"{unused} has no effect with update={self.update!r}, but got {getattr(self, unused)}."
+        require(getattr(self, unused) is None, problem, "Drop it, or change update.")
+        if getattr(self, used) is None:
+            object.__setattr__(self, used, _DEFAULTS[used])
         check_positive("mix", 1.0 if self.mix is None else self.mix)
         check_count("period", 1 if self.period is None else self.period)
 

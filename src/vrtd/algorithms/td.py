@@ -1,17 +1,20 @@
-"""Vanilla TD(0) with linear features, the paper's baseline (equation 1):
+"""TD(0) with linear features, the baseline of the paper (equation 1).
+
+The update is::
 
     theta_{t+1} = Pi_R( theta_t + alpha_t g_{x_t}(theta_t) )
 
-R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3. With `average`, the
-output is the mean of theta_1, ..., theta_t (Polyak and Ruppert): with a constant step the method of C. Lakshminarayanan
-and C. Szepesvari (2018), AISTATS. With independent samples it tends to theta_star as 1/t in mean square; along a
-trajectory, where successive A_x are correlated, to a point at a distance in proportion to the step.
+R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3. With ``average``,
+the output is the mean of theta_1, ..., theta_t (Polyak and Ruppert); with a constant step size this is the method of
+C. Lakshminarayanan and C. Szepesvari (2018), AISTATS. With independent samples its mean squared error falls as 1/t.
+Along a trajectory, where successive A_x are correlated, it tends to a point whose distance from theta_star is
+proportional to the step size.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
@@ -46,7 +49,7 @@ def td_views(workspace, d):
 @kernel
 def td_step(params, options, state, x, t, epoch):
     theta = state.theta
-    # Equation (1), and the projection and the average that are not the paper's.
+    # Equation (1). The projection and the average are additions to the paper.
     add_pseudo_gradient(theta, step_size_at(params.schedule, options.schedule, epoch), theta, x)
     if options.projects:
         factor = shrinkage(squared_norm(theta), params.radius)
@@ -66,15 +69,26 @@ def td_output(params, options, state, epoch, out):
 
 @dataclass(frozen=True)
 class TD(Algorithm):
-    """Temporal difference learning.
+    """Temporal difference learning, TD(0).
 
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    radius : float or None, default=None
+        Radius of the ball onto which iterates are projected. None means no projection.
+    average : bool, default=False
+        Return the mean of all iterates.
+
+    Examples
+    --------
     >>> TD(step_size=0.1).epoch("markov").n_gradients
     1
     """
 
-    step_size: Annotated[float | Schedule, "alpha"] = 0.1
-    radius: Annotated[float | None, "project onto the ball of this radius"] = None
-    average: Annotated[bool, "return the mean of all iterates"] = False
+    step_size: float | Schedule = 0.1
+    radius: float | None = None
+    average: bool = False
 
     name = "td"
     kernels = Kernels(td_views, td_step, td_output)

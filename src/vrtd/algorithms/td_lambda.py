@@ -1,32 +1,34 @@
-"""TD(lambda), a family of two algorithms that step along a trace. With delta the TD error, rho the importance ratio of
-this sample and c the discount of the one before, 0 where that ended an episode:
+"""TD(lambda), a family of two algorithms that step along a trace: TD(lambda) and true online TD(lambda).
+
+With delta the TD error, rho the importance ratio of this sample, and c the discount of the previous sample, or 0 if
+that ended an episode::
 
     TD(lambda), accumulating traces:
         z     <- rho (c lambda z + phi)
         theta <- theta + alpha delta z
-    true online TD(lambda), with v = theta.phi as it was valued on arrival, before the last update:
+    true online TD(lambda), with v the value theta.phi on arrival, before the last update:
         e     <- rho (c lambda e + alpha (1 - rho c lambda e.phi) phi)
         theta <- theta + (r + gamma theta.phi' - v) e - alpha rho (theta.phi - v) phi
 
 R. S. Sutton (1988), Learning to predict by the methods of temporal differences, Machine Learning 3; with importance
-ratios D. Precup, R. S. Sutton, S. Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. The limit is
-not TD's but that of the system with traces: A = E[z (gamma phi' - phi)^T], b = E[r z]. The update is derived here from
-the forward view, with ratios and discounts of each sample; its fixed point is tested.
+ratios D. Precup, R. S. Sutton, S. Singh (2000), Eligibility traces for off-policy policy evaluation, ICML. The limit
+differs from that of TD: it solves the system with traces, A = E[z (gamma phi' - phi)^T], b = E[r z]. The update is
+derived here from the forward view, with a ratio and a discount per sample; its fixed point is tested.
 
 H. van Seijen, A. R. Mahmood, P. M. Pilarski, M. C. Machado, R. S. Sutton (2016), True online temporal-difference
-learning, JMLR 17: after each sample theta is what one would have, had every update so far been made with the
-lambda-return up to this sample. Step sizes that change and importance ratios are derived here, from the forward view
+learning, JMLR 17. After each sample, theta is what it would be if every update so far had been made with the
+lambda-return up to this sample. Changing step sizes and importance ratios are derived here from the forward view::
 
-    theta_{k+1} = theta_k + alpha_k rho_k (G_k - theta_k.phi_k) phi_k,
-    G_k = r_k + gamma_k (v_{k+1} + lambda rho_{k+1} (G_{k+1} - v_{k+1})),   G = r + gamma v at the horizon,
+    theta_{k+1} = theta_k + alpha_k rho_k (G_k - theta_k.phi_k) phi_k
+    G_k = r_k + gamma_k (v_{k+1} + lambda rho_{k+1} (G_{k+1} - v_{k+1})),   G = r + gamma v at the horizon
 
-to which the updates are equal off-policy, too. The limit of small steps is TD(lambda)'s.
+The updates equal it off-policy, too. The limit for small step sizes is that of TD(lambda).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
@@ -54,7 +56,7 @@ class TDLambdaState(NamedTuple):
 class TrueOnlineTDState(NamedTuple):
     theta: Floats
     e: Floats
-    before: Floats  # of the sample before: c, and v, which cancels where the trace was cut
+    before: Floats  # c and v of the previous sample; v cancels where the trace was cut
 
 
 @kernel
@@ -66,8 +68,8 @@ def td_lambda_views(workspace, d):
 def td_lambda_step(params, options, state, x, t, epoch):
     theta, z = state.theta, state.z
     factor = step_size_at(params.schedule, options.schedule, epoch) * td_error(theta, x)
-    # Not c lambda z but z and c are kept: a product that one sample stores and the next one adds to could be fused or
-    # not, depending on how the rows of a log are split over calls, and the last bit with it.
+    # z and c are stored, not their product c lambda z: the compiler may fuse a product with the next sum or not,
+    # depending on how the rows of a log are split over calls, which would change the last bit.
     decay = params.trace_decay * state.carry[0]
     for i in range(theta.size):
         z[i] = x.weight * (decay * z[i] + x.phi[x.row, i])
@@ -91,19 +93,27 @@ def true_online_td_step(params, options, state, x, t, epoch):
         overlap += e[i] * x.phi[x.row, i]
     step = step_size_at(params.schedule, options.schedule, epoch)
     error = x.reward + x.discount * value_next - v
-    own, correction = step * (1.0 - x.weight * decay * overlap), step * x.weight * (value - v)
+    gain, correction = step * (1.0 - x.weight * decay * overlap), step * x.weight * (value - v)
     for i in range(theta.size):
-        e[i] = x.weight * (decay * e[i] + own * x.phi[x.row, i])
+        e[i] = x.weight * (decay * e[i] + gain * x.phi[x.row, i])
         theta[i] += error * e[i] - correction * x.phi[x.row, i]
     state.before[0], state.before[1] = x.carry, value_next
 
 
 @dataclass(frozen=True)
 class TraceMethod(Algorithm):
-    """Base of the two, which have the same hyperparameters."""
+    """Base of the two algorithms, which have the same hyperparameters.
 
-    step_size: Annotated[float | Schedule, "alpha"] = 0.1
-    trace_decay: Annotated[float, "lambda: 0 is TD, 1 counts on rewards alone"] = 0.8
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    trace_decay : float, default=0.8
+        Trace decay lambda. TD(0) has 0, Monte Carlo has 1.
+    """
+
+    step_size: float | Schedule = 0.1
+    trace_decay: float = 0.8
 
     needs_trajectory = True
     step_size_fields = ("step_size",)
@@ -122,8 +132,17 @@ class TraceMethod(Algorithm):
 
 @dataclass(frozen=True)
 class TDLambda(TraceMethod):
-    """Temporal difference learning with traces; needs a trajectory.
+    """TD(lambda) with accumulating traces. It needs a trajectory.
 
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    trace_decay : float, default=0.8
+        Trace decay lambda. TD(0) has 0, Monte Carlo has 1.
+
+    Examples
+    --------
     >>> TDLambda(step_size=0.05, trace_decay=0.9).epoch("markov").n_gradients
     1
     """
@@ -136,8 +155,17 @@ class TDLambda(TraceMethod):
 
 @dataclass(frozen=True)
 class TrueOnlineTD(TraceMethod):
-    """TD(lambda) that equals its online forward view; needs a trajectory.
+    """True online TD(lambda), which equals its online forward view. It needs a trajectory.
 
+    Parameters
+    ----------
+    step_size : float or Schedule, default=0.1
+        Step size alpha.
+    trace_decay : float, default=0.8
+        Trace decay lambda. TD(0) has 0, Monte Carlo has 1.
+
+    Examples
+    --------
     >>> TrueOnlineTD(step_size=0.05, trace_decay=0.9).epoch("markov").n_gradients
     1
     """

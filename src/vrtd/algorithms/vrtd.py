@@ -1,17 +1,18 @@
-"""Variance-reduced temporal difference learning (Algorithms 1 and 2):
+"""Variance-reduced temporal difference learning, Algorithms 1 and 2 of the paper.
+
+Algorithm 1 is for i.i.d. samples: each inner step takes a fresh x. Algorithm 2 is for one trajectory: each inner step
+draws x from the batch. The lines of Algorithm 1, with those of Algorithm 2 in brackets::
 
     g_m = (1/M) sum_{x in B_m} g_x(theta_anchor),  theta_{m,0} = theta_anchor                          lines 2-4 (2-3)
     theta_{m,t+1} = Pi_R( theta_{m,t} + alpha (g_x(theta_{m,t}) - g_x(theta_anchor) + g_m) )           lines 5-8 (4-7)
     theta_anchor <- theta_{m,t}, t uniform on {1, ..., M}                                              line 10 (9)
 
-Algorithm 1 (i.i.d. samples) takes a fresh x for each inner step, Algorithm 2 (one trajectory) draws it from the batch.
-
-With `growth`, each batch is that many times the one before. An epoch makes at most `n_steps` inner steps and returns
-the mean of the second half of its iterates. Its error is then that of the mean over its batch, and the last batch holds
-most of the samples: with growth 8, seven of eight. Inner steps must be enough to contract; more of them gain nothing.
-This is the recentred scheme of K. Khamaru, A. Pananjady, F. Ruan, M. J. Wainwright, M. I. Jordan (2021), Is temporal
-difference learning optimal? An instance-dependent analysis, SIAM J. Math. Data Sci. 3, which is for tables and
-independent samples.
+With ``growth``, each batch is that many times larger than the previous one. An epoch makes at most ``n_steps`` inner
+steps and returns the mean of the second half of its iterates. Its error is then that of the mean over its batch, and
+the last batch holds most of the samples: with growth 8, seven of eight. The inner steps must be enough to contract;
+more of them gain nothing. This is the recentred scheme of K. Khamaru, A. Pananjady, F. Ruan, M. J. Wainwright, M. I.
+Jordan (2021), Is temporal difference learning optimal? An instance-dependent analysis, SIAM J. Math. Data Sci. 3, which
+is for tables and independent samples.
 
 T. Xu, Z. Wang, Y. Zhou, Y. Liang (2020), Reanalysis of variance reduced temporal difference learning, ICLR. Algorithm 2
 is CTD of N. Korda and L. A. Prashanth (2015), ICML, who average the iterates: output="average" and a radius.
@@ -20,7 +21,7 @@ is CTD of N. Korda and L. A. Prashanth (2015), ICML, who average the iterates: o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -38,7 +39,7 @@ Output = Literal["random", "last", "average", "tail"]
 _RANDOM, _LAST, _AVERAGE, _TAIL = range(4)
 _OUTPUTS = {"random": _RANDOM, "last": _LAST, "average": _AVERAGE, "tail": _TAIL}
 _LEAST_GROWTH = 1.01
-_LARGEST_BATCH = 1 << 40  # beyond it batches grow no more
+_LARGEST_BATCH = 1 << 40  # batches stop growing here
 
 
 class VRTDParams(NamedTuple):
@@ -51,15 +52,15 @@ class VRTDParams(NamedTuple):
 class VRTDOptions(NamedTuple):
     projects: int
     output: int
-    counts: int  # whether batches or steps are counted as they come, as they are not all batch_size
+    counts: int  # whether samples and steps are counted at run time, because not all counts are batch_size
 
 
 class VRTDState(NamedTuple):
     theta_anchor: Floats
     w: Floats  # theta - theta_anchor: g_x(theta) - g_x(theta_anchor) = phi (gamma phi' - phi).w
-    g_anchor: Floats  # while absorbing the sum of g_x(theta_anchor), then alpha g_m
+    g_anchor: Floats  # sum of g_x(theta_anchor) while absorbing, then alpha g_m
     chosen: Floats  # the w that the epoch returns, or their sum
-    numbers: Floats  # the t of the output, counted from 0; then, where they are counted, samples absorbed and steps
+    numbers: Floats  # t of the output, from 0; samples absorbed and number of steps, where they are counted
 
 
 @kernel
@@ -127,10 +128,31 @@ def vrtd_output(params, options, state, epoch, out):
 
 @dataclass(frozen=True)
 class VRTD(Algorithm):
-    """Variance-reduced TD: Algorithm 1 under "iid" sampling, Algorithm 2 under "markov".
+    """Variance-reduced TD: Algorithm 1 with "iid" sampling, Algorithm 2 with "markov".
 
-    `inner` forces the other, for comparison. A batch of one is TD: nothing to correct, no inner sample, one count.
+    A batch of one sample gives TD: there is nothing to correct, no inner sample, and one pseudo-gradient per epoch.
 
+    Parameters
+    ----------
+    step_size : float, default=0.1
+        Step size alpha.
+    batch_size : int, default=500
+        Batch size M, which is also the number of inner steps. If batches grow, the size of the first one.
+    radius : float or None, default=None
+        Radius of the ball onto which iterates are projected. None means no projection.
+    output : {"random", "last", "average", "tail"} or None, default=None
+        Output of an epoch: a random iterate, the last one, or the mean of all ("average") or of the second half
+        ("tail"). None means "random", or "tail" if batches grow.
+    inner : {"fresh", "resample"} or None, default=None
+        Source of the samples of inner steps: new samples ("fresh") or the batch ("resample"). None means "fresh" with
+        independent samples and "resample" otherwise.
+    growth : float or None, default=None
+        Growth factor of the batch from epoch to epoch. None means batches of one size.
+    n_steps : int or None, default=None
+        Largest number of inner steps per epoch. None means the size of the batch.
+
+    Examples
+    --------
     >>> VRTD(step_size=0.1, batch_size=500).epoch("markov").n_gradients
     1000
     >>> growing = VRTD(step_size=0.1, batch_size=500, growth=8.0, n_steps=1000).epoch("markov")
@@ -138,16 +160,13 @@ class VRTD(Algorithm):
     array(39000)
     """
 
-    step_size: Annotated[float, "alpha"] = 0.1
-    batch_size: Annotated[int, "M, the samples of a batch and the steps of an epoch"] = 500
-    radius: Annotated[float | None, "project onto the ball of this radius"] = None
-    output: Annotated[
-        Output | None,
-        "which iterate an epoch returns, or the mean of all or of the second half; random, or tail if batches grow",
-    ] = None
-    inner: Annotated[Inner | None, "where inner steps take their samples"] = None
-    growth: Annotated[float | None, "of the batch, from epoch to epoch; left out, all batches are alike"] = None
-    n_steps: Annotated[int | None, "the most steps of an epoch; as many as the batch has samples if left out"] = None
+    step_size: float = 0.1
+    batch_size: int = 500
+    radius: float | None = None
+    output: Output | None = None
+    inner: Inner | None = None
+    growth: float | None = None
+    n_steps: int | None = None
 
     name = "vrtd"
     kernels = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
@@ -163,9 +182,8 @@ class VRTD(Algorithm):
         check_choice("inner", self.inner, (None, "fresh", "resample"))
         if self.growth is not None:
             check_positive("growth", self.growth)
-            require(
-                self.growth >= _LEAST_GROWTH, f"growth must be at least {_LEAST_GROWTH}", self.growth, "pass e.g. 8"
-            )
+            problem = f"growth must be at least {_LEAST_GROWTH}, but got {self.growth}."
+            require(self.growth >= _LEAST_GROWTH, problem, "Pass a factor such as 8.")
         check_exact_count("n_steps", 1 if self.n_steps is None else self.n_steps)
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
@@ -181,12 +199,12 @@ class VRTD(Algorithm):
 
     @property
     def grows(self) -> bool:
-        """Whether batches grow."""
+        """Whether batches grow from epoch to epoch."""
         return self.growth is not None
 
     @property
     def returned(self) -> Output:
-        """What an epoch returns: `output`, or what it stands for if it is left out."""
+        """Kind of output of an epoch: ``output``, or its default if it is None."""
         return self.output or ("tail" if self.grows else "random")
 
     def params(self) -> VRTDParams:

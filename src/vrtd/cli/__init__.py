@@ -1,4 +1,4 @@
-"""The command line: one file per command. Nothing heavy is imported until a command runs, so help answers at once."""
+"""The command line: one file per command. A command imports the library only when it needs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vrtd import __version__
 from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate
 from vrtd.cli.libraries import check_libraries
 from vrtd.cli.messages import to_shell
-from vrtd.cli.parser import Parser, one_of
+from vrtd.cli.parser import Parser, asks_for_help, one_of
 from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, DIVERGED, EXIT_CODES, INTERRUPTED, OK, tell
 from vrtd.errors import DivergenceError, StabilityWarning, VrtdError
 
@@ -29,24 +29,27 @@ _COMMANDS = {
     "doctor": doctor,
 }
 _EXAMPLES = """\
-examples, to begin with:
-  vrtd doctor                                             what is installed, and which commands work
-  vrtd evaluate --env FrozenLake-v1 --discount 0.99       the values of the random policy, with a report
-  vrtd evaluate --data log.parquet --discount 0.99        the same from a log; see: vrtd help evaluate
-  vrtd simulate --algorithm td --runs 100                 how the error of an algorithm falls on a known problem
+examples:
+  vrtd doctor                                             show what is installed and which commands work
+  vrtd evaluate --env FrozenLake-v1 --discount 0.99       estimate the values of the random policy
+  vrtd evaluate --data log.parquet --discount 0.99        estimate the values of the policy in a log
+  vrtd simulate --algorithm td --runs 100                 measure the error of an algorithm on a known problem
 
 """
 
 
 def make_parser(argv: Sequence[str]) -> Parser:
-    """Return the parser for this command line: only the command that is called loads what its options need."""
+    """Return the parser for this command line, with the options of the command that is called."""
     parser = Parser(
         "vrtd",
         description="Policy evaluation with variance-reduced temporal difference learning.",
         epilog=f"{_EXAMPLES}{EXIT_CODES}",
     )
-    parser.add_argument("-V", "--version", action="version", version=f"vrtd {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands", description="vrtd help COMMAND says more")
+    version = f"vrtd {__version__}"
+    parser.add_argument("-V", "--version", action="version", version=version, help="Show the version and exit.")
+    commands = parser.add_subparsers(
+        metavar="COMMAND", title="commands", description="vrtd help COMMAND shows the options of a command"
+    )
     for name, command in _COMMANDS.items():
         command_parser = commands.add_parser(
             name,
@@ -57,13 +60,15 @@ def make_parser(argv: Sequence[str]) -> Parser:
         )
         if argv[:1] == [name]:
             command.add_options(command_parser)
+            if asks_for_help(argv):
+                command.describe_options(command_parser)
             command_parser.set_defaults(name=name, flags=command_parser.name_flags())
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):  # a file name that the terminal cannot show must not be an error
+    if isinstance(sys.stdout, TextIOWrapper):  # so that a file name that the terminal cannot show is not an error
         sys.stdout.reconfigure(errors="backslashreplace")
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -72,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing = doctor.describe_missing()
         if missing is None:
             raise
-        tell(f"vrtd {argv[0]} {missing}; vrtd doctor says more", "error")
+        tell(f"vrtd {argv[0]} {missing} (details: vrtd doctor)", "error")
         return BAD_USAGE
 
 
@@ -81,7 +86,7 @@ def _run(argv: list[str]) -> int:
         arguments = _parse(argv)
     except SystemExit as stop:  # help, version or bad usage: the parser has printed it
         return int(stop.code or OK)
-    except KeyboardInterrupt:  # while options are read off the library
+    except KeyboardInterrupt:  # while the library is loaded for the options
         tell("interrupted")
         return INTERRUPTED
     try:
@@ -97,7 +102,7 @@ def _run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         tell("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # as `vrtd ... | head` does; what is left to print goes nowhere
+    except BrokenPipeError:  # as with `vrtd ... | head`: discard the remaining output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except VrtdError as error:
@@ -110,14 +115,14 @@ def _run(argv: list[str]) -> int:
 
 
 def _describe(error: OSError | MemoryError) -> str:
-    """Return what the system says, without its number of the error."""
+    """Return the message of the system, without the number of the error."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return f"{error}" or "there is not enough memory"
+    return f"{error}" or "not enough memory"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    """Return the options of the command; `help` is another way to write --help."""
+    """Return the options of the command; `help COMMAND` is the same as `COMMAND --help`."""
     if argv[:1] == ["help"]:
         argv = [*argv[1:2], "--help"]
     if argv and not argv[0].startswith("-"):

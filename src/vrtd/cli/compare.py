@@ -1,4 +1,4 @@
-"""`vrtd compare`: a tournament of algorithms, tuned alike, and which of them to use."""
+"""The command `vrtd compare`: a tournament of algorithms, tuned with the same budget."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from vrtd.cli.resumable import add_common_options, resumable
+from vrtd.cli.parser import Parser
+from vrtd.cli.resumable import THREADS, add_common_options, resumable
 from vrtd.cli.terminal import OK
 
 if TYPE_CHECKING:
     from vrtd.tournament import Comparison
 
-_SIZES = {  # fields of TournamentSize that are options
-    "n_samples": "transitions of a run",
-    "n_runs": "independent runs that are reported",
-    "n_trials": "settings that may be tried",
-    "n_tuning_runs": "runs of each of them, on other transitions",
-    "n_passes": "pseudo-gradients for each row of a data set",
-}
+_SIZES = ("n_samples", "n_runs", "n_trials", "n_tuning_runs", "n_passes")  # fields of TournamentSize that are options
 
 
-HELP = "let algorithms compete, tuned alike, and learn which to use"
+HELP = "compare algorithms, each with the same tuning budget"
 USAGE = "[OPTIONS]"
 DESCRIPTION = (
-    "Let algorithms meet on standard problems: each tries the same number of settings on runs that are not the "
-    "reported ones. What is finished in the output folder is kept, so that an interrupted comparison goes on."
+    "Compare algorithms on standard problems. Each algorithm tries the same number of settings, on runs that are not "
+    "reported. Finished parts are kept in the output folder, so an interrupted comparison can be resumed."
 )
 EPILOG = """\
 examples:
@@ -34,20 +29,28 @@ examples:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    from vrtd.tournament import ENTRANTS, PROBLEMS, TournamentSize
+    """Add the options. Those without a text take it from the library."""
+    from vrtd.tournament import ENTRANTS, PROBLEMS
 
     parser.set_defaults(command=_compare)
     add = parser.add_argument
-    add("--problems", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(PROBLEMS)}")
-    add("--algorithms", nargs="+", default=[], metavar="NAME", help=f"(default all) {', '.join(ENTRANTS)}")
-    size = parser.add_argument_group("size", "what every algorithm gets on every problem")
-    size.add_argument(
-        "--quick", action="store_true", help="a look within a minute: few samples and runs, seven problems"
-    )
-    for field, text in _SIZES.items():
-        option, default = field.removeprefix("n_").replace("_", "-"), getattr(TournamentSize, field)
-        size.add_argument(f"--{option}", dest=field, type=int, metavar="N", help=f"{text} (default {default})")
-    add_common_options(parser, "comparison", "processes, one thread each")
+    # The library also takes objects. Here problems and algorithms are names, and these texts list them.
+    add("--problems", nargs="+", default=[], metavar="NAME", help=f"Problems (default: all): {', '.join(PROBLEMS)}.")
+    names = ", ".join(ENTRANTS)
+    add("--algorithms", nargs="+", default=[], metavar="NAME", help=f"Algorithms (default: all): {names}.")
+    size = parser.add_argument_group("size", "the same for every algorithm on every problem")
+    text = "Run a small comparison in about a minute: few samples and runs, seven problems."
+    size.add_argument("--quick", action="store_true", help=text)
+    for field in _SIZES:
+        size.add_argument(f"--{field.removeprefix('n_').replace('_', '-')}", dest=field, type=int, metavar="N")
+    add_common_options(parser, "comparison")
+
+
+def describe_options(parser: Parser) -> None:
+    """Complete the help texts of the options."""
+    from vrtd.tournament import TournamentSize, compare
+
+    parser.take_help((compare, TournamentSize), {"threads": THREADS})
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -55,10 +58,10 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     from vrtd.tournament import QUICK_PROBLEMS, QUICK_SIZE, TournamentSize, compare
 
-    given = {field: value for field in _SIZES if (value := getattr(arguments, field)) is not None}
-    size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **given)
+    sizes = {field: value for field in _SIZES if (value := getattr(arguments, field)) is not None}
+    size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **sizes)
     with resumable(arguments):
-        found = compare(
+        comparison = compare(
             arguments.problems or (QUICK_PROBLEMS if arguments.quick else ()),
             arguments.algorithms,
             size=size,
@@ -66,27 +69,27 @@ def _compare(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
             progress=not arguments.quiet,
         )
-    print(json.dumps(found.as_dict(), allow_nan=False) if arguments.json else _as_text(found))
+    print(json.dumps(comparison.as_dict(), allow_nan=False) if arguments.json else _as_text(comparison))
     return OK
 
 
-def _as_text(found: Comparison) -> str:
-    """Return what to use in each situation, and everybody's mean rank."""
+def _as_text(comparison: Comparison) -> str:
+    """Return the recommended algorithm for each situation, and the mean ranks of all algorithms."""
     from vrtd.tournament.problems import AIMS
 
     lines = []
-    for aim, overall in found.standings.items():
+    for aim, overall in comparison.standings.items():
         lines.append(f"{AIMS[aim]}, use")
-        for each in found.advice:
+        for each in comparison.advice:
             if aim in each.standings:
                 best, n = each.answer(aim), len(each.standings[aim])
                 rivals = each.describe_rivals(aim, ", ".join(rival.algorithm for rival in each.rivals(aim)))
-                situation = each.situation.replace("²", "^2")  # for every terminal
+                situation = each.situation.replace("²", "^2")  # some terminals cannot show it
                 lines.append(f"  {situation:<36}  {best.algorithm:<22}  {best.rank_text(4)} of {n}")
                 lines.append(f"  {'':<36}  {rivals}")
         lines.append("  mean rank over all problems")
         for standing in overall:
-            lost = f"  lost on {standing.n_lost}" if standing.n_lost else ""
-            lines.append(f"    {standing.algorithm:<22}  {standing.rank_text(4)}{lost}")
+            failures = f"  diverged on {standing.n_lost}" if standing.n_lost else ""
+            lines.append(f"    {standing.algorithm:<22}  {standing.rank_text(4)}{failures}")
         lines.append("")
-    return "\n".join([*lines, f"wrote {found.report}"])
+    return "\n".join([*lines, f"wrote {comparison.report}"])

@@ -1,4 +1,4 @@
-"""`vrtd doctor`: what is installed, what is missing, and what the compiled loops will run on."""
+"""The command `vrtd doctor`: which libraries are installed, which commands work, and the machine."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from typing import Any
 
 from vrtd import __version__
 from vrtd.cli.libraries import EXTRAS, USES, name_extras
+from vrtd.cli.outputs import JSON_HELP
 from vrtd.cli.terminal import MISSING, OK
 
 NEEDED = ("numpy", "scipy", "numba", "llvmlite")
 
 
-HELP = "what is installed, and which commands work"
+HELP = "show what is installed and which commands work"
 USAGE = "[--json]"
-DESCRIPTION = "Say what is installed, what is missing, which commands work, and what compiled loops will run on."
+DESCRIPTION = "Show which libraries are installed or missing, which commands work, and what compiled loops run on."
 EPILOG = None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    """Add the options."""
+    parser.add_argument("--json", action="store_true", help=JSON_HELP)
     parser.set_defaults(command=_doctor)
+
+
+def describe_options(parser: argparse.ArgumentParser) -> None:
+    """Do nothing: all options have help texts."""
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -51,40 +57,41 @@ def _doctor(arguments: argparse.Namespace) -> int:
 def _as_text(report: dict[str, Any]) -> str:
     rows = [("vrtd", report["vrtd"]), ("python", f"{report['python']}, {report['executable']}")]
     for name, library in report["libraries"].items():
-        need = "optional" if name in EXTRAS else "NEEDED"
-        rows.append((name, library["version"] or f"missing, {need} ({library['problem']}); run: {library['install']}"))
+        need = "optional" if name in EXTRAS else "REQUIRED"
+        missing = f"missing, {need} ({library['problem']}). Run: {library['install']}"
+        rows.append((name, library["version"] or missing))
     if report["ok"]:
-        nowhere = "nowhere to write, so every process compiles anew; set NUMBA_CACHE_DIR to a folder of yours"
+        nowhere = "no writable folder, so every process compiles again. Set NUMBA_CACHE_DIR to a folder of your own."
         folder = report["cache"]["folder"]
         rows += [("cache", f"{folder}, writable" if folder else nowhere), ("cpu", report["cpu"])]
     rows.append(("threads", report["threads"]))
     lines = [f"{name:<12}{value}" for name, value in rows]
     commands = report["commands"]
     lines += ["", *(f"{f'vrtd {name}':<32}{_state(each)}" for name, each in commands.items())]
-    missing = dict.fromkeys(library for each in commands.values() for library in each["missing"])
+    lacks = dict.fromkeys(library for each in commands.values() for library in each["missing"])
     if not report["ok"]:
-        end = "something needed is missing"
-    elif missing:
-        end = f"not every command works; run: {_install(missing)}"
+        end = "A required library is missing."
+    elif lacks:
+        end = f"Some commands do not work. Run: {_install(lacks)}"
     else:
-        end = "every command works"
+        end = "All commands work."
     return "\n".join([*lines, "", end])
 
 
 def describe_missing() -> str | None:
-    """Return what every command needs and does not find, and what installs it; None if nothing is missing."""
+    """Return which required libraries are missing and how to install them; None if there are all."""
     missing = [name for name in NEEDED if _library(name)["version"] is None]
     return _state(_describe_use((), missing)) if missing else None
 
 
 def _describe_use(needed: Iterable[str], missing: Collection[str]) -> dict[str, Any]:
-    """Return whether a use of a command works, which libraries it lacks, and what installs them."""
+    """Return whether a use of a command works, the libraries that it lacks, and how to install them."""
     lacks = [name for name in (*NEEDED, *needed) if name in missing]
     return {"works": not lacks, "missing": lacks, "install": _install(lacks) if lacks else None}
 
 
 def _state(use: dict[str, Any]) -> str:
-    return "works" if use["works"] else f"does not work without {', '.join(use['missing'])}; run: {use['install']}"
+    return "works" if use["works"] else f"does not work without {', '.join(use['missing'])}. Run: {use['install']}"
 
 
 def _install(libraries: Collection[str]) -> str:
@@ -98,12 +105,12 @@ def _install(libraries: Collection[str]) -> str:
 def _library(name: str) -> dict[str, str | None]:
     try:
         return {"version": import_module(name).__version__, "problem": None, "install": None}
-    except Exception as error:  # also when libraries are there that do not fit together
+    except Exception as error:  # also if installed libraries are incompatible
         return {"version": None, "problem": f"{error}", "install": _install([name])}
 
 
 def _describe_machine() -> dict[str, Any]:
-    """Return where compiled loops are kept, if Numba can write there, and what they run on."""
+    """Return the cache folder of compiled loops, None if it is not writable, the number of threads and the CPU."""
     from llvmlite.binding import get_host_cpu_name
     from numba import config
 

@@ -1,4 +1,4 @@
-"""A result as text, JSON and a figure."""
+"""Formats of a simulation result: text, JSON and a figure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _ROWS = 11
 
 
 def as_json(result: Result, problem: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the result as plain JSON."""
     return dict(result.provenance) | {
         "problem": {**problem, "digest": result.provenance["problem"]},
         "n_diverged": int((result.diverged_at >= 0).sum()),
@@ -25,11 +26,12 @@ def as_json(result: Result, problem: Mapping[str, Any], files: Mapping[str, Path
 
 
 def as_text(result: Result, problem: Mapping[str, Any]) -> str:
-    made = result.provenance
+    """Return the settings and a table of errors per metric."""
+    provenance = result.provenance
     lines = [
         f"problem    {listed(problem)}",
-        f"algorithm  {listed(made['algorithm'])}",
-        f"runs       {result.n_runs}, {made['sampling']} sampling, seed {made['seed']}",
+        f"algorithm  {listed(provenance['algorithm'])}",
+        f"runs       {result.n_runs}, {provenance['sampling']} sampling, seed {provenance['seed']}",
     ]
     heads = f"{'pseudo-gradients':>16}{'samples':>12}{'mean +- standard error':>27}{'median':>11}{'diverged':>10}"
     last = len(result.n_gradients) - 1
@@ -42,22 +44,23 @@ def as_text(result: Result, problem: Mapping[str, Any]) -> str:
             spread = f"{mean:>13} +- {error:<10}"
             lines.append(f"{row['n_gradients']:>16}{row['n_samples']:>12}{spread}{median:>11}{row['n_diverged']:>10}")
     total = result.n_runs * int(result.n_gradients[-1])
-    speed = f"{total:.3g} pseudo-gradients in {made['seconds']:.3g} s, {_speed(result):.3g} a second"
+    speed = f"{total:.3g} pseudo-gradients in {provenance['seconds']:.3g} s, {_speed(result):.3g} per second"
     return "\n".join([*lines, "", speed])
 
 
 def draw(panels: Sequence[Axes], result: Result, problem: Mapping[str, Any]) -> Any:
-    """One panel for each metric; the figure."""
+    """Draw one panel per metric and return the figure."""
     for panel, metric in zip(panels, result.metrics, strict=True):
         result.plot(panel, metric=metric)
     figure = panels[0].figure
-    made = result.provenance
-    title = f"{listed(problem)}\n{listed(made['algorithm'])}; {made['sampling']} sampling, {result.n_runs} runs"
+    algorithm, sampling = listed(result.provenance["algorithm"]), result.provenance["sampling"]
+    title = f"{listed(problem)}\n{algorithm}; {sampling} sampling, {result.n_runs} runs"
     figure.suptitle(title, fontsize="small")
     return figure
 
 
 def listed(settings: Mapping[str, Any]) -> str:
+    """Return settings as text, with the name first."""
     name, *rest = settings.items()
     return ", ".join([name[1], *(f"{key} {value}" for key, value in rest if value is not None)])
 

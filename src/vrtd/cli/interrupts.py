@@ -1,8 +1,8 @@
-"""Ctrl-C: it ends the process at once until a command begins its work, and raises KeyboardInterrupt from there on.
+"""Handling of Ctrl-C: it kills the process until a command begins its work, and raises KeyboardInterrupt afterwards.
 
-An exception inside an import leaves a module half loaded, and the next import of it blames a missing library. Inside a
-callback of Numba an exception is lost. So `vrtd.__main__` leaves SIGINT to the system while libraries are loaded, and
-KeyboardInterrupt waits where something is imported or compiled later.
+An exception during an import leaves a module half loaded, and the next import of it reports a missing library. In a
+callback of Numba, an exception is ignored. Therefore `vrtd.__main__` leaves SIGINT to the system while libraries are
+loaded, and KeyboardInterrupt is delayed while something is imported or compiled later.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _answer: str | None = None  # to the first Ctrl-C
 
 
 def raise_when_safe(answer: str | None = None) -> None:
-    """Raise KeyboardInterrupt on Ctrl-C from now on, unless whoever called the command line handles SIGINT.
+    """Raise KeyboardInterrupt on Ctrl-C from now on, unless the caller of the command line handles SIGINT.
 
-    Where the end of the work takes a while, the first Ctrl-C gets an `answer` at once.
+    If ending the work takes a while, the first Ctrl-C prints `answer` at once.
     """
     global _answer
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
@@ -33,14 +33,14 @@ def raise_when_safe(answer: str | None = None) -> None:
 
 
 def answer_with(answer: str) -> None:
-    """Change the answer to the first Ctrl-C, if that has not come."""
+    """Change the answer to the first Ctrl-C, unless it has been pressed."""
     global _answer
     if _answer is not None:
         _answer = answer
 
 
 def end_at_once() -> None:
-    """Let Ctrl-C end the process again: the work is done, and what is left is to tell so and to exit."""
+    """Let Ctrl-C kill the process again, because the work is done."""
     if signal.getsignal(signal.SIGINT) is _on_interrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -49,7 +49,7 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     global _is_waiting, _answer
     answer, _answer = _answer, None
     if answer is not None:
-        with suppress(RuntimeError):  # stderr is in use by what was interrupted
+        with suppress(RuntimeError):  # the interrupted code is printing to stderr
             tell(answer)
     if not _is_importing_or_compiling(frame):
         raise KeyboardInterrupt
@@ -57,7 +57,7 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
         end_at_once()
         signal.raise_signal(signum)
     _is_waiting = True
-    # Not a threading.Thread: what was interrupted may hold the locks that one needs.
+    # Not a threading.Thread, which needs locks that the interrupted code may hold.
     start_new_thread(_try_again, (get_ident(),))
 
 
@@ -68,7 +68,7 @@ def _try_again(main_thread: int) -> None:
     if sys.platform == "win32":
         interrupt_main()
     else:
-        signal.pthread_kill(main_thread, signal.SIGINT)  # a signal, because that also wakes a thread that waits
+        signal.pthread_kill(main_thread, signal.SIGINT)  # a signal also wakes a waiting thread
 
 
 def _is_importing_or_compiling(frame: FrameType | None) -> bool:

@@ -1,4 +1,4 @@
-"""Optional libraries: which extra of vrtd installs each of them, and which use of a command needs it."""
+"""Optional libraries: the extra of vrtd that installs each, and the uses of commands that need it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ EXTRAS = {
 
 
 class Use(NamedTuple):
-    """A way to call a command, and the optional libraries that it needs."""
+    """Way to call a command, with the optional libraries that it needs."""
 
     command: str
-    options: str  # what marks this use
+    options: str  # the options that distinguish this use
     libraries: tuple[str, ...]
-    applies: Callable[[Mapping[str, Any]], bool]  # to these options of the command
+    applies: Callable[[Mapping[str, Any]], bool]  # whether the options of a call are of this use
 
     @property
     def name(self) -> str:
+        """The command with the options of this use."""
         return f"{self.command} {self.options}".rstrip()
 
 
@@ -60,7 +61,7 @@ USES = (
 
 
 def check_libraries(command: str, given: Mapping[str, Any]) -> None:
-    """Raise an error that names all optional libraries which this call needs and which are not installed."""
+    """Raise an error that names all optional libraries that this call needs and that are not installed."""
     uses = [use for use in USES if use.command == command and use.applies(given)]
     needed = dict.fromkeys(library for use in uses for library in use.libraries)
     missing = tuple(library for library in needed if find_spec(library) is None)

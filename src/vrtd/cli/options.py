@@ -1,4 +1,4 @@
-"""Options that are read off the library: a new problem or algorithm brings its own."""
+"""Options for problems and algorithms, built from the library: a new problem or algorithm needs no change here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from vrtd.checks import check_count
 from vrtd.cli.parser import one_of
+from vrtd.docstrings import read_parameters
 from vrtd.errors import InvalidInputError
 
 
 class Option(NamedTuple):
-    kind: Any  # bool, int, float or a Literal, perhaps beside other types
+    """One option of a problem or an algorithm."""
+
+    kind: Any  # bool, int, float or a Literal, perhaps in a union with other types
     default: Any
     text: str
 
@@ -22,42 +25,42 @@ Options = Mapping[str, Mapping[str, Option]]  # of each name that may be chosen
 
 
 def problem_options(without: Collection[str] = ()) -> Options:
-    """The options of every named problem; its seed is not the seed of the command."""
+    """Return the options of every named problem; the seed of a problem is not the seed of the command."""
     from vrtd.problems import LIBRARY
 
     def parameters(function: Any) -> Iterator[tuple[str, Option]]:
-        hints = get_type_hints(function)
+        hints, texts = get_type_hints(function), read_parameters(function)
         for name, parameter in inspect.signature(function).parameters.items():
             if name not in without:
-                yield "problem_seed" if name == "seed" else name, Option(hints[name], parameter.default, "")
+                option = Option(hints[name], parameter.default, texts.get(name, ""))
+                yield "problem_seed" if name == "seed" else name, option
 
     return {name: dict(parameters(function)) for name, function in LIBRARY.items()}
 
 
 def algorithm_options() -> Options:
-    """The options of every algorithm, whose fields are annotated with what they are."""
+    """Return the options of every algorithm: the fields of its class."""
     from vrtd.algorithms import REGISTRY
 
-    def options(algorithm: Any) -> Iterator[tuple[str, Option]]:
-        hints = get_type_hints(algorithm, include_extras=True)
+    def hyperparameters(algorithm: Any) -> Iterator[tuple[str, Option]]:
+        hints, texts = get_type_hints(algorithm), read_parameters(algorithm)
         for field in dataclasses.fields(algorithm):
-            kind, text = get_args(hints[field.name])
-            yield field.name, Option(kind, field.default, text)
+            yield field.name, Option(hints[field.name], field.default, texts.get(field.name, ""))
 
-    return {name: dict(options(algorithm)) for name, algorithm in REGISTRY.items()}
+    return {name: dict(hyperparameters(algorithm)) for name, algorithm in REGISTRY.items()}
 
 
 def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
-    """The option --KIND and one for each option that any of the names to choose from has; their group."""
+    """Add the option --KIND and those of all names that may be chosen; return their group."""
     group = parser.add_argument_group(kind, f"in brackets: which {kind}s take the option, and their defaults")
-    group.add_argument(f"--{kind}", **one_of(table), help=f"(default {default})")
+    group.add_argument(f"--{kind}", **one_of(table), help=f"The {kind} by name. (default: {default})")
     for option in dict.fromkeys(option for options in table.values() for option in options):
         owners = {name: options[option] for name, options in table.items() if option in options}
         plain_kind = next(iter(owners.values())).kind
-        text = "; ".join(
+        text = " ".join(
             f"{words} [{', '.join(_owner(name, each) for name, each in owners.items() if each.text == words)}]".lstrip()
             for words in dict.fromkeys(each.text for each in owners.values())
-        )
+        ).replace("%", "%%")
         kinds = (plain_kind, *get_args(plain_kind))
         plain = next(kind for kind in kinds if get_origin(kind) is Literal or kind in (bool, int, float))
         if plain is bool:
@@ -74,13 +77,14 @@ def _owner(name: str, option: Option) -> str:
 
 
 def chosen_options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given for the chosen problem or algorithm; an option of another one is an error."""
+    """Return the options of the chosen problem or algorithm; refuse those of another one."""
     name, table = given[kind], given["tables"][kind]
     for option in given:
         others = [other for other, options in table.items() if option in options]
         if others and name not in others:
             raise InvalidInputError(
-                f"{_flag(option)} belongs to {' or '.join(others)}", f"--{kind} {name}", f"drop it, or change --{kind}"
+                f"{_flag(option)} belongs to {' or '.join(others)}, but got --{kind} {name}.",
+                f"Drop it, or change --{kind}.",
             )
     return {option: given[option] for option in table[name] if option in given}
 

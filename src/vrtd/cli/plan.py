@@ -1,4 +1,4 @@
-"""`vrtd plan`: settings of TD and VRTD for a target or a budget on a named problem, and the map around them."""
+"""The command `vrtd plan`: settings of TD and VRTD for a target or a budget, and a map of the error around them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from vrtd.checks import check_count
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, build_problem, problem_options
-from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
-from vrtd.cli.parser import one_of
+from vrtd.cli.outputs import JSON_HELP, QUIET_HELP, add_file_options, check_files, deliver, save_figure
+from vrtd.cli.parser import Parser, one_of
 from vrtd.cli.plan_formats import PlanAnswer, as_json, as_text, draw
 from vrtd.cli.terminal import OK
 from vrtd.errors import FeatureScaleError, InvalidInputError
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 _PLAN = ("target_error", "budget", "sampling", "objective", "radius", "output", "confidence", "seed")
 _TRANSITIONS = 20_000
-# How the tables that it writes begin.
+# First columns of the two tables that the command writes.
 _CURVES, _MAP = "algorithm,n_", "step_size,batch_size,squared_error,"
 
 
-HELP = "step size, batch size and epochs for a target or a budget"
+HELP = "choose step size, batch size and epochs for a target or a budget"
 USAGE = "(--target-error X | --budget N) [OPTIONS]"
 DESCRIPTION = (
-    "Find the settings of TD and VRTD that reach a target at the least cost, or are best within a "
-    "budget, on a named problem, and say which of the two to use."
+    "Find the settings of TD and VRTD that reach a target error at the lowest cost, or the lowest error within a "
+    "budget, on a named problem, and choose between the two algorithms."
 )
 EPILOG = """\
 examples:
@@ -41,42 +41,50 @@ examples:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options; those of problems are read off the library."""
-    parser.argument_default = argparse.SUPPRESS  # the library has the defaults; the help names them
-    # Products of many small matrices: threads inside each would cost more than they give. Read when NumPy is loaded.
+    """Add the options; those of problems are built from the library, which also has the texts."""
+    parser.argument_default = argparse.SUPPRESS  # the library has the defaults
+    # Planning multiplies many small matrices, which threads would slow down. NumPy reads this when it is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # --normalise serves every problem, so the option of the one problem that has its own is left out.
+    # --normalise applies to every problem, so the option normalize of one problem is left out.
     table = problem_options(without=("normalize",))
     parser.set_defaults(
         command=_plan, tables={"problem": table}, problem="random_mdp", sampling="markov", mode="exact", seed=0,
         normalise=False, map=False, json=False, quiet=False,
     )  # fmt: skip
     group = add_choice(parser, "problem", table, "random_mdp")
-    text = "divide the features by their largest norm, as the theorems assume (Assumption 2)"
+    text = "Divide the features by their largest norm, as the theorems assume (Assumption 2)."
     group.add_argument("--normalise", "--normalize", action="store_true", help=text)
 
-    goal = parser.add_argument_group("goal", "one of them must be given").add_mutually_exclusive_group(required=True)
-    text = "reach this expected squared error at the least cost"
-    goal.add_argument("--target-error", type=float, metavar="X", help=text)
-    goal.add_argument("--budget", type=int, metavar="N", help="end with the least error within this cost")
+    goal = parser.add_argument_group("goal", "one of them is required").add_mutually_exclusive_group(required=True)
+    goal.add_argument("--target-error", type=float, metavar="X")
+    goal.add_argument("--budget", type=int, metavar="N")
 
     add = parser.add_argument_group("plan").add_argument
-    add("--sampling", **one_of(("markov", "iid")), help="one trajectory, or independent samples (default markov)")
-    add("--objective", **one_of(("gradients", "samples")), help="what costs: pseudo-gradients (default) or samples")
-    modes = "by the chain's moments (default), by proven bounds, or from a sample of transitions alone"
-    add("--mode", **one_of(("exact", "guaranteed", "estimated")), help=modes)
-    text = f"how many are drawn for --mode estimated (default {_TRANSITIONS})"
+    add("--sampling", **one_of(("markov", "iid")))
+    add("--objective", **one_of(("gradients", "samples")))
+    # The problem is always a chain here: --mode estimated draws the sample that the library would be given.
+    text = "Plan with the moments of the chain, with proven bounds, or from a sample of transitions. (default: exact)"
+    add("--mode", **one_of(("exact", "guaranteed", "estimated")), help=text)
+    text = f"Number of transitions to draw for --mode estimated. (default: {_TRANSITIONS})"
     add("--transitions", type=int, metavar="N", help=text)
-    add("--confidence", type=float, metavar="X", help="of the intervals of --mode estimated (default 0.95)")
-    add("--radius", type=float, metavar="X", help="project parameters onto a ball (default: only where bounds need it)")
-    add("--output", **one_of(("random", "last", "average")), help="of an epoch of VRTD (default random)")
-    add("--seed", type=int, metavar="N", help="draws transitions and simulations that check a plan (default 0)")
+    add("--confidence", type=float, metavar="X")
+    add("--radius", type=float, metavar="X")
+    add("--output", **one_of(("random", "last", "average")))
+    text = "Seed of the transitions and the bootstrap of --mode estimated, and of the simulations that check a plan."
+    add("--seed", type=int, metavar="N", help=f"{text} (default: 0)")
 
     add = parser.add_argument_group("output").add_argument
-    add("--map", action="store_true", help="the error over step and batch sizes at --budget, beside the plan")
-    add("--json", action="store_true", help="print one JSON object")
+    add("--map", action="store_true", help="Also map the error at --budget over step and batch sizes.")
+    add("--json", action="store_true", help=JSON_HELP)
     add_file_options(add, "the curves or the map")
-    add("--quiet", action="store_true", help="show no progress")
+    add("--quiet", action="store_true", help=QUIET_HELP)
+
+
+def describe_options(parser: Parser) -> None:
+    """Complete the help texts of the options."""
+    from vrtd.theory import plan
+
+    parser.take_help((plan,), {"radius": "(default: only where bounds need it)"})
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -89,7 +97,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from vrtd.theory import instance_optimal, phase_diagram, plan
     from vrtd.theory.checks import check_problem
 
-    # The figure is begun now, so that a missing library is told before the work.
+    # Create the figure first, so that a missing library is found before the work.
     panel = new_panels(1)[0] if "figure" in files else None
     options = {option: given[option] for option in _PLAN if option in given}
     sample = limit = diagram = None
@@ -108,8 +116,9 @@ def _plan(arguments: argparse.Namespace) -> int:
             try:
                 found = plan(problem, mode=arguments.mode, **options)
             except FeatureScaleError as error:
-                do = "give --normalise, which does it, or plan with --mode exact"
-                raise InvalidInputError(error.must, error.got, do) from None
+                raise InvalidInputError(
+                    error.problem, "Add --normalise, which does this, or use --mode exact."
+                ) from None
             limit = instance_optimal(problem, arguments.sampling)
         if arguments.map:
             output = {"output": arguments.output} if "output" in given else {}
@@ -126,25 +135,27 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """Options that do not go together."""
+    """Refuse options that cannot be combined."""
     if given["mode"] != "estimated":
         for option in ("transitions", "confidence"):
             if option in given:
                 raise InvalidInputError(
-                    f"--{option} belongs to --mode estimated", f"--mode {given['mode']}", "drop it, or change --mode"
+                    f"--{option} belongs to --mode estimated, but got --mode {given['mode']}.",
+                    "Drop it, or change --mode.",
                 )
     if given["map"]:
-        wrong = (
+        conflicts = (
             ("--map needs a --budget", "target_error" in given, "--target-error"),
             ("--map needs the chain itself", given["mode"] == "estimated", "--mode estimated"),
             ("--map counts pseudo-gradients", given.get("objective") == "samples", "--objective samples"),
         )
-        for must, is_wrong, got in wrong:
-            if is_wrong:
-                raise InvalidInputError(must, got, f"drop {got.split()[0]}, or --map")
+        for rule, is_broken, option in conflicts:
+            if is_broken:
+                raise InvalidInputError(f"{rule}, but got {option}.", f"Drop {option.split()[0]} or --map.")
 
 
 def _normalised(problem: LinearProblem) -> tuple[LinearProblem, float]:
+    """Return the problem with features of norm at most 1, and the divisor."""
     from numpy.linalg import norm
 
     from vrtd.problems import LinearProblem
@@ -155,7 +166,7 @@ def _normalised(problem: LinearProblem) -> tuple[LinearProblem, float]:
 
 @contextmanager
 def _note(text: str, quiet: bool) -> Iterator[None]:
-    """A line on a terminal while the work goes on."""
+    """Show a line on a terminal during the work."""
     shown = sys.stderr.isatty() and not quiet
     if shown:
         print(text, end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A plan and a map as text, JSON and a figure."""
+"""Formats of a plan and its map: text, JSON and a figure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ _DRAWN = {"markov": "of one trajectory", "iid": "drawn independently"}
 
 
 class PlanAnswer(NamedTuple):
-    """What the command found."""
+    """Result of the command."""
 
     problem: dict[str, Any]
     plan: Plan
     map: PhaseDiagram | None
-    instance_optimal: float | None  # n times the error of the closed form; unknown from a sample
-    n_transitions: int | None  # that the plan is estimated from
+    instance_optimal: float | None  # n times the error of the closed form; None for a sample
+    n_transitions: int | None  # size of the sample, if the plan is estimated
     seed: int
 
 
 def as_json(answer: PlanAnswer, files: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the plan as plain JSON."""
     return answer.plan.as_dict() | {
         "problem": answer.problem,
         "seed": answer.seed,
@@ -39,12 +40,13 @@ def as_json(answer: PlanAnswer, files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def as_text(answer: PlanAnswer) -> str:
+    """Return the goal, the map if there is one, the settings of both algorithms, and the advice."""
     plan = answer.plan
     lines = [f"problem    {_problem(answer)}"]
     if answer.n_transitions is not None:
-        whence = f"{answer.n_transitions:,} transitions {_DRAWN[plan.sampling]}, seed {answer.seed}"
-        lines.append(f"sample     {whence}; the plan knows nothing else of the problem")
-    lines += [f"asked      {_asked(plan)}", f"start      squared error {plan.initial_error:.4g}"]
+        sample = f"{answer.n_transitions:,} transitions {_DRAWN[plan.sampling]}, seed {answer.seed}"
+        lines.append(f"sample     {sample}; the plan uses nothing else")
+    lines += [f"goal       {_asked(plan)}", f"start      squared error {plan.initial_error:.4g}"]
     if answer.map is not None:
         lines += ["", *_map_lines(answer.map)]
     choices = {"TD": plan.td, "VRTD": plan.vrtd}
@@ -57,7 +59,7 @@ def as_text(answer: PlanAnswer) -> str:
 
 
 def draw(panel: Any, answer: PlanAnswer) -> Any:
-    """The curves of the plan, or the map; the figure."""
+    """Draw the curves of the plan, or the map, and return the figure."""
     plan, diagram = answer.plan, answer.map
     if diagram is None:
         plan.plot(panel)
@@ -82,12 +84,12 @@ def _asked(plan: Plan) -> str:
     if plan.budget is None:
         goal = f"squared error {plan.target_error:g} with the fewest {unit}"
     else:
-        goal = f"the least squared error with {plan.budget:,} {unit}"
+        goal = f"the lowest squared error with {plan.budget:,} {unit}"
     return f"{goal}; {plan.sampling} sampling, {plan.mode} mode{_others(plan)}"
 
 
 def _others(plan: Plan) -> str:
-    """Settings that are not the usual ones."""
+    """Return the settings that differ from the defaults."""
     settings = plan.best.algorithm.settings | ({} if plan.vrtd is None else plan.vrtd.algorithm.settings)
     radius, output = settings["radius"], settings.get("output", "random")
     shown = "" if output == "random" else f", output {output}"
@@ -110,7 +112,7 @@ def _table(choices: Mapping[str, Choice | None]) -> list[str]:
 
 def _method(plan: Plan, choice: Choice | None) -> str:
     if choice is None:
-        return "cannot do it"
+        return "cannot reach the goal"
     if choice.interval is not None:
         low, high = choice.interval
         return f"{choice.method}; {low:.4g} to {high:.4g} with confidence {plan.confidence:g}"
@@ -128,7 +130,7 @@ def _limit(plan: Plan, optimal: float) -> str:
     else:
         least = optimal / plan.budget
         here = f": {least:.4g} after {plan.budget:,}" if least <= plan.best.error else ""
-    return f"The closed form (LSTD) has {optimal:.4g} / samples in the long run{here}."
+    return f"The error of the closed form (LSTD) tends to {optimal:.4g} / n for n samples{here}."
 
 
 def _map_lines(diagram: PhaseDiagram) -> list[str]:

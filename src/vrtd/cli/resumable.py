@@ -1,4 +1,4 @@
-"""What commands share that fill a folder, keep what is finished there, and go on from it."""
+"""Shared parts of commands that can be interrupted and resumed: their common options, and the answer to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vrtd.cli.interrupts import raise_when_safe
-from vrtd.cli.outputs import folder
+from vrtd.cli.outputs import JSON_HELP, QUIET_HELP, folder
 from vrtd.cli.terminal import tell
 
+THREADS = "(default: one per processor)"  # what None, the default of the library, stands for
 
-def add_common_options(parser: argparse.ArgumentParser, out: str, threads: str = "") -> None:
-    """`out` is the folder's name unless another is given, `threads` what they are if not just that."""
+
+def add_common_options(parser: argparse.ArgumentParser, out: str) -> None:
+    """Add the options that these commands share; `out` is the default output folder."""
     add = parser.add_argument
-    add("--seed", type=int, default=0, metavar="N", help="draws the runs (default 0)")
-    add("--threads", type=int, metavar="N", help=f"{threads} (default: one for each processor)".lstrip())
-    add("--out", type=folder, default=Path(out), metavar="DIR", help=f"where to write (default {out})")
-    add("--json", action="store_true", help="print one JSON object")
-    add("--quiet", action="store_true", help="show no progress")
+    add("--seed", type=int, default=0, metavar="N")
+    add("--threads", type=int, metavar="N")
+    add("--out", type=folder, default=Path(out), metavar="DIR")
+    add("--json", action="store_true", help=JSON_HELP)
+    add("--quiet", action="store_true", help=QUIET_HELP)
 
 
 @contextmanager
 def resumable(arguments: argparse.Namespace) -> Iterator[None]:
-    """Do the work inside; Ctrl-C says where what is finished lies."""
+    """Run the work inside; after Ctrl-C, print how to resume it."""
     try:
         raise_when_safe()
         yield
     except KeyboardInterrupt:
         if arguments.out.exists():
-            tell(f"what is finished is in {arguments.out}; the same command goes on from there")
+            tell(f"finished parts are kept in {arguments.out}. Run the same command to continue.")
         raise

@@ -1,4 +1,4 @@
-"""`vrtd simulate`: many independent runs of one algorithm on a named problem."""
+"""The command `vrtd simulate`: many independent runs of an algorithm on a named problem."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
-from vrtd.cli.outputs import add_file_options, check_files, deliver, save_figure
-from vrtd.cli.parser import one_of
+from vrtd.cli.outputs import JSON_HELP, QUIET_HELP, add_file_options, check_files, deliver, save_figure
+from vrtd.cli.parser import Parser, one_of
 from vrtd.cli.terminal import DIVERGED, OK, tell
 from vrtd.errors import InvalidInputError
 
 _RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
 
 
-HELP = "many independent runs of one algorithm on a named problem"
+HELP = "run an algorithm many times on a named problem"
 USAGE = "[OPTIONS]"
-DESCRIPTION = "Run an algorithm many times on a named problem and print how its error falls."
+DESCRIPTION = "Run an algorithm many times on a named problem and print its error along the runs."
 EPILOG = """\
 examples:
   vrtd simulate --step-size 0.1 --batch-size 500 --figure vrtd.png
@@ -27,8 +27,8 @@ examples:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options, read off the library: a new algorithm or problem brings its own."""
-    parser.argument_default = argparse.SUPPRESS  # the library has the defaults; the help names them
+    """Add the options; those of problems and algorithms are built from the library, which also has the texts."""
+    parser.argument_default = argparse.SUPPRESS  # the library has the defaults
     from vrtd.metrics import METRICS
 
     tables = {"problem": problem_options(), "algorithm": algorithm_options()}
@@ -38,32 +38,49 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add_choice(parser, kind, table, chosen[kind])
 
     add = parser.add_argument_group("runs").add_argument
-    samplings = "one trajectory a run, independent samples, or one data set for all runs (default markov)"
-    add("--sampling", **one_of(("markov", "iid", "dataset")), help=samplings)
-    add("--rows", type=int, dest="n_rows", metavar="N", help="of the data set, drawn with the seed (default 1000)")
-    add("--runs", type=int, dest="n_runs", metavar="N", help="independent runs (default 1000)")
-    add("--gradients", type=int, dest="n_gradients", metavar="N", help="pseudo-gradients a run (default 100000)")
-    add("--checkpoints", type=int, metavar="N", help="points of a curve (default 200)")
-    metrics = "repeatable (default squared_error; for a simulator neu, estimated from 100,000 transitions)"
-    add("--metric", **one_of(METRICS), action="append", dest="metrics", help=metrics)
-    add("--seed", type=int, metavar="N", help="draws the runs (default 0)")
-    start = "where parameters start: one number for all features, or one each (default 0); if negative, --theta-0=-1"
-    add("--theta-0", type=_numbers, metavar="X[,X...]", help=start)
-    add("--initial", type=int, metavar="STATE", help="where trajectories start (default: stationary distribution)")
-    add("--threads", type=int, metavar="N", help="(default: one for each processor)")
+    # A named problem is a chain or a simulator, of which this command records the data set.
+    text = "One trajectory per run, independent samples, or one data set for all runs. (default: markov)"
+    add("--sampling", **one_of(("markov", "iid", "dataset")), help=text)
+    text = "Number of rows of the data set, which is drawn with --seed. (default: 1000)"
+    add("--rows", type=int, dest="n_rows", metavar="N", help=text)
+    add("--runs", type=int, dest="n_runs", metavar="N")
+    add("--gradients", type=int, dest="n_gradients", metavar="N")
+    # The library also takes arrays and objects for these four.
+    add("--checkpoints", type=int, metavar="N", help="Number of points of each curve. (default: 200)")
+    text = (
+        "Measure of the error; may be repeated. (default: squared_error; for a simulator neu, estimated from 100,000 "
+        "transitions)"
+    )
+    add("--metric", **one_of(METRICS), action="append", dest="metrics", help=text)
+    add("--seed", type=int, metavar="N")
+    text = (
+        "Initial parameters: one number for all features, or one per feature. Write a negative number as --theta-0=-1. "
+        "(default: 0)"
+    )
+    add("--theta-0", type=_numbers, metavar="X[,X...]", help=text)
+    text = "State where trajectories start. (default: drawn from the stationary distribution)"
+    add("--initial", type=int, metavar="STATE", help=text)
+    add("--threads", type=int, metavar="N")
 
     add = parser.add_argument_group("output").add_argument
-    add("--json", action="store_true", help="print one JSON object")
+    add("--json", action="store_true", help=JSON_HELP)
     add_file_options(add, "the curves")
-    add("--out", type=Path, metavar="FILE.npz", help="the whole result, to be read with vrtd.load")
-    add("--quiet", action="store_true", help="show no progress")
+    add("--out", type=Path, metavar="FILE.npz", help="Write the whole result, which vrtd.load reads.")
+    add("--quiet", action="store_true", help=QUIET_HELP)
+
+
+def describe_options(parser: Parser) -> None:
+    """Complete the help texts of the options."""
+    from vrtd.engine import simulate
+
+    parser.take_help((simulate,), {"threads": "(default: one per processor)"})
 
 
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers, separated by commas; got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be numbers, separated by commas, but got {text!r}.") from None
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
@@ -79,7 +96,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     options = {option: given[option] for option in _RUNS if option in given}
     if "metrics" in options:
         options["metrics"] = tuple(dict.fromkeys(options["metrics"]))
-    # The figure is begun now, so that a missing library does not cost a long run.
+    # Create the figure first, so that a missing library is found before a long run.
     panels = new_panels(len(options.get("metrics", "1"))) if "figure" in files else []
     problem, description = build_problem(given)
     if "theta_0" in given:
@@ -91,8 +108,10 @@ def _simulate(arguments: argparse.Namespace) -> int:
         options.pop("initial", None)
         problem, description["n_rows"] = record(problem, n_rows, **drawn), n_rows
     elif "n_rows" in given:
-        got = f"--sampling {options.get('sampling', 'markov')}"
-        raise InvalidInputError("--rows belongs to --sampling dataset", got, "drop it, or change --sampling")
+        sampling = options.get("sampling", "markov")
+        raise InvalidInputError(
+            f"--rows belongs to --sampling dataset, but got --sampling {sampling}.", "Drop it, or change --sampling."
+        )
     raise_when_safe()
     result = simulate(problem, algorithm, progress=not arguments.quiet, **options)
 
@@ -106,8 +125,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
     deliver(files, writers, shown, announce=not arguments.json)
     n_diverged = int((result.diverged_at >= 0).sum())
     if n_diverged:
-        remedies = [f"lower --{name.replace('_', '-')}" for name in algorithm.step_size_fields]
-        remedies += ["give a --radius"] if "radius" in algorithm.settings else []
-        told = f"{n_diverged} of {result.n_runs} runs diverged and are left out of the statistics from there on"
-        tell(f"{told}; {' or '.join(remedies)}" if remedies else told, "warning")
+        flags = [f"--{name.replace('_', '-')}" for name in algorithm.step_size_fields]
+        remedy = f" Lower {' or '.join(flags)}" if flags else ""
+        remedy += ", or set --radius" if "radius" in algorithm.settings else ""
+        problem_text = f"{n_diverged} of {result.n_runs} runs diverged and are excluded from the statistics afterwards."
+        tell(f"{problem_text}{remedy}{'.' if remedy else ''}", "warning")
     return DIVERGED if n_diverged else OK

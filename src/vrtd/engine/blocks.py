@@ -1,4 +1,4 @@
-"""Threads over blocks of runs: the compiled loop releases the GIL, so plain threads use every core."""
+"""Threads over blocks of runs. The compiled loop releases the GIL, so that plain threads use every core."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from vrtd.result import EngineState
 from vrtd.sources import Source
 from vrtd.sources.source import make_slots
 
-Progress = Callable[[float], None]  # of the share of the work that is done
+Progress = Callable[[float], None]  # takes the share of the work that is done
 
-# One call of the compiled loop: long beside the cost of calling it, short beside a person's patience with Ctrl-C.
+# One call of the compiled loop. It must be long compared with the cost of a call, but short enough for Ctrl-C.
 _GRADIENTS_PER_CALL = 20_000_000
 _BLOCKS_PER_THREAD = 8  # enough to keep every thread busy to the end
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run, and where to stop and look."""
+    """Work of one simulation: what to run, up to where, and when to record."""
 
     algorithm: Algorithm
     epoch: Epoch
     source: Source
     forms: Sequence[QuadraticForm]
-    epoch_0: int  # epochs that are closed already; -1: the runs have not begun
-    epochs: NDArray[np.int64]  # (C,) epochs that are closed at each checkpoint
+    epoch_0: int  # epochs that are already closed; -1 if the runs have not begun
+    epochs: NDArray[np.int64]  # (C,) closed epochs at each checkpoint
     specialised: bool = True
 
     @property
     def n_gradients(self) -> int:
-        """Pseudo-gradients that each run will compute."""
+        """Number of pseudo-gradients that each run will compute."""
         return self.gradients_between(self.epoch_0, int(self.epochs[-1]))
 
     def gradients_between(self, first: int, last: int) -> int:
@@ -51,7 +51,7 @@ class Job:
 
 
 def prepare(job: Job, state: EngineState) -> Callable[..., Any]:
-    """The loop for this job, compiled or loaded from the cache: a call with no runs does that and nothing else."""
+    """Return the loop for this job, compiled or loaded from the cache by a call without runs."""
     loop = compile_loop(job.algorithm, job.epoch, job.source, job.specialised)
     with short_vectors():
         loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, _outputs(job, 0))
@@ -61,10 +61,10 @@ def prepare(job: Job, state: EngineState) -> Callable[..., Any]:
 def run_blocks(
     job: Job, loop: Callable[..., Any], state: EngineState, threads: int | None, progress: Progress | None
 ) -> Outputs:
-    """Take all runs through all checkpoints, advancing `state` in place."""
+    """Take all runs through all checkpoints, changing ``state`` in place."""
     n_runs, n_threads = len(state.workspaces), threads or available_threads()
     outputs = _outputs(job, n_runs)
-    # Blocks of whole groups, none longer than a call.
+    # A block consists of whole groups and takes at most one call.
     n_groups = -(-n_runs // LANES)
     per_call = _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
     longest = per_call // max(job.n_gradients * LANES, 1)
@@ -81,7 +81,7 @@ def run_blocks(
     def run_block(first: int) -> None:
         block = slice(first, min(first + block_size, n_runs))
         n = block.stop - block.start
-        lanes = np.minimum(np.arange(n + -n % LANES), n - 1) + first  # the last run fills the empty lanes of its group
+        lanes = np.minimum(np.arange(n + -n % LANES), n - 1) + first  # copies of the last run fill its group
         part, written = state.map(lambda array: aligned_copy(array[lanes])), _outputs(job, lanes.size)
         inputs = _inputs(job, part)
         position, limit = job.epoch_0, max(per_call // (job.epoch.n_gradients * n), 1)
@@ -98,7 +98,7 @@ def run_blocks(
         try:
             futures = [pool.submit(run_block, first) for first in range(0, n_runs, block_size)]
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        finally:  # an error or Ctrl-C: what is running ends with its call, what waits never starts
+        finally:  # after an error or Ctrl-C, running blocks end with their current call, and waiting ones never start
             cancelled.set()
             pool.shutdown(cancel_futures=True)
     for future in finished:
@@ -107,7 +107,7 @@ def run_blocks(
 
 
 def available_threads() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
@@ -115,11 +115,11 @@ def available_threads() -> int:
 
 
 def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
-    """What stays the same from call to call."""
+    """Return the arguments that stay the same from call to call."""
     d, epoch = job.source.n_features, job.epoch
     shapes = np.array([*epoch.warmup, (epoch.n_absorb, epoch.n_steps)], np.int64)
     batch_sizes, step_counts = shapes.T.copy()
-    largest = int(batch_sizes[: job.epochs[-1]].max(initial=batch_sizes[0]))  # of the epochs that are run
+    largest = int(batch_sizes[: job.epochs[-1]].max(initial=batch_sizes[0]))  # among the epochs that are run
     slots = make_slots(job.source, LANES, largest + 1, epoch.subset)
     batch = np.empty((largest if epoch.inner_samples == "resample" else 0, LANES), np.uint32)
     matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
@@ -135,7 +135,7 @@ def _outputs(job: Job, n_runs: int) -> Outputs:
 
 
 def _calls(epochs: NDArray[np.int64], position: int, limit: int) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Cut the way into calls of at most `limit` epochs: (where to stop, which checkpoint the first stop is or -1)."""
+    """Yield calls of at most ``limit`` epochs: the epochs to stop at, and the checkpoint of the first stop or -1."""
     c = 0
     while c < epochs.size:
         reach = max(position, 0) + limit

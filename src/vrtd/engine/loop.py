@@ -1,9 +1,9 @@
-"""The one run loop: every algorithm on every source, a few runs at a time.
+"""The run loop: every algorithm on every source, a few runs at a time.
 
-`advance` is a template: the names below are bound to the kernels of one algorithm and one source before it is compiled.
-Runs are taken in groups of `LANES`, one step of each in turn, so that the latency of one hides behind the others. Run i
-always sits in lane i mod LANES: the compiler may order the arithmetic of two lanes differently, and the bits of a run
-must not depend on how runs are cut into blocks.
+``advance`` is a template: the names below are bound to the kernels of one algorithm and one source before compilation.
+Runs are taken in groups of ``LANES``, one step of each in turn, which hides the latency of one run behind the others.
+Run i always uses lane i mod ``LANES``: the compiler may order the arithmetic of two lanes differently, and the bits of
+a run must not depend on how runs are divided into blocks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transition import Transition
 from vrtd.sources import Source
 
-# Up to SMALL features the dimension is a constant, everything is unrolled and the workspace lives in registers; beyond,
-# unrolling costs more than it gains (measured with benchmarks/throughput.py).
+# Up to SMALL features, the dimension is a constant, everything is unrolled and the workspace is kept in registers. With
+# more features, unrolling costs more than it gains (measured with benchmarks/throughput.py).
 SMALL = 20
 LOCAL = 512  # numbers; a larger workspace stays on the heap
 LANES = 2
@@ -38,7 +38,7 @@ CURSOR_DTYPE = np.uint64
 
 
 class Forms(NamedTuple):
-    """The metrics: offset + (theta - centre)^T matrix (theta - centre) for each of m."""
+    """The m metrics, each of the form offset + (theta - centre)^T matrix (theta - centre)."""
 
     matrices: Floats  # (m, d, d)
     is_diagonal: NDArray[np.bool_]  # (m,)
@@ -47,25 +47,25 @@ class Forms(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What the loop writes beside the state."""
+    """Outputs of the loop other than the state."""
 
     curves: Floats  # (n_runs, C, m)
     theta: Floats  # (n_runs, d)
-    diverged_checkpoint: NDArray[np.int64]  # (n_runs,) at which a run is first seen to have diverged, or -1
+    diverged_checkpoint: NDArray[np.int64]  # (n_runs,) where divergence of a run is first seen, or -1
 
 
 @kernel
 def with_fixed_width(x, d):
-    """The transition, with the number of features known to the compiler."""
+    """Return the transition with a number of features that is known to the compiler."""
     phi, phi_next = with_width(x.phi, d), with_width(x.phi_next, d)
     return Transition(phi, x.row, phi_next, x.row_next, x.reward, x.discount, x.weight, x.carry)
 
 
 def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, epoch_0, epochs, checkpoint, outputs):
-    """Advance all runs from `epoch_0` epochs through the counts in `epochs`, and write what they return at each.
+    """Advance all runs from ``epoch_0`` closed epochs to each count in ``epochs``, and write what they return there.
 
-    `batch_sizes` and `step_counts` are those of the first epochs, the last ones those of all later epochs. The curves
-    get the metrics from column `checkpoint` on. With `checkpoint` -1 nothing is written but the state.
+    ``batch_sizes`` and ``step_counts`` belong to the first epochs; their last entries apply to all later epochs. The
+    metrics are written to the curves from column ``checkpoint`` on. With ``checkpoint`` -1, only the state is written.
     """
     params, data, slots = borrow(params), borrow(data), borrow(slots)
     workspaces, cursors, environment, algorithm = borrow(state)
@@ -103,7 +103,7 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
             for epoch in range(done, epochs[c]):
                 size = batch_sizes[epoch] if WARMS_UP and epoch < n_warmup else n_absorb
                 steps = step_counts[epoch] if WARMS_UP and epoch < n_warmup else n_steps
-                if VARIES:  # each run has its own steps, and 0 if its next epoch would end after the checkpoint
+                if VARIES:  # each run has its own length, 0 if its next epoch would end after the checkpoint
                     steps = 0
                     for k in range(LANES):
                         lengths[k] = length(params, OPTIONS, views(workspace[k], d), stream[1, k], size, epochs[c])
@@ -135,7 +135,7 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
                             handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
                         else:
                             handle = draw(data, slots, k, size, cursor[k], stream[0, k])
-                        run = views(workspace[k], d)  # before the sample is read: the order decides the last bit
+                        run = views(workspace[k], d)  # before reading the sample: the order affects the last bit
                         step(params, OPTIONS, run, with_fixed_width(read(data, slots, k, handle), d), t, epoch)
                 if ABSORBS:
                     for k in range(LANES):
@@ -143,7 +143,7 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
                             continue
                         close(params, OPTIONS, views(workspace[k], d))
             done = max(done, epochs[c])
-            if IS_LOCAL:  # nothing but the hot kernels may touch the stack, or the compiler keeps it in memory
+            if IS_LOCAL:  # other code must not use the stack workspace, or the compiler keeps it in memory
                 for k in range(LANES):
                     for i in range(WORDS):
                         workspaces[first + k, i] = workspace[k, i]
@@ -165,19 +165,19 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
 
 
 def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> Callable[..., Any]:
-    """The loop of one algorithm on one source; compiled at its first call, and then cached on disk.
+    """Return the loop of one algorithm on one source, compiled at its first call and then cached on disk.
 
-    Not `specialised`, it is the same for any number of features.
+    Unless ``specialised``, it is the same for any number of features.
     """
     warms_up = len(epoch.warmup) > 0
     absorbs = warms_up or epoch.n_absorb > 0
     is_one_step = epoch.n_steps == 1 and epoch.inner_samples == "fresh"
-    must = "an epoch that absorbs nothing must be one step on a fresh sample"
-    require(absorbs or is_one_step, must, epoch, "absorb a batch, or step once")
+    problem = f"An epoch without a batch must be one step on a fresh sample, but got {epoch}."
+    require(absorbs or is_one_step, problem, "Absorb a batch, or make one step.")
     d, options = source.n_features, algorithm.options()
     small = d <= SMALL and specialised
     words = algorithm.workspace_size(d, source.n_rows)
-    # Of a size that the number of rows does not change: each would be a loop of its own.
+    # A workspace that grows with the number of rows stays on the heap, or each number would compile another loop.
     local = small and words <= LOCAL and words == algorithm.workspace_size(d)
     size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")
     kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))

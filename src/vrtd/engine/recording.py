@@ -1,4 +1,4 @@
-"""The transitions of one run in memory: those that every algorithm of `simulate` sees in that run."""
+"""The function ``record``, which keeps the transitions of one simulated run in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from vrtd.kernels.random import ENVIRONMENT, make_streams
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.sources.source import make_slots
 
-_TEST_ROWS, _TEST_RUN = 100_000, 2**62  # no simulation has a run with this number
+_TEST_ROWS, _TEST_RUN = 100_000, 2**62  # no simulation reaches this run number
 
-reset = draw = read = UNBOUND  # of one source
+reset = draw = read = UNBOUND  # bound to the kernels of one source
 
 
 def write_rows(data, slots, cursor, stream, phi, reward, phi_next, discount, weight, ends):
+    """Write the transitions of a run to arrays: the template of the compiled loop."""
     reset(data, slots, 0, cursor, stream)
     for i in range(reward.size):
         x = read(data, slots, 0, draw(data, slots, 0, 0, cursor, stream))
@@ -37,21 +38,48 @@ def record(
     initial: int | ArrayLike = "stationary",
     shuffle: bool = True,
 ) -> Transitions:
-    """Return the first `n_rows` transitions of run `run` of `simulate` with the same problem, sampling and seed.
+    """Return the first transitions of one run of ``simulate``.
 
-    They are shuffled, so that batches of rows are alike; `shuffle=False` keeps their order. `initial` is where the
-    trajectory starts, as in `simulate`.
+    They are those of ``simulate`` with the same problem, sampling and seed.
 
+    Parameters
+    ----------
+    problem : LinearProblem or Simulator
+        Problem that supplies the transitions.
+    n_rows : int
+        Number of transitions.
+    sampling : {"markov", "iid"}, default="markov"
+        Kind of samples: one trajectory ("markov") or independent draws ("iid").
+    seed : int, default=0
+        Seed of the random streams.
+    run : int, default=0
+        Number of the run.
+    initial : "stationary", int or array_like of shape (S,), default="stationary"
+        State in which the trajectory begins, or its distribution.
+    shuffle : bool, default=True
+        Shuffle the rows, so that batches of consecutive rows are alike. False keeps their order.
+
+    Returns
+    -------
+    Transitions
+        The rows, which can be simulated with ``sampling="dataset"``.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is invalid.
+
+    Examples
+    --------
     >>> import vrtd
-    >>> data = record(vrtd.problems.random_mdp(), 1000)
-    >>> data
+    >>> vrtd.record(vrtd.problems.random_mdp(), 1000)
     Transitions(1000 rows, 4 features)
     """
     check_choice("sampling", sampling, ("iid", "markov"))
     for name, value, least in (("n_rows", n_rows, 1), ("seed", seed, 0), ("run", run, 0)):
         check_count(name, value, least=least)
-    must = "problem must be a LinearProblem or a Simulator"
-    require(isinstance(problem, LinearProblem | Simulator), must, repr(problem), "build LinearProblem(mrp, phi)")
+    wrong_type = f"problem must be a LinearProblem or a Simulator, but got {problem!r}."
+    require(isinstance(problem, LinearProblem | Simulator), wrong_type, "Build LinearProblem(mrp, phi).")
     check_flag("shuffle", shuffle)
     source = bind_problem(problem, choose_sampling(problem, sampling), initial, specialise=False)
     n, d = int(n_rows), source.n_features
@@ -69,5 +97,5 @@ def record(
 
 
 def record_test_rows(simulator: Simulator) -> Transitions:
-    """Return the transitions from which the metrics of a simulator are estimated; no run of `simulate` sees them."""
+    """Return transitions for estimating the metrics of a simulator. No run of ``simulate`` uses them."""
     return record(simulator, _TEST_ROWS, run=_TEST_RUN, shuffle=False)

@@ -1,4 +1,4 @@
-"""`simulate`: run one algorithm on one problem many times, each run independent of the others."""
+"""The function ``simulate``, which runs an algorithm on a problem in many independent runs."""
 
 from __future__ import annotations
 
@@ -43,21 +43,64 @@ def simulate(
     specialise: bool = True,
     progress: Progress | bool | None = None,
 ) -> Result:
-    """Run `algorithm` on `problem`, `n_runs` times, for `n_gradients` pseudo-gradients each.
+    """Run an algorithm on a problem in many independent runs.
 
-    - `sampling`: "markov" follows one trajectory per run, from `initial`: "stationary", a state, or a distribution;
-      "iid" draws states from the problem's state distribution; "dataset" uses the rows of `Transitions` again and
-      again. The default is "dataset" for `Transitions` and "markov" otherwise.
-    - `checkpoints`: how many, from 0 to the end of the budget; or an array of pseudo-gradients, to which the end is
-      added. A value there is that of the parameter the algorithm would return then.
-    - `metrics`: names in `vrtd.metrics.METRICS`, or `QuadraticForm`s of your own. The default is "squared_error"; for a
-      `Simulator`, whose metrics are estimated from 100,000 transitions of a run of their own, it is "neu".
-    - `start`: a result of the same call; `n_gradients` more are added to it, as if it had never stopped.
-    - `specialise`: False compiles one loop for all chains and numbers of features, slower to run but sooner ready.
-    - `progress`: True shows a bar on stderr; a function is called with the share of the work that is done.
+    The same seed gives the same bits for any number of threads.
 
-    The same seed gives the same bits, whatever the number of threads.
+    Parameters
+    ----------
+    problem : LinearProblem, Simulator or Transitions
+        Problem that supplies the transitions.
+    algorithm : Algorithm
+        Algorithm with its hyperparameters, such as ``vrtd.TD(0.1)``.
+    sampling : {"markov", "iid", "dataset"} or None, default=None
+        Kind of samples: one trajectory per run ("markov"), independent draws from the state distribution ("iid"), or
+        the rows of a data set, repeatedly ("dataset"). None means "dataset" for `Transitions` and "markov" otherwise.
+    n_runs : int, default=1000
+        Number of runs.
+    n_gradients : int, default=100_000
+        Number of pseudo-gradients per run.
+    seed : int, default=0
+        Seed of the random streams of all runs.
+    theta_0 : array_like of shape (d,) or None, default=None
+        Initial parameter. None means zeros.
+    initial : "stationary", int or array_like of shape (S,), default="stationary"
+        State in which trajectories begin, or its distribution.
+    metrics : sequence of str or QuadraticForm, or None, default=None
+        Error metrics to record: names in ``vrtd.metrics.METRICS``, or forms of your own. None means "squared_error",
+        and "neu" for a `Simulator`, whose metrics are estimated from 100,000 transitions of a separate run.
+    checkpoints : int or array_like of int, default=200
+        Number of checkpoints, evenly spaced from 0 to the end of the budget. An array gives them as numbers of
+        pseudo-gradients, to which the end is added. The value at a checkpoint is that of the parameter which the
+        algorithm would return there.
+    threads : int or None, default=None
+        Number of threads. None means one per available core.
+    start : Result or None, default=None
+        Result to continue, from a call with the same arguments. ``n_gradients`` more are then computed, as if the first
+        call had not stopped.
+    specialise : bool, default=True
+        Compile a loop for this chain and this number of features. False takes one loop for all, which is slower but
+        compiles less often.
+    progress : bool, callable or None, default=None
+        Show a progress bar on stderr. A function is called with the share of the work that is done.
 
+    Returns
+    -------
+    Result
+        Curves of the metrics, final parameters and status of all runs.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is invalid, or the algorithm cannot use this kind of samples.
+
+    Warns
+    -----
+    StabilityWarning
+        If the step size is beyond the mean-square stability limit of TD.
+
+    Examples
+    --------
     >>> import vrtd
     >>> problem = vrtd.problems.random_mdp(seed=0)
     >>> result = vrtd.simulate(problem, vrtd.VRTD(step_size=0.1, batch_size=50), n_runs=4, n_gradients=10_000)
@@ -83,8 +126,9 @@ def simulate(
     identity: dict[str, Any] = {"algorithm": algorithm.settings, "problem": problem.digest, "sampling": sampling}
     identity |= {"seed": int(seed), "n_runs": n_runs}
     if start is None:
-        must, least = "n_gradients must be at least one epoch, which counts", epoch.least_gradients
-        require(n_gradients >= least, f"{must} {least}", n_gradients, "raise the budget, or make epochs smaller")
+        least = epoch.least_gradients
+        too_short = f"n_gradients must be at least {least}, the length of one epoch, but got {n_gradients}."
+        require(n_gradients >= least, too_short, "Increase the budget, or make epochs shorter.")
         done, began = 0, {"theta_0": theta_first.tolist(), "initial": np.asarray(initial).tolist()}
     else:
         arguments.check_start(start, identity, theta_0, initial)
@@ -118,10 +162,11 @@ def simulate(
 
 
 def make_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> QuadraticForm:
-    """Return a metric that is given by its name or as a form, for this problem."""
+    """Return a metric, passed by its name or as a form, for this problem."""
     if isinstance(metric, QuadraticForm):
-        d, must = metric.centre.size, f"metric {metric.name!r} must be for {problem.n_features} features"
-        require(d == problem.n_features, must, d, "rebuild it for phi")
+        d = metric.centre.size
+        mismatch = f"metric {metric.name!r} is for {d} features, but the problem has {problem.n_features}."
+        require(d == problem.n_features, mismatch, "Build it for this problem.")
         return metric
     name = check_choice("metrics", metric if isinstance(metric, str) else repr(metric), tuple(METRICS))
     return METRICS[name](record_test_rows(problem) if isinstance(problem, Simulator) else problem)
@@ -135,7 +180,7 @@ def _fresh_state(source: Source, n_runs: int, words: int, seed: int, theta_0: Fl
     return EngineState(workspaces, cursors, *streams)
 
 
-@cache  # to look them up takes milliseconds
+@cache  # looking them up takes milliseconds
 def _versions() -> dict[str, str]:
     from vrtd import __version__
 

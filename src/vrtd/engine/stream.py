@@ -1,7 +1,7 @@
-"""One run over rows that come from outside: the same kernels as in the loop of many runs, on the rows of a log.
+"""One run over the rows of a log, with the same kernels as the loop of many runs.
 
-`consume` is a template like `vrtd.engine.loop.advance`. It reads one state and writes another, and only if that one is
-finite: a row that is not, or a step that diverges, writes nothing.
+``consume`` is a template like `vrtd.engine.loop.advance`. It reads one state and writes another, and only if the new
+one is finite: a row with NaN or a step that diverges writes nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transition import Transition
 
-# One run has no others to hide its latency behind: beyond this many features a vector loop is faster than unrolled code
-# (measured on rows in the cache, of both precisions).
+# A single run cannot hide its latency behind others. Above this number of features, a vector loop is faster than
+# unrolled code (measured on rows in the cache, in both precisions).
 SMALL = 8
 MOST = float(np.finfo(np.float64).max)
 
@@ -33,8 +33,8 @@ OPTIONS: Any = ()
 
 @kernel
 def row_of(phi, phi_next, reward, discount, weight, ends, is_weighted, i):
-    """Row i of a log; no trace continues after a row that ends something."""
-    i = np.uint64(i)  # no check for indices from the end
+    """Return row i of a log. Traces stop at rows that end an episode or a segment."""
+    i = np.uint64(i)  # avoids the check for negative indices
     carry = 0.0 if ends[i] else discount[i]
     return Transition(phi, i, phi_next, i, reward[i], discount[i], weight[i] if is_weighted else 1.0, carry)
 
@@ -43,9 +43,9 @@ def consume(
     params, phi, reward, phi_next, discount, weight, ends, first, n_epochs, epoch_0,
     state, scratch, new_state, stream, theta, n_features, n_absorb, n_steps,
 ):  # fmt: skip
-    """Run `n_epochs` whole epochs on the rows from `first` on.
+    """Run ``n_epochs`` epochs on the rows from ``first`` on, and return whether the result is finite.
 
-    Writes new_state (which may be `state`), stream and theta if the result is finite, and returns whether it is.
+    If it is, write new_state (which may be ``state``), stream and theta.
     """
     params, phi, phi_next, scratch = borrow(params), borrow(phi), borrow(phi_next), borrow(scratch)
     reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
@@ -75,7 +75,7 @@ def consume(
         if ABSORBS:
             close(params, OPTIONS, views(workspace, d))
         first += rows
-    if not squared_norm(workspace) <= MOST:  # also where it is not a number
+    if not squared_norm(workspace) <= MOST:  # also if it is NaN
         return False
     for i in range(state.size):
         new_state[i] = workspace[i]
@@ -85,9 +85,9 @@ def consume(
 
 
 def absorb_rows(params, phi, reward, phi_next, discount, weight, ends, first, last, state, new_state, n_features):
-    """Absorb rows first, ..., last - 1 into the open batch of an epoch that is longer than memory is large.
+    """Absorb rows first, ..., last - 1 into the open batch of an epoch that does not fit in memory.
 
-    Writes new_state if the result is finite, and returns whether it is.
+    Write new_state if the result is finite, and return whether it is.
     """
     params, phi, phi_next = borrow(params), borrow(phi), borrow(phi_next)
     reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
@@ -100,7 +100,7 @@ def absorb_rows(params, phi, reward, phi_next, discount, weight, ends, first, la
 
 
 def finish_epoch(params, phi, reward, phi_next, discount, weight, ends, n_steps, state, stream, n_features):
-    """Make the steps of an epoch whose batch was absorbed, on rows that are drawn from these, in place."""
+    """Make the steps of an epoch after its batch, on rows drawn from these, and change the state in place."""
     params, phi, phi_next = borrow(params), borrow(phi), borrow(phi_next)
     reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
     begin(params, OPTIONS, views(state, n_features), stream)
@@ -112,8 +112,11 @@ def finish_epoch(params, phi, reward, phi_next, discount, weight, ends, n_steps,
 
 
 def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit):
-    """Count the epochs of `size` rows from `first` on whose growth ratio is at most `limit`, and return the ratio of
-    the one after them, too (`vrtd.theory.settings.growth_ratio`). Numbers that are not finite are left to the loop."""
+    """Count the epochs of ``size`` rows from ``first`` on whose growth ratio is at most ``limit``.
+
+    Return the count and the ratio of the next epoch (`vrtd.theory.settings.growth_ratio`). The loop handles numbers
+    that are not finite.
+    """
     for epoch in range(n_epochs):
         growth = decay = 0.0
         for i in range(first, first + size):
@@ -125,7 +128,7 @@ def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit
                 both += x * y
             gamma = discount[i]
             w = weight[i] if weight.size else 1.0
-            if gamma == 0.0:  # what follows need not be finite
+            if gamma == 0.0:  # the next features need not be finite
                 growth += w * w * now * now
                 decay += w * now
             else:
@@ -138,12 +141,12 @@ def _epochs_within(phi, phi_next, discount, weight, first, n_epochs, size, limit
 
 
 def epochs_within() -> Callable[..., Any]:
-    """The compiled form of `_epochs_within`."""
+    """Return the compiled form of ``_epochs_within``."""
     return specialise(_epochs_within, "epochs_within", {})
 
 
 def compile_epoch(algorithm: Algorithm, is_weighted: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The loops `absorb_rows` and `finish_epoch` of one algorithm, for any number of features."""
+    """Return the loops ``absorb_rows`` and ``finish_epoch`` of one algorithm, for any number of features."""
     options = algorithm.options()
     kind = "_".join(map(str, (algorithm.name, *options))) + ("_weighted" if is_weighted else "")
     bindings = vars(algorithm.kernels) | {"IS_WEIGHTED": is_weighted, "OPTIONS": options}
@@ -154,10 +157,10 @@ def compile_epoch(algorithm: Algorithm, is_weighted: bool) -> tuple[Callable[...
 
 
 def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool) -> Callable[..., Any]:
-    """The loop of one algorithm over a log; compiled at its first call for each dtype of rows, then cached on disk."""
+    """Return the loop of one algorithm over a log, compiled at its first call per dtype of rows and cached on disk."""
     check_sampling(algorithm, "markov")
-    must, do = "epochs on a log must all have the same length", "use an algorithm whose epochs are all alike"
-    require(algorithm.learns_from_log, must, epoch, do)
+    problem = f"All epochs on a log must have the same length, but got {epoch}."
+    require(algorithm.learns_from_log, problem, "Use an algorithm whose epochs have one length.")
     options, small = algorithm.options(), n_features <= SMALL
     absorbs, size = epoch.n_absorb > 0, f"d{n_features}" if small else "d"
     kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))

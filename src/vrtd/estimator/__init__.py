@@ -1,4 +1,4 @@
-"""The estimator `Evaluator` and the verb `evaluate`, which fits one and writes a report."""
+"""Policy evaluation from logs: the estimator `Evaluator`, and `evaluate`, which fits one and writes a report."""
 
 from vrtd.estimator.diagnostics import Diagnostics as Diagnostics
 from vrtd.estimator.differences import difference as difference

@@ -1,4 +1,4 @@
-"""The answers of an evaluation: what a policy is worth, and what the episodes of the log returned, as a check."""
+"""The estimates of an evaluation with their intervals, and the mean return of the episodes as a check, in words."""
 
 from __future__ import annotations
 
@@ -18,19 +18,38 @@ Quantity = Literal["policy_value", "mean_value"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The value of the policy or the mean value, with the ends of its interval."""
+    """Policy value or mean value, with its confidence interval.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    low, high : float
+        The ends of the interval; nan if no interval is available, infinite if the rows do not determine the value.
+    level : float
+        The confidence level of the interval.
+    method : str
+        "closed_form", or the name of the algorithm.
+    quantity : {"policy_value", "mean_value"}
+        What is estimated.
+    estimand : str
+        The states over which the value is averaged, in words.
+    reason : str or None
+        Why no interval is available.
+    """
 
     value: float
     low: float
     high: float
     level: float
-    method: str  # "closed_form", or the name of an algorithm
+    method: str
     quantity: Quantity
-    estimand: str  # over which states the mean is
-    reason: str | None = None  # why there is no interval; its ends are nan then
+    estimand: str
+    reason: str | None = None
 
     @property
     def name(self) -> str:
+        """The quantity in words."""
         return self.quantity.replace("_", " ")
 
     def __str__(self) -> str:
@@ -41,35 +60,33 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The value with its interval, in words."""
+        """The estimate with its interval, in words."""
         return describe_interval(Interval(self.value, self.low, self.high), self.level)
 
     @property
     def reservation(self) -> str:
-        """Why the interval is infinite or missing, where it is."""
+        """Why the interval is missing or infinite; empty if it is neither."""
         if self.reason is not None:
-            return f"There is no interval: {self.reason}."
+            return f"No interval is available: {self.reason}."
         if isfinite(self.low) and isfinite(self.high):
             return ""
-        return (
-            "The interval is infinite: the rows on which it rests do not show all states, or all actions of the target."
-        )
+        return "The interval is infinite because the rows do not cover all states, or all actions of the target policy."
 
 
 def answer(evaluator: Evaluator, quantity: Quantity, level: float, method: Method | None = None) -> Answer:
-    """Return a quantity with its interval from this method, by default the evaluator's own."""
+    """Return a quantity with its interval by this method, by default the evaluator's own method."""
     if quantity == "policy_value":
         found = evaluator.policy_value(level=level, method=method)
-        estimand = f"mean over the first states of {plural(evaluator.n_episodes_, 'episode')}"
+        estimand = f"averaged over the first states of {plural(evaluator.n_episodes_, 'episode')}"
     else:
         found = evaluator.mean_value(level, method=method)
-        estimand = "mean over the states of the log"
+        estimand = "averaged over the visited states, weighted by visit counts"
     name = method or (CLOSED_FORM if evaluator.algorithm_ is None else evaluator.algorithm_.name)
     return Answer(*found, level, name, quantity, estimand, evaluator.why_no_interval(method))
 
 
 def describe_interval(found: Interval, level: float) -> str:
-    """Return a number with its interval in words; the number alone where no interval is known.
+    """Return a number with its interval in words, or the number alone if no interval is known.
 
     >>> describe_interval(Interval(1.287, 1.207, 1.367), 0.95)
     '1.287 (95 % interval 1.207 to 1.367)'
@@ -81,14 +98,12 @@ def describe_interval(found: Interval, level: float) -> str:
 
 
 def describe_returns(returns: ReturnCheck) -> str:
-    """Return what the complete episodes returned, and whether it agrees with the values, in words."""
+    """Return the mean return of the complete episodes, and whether it agrees with the values, in words."""
     agrees = "agrees" if returns.agrees else "does not agree"
     verdict = f"it {agrees} with the values of the first states"
     if not returns.n_complete:
         n = plural(returns.n_cut, "episode")
-        return (
-            f"not known, because {n} were cut and none is complete; with the value of each last state added, {verdict}"
-        )
+        return f"not known, because none of {n} terminated; with the value of each last state added, {verdict}"
     mean, n = describe_interval(returns.mean_return, RETURN_LEVEL), plural(returns.n_complete, "complete episode")
-    cut = f" ({returns.n_cut:,} more were cut, so that these may not be typical)" if returns.n_cut else ""
-    return f"{mean}: mean over {n}{cut}; {verdict}"
+    cut = f" ({returns.n_cut:,} more did not terminate, so these may not be representative)" if returns.n_cut else ""
+    return f"{mean}: averaged over {n}{cut}; {verdict}"

@@ -1,4 +1,4 @@
-"""Which algorithm, step and batch size a fit uses, and what "auto" decides on them."""
+"""The algorithm, step size and batch size of a fit, and their automatic choice."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from vrtd.report.numbers import describe_settings
 from vrtd.theory.predictions import Prediction
 from vrtd.theory.settings import growth_ratio, limit_step, settings_for
 
-Cost = Literal["auto", "linear", "quadratic"]  # what work per row is allowed, in the number of features
-#: Names that are no algorithms of the registry: the closed form of all rows, and the best method for these features.
+Cost = Literal["auto", "linear", "quadratic"]  # work per row that is allowed, as a function of d
+#: Names that are not in the registry: the closed form of all rows, and the automatic choice.
 CLOSED_FORM, AUTO = "closed_form", "auto"
-# Features up to which "auto" takes the closed form, which needs d^2 operations per row; those of states are sparse, and
-# cost little. docs/evaluate.md has the measurement.
+# Number of features, or of states of a table, up to which "auto" takes the closed form with d^2 operations per row. The
+# features of a table are sparse, so that more are possible. docs/evaluate.md has the measurement.
 _MOST_FEATURES, _MOST_STATES = 512, 900
 _PILOT, _LINEAR_PILOT = 5000, 1000  # rows
-_TUNED = (VRTD.name, TD.name, RichardsonTD.name)  # whose settings "auto" can choose; others keep their defaults
-# Without a number of rows to plan for, settings are made for this multiple of the rows so far, and batches are at most
-# a share of them: a run that stops earlier has learned from most of its rows.
+_TUNED = (VRTD.name, TD.name, RichardsonTD.name)  # "auto" chooses their settings; others use their defaults
+# If the number of rows is not known, settings are chosen for this multiple of the rows so far. Batches are at most a
+# share of these, so that a run that stops early has used most of its rows.
 _HORIZON, _SHARE = 4, 8
-# Also where their number is known: a batch that is never closed, as fewer rows came or Ctrl-C did, teaches nothing. A
-# few rows less than announced must not cost an epoch.
+# Batches are also limited if the number of rows is known, because rows of an incomplete batch are not used, for example
+# when Ctrl-C stops the run. A few rows less than announced must not cost an epoch.
 _KNOWN_SHARE, _SLACK = 4, 64
-_MOST_BATCH_BYTES = 1 << 26  # what "auto" lets rows of an open batch take
+_MOST_BATCH_BYTES = 1 << 26  # for the rows of an open batch that "auto" chooses
 # The mean over an epoch has less variance than the paper's random iterate, at the same cost.
 _OUTPUT: Literal["average"] = "average"
 
 
 class Decision(NamedTuple):
-    """The settings of the next phase."""
+    """Settings of the next phase."""
 
     algorithm: Algorithm
-    n_epochs: int | None  # None: to the end
+    n_epochs: int | None  # None for a phase without end
     remarks: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class AutoSettings:
-    """The settings that were asked for; "auto" stands for what is decided when the pilot rows have come."""
+    """Settings that the user passed; "auto" is chosen when the pilot rows are complete."""
 
     algorithm: str | Algorithm
     step_size: float | str
@@ -64,63 +64,77 @@ class AutoSettings:
         _check_auto("batch_size", self.batch_size, check_count)
         if isinstance(self.algorithm, Algorithm):
             if self._given:
-                must = "an algorithm with settings of its own must not be given others"
-                raise InvalidInputError(must, next(iter(self._given)), "drop one of the two")
+                name = next(iter(self._given))
+                raise InvalidInputError(
+                    f"{name} cannot be combined with an algorithm that has its own settings.",
+                    f"Drop {name}, or set it in the algorithm.",
+                )
         else:
             name = check_choice("algorithm", self.algorithm, (AUTO, CLOSED_FORM, *REGISTRY))
             object.__setattr__(self, "algorithm", name)
             for name, value in self._given.items():
                 if self.is_auto:
-                    must = f"{name} must be given together with an algorithm"
-                    raise InvalidInputError(must, f"{value} for 'auto'", "name it: algorithm='vrtd', for example")
+                    raise InvalidInputError(
+                        f"{name}={value} cannot be combined with algorithm='auto'.",
+                        "Name an algorithm, for example algorithm='vrtd'.",
+                    )
                 if self.is_closed_form or name not in {f.name for f in fields(cast("Any", REGISTRY[self.algorithm]))}:
-                    raise InvalidInputError(f"{self.algorithm} has no {name}", value, "drop it")
+                    raise InvalidInputError(f"{name}={value} has no effect on {self.algorithm}.", f"Drop {name}.")
         if self.algorithm not in (*_TUNED, CLOSED_FORM, AUTO) and not self.is_linear:
             _check_log(self._build(self._given))
         if isinstance(self.algorithm, VRTD) and self.is_linear and self.algorithm.radius is not None:
-            must = "batches that grow on a log are for VRTD without projection"
-            raise InvalidInputError(must, f"radius {self.algorithm.radius}", "drop the radius")
+            raise InvalidInputError(
+                f"On a log, VRTD with growing batches has no projection, but radius is {self.algorithm.radius}.",
+                "Drop radius.",
+            )
         if isinstance(self.algorithm, RichardsonTD):
             if self.algorithm.burn_in:
-                must = "extrapolated TD on a log leaves out its first rows by itself"
-                raise InvalidInputError(must, f"burn_in {self.algorithm.burn_in}", "drop burn_in")
-            if isinstance(self.algorithm.step_size, Schedule):
-                must = "extrapolated TD on a log is for a constant step"
                 raise InvalidInputError(
-                    must, self.algorithm.step_size, "pass a number, or 'richardson_td' to choose it"
+                    f"On a log, extrapolated TD chooses its burn-in itself, but burn_in is {self.algorithm.burn_in}.",
+                    "Drop burn_in.",
+                )
+            if isinstance(self.algorithm.step_size, Schedule):
+                raise InvalidInputError(
+                    f"On a log, extrapolated TD needs a constant step size, but it is {self.algorithm.step_size}.",
+                    "Pass a number, or algorithm='richardson_td' to choose it automatically.",
                 )
         if self.cost == "linear":
             self._check_linear()
 
     def _check_linear(self) -> None:
-        """Raise if the algorithm, or the choice of its settings, needs more work than O(d) per row."""
+        """Raise if the algorithm, or the choice of its settings, takes more than O(d) work per row."""
         kind = REGISTRY.get(str(self.algorithm)) if isinstance(self.algorithm, str) else type(self.algorithm)
         if self.is_closed_form or (kind is not None and kind.cost == "quadratic"):
             name = self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name
             raise InvalidInputError(
-                "cost='linear' is for algorithms with O(d) work per row", name, "drop one of the two, or take 'vrtd'"
+                f"cost='linear' cannot be combined with {name}, which takes more than O(d) work per row.",
+                "Drop cost, or use algorithm='vrtd'.",
             )
         if self.algorithm == TD.name and self.step_size == "auto":
-            must = "with cost='linear', the step of td must be given: to choose it takes d^2 numbers"
-            raise InvalidInputError(must, "step_size='auto'", "pass step_size, or take algorithm='richardson_td'")
+            raise InvalidInputError(
+                "step_size='auto' of td cannot be combined with cost='linear', because choosing it takes O(d^2) work.",
+                "Pass step_size, or use algorithm='richardson_td'.",
+            )
         if self.algorithm == VRTD.name and "batch_size" in self._given:
-            must = "with cost='linear', batches of vrtd grow by themselves"
-            raise InvalidInputError(must, f"batch_size {self.batch_size}", "drop it, or pass vrtd.VRTD(..., growth=2)")
+            raise InvalidInputError(
+                f"batch_size={self.batch_size} cannot be combined with cost='linear', where the batches of vrtd grow.",
+                "Drop batch_size (or pass vrtd.VRTD(..., growth=2)).",
+            )
 
     @property
     def _given(self) -> dict[str, Any]:
-        """What is not left to "auto"."""
+        """Settings that are not "auto"."""
         kinds = {"step_size": float, "batch_size": int}
         return {name: kind(getattr(self, name)) for name, kind in kinds.items() if getattr(self, name) != "auto"}
 
     @property
     def rows_to_end(self) -> int:
-        """Rows among which one must terminate if the discount is 1."""
+        """Number of first rows in which a transition must terminate if the discount is 1."""
         return max(self.pilot_rows, _PILOT) if self.cost == "linear" else self.pilot_rows
 
     @property
     def is_auto(self) -> bool:
-        """Whether the algorithm is not decided on: see `Setup.resolve`."""
+        """Whether the algorithm is not chosen yet, see `Setup.resolve`."""
         return self.algorithm == AUTO
 
     @property
@@ -136,16 +150,17 @@ class AutoSettings:
 
     @property
     def is_closed_form(self) -> bool:
+        """Whether the algorithm is the closed form."""
         return self.algorithm == CLOSED_FORM
 
     @property
     def chooses_step(self) -> bool:
-        """Whether "auto" decides on the step."""
+        """Whether "auto" chooses the step size."""
         return self.algorithm in _TUNED and self.step_size == "auto"
 
     @property
     def needs_pilot(self) -> bool:
-        """Whether "auto" has something to decide on."""
+        """Whether settings are chosen from pilot rows."""
         if self.is_linear:
             return True
         if self.algorithm not in _TUNED:
@@ -154,28 +169,28 @@ class AutoSettings:
 
     @property
     def given_step(self) -> float | None:
-        """The largest step that was asked for; None where "auto" decides, or there is none."""
+        """Largest step size that the user chose; None if "auto" chooses it, or there is none."""
         if self.algorithm in (CLOSED_FORM, AUTO) or self.chooses_step:
             return None
         return self._given.get("step_size") if self.needs_pilot else self._build(self._given).largest_step_size
 
     @property
     def trace_decay(self) -> float:
-        """lambda of the algorithm: with traces it has another fixed point than the closed form."""
+        """Trace decay lambda of the algorithm; traces change the fixed point."""
         if self.algorithm in (CLOSED_FORM, AUTO) or self.needs_pilot:
             return 0.0
         return float(self._build(self._given).settings.get("trace_decay", 0.0))
 
     def decide(self, sample: Transitions | None, theta_0: Floats, n_rows: int) -> Decision:
-        """Decide on the phase that begins after `n_rows` rows; `sample` is what the first rows show.
+        """Choose the settings of the phase that begins after `n_rows` rows; `sample` has the first rows.
 
-        A phase is planned as if it were the first one, with what all rows so far show: its start can only be better
-        than theta_0.
+        A phase is planned as if it started from theta_0, although its start is usually better.
         """
         if not self.needs_pilot:
             algorithm = self._build(self._given)
             defaults = isinstance(self.algorithm, str) and self.algorithm not in _TUNED
-            remark = f"{self.algorithm} has no automatic settings: it runs with {describe_settings(algorithm.settings)}"
+            text = f"there are no automatic settings for {self.algorithm}, so that the defaults are used"
+            remark = f"{text}: {describe_settings(algorithm.settings)}"
             return Decision(algorithm, None, (remark,) if defaults else ())
         assert sample is not None
         n, so_far = self.n_samples or 0, max(n_rows, len(sample))
@@ -187,18 +202,18 @@ class AutoSettings:
             algorithm="td" if is_td else "vrtd", output=_OUTPUT, largest_batch=max(2, largest),
             step_size=given.get("step_size"), batch_size=given.get("batch_size"),
         )  # fmt: skip
-        if found.prediction is Prediction.NONE:  # look again soon
+        if found.prediction is Prediction.NONE:  # plan again soon
             end = min(end, 2 * so_far)
         M = found.batch_size
         if not is_td and "batch_size" not in given:
             M = _whole_segments(max(1, min(M, (end - n_rows) // 2)))
-        text = f"from row {n_rows:,}: step {found.step_size:.3g}{'' if is_td else f', batch {M:,}'}"
-        remarks = (f"{text}, for {horizon:,} rows ({found.method})", *found.remarks)
+        text = f"from row {n_rows:,}: step size {found.step_size:.3g}{'' if is_td else f', batch size {M:,}'}"
+        remarks = (f"{text}, planned for {horizon:,} rows ({found.method})", *found.remarks)
         chosen = {"step_size": found.step_size} | ({} if is_td else {"batch_size": M})
         return Decision(self._build(chosen), max(1, -((n_rows - end) // M)), remarks)
 
     def _build(self, settings: dict[str, Any]) -> Algorithm:
-        """Return the algorithm with these settings, and the defaults of its class for others."""
+        """Return the algorithm with these settings; others have their defaults."""
         if isinstance(self.algorithm, Algorithm):
             return self.algorithm
         if self.algorithm == VRTD.name:
@@ -207,23 +222,26 @@ class AutoSettings:
 
 
 def default_pilot_rows(cost: Cost) -> int:
-    """Return how many rows to decide from."""
+    """Return the default number of pilot rows."""
     return _LINEAR_PILOT if cost == "linear" else _PILOT
 
 
 def is_cheap(features: Features) -> bool:
-    """Return whether the closed form of every row costs little with these bound features."""
+    """Return whether the closed form of all rows is cheap with these bound features."""
     return features.n_features <= (_MOST_FEATURES if table_of(features) is None else _MOST_STATES)
 
 
 def check_step(step: float, sample: Transitions) -> tuple[str, ...]:
-    """Warn of a step that diverges, as far as the pilot rows show, and return remarks that say so."""
+    """Warn if a step size diverges on the pilot rows, and return remarks on it."""
     limited = limit_step(sample, step)
     return _warn_of_step(step, limited.largest_step, len(sample)) if limited.diverges else ()
 
 
 def check_step_linearly(algorithm: Algorithm, sample: Transitions) -> tuple[str, ...]:
-    """Do the same with O(d) work per row. The limit is cautious: only a step half as large again is warned of."""
+    """Do the same as `check_step` with O(d) work per row.
+
+    The limit is conservative, so that only a step size above 1.5 times the limit causes a warning.
+    """
     step, largest = float(algorithm.settings["step_size"]), float(algorithm.largest_step_size or 0.0)
     limit = 2.0 / max(growth_ratio(sample), 1e-300)
     return _warn_of_step(step, limit * step / largest, len(sample)) if largest > 1.5 * limit else ()
@@ -231,25 +249,24 @@ def check_step_linearly(algorithm: Algorithm, sample: Transitions) -> tuple[str,
 
 def _warn_of_step(step: float, limit: float, n_rows: int) -> tuple[str, ...]:
     warnings.warn(
-        f"step_size must be below {limit:.3g}, as the first {n_rows:,} rows show; got {step:g}; lower it, or expect "
-        "errors without bound",
+        f"step_size={step:g} is unstable: on the first {n_rows:,} rows, errors grow without bound above {limit:.3g}. "
+        "Use a smaller step size.",
         StabilityWarning,
         stacklevel=3,
     )
-    return (f"step_size {step:g} is beyond the limit of stability, {limit:.3g}",)
+    return (f"the step size {step:g} is above the stability limit {limit:.3g}",)
 
 
 def _check_log(algorithm: Algorithm) -> None:
     if not algorithm.learns_from_log:
         raise InvalidInputError(
-            f"{algorithm.name} cannot learn from a log, whose rows come once and in order",
-            algorithm.name,
-            "use another algorithm (or simulate it on vrtd.logs.data_set(...))",
+            f"{algorithm.name} cannot learn from a log, because it needs random access to the rows.",
+            "Use another algorithm (or simulate it on vrtd.logs.data_set(...)).",
         )
 
 
 def _whole_segments(batch_size: int) -> int:
-    """Return the next smaller batch that holds whole segments of a vector of environments, or is held by them.
+    """Return the largest batch, up to `batch_size`, that is a multiple or a divisor of the segments of environments.
 
     >>> [_whole_segments(M) for M in (1, 7, 100, 1000)]
     [1, 4, 64, 960]
@@ -260,6 +277,6 @@ def _whole_segments(batch_size: int) -> int:
 def _check_auto(name: str, value: Any, check: Any) -> None:
     if isinstance(value, str):
         if value != "auto":
-            raise InvalidInputError(f"{name} must be a number or 'auto'", repr(value), "pass one of them")
+            raise InvalidInputError(f"{name} must be a number or 'auto', but is {value!r}.", "Pass one of them.")
     else:
         check(name, value)

@@ -1,8 +1,8 @@
-"""How often actions were logged in cells of similar states.
+"""Counts of logged actions in cells of similar states.
 
-Features extrapolate: a line through the rows of an action says something of states in which it was never taken. Cells
-do not. They come from halving the states at the median of one of their numbers, again and again: of the one whose two
-halves differ most in the actions that the log takes there.
+Features extrapolate: a line fitted to the rows of an action gives values for states in which the action was never
+taken. Cells do not extrapolate. They are made by splitting the states repeatedly at the median of one of their numbers,
+namely the one whose two halves differ most in the logged actions.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.features.features import as_rows
 
-# With these sizes no log of good overlap was in doubt: the target's action in 5 % of 1,000 to 20,000 rows or more, in
-# every state alike, of 1 to 8 numbers.
-_LEAST_ROWS = 200  # of a cell, for each action
+# These sizes gave no false warning on logs with good overlap: 1,000 to 20,000 rows, states of 1 to 8 numbers, and the
+# target's action in at least 5 % of the rows in every state.
+_LEAST_ROWS = 200  # of a cell, per action
 _MOST_HALVINGS = 5
-_MOST_NUMBERS = 64  # of an observation; of more, such as pixels, each says little
+_MOST_NUMBERS = 64  # of an observation; single numbers of larger ones, such as pixels, are not informative
 _QUARTERS = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Cells of the states of a log, and how often actions were taken there."""
+    """Cells of the states of a log, with counts of the actions taken in them."""
 
-    cell: NDArray[np.int64]  # (n,) that of each row
-    visits: Floats  # (k, cells, A) rows, for each of the k numbers of an action
-    edges: Floats | None = None  # (k, 3) of the four ranges of a continuous action
+    cell: NDArray[np.int64]  # (n,) cell of each row
+    visits: Floats  # (k, cells, A) number of rows, for each of the k numbers in an action
+    edges: Floats | None = None  # (k, 3) edges between the four ranges of a continuous action
 
     def count(self, rows: NDArray[np.int64], actions: NDArray[Any]) -> Floats:
-        """Return how many rows of the log have such an action in the cell of these rows; of vectors, the least."""
+        """Return the number of logged rows with this action in the cell of each row; for vectors, the least count."""
         kinds = _number_actions(actions, self.edges)
         counts = self.visits[np.arange(len(kinds))[:, None], self.cell[rows], kinds]
         return np.asarray(counts.min(axis=0))
 
 
 def make_cells(observations: NDArray[Any], actions: NDArray[Any], n_actions: int) -> Cells | None:
-    """Return cells of the states of a log; None where there are too few rows, or states of too many numbers.
+    """Return cells of the states of a log; None if there are too few rows or too many numbers per state.
 
     Parameters
     ----------
@@ -51,6 +51,11 @@ def make_cells(observations: NDArray[Any], actions: NDArray[Any], n_actions: int
         The actions of the log.
     n_actions : int
         The number of discrete actions; 0 for continuous ones.
+
+    Returns
+    -------
+    Cells or None
+        The cells.
     """
     n_kinds = n_actions or len(_QUARTERS) + 1
     least = _LEAST_ROWS * n_kinds
@@ -63,7 +68,7 @@ def make_cells(observations: NDArray[Any], actions: NDArray[Any], n_actions: int
 
 
 def make_cells_of_table(states: NDArray[np.int64], actions: NDArray[Any], n_actions: int) -> Cells | None:
-    """Return a cell for each of the numbered states (n,); None where there are too few rows for the actions."""
+    """Return one cell per numbered state (n,); None if there are too few rows for the actions."""
     if len(states) < _LEAST_ROWS * n_actions:
         return None
     cell = np.unique(states, return_inverse=True)[1].reshape(-1)
@@ -77,7 +82,7 @@ def _count_visits(cell: NDArray[np.int64], kinds: NDArray[np.int64], n_kinds: in
 
 
 def _number_actions(actions: NDArray[Any], edges: Floats | None) -> NDArray[np.int64]:
-    """Return the numbers (1, n) of discrete actions, or in which range each number of continuous ones is (k, n)."""
+    """Return discrete actions as (1, n), or the range of each number in continuous actions as (k, n)."""
     columns = _columns(actions)
     if edges is None:
         return columns.astype(np.int64)
@@ -85,12 +90,12 @@ def _number_actions(actions: NDArray[Any], edges: Floats | None) -> NDArray[np.i
 
 
 def _columns(actions: NDArray[Any]) -> NDArray[Any]:
-    """Return the numbers of actions (n,) or (n, k) as (k, n)."""
+    """Return actions (n,) or (n, k) as (k, n)."""
     return actions.reshape(len(actions), -1).T
 
 
 def _halve(states: NDArray[np.floating[Any]], taken: Floats, least: int) -> NDArray[np.int64]:
-    """Return the cell (n,) of each state. `taken` (n, m) is 1 where an action was taken."""
+    """Return the cell (n,) of each state; `taken` (n, m) is 1 for the actions that were taken."""
     cells = [np.arange(len(states))]
     for _ in range(_MOST_HALVINGS):
         cells = [part for rows in cells for part in _halve_cell(states[rows], taken[rows], rows, least)]
@@ -103,13 +108,13 @@ def _halve(states: NDArray[np.floating[Any]], taken: Floats, least: int) -> NDAr
 def _halve_cell(
     states: NDArray[np.floating[Any]], taken: Floats, rows: NDArray[np.int64], least: int
 ) -> list[NDArray[np.int64]]:
-    """Return the rows in two parts, or in one where no number of the states has enough rows on both sides."""
+    """Split the rows into two parts; return one part if no number of the states has enough rows on both sides."""
     parts, largest = [rows], -1.0
     if len(rows) < 2 * least:
         return parts
     for number in states.T:
         middle = np.median(number)
-        for is_above in (number > middle, number >= middle):  # many may be at the median
+        for is_above in (number > middle, number >= middle):  # many states may be at the median
             n_above = int(is_above.sum())
             if not least <= n_above <= len(rows) - least:
                 continue

@@ -1,4 +1,4 @@
-"""How a policy compares with another one: of two logs, or of two targets of one log."""
+"""Comparison of two policies, from two logs or as two targets of one log."""
 
 from __future__ import annotations
 
@@ -17,28 +17,46 @@ from vrtd.estimator.evaluator import Evaluator
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """By how much a policy is better than another one, and what is known of the other one."""
+    """Comparison of the evaluated policy with another one.
 
-    name: str  # of the policy
-    other: str  # of the other policy, to which the answers and the diagnostics belong
+    Attributes
+    ----------
+    name : str
+        The name of the evaluated policy.
+    other : str
+        The name of the other policy.
+    policy_value, mean_value : Answer
+        The estimates for the other policy.
+    diagnostics : Diagnostics
+        The diagnostics for the other policy.
+    evaluator : Evaluator
+        The fitted evaluator of the other policy.
+    difference : Interval
+        The value of the evaluated policy minus the value of the other one.
+    level : float
+        The confidence level of the intervals.
+    is_joint : bool
+        Whether both policies are evaluated on the same rows, so that their errors are correlated.
+    """
+
+    name: str
+    other: str
     policy_value: Answer
     mean_value: Answer
     diagnostics: Diagnostics
     evaluator: Evaluator
-    difference: Interval  # value of the policy less that of the other one
+    difference: Interval
     level: float
-    is_joint: bool  # both are from the same rows, so that their errors are correlated
+    is_joint: bool
 
     @property
     def verdict(self) -> str:
-        """Which policy is better, and by how much."""
+        """Which policy is better and by how much, in words."""
         (value, low, high), text = self.difference, describe_interval(self.difference, self.level)
         if isnan(low):
-            return f"{self.name} less {self.other} is {text}, and no interval is known"
+            return f"{self.name} minus {self.other} is {text}, but no interval is available"
         if isinf(low) or isinf(high):
-            return (
-                f"it is not known which is better, {self.name} or {self.other}: the rows do not determine both values"
-            )
+            return f"{self.name} and {self.other} cannot be compared, because the rows do not determine both values"
         if low <= 0.0 <= high:
             tied = f"{self.name} and {self.other} are statistically tied"
             return f"{tied}: the difference is {text}; the interval contains 0"
@@ -47,15 +65,21 @@ class PolicyComparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the answer for the other policy doubtful."""
+        """Reasons to doubt the result for the other policy."""
         d = self.diagnostics
         doubts = (f"{d.verdict.lower()}. {d.explanation}".rstrip(" ."),) if d.converged is False else ()
         return (*doubts, *d.warnings)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the comparison as plain values that can be written as JSON.
+
+        Returns
+        -------
+        dict
+            The estimates for the other policy under "against", and the difference.
+        """
         d = self.diagnostics
-        found = {"level": self.level, "joint": self.is_joint, "text": self.verdict}
+        context = {"level": self.level, "joint": self.is_joint, "text": self.verdict}
         return {
             "against": {
                 "name": self.other,
@@ -65,12 +89,12 @@ class PolicyComparison:
                 "converged": d.converged,
                 "warnings": list(d.warnings),
             },
-            "difference": to_json(self.difference._asdict()) | found,
+            "difference": to_json(self.difference._asdict()) | context,
         }
 
 
 def compare_policies(evaluator: Evaluator, other: Evaluator, names: Sequence[str], level: float) -> PolicyComparison:
-    """Compare two policies, each by the first states of the episodes of its log."""
+    """Compare two policies by their policy values, each averaged over the first states of the episodes of its log."""
     name, other_name = names
     return PolicyComparison(
         name,
@@ -86,11 +110,11 @@ def compare_policies(evaluator: Evaluator, other: Evaluator, names: Sequence[str
 
 
 def check_episodes(evaluator: Evaluator, name: str) -> None:
-    """Raise unless the log of this policy has the episodes that a comparison needs."""
+    """Raise unless the log of this policy has the two episodes that a comparison needs."""
     if not evaluator.has_policy_value:
         raise InvalidInputError(
-            "policies are compared by the first states of episodes, of which a log must have two or more",
-            f"{evaluator.n_episodes_} in the log of {name}",
-            "name the columns that tell episodes apart: episode=..., or terminated=... (or compare at states of your "
-            "choice: vrtd.difference(a, b, observations=...))",
+            f"The log of {name} must have at least two episodes, because policies are compared by the values of the "
+            f"first states of episodes, but has {evaluator.n_episodes_}.",
+            "Name the columns that separate episodes: episode=..., or terminated=... "
+            "(or compare at states of your choice with vrtd.difference(a, b, observations=...)).",
         )

@@ -1,4 +1,4 @@
-"""The figures of a comparison: the values of both policies, and their difference."""
+"""Figures of a comparison: the values of both policies, and their difference."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 #: Names of the figures.
 COMPARISON_FIGURES = ("policies", "difference")
 _BLUE, _VERMILION, _GREEN, _INK = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
-_MOST_LETTERS = 40  # of a name
+_MOST_LETTERS = 40  # of a name in a figure
 
 
 def comparison_figures(value: Answer, comparison: PolicyComparison) -> tuple[list[Figure], dict[str, Table]]:
-    """Return the figures, and the tables behind them; `value` is that of the policy which is compared."""
+    """Return the figures and their tables; `value` is the policy value of the evaluated policy."""
     level, other = percent(comparison.level), comparison.policy_value
     policies = _table(
         {
@@ -31,25 +31,25 @@ def comparison_figures(value: Answer, comparison: PolicyComparison) -> tuple[lis
             comparison.other: Interval(other.value, other.low, other.high),
         }
     )
-    less = _table({f"{comparison.name} less {comparison.other}": comparison.difference})
+    difference = _table({f"{comparison.name} minus {comparison.other}": comparison.difference})
     joint = (
-        " Both are from the same rows, and the interval counts that their errors are correlated."
+        " Both values come from the same rows; the interval takes the correlation of their errors into account."
         if comparison.is_joint
         else ""
     )
     figures = [
-        Figure("policies", f"The values of both policies, with their {level} intervals.", "policies", _draw_policies),
+        Figure("policies", f"Policy values of both policies with {level} intervals.", "policies", _draw_policies),
         Figure(
-            "difference", f"Their difference, with its {level} interval. The line is at 0: both are worth the same."
-            f"{joint}", "difference", _draw_difference,
+            "difference", f"Difference of the policy values with its {level} interval. At the dashed line both "
+            f"policies have the same value.{joint}", "difference", _draw_difference,
         ),
     ]  # fmt: skip
-    return figures, {"policies": policies, "difference": less}
+    return figures, {"policies": policies, "difference": difference}
 
 
-def _table(found: dict[str, Interval]) -> Table:
-    numbers = np.array(list(found.values()))
-    return {"policy": np.array(list(found)), **dict(zip(("value", "low", "high"), numbers.T, strict=True))}
+def _table(intervals: dict[str, Interval]) -> Table:
+    numbers = np.array(list(intervals.values()))
+    return {"policy": np.array(list(intervals)), **dict(zip(("value", "low", "high"), numbers.T, strict=True))}
 
 
 def _draw_policies(axes: Axes, tables: Tables) -> None:
@@ -64,7 +64,7 @@ def _draw_difference(axes: Axes, tables: Tables) -> None:
 
 
 def _draw(axes: Axes, table: Table, colours: tuple[str, ...]) -> None:
-    """Draw values with their intervals below each other, each below its name."""
+    """Draw each value with its interval on a line of its own, below its name."""
     n = len(table["value"])
     for at, colour in enumerate(colours):
         value, low, high = (float(table[name][at]) for name in ("value", "low", "high"))
@@ -76,7 +76,9 @@ def _draw(axes: Axes, table: Table, colours: tuple[str, ...]) -> None:
         )  # fmt: skip
         name = str(table["policy"][at])
         shorter = name if len(name) <= _MOST_LETTERS else f"…{name[-_MOST_LETTERS:]}"
-        shown = "{} [{}, {}]".format(*interval(value, low, high)) if is_known else f"{number(value, 4)}, not certain"
+        shown = (
+            "{} [{}, {}]".format(*interval(value, low, high)) if is_known else f"{number(value, 4)}, no finite interval"
+        )
         axes.annotate(
             f"{shorter}\n{shown}".replace("$", r"\$"), (0.5, at), xycoords=("axes fraction", "data"), xytext=(0, 10),
             textcoords="offset points", ha="center", va="bottom",

@@ -1,4 +1,4 @@
-"""Has it converged, and what limits it: transient, bias, variance, budget or features; in numbers and in words."""
+"""Diagnostics of a fit: whether it has converged, and how large each source of error is."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from vrtd.theory.explained import Explained
 
 
-# How far values may be from the sample's closed form: so many of its standard errors and, if "auto" chose the step,
-# this share of the start's distance.
+# Values are far from the closed form of the sample if they differ by more than this many of its standard errors. If
+# "auto" chose the step, this share of the distance of the start is added.
 _MOST_STANDARD_ERRORS, _MOST_LEFT = 10.0, 0.05
-LEAST_CHECKED = 256  # rows: with fewer the closed form itself says little
-_ROUNDING = 1e-8  # of the values
-_WINDOWS = 10.0  # correlation times that a segment must hold to show the correlation
-_LEAST_EXPLAINED = 0.5  # of the variance of V, below which values are warned of
-_MOST_POOLED = 0.01  # share of rows in states that share a value, above which it is warned of
-_MOST_LISTED = 5  # features that a remark names
-_MOST_EXPLAINED = 10_000  # rows; more would take memory and tell little
+LEAST_CHECKED = 256  # rows; with fewer the closed form itself is too uncertain for a check
+_ROUNDING = 1e-8  # relative to the values
+_WINDOWS = 10.0  # a segment must be this many correlation times long to show the correlation
+_LEAST_EXPLAINED = 0.5  # share of the variance of V; below it there is a warning
+_MOST_POOLED = 0.01  # share of rows in states that share a value; above it there is a warning
+_MOST_LISTED = 5  # features that a remark lists
+_MOST_EXPLAINED = 10_000  # rows; more would take memory and add little accuracy
 _REMEDIES: dict[str, str] = {
-    "rows": "bring more rows, or lower pilot_rows",
-    "transient": "bring more rows, raise the step size, or take the closed form",
-    "bias": "lower the step size, or use VRTD",
-    "variance": "raise the batch size or lower the step size, or take the closed form",
-    "budget": "bring more rows: no method does much better with these",
-    "features": "bring richer features: more rows will not help",
+    "rows": "Use more data, or lower pilot_rows.",
+    "transient": "Use more data, a larger step, or the closed form.",
+    "bias": "Use a smaller step, or VRTD.",
+    "variance": "Use a larger batch, a smaller step, or the closed form.",
+    "budget": "Use more data: with these rows no method is much more accurate.",
+    "features": "Use richer features: more data will not help.",
 }
-# Of features that were taken as they are, by default.
+# Only for features that are taken as they are, by default.
 _NO_CONSTANT = (
-    "no combination of the features is constant, so that the value of a state whose features are 0 is 0; add a column "
-    "of ones, or pass features='standardised'"
+    "no combination of the features is constant, so that a state whose features are all 0 has the value 0. Add a "
+    "column of ones, or pass features='standardised'"
 )
 _NAMES = {
-    "transient": "what is left of the start",
-    "bias": "the bias of the step size",
-    "variance": "noise beyond what the rows make unavoidable",
-    "budget": "noise that the rows make unavoidable",
-    "features": "what the features cannot represent",
+    "transient": "initial transient",
+    "bias": "bias of the step size",
+    "variance": "avoidable noise",
+    "budget": "unavoidable noise",
+    "features": "misfit of the features",
 }
 
 
@@ -68,7 +68,7 @@ _NAMES = {
 class Curve:
     """NEU and MSPBE of theta along the run, estimated on the sample.
 
-    The floors are their expected values at theta_star, nan if they are not known.
+    The floors are the expected values at theta_star, and nan if they are not known.
     """
 
     n_rows: NDArray[np.int64]  # (K,)
@@ -80,69 +80,145 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """What is known of a run. Errors are root mean squares over the states of the sample, in units of value."""
+    """Diagnostics of a fit.
+
+    Errors are root mean squares over the states of the sample, in units of value.
+
+    Attributes
+    ----------
+    status : {"waiting", "learning"}
+        ``"waiting"`` before the pilot rows are complete.
+    converged : bool or None
+        Whether the initial transient is small compared with the interval. None if nothing is learned yet, or if it is
+        not known.
+    limit : {"rows", "transient", "bias", "variance", "budget", "features"} or None
+        Largest error source. ``"rows"`` stands for too few rows to begin.
+    errors : dict of str to float
+        Estimated error from each source.
+    n_rows : int
+        Number of rows received.
+    n_waiting : int
+        Number of rows that have not changed theta yet.
+    settings : dict
+        Name and settings of the algorithm.
+    n_features : int or None
+        Number of features d.
+    rank : int or None
+        Rank of the features on the sample.
+    unseen : tuple of int
+        Features that were 0 in every row of the sample. For a table, these are the states that were not visited.
+    condition_number : float or None
+        Condition number of the features on the sample.
+    largest_norm : float or None
+        Largest norm of a row of features. Assumption 2 of the paper requires at most 1.
+    decay_rate : float or None
+        Decay rate of the slowest direction: minus the largest real part of an eigenvalue of A.
+    autocorrelation : float or None
+        Integrated autocorrelation time tau of the TD noise, in rows.
+    effective_rows : float or None
+        Effective sample size, the number of rows divided by tau.
+    explained : float or None
+        Share of the variance of the values that the features represent.
+    explained_error : float or None
+        Standard error of ``explained``.
+    overlap : Overlap or None
+        Overlap of the log with the target policy.
+    doubly_robust : DoublyRobust or None
+        Doubly robust value of the target policy, a check on the features.
+    warnings : tuple of str
+        Reasons why the results may be unreliable, without the final period.
+    remarks : tuple of str
+        Remarks on the log, the settings and the estimates, without the final period.
+    curve : Curve or None
+        NEU and MSPBE along the run. None for the closed form, and with O(d) work per row.
+    """
 
     status: Literal["waiting", "learning"]
-    converged: bool | None  # None: nothing is learned yet, or it cannot be told
-    limit: Limit | None  # the largest of the errors
+    converged: bool | None
+    limit: Limit | None
     errors: dict[Limit, float]
     n_rows: int
     n_waiting: int
     settings: dict[str, Any]
     n_features: int | None
     rank: int | None = None
-    unseen: tuple[int, ...] = ()  # features that were 0 on every row of the sample, states that were not visited
-    condition_number: float | None = None  # of the features on the sample
-    largest_norm: float | None = None  # of a feature row; Assumption 2 of the paper asks for at most 1
-    decay_rate: float | None = None  # of the slowest direction: the spectrum of A ends at minus this
-    autocorrelation: float | None = None  # tau of the TD noise
-    effective_rows: float | None = None  # n / tau
-    explained: float | None = None  # share of the value's variance that the features represent
-    explained_error: float | None = None  # its standard error
-    overlap: Overlap | None = None  # of the log with a target policy
-    doubly_robust: DoublyRobust | None = None  # its value, as a check on the features
-    warnings: tuple[str, ...] = ()  # what makes the answer doubtful
+    unseen: tuple[int, ...] = ()
+    condition_number: float | None = None
+    largest_norm: float | None = None
+    decay_rate: float | None = None
+    autocorrelation: float | None = None
+    effective_rows: float | None = None
+    explained: float | None = None
+    explained_error: float | None = None
+    overlap: Overlap | None = None
+    doubly_robust: DoublyRobust | None = None
+    warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     curve: Curve | None = field(default=None, repr=False)
 
     @property
     def verdict(self) -> str:
-        """Whether it converged, in two or three words."""
+        """Whether the fit has converged, in a few words."""
         if self.status == "waiting":
             return "Nothing is learned yet"
-        return {True: "Converged", False: "Not converged", None: "Convergence is not known"}[self.converged]
+        return {True: "Converged", False: "Not converged", None: "Convergence unknown"}[self.converged]
 
     @property
     def explanation(self) -> str:
-        """What limits the result and what to do, in one or two sentences; empty if nothing does."""
+        """Largest error source and what to do about it, in a few sentences; empty if there is nothing to report."""
         if self.status == "waiting":
-            return f"{self.n_waiting:,} rows wait. {_REMEDIES['rows'].capitalize()}."
+            return f"{self.n_waiting:,} rows wait until the pilot rows are complete. {_REMEDIES['rows']}"
         lines = []
         if self.limit is not None:
             is_noise = self.settings["name"] == CLOSED_FORM and self.limit == "variance"
             remedy = _REMEDIES["budget" if is_noise else self.limit]  # the closed form has no step and no batch
-            lines.append(f"What limits it: {_NAMES[self.limit]} ({self.errors[self.limit]:.3g}): {remedy}.")
+            lines.append(f"Largest error source: {_NAMES[self.limit]} ({self.errors[self.limit]:.3g}). {remedy}")
         if self.overlap is not None and self.errors and "features" not in self.errors:
-            lines.append("What the features cannot represent is not among the errors that were compared.")
+            lines.append("The misfit of the features was not estimated and may be larger.")
         if self.n_waiting:
-            lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows wait for the rest of their batch.")
+            lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows are not used yet: their batch is incomplete.")
         return " ".join(lines)
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Diagnostics in words: the verdict, the explanation, warnings and remarks."""
         notes = (f"{capitalise(note)}." for note in (*self.warnings, *self.remarks))
         return " ".join([f"{self.verdict}.", *filter(None, [self.explanation]), *notes])
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the diagnostics as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            The attributes and ``text``, with lists for arrays and None for numbers that are not finite.
+        """
         plain: dict[str, Any] = to_json(asdict(self) | {"text": self.text})
         return plain
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot NEU along the run and its floor."""
+        """Plot NEU along the run, and its floor.
+
+        Parameters
+        ----------
+        ax : Axes, default=None
+            Matplotlib axes to draw on. The default is a new figure.
+
+        Returns
+        -------
+        Axes
+            The axes with the curve.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no curve, because the fit used the closed form or O(d) work per row.
+        """
         if self.curve is None:
-            raise InvalidInputError("a run must have been recorded", "none", "learn with td or vrtd")
+            raise InvalidInputError(
+                "There is no learning curve: the closed form and algorithms with O(d) work per row record none.",
+                "Fit with algorithm='td' or 'vrtd', and without cost='linear'.",
+            )
         axes = new_panels(1)[0] if ax is None else ax
         axes.plot(self.curve.n_rows, self.curve.neu, label="NEU on the sample")
         if self.curve.neu_floor > 0.0:
@@ -156,7 +232,7 @@ class Diagnostics:
 
 
 def diagnose(summary: FitSummary) -> Diagnostics:
-    """Judge a run by its first rows, the spread of the estimate and the path that led there, where they are known."""
+    """Return the diagnostics of a fit, from its first rows, the spread of its estimate and its path."""
     state, learner = summary.state, summary.state.learner
     common: dict[str, Any] = {
         "n_rows": state.n_rows,
@@ -175,8 +251,8 @@ def diagnose(summary: FitSummary) -> Diagnostics:
     try:
         reason = summary.why_no_interval(None)
         spread = summary.spread(None) if reason is None else None
-    except InvalidInputError as error:  # poor data must not hide what else is known
-        reason = str(error)
+    except InvalidInputError as error:  # the rest of the diagnostics can still be computed
+        reason = str(error).removesuffix(".")
     if reason is not None:
         notes.append(f"no interval: {reason}")
     is_unseen = ~(sample.phi != 0.0).any(axis=0) if state.visited is None else ~state.visited
@@ -187,18 +263,18 @@ def diagnose(summary: FitSummary) -> Diagnostics:
     try:
         tau = autocorrelation_time(reduced)
     except InvalidInputError as error:
-        notes.append(f"the autocorrelation is not known: {error}")
+        notes.append(f"the autocorrelation is not known: {error}".removesuffix("."))
     if state.segment is not None and (tau is None or _WINDOWS * max(tau.tau, 1.0) > state.segment):
         notes.append(
-            f"the noise may be correlated over more than the segments of {state.segment} rows in which environments "
-            "take turns: intervals are then too short; use longer segments"
+            f"the noise may be correlated over more than the {state.segment} consecutive rows of each environment, so "
+            "that intervals may be too short. Use longer segments"
         )
     if spread is not None:
         errors, is_noise = spread.errors(sample.phi, state.n_distinct), True
         try:
             explained = _explain_values(summary)
         except SingularSystemError as error:
-            notes.append(f"what the features explain is not known: {error}")
+            notes.append(f"the misfit of the features is not known: {error}".removesuffix("."))
         if explained is not None:
             is_noise = not explained.misfit > 2.0 * explained.misfit_error
             if not explained.exact:
@@ -206,24 +282,24 @@ def diagnose(summary: FitSummary) -> Diagnostics:
             errors["features"] = explained.misfit
             if explained.share + 2.0 * explained.share_error < _LEAST_EXPLAINED and not is_noise:
                 warnings.append(
-                    f"the features represent only {100 * explained.share:.0f} % of what the values vary by, so that "
-                    "values and intervals may be far from V; bring richer features"
+                    f"the features represent only {100 * explained.share:.0f} % of the variance of the values, so that "
+                    "values and intervals may be far from V. Use richer features"
                 )
         converged = spread.converged(sample.phi)
-        # What may be noise of its own estimate limits nothing.
+        # The misfit does not count if it may be noise of its own estimate.
         judged = {name: error for name, error in errors.items() if name != "features" or not is_noise}
         limit, largest = max(judged.items(), key=lambda error: error[1])
         if not largest > 0.0:
             limit = None
         if spread.doubt is not None:
-            warnings.append(f"the intervals are in doubt: {spread.doubt}")
+            warnings.append(f"the intervals are unreliable: {spread.doubt}")
         returns = check_returns(summary)
         if returns is not None and returns.doubt is not None:
             warnings.append(returns.doubt)
         rare = sorted(set(spread.rare.tolist()) - set(unseen))
         if rare:
             few = ", ".join(map(str, rare[:_MOST_LISTED])) + (", ..." if len(rare) > _MOST_LISTED else "")
-            notes.append(f"too seldom seen for an interval: {plural(len(rare), 'feature')} ({few})")
+            notes.append(f"too rarely nonzero for an interval: {plural(len(rare), 'feature')} ({few})")
     return Diagnostics(
         "learning",
         converged,
@@ -249,7 +325,7 @@ def diagnose(summary: FitSummary) -> Diagnostics:
 
 
 def _settings_of(summary: FitSummary) -> dict[str, Any]:
-    """Return the settings in use, or those that were asked for where none are: the closed form, and rows that wait."""
+    """Return the settings in use; for the closed form, and before settings are chosen, those that were passed."""
     algorithm = summary.state.algorithm or summary.setup.settings.algorithm
     return {"name": algorithm} if isinstance(algorithm, str) else algorithm.settings
 
@@ -257,7 +333,7 @@ def _settings_of(summary: FitSummary) -> dict[str, Any]:
 def _diagnose_linearly(
     summary: FitSummary, warnings: list[str], notes: list[str], common: dict[str, Any]
 ) -> Diagnostics:
-    """Judge a run with O(d) work per row, without d x d matrices."""
+    """Return the diagnostics of a fit with O(d) work per row, without d x d matrices."""
     phi, reason = np.asarray(summary.visited_phi, dtype=np.float64), summary.why_no_interval(None)
     known: dict[str, Any] = {"converged": None, "limit": None, "errors": {}, "n_features": phi.shape[1]}
     known["largest_norm"] = float(np.sqrt(np.square(phi).sum(axis=1).max()))
@@ -272,7 +348,7 @@ def _diagnose_linearly(
         known |= {"converged": spread.converged(phi), "errors": errors, "unseen": tuple(spread.unseen.tolist())}
         known["limit"] = limit if errors[limit] > 0.0 else None
         if spread.doubt is not None:
-            warnings.append(f"the intervals are in doubt: {spread.doubt}")
+            warnings.append(f"the intervals are unreliable: {spread.doubt}")
         returns = check_returns(summary)
         if returns is not None and returns.doubt is not None:
             warnings.append(returns.doubt)
@@ -281,7 +357,7 @@ def _diagnose_linearly(
 
 
 def _split_excess(errors: dict[Limit, float], excess: float) -> dict[Limit, float]:
-    """Return the parts of an error of which a share is left of the start, and no noise."""
+    """Split the excess over the noise, which is the initial transient, from the parts of an error."""
     left = excess / (1.0 + excess)
     noise: dict[Limit, float] = {name: float(error * np.sqrt(1.0 - left)) for name, error in errors.items()}
     return noise | {"transient": float(np.sqrt(left * sum(error**2 for error in errors.values())))}
@@ -290,8 +366,8 @@ def _split_excess(errors: dict[Limit, float], excess: float) -> dict[Limit, floa
 def _explain_values(summary: FitSummary) -> Explained | None:
     """Return how much of the values the features explain; None for features of states and actions.
 
-    States are told apart, and followed as in the log. The values of states and actions follow the target instead, and
-    `doubly_robust` is a check on their features.
+    The estimate identifies states by their observations and follows the transitions of the log. The values of states
+    and actions follow the target policy instead; `doubly_robust` checks their features.
     """
     from vrtd.theory.explained import value_explained
 
@@ -304,7 +380,7 @@ def _explain_values(summary: FitSummary) -> Explained | None:
 
 
 def data_doubts(summary: FitSummary) -> list[str]:
-    """Return what makes an answer from these rows and features doubtful, whatever the algorithm."""
+    """Return the reasons why values from these rows and features may be unreliable with any algorithm."""
     state, doubts = summary.state, list(summary.state.log_warnings)
     if not state.n_sampled:
         return doubts
@@ -320,8 +396,8 @@ def data_doubts(summary: FitSummary) -> list[str]:
         pooled = float(mean[table.n_features - 1 :: table.n_features].sum())
         if pooled > _MOST_POOLED:
             doubts.append(
-                f"{100 * pooled:.2g} % of the rows are in states that the first rows did not show, and these states "
-                "have one value in common; say how many states there are: features='tabular:N'"
+                f"{100 * pooled:.2g} % of the rows are in states that do not occur in the pilot rows. All these states "
+                "share one value. Pass the number of states: features='tabular:N'"
             )
     if summary.overlap is not None:
         doubts += summary.overlap.doubts
@@ -331,21 +407,21 @@ def data_doubts(summary: FitSummary) -> list[str]:
 
 
 def _lowered_steps(learner: Learner | None) -> list[str]:
-    """Return a remark on steps that were lowered on the way."""
+    """Return a remark if the step size was lowered during the run."""
     phases = () if learner is None else learner.phases
     steps = [phase.algorithm.largest_step_size or 0.0 for phase in phases if phase.is_lowered]
     if not steps:
         return []
     often = "once" if len(steps) == 1 else f"{len(steps)} times"
-    return [f"the step was lowered {often}, to {min(steps):.3g} at the least, for rows with large features"]
+    return [f"the step size was lowered {often} because of rows with large features; its minimum was {min(steps):.3g}"]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a run that diverged is infinitely far away
 def distance_doubt(summary: FitSummary, theta: Floats) -> str | None:
-    """Return why values are too far from the closed form of the sample, or None.
+    """Return a message if values are too far from the closed form of the sample, or None.
 
-    With a step that "auto" chose, little of the start may be left. A step of the user's own may leave all of it and
-    make noise of its own, but must not diverge.
+    With a step that "auto" chose, the initial transient must be small. With a step that the user chose, the transient
+    and the noise of the step may be as large as the values, but the run must not diverge.
     """
     sample, theta_0 = summary.sample, summary.theta_0
     n, B = len(sample), sample.basis
@@ -366,13 +442,13 @@ def distance_doubt(summary: FitSummary, theta: Floats) -> str | None:
     if not far > allowed + _MOST_STANDARD_ERRORS * error + _ROUNDING * size:
         return None
     return (
-        f"values are {far:.3g} (root mean square) away from the closed form of the first {n:,} rows, whose "
-        f"standard error is {error:.3g}"
+        f"the root-mean-square distance of the values from the closed form of the first {n:,} rows is {far:.3g}, and "
+        f"its standard error is {error:.3g}"
     )
 
 
 def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath) -> Curve:
-    """Compute the curve in the coordinates of the basis B; without the moments of the recursion there is no floor."""
+    """Compute the curve in coordinates of the basis B; the floor needs the moments of the recursion."""
     A, C = rows.A, rows.C
     updates = np.array(path.theta) @ B @ A.T + rows.b
     optimal = B.T @ spread.optimal @ B if isinstance(spread, RecursionSpread) else np.full_like(A, np.nan)
@@ -388,13 +464,13 @@ def _curve(B: Floats, rows: Transitions, spread: Spread | None, path: ThetaPath)
 
 
 def capitalise(sentence: str) -> str:
-    """Return the sentence with a capital letter, unless it begins with a name such as that of a file or of code."""
+    """Return the sentence with a capital letter, unless it begins with the name of a file or of code."""
     is_name = not {*".:/"}.isdisjoint(sentence.split(maxsplit=1)[0])
     return sentence if is_name else f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def to_json(value: Any) -> Any:
-    """Turn a value into what JSON has: lists for arrays and tuples, None for numbers that are not finite."""
+    """Return a value with lists for arrays and tuples, and None for numbers that are not finite, for JSON."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):

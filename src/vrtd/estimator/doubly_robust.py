@@ -1,10 +1,11 @@
-"""The doubly robust value of a target policy, as a check on the features.
+"""The doubly robust value of a target policy, as a check of the features.
 
-J = nu.theta is right if phi.theta represents the values of the policy. J + mean(zeta delta), delta being the TD errors
-of theta and zeta the weights of the rows (`overlap`), is right if either these values or zeta are. With zeta of the
-features themselves the correction is 0, since the closed form makes mean(w phi delta) 0. So zeta comes from richer
-features; the two values then differ by more than noise only if the features miss something. The weights of one half of
-the rows come from the other half, so that the correction has mean 0 where the features miss nothing.
+J = nu.theta is right if phi.theta represents the values of the policy. J + mean(zeta delta), with the TD errors delta
+of theta and the weights zeta of the rows (see `overlap`), is right if either these values or zeta are right. With zeta
+from the same features the correction is 0, because mean(w phi delta) = 0 for the closed form. So zeta comes from richer
+features. The two values then differ by more than noise only if the features do not represent the values. The weights of
+each half of the rows are estimated on the other half, so that the correction has mean 0 if the features are sufficient.
+
 N. Kallus, M. Uehara (2020), Double reinforcement learning for efficient off-policy evaluation in Markov decision
 processes, JMLR.
 """
@@ -28,59 +29,83 @@ from vrtd.report.numbers import interval, number, percent, plural
 from vrtd.series import block_means
 from vrtd.solving import least_norm_solver
 
-_MOST_FEATURES = 400  # of the checked features and the further ones, so that it takes less than a second
-_MOST_FURTHER = 120  # further features, over all actions
-_LEAST_FURTHER = 4  # of an action
-_ROWS_OF_FEATURE = 25  # rows that there must be for each further feature
-_MOST_DIRECTIONS, _ROWS_OF_DIRECTION = 20, 100  # of further features; rows that there must be for each
-_LEAST_VARIANCE, _ROUNDING = 0.01, 1e-12  # of a direction, as a share of all
-_PENALTY = 4.0  # times the variance of a number of the system, 1/n, and the number of directions
-_MOST_NUMBERS = 64  # of an observation; of more, such as pixels, distances say little
-_BANDWIDTH = 0.5  # over the number of numbers: distances of one standard deviation are told apart
+_MOST_FEATURES = 400  # checked and additional features, so that the check takes less than a second
+_MOST_FURTHER = 120  # additional features, over all actions
+_LEAST_FURTHER = 4  # additional features per action
+_ROWS_OF_FEATURE = 25  # rows required per additional feature
+_MOST_DIRECTIONS, _ROWS_OF_DIRECTION = 20, 100  # directions of the additional features; rows required per direction
+_LEAST_VARIANCE, _ROUNDING = 0.01, 1e-12  # of a direction, as a share of the total
+_PENALTY = 4.0  # multiplies the variance of an entry of the system, 1/n, and the number of directions
+_MOST_NUMBERS = 64  # of an observation; distances between larger ones, such as images, are not informative
+_BANDWIDTH = 0.5  # divided by the number of numbers; resolves distances of one standard deviation
 _BLOCKS = 64
 _LEVEL, _CHECKED_LEVEL = 0.95, 0.999
-_LEAST_DIFFERENCE = 0.01  # of the size of the values, below which a difference does not matter
+_LEAST_DIFFERENCE = 0.01  # a difference below this share of the size of the values does not matter
 
 
 @dataclass(frozen=True)
 class DoublyRobust:
-    """The value of a target policy from the first rows of a log, and a check on it."""
+    """Doubly robust value of a target policy, compared with the value from the features.
 
-    n_rows: int  # from which it comes
-    n_further: int  # directions of further features
-    plug_in: float  # nu.theta
-    value: float  # the doubly robust one
-    low: float  # with confidence 0.95
+    Attributes
+    ----------
+    n_rows : int
+        The number of first rows of the log that are used.
+    n_further : int
+        The number of directions of additional features.
+    plug_in : float
+        The value from the features alone, nu.theta.
+    value : float
+        The doubly robust value.
+    low, high : float
+        The ends of the 95 % interval of ``value``.
+    least_difference, largest_difference : float
+        The ends of the 99.9 % interval of ``value - plug_in``.
+    agrees : bool
+        Whether the two values differ by no more than noise, or by too little to matter.
+    """
+
+    n_rows: int
+    n_further: int
+    plug_in: float
+    value: float
+    low: float
     high: float
-    least_difference: float  # of the value less the plug-in one, with confidence 0.999
+    least_difference: float
     largest_difference: float
-    agrees: bool  # whether they differ by no more than noise, or by too little to matter
+    agrees: bool
 
     @property
     def doubt(self) -> str | None:
-        """Why the features are not trusted, or None."""
+        """Why the features are doubtful, or None."""
         if self.agrees:
             return None
         return (
             f"the features do not represent the values of the target policy: on the first {self.n_rows:,} rows they "
             f"give {number(self.plug_in, 4)}, and the doubly robust value differs from that by {self._difference}, "
-            "more than noise explains; bring richer features"
+            "which is more than noise. Use richer features"
         )
 
     def describe(self) -> dict[str, str]:
-        """Return labels and values for a page."""
+        """Return the numbers with their labels, for a page.
+
+        Returns
+        -------
+        dict
+            Texts by label.
+        """
         return {
             "Plug-in value": number(self.plug_in, 4),
             "Doubly robust value": self._robust,
             "Difference": self._difference,
-            "Verdict": "they agree" if self.agrees else "they differ: the features miss something",
-            "Rests on": f"the first {plural(self.n_rows, 'row')}, {plural(self.n_further, 'further direction')}",
+            "Verdict": "they agree" if self.agrees else "they differ: the features do not represent the values",
+            "Based on": f"the first {plural(self.n_rows, 'row')}, {plural(self.n_further, 'additional direction')}",
         }
 
     @property
     def _difference(self) -> str:
-        found = interval(self.value - self.plug_in, self.least_difference, self.largest_difference)
-        return "{} ({} interval {} to {})".format(found[0], percent(_CHECKED_LEVEL), *found[1:])
+        value, low, high = interval(self.value - self.plug_in, self.least_difference, self.largest_difference)
+        return f"{value} ({percent(_CHECKED_LEVEL)} interval {low} to {high})"
 
     @property
     def _robust(self) -> str:
@@ -89,23 +114,23 @@ class DoublyRobust:
 
 
 def check_doubly_robust(sample: TargetSample) -> DoublyRobust | None:
-    """Compare the value with the doubly robust one; None where no richer features are known, or rows are too few."""
+    """Return the doubly robust check; None if no richer features are available or there are too few rows."""
     further = _further_features(sample)
     if further is None or not sample.rows.rank:
         return None
     rows, nu = sample.rows, sample.nu
-    own, theta, directions = weigh_rows(rows, nu), _solve(rows), _directions(further, sample)
-    if own is None or theta is None or directions is None:
+    zeta_own, theta, directions = weigh_rows(rows, nu), _solve(rows), _directions(further, sample)
+    if zeta_own is None or theta is None or directions is None:
         return None
     zeta = _cross_weigh(sample, directions)
     if zeta is None:
         return None
     delta, value = rows.reward + rows.psi @ theta, sample.state_phi @ theta
-    # theta is an estimate, too, whose noise moves the correction.
+    # The noise of the estimate theta also moves the correction.
     moved = weigh_rows(rows, rows.psi.T @ zeta / len(rows))
     correction = (zeta if moved is None else zeta + moved) * delta
     plug_in, difference = float(nu @ theta), float(correction.mean())
-    noise = own * delta + sample.starts / sample.starts.mean() * (value - plug_in)
+    noise = zeta_own * delta + sample.starts / sample.starts.mean() * (value - plug_in)
     apart = _interval(difference, correction, _CHECKED_LEVEL)
     robust = _interval(plug_in + difference, noise + correction, _LEVEL)
     matters = abs(difference) > _LEAST_DIFFERENCE * float(np.sqrt(np.square(value[sample.starts]).mean()))
@@ -114,28 +139,28 @@ def check_doubly_robust(sample: TargetSample) -> DoublyRobust | None:
 
 
 def _further_features(sample: TargetSample) -> Features | None:
-    """Return features that tell states, or pairs of states and actions, apart; None where there are none to add."""
+    """Return additional features that distinguish states, or pairs of states and actions; None if there are none."""
     features, target, observations = sample.features, sample.target, sample.observations
     n_actions = features.n_actions if isinstance(features, TargetFeatures) else None
     most = min(_MOST_FURTHER, len(sample.rows) // _ROWS_OF_FEATURE, _MOST_FEATURES - features.n_features)
     most //= n_actions or 1
     if table_of(features) is not None or most < _LEAST_FURTHER or prod(observations.shape[1:]) > _MOST_NUMBERS:
-        return None  # nothing is richer than a table
+        return None  # no features are richer than a table
     numbers = np.asarray(as_rows(observations), np.float64)
     if n_actions == 0:
         numbers = np.concatenate([numbers, sample.action.reshape(len(numbers), -1)], axis=1)
-    further = _tell_apart(observations, numbers, most)
+    further = _distinguish(observations, numbers, most)
     return further if n_actions is None or further is None else TargetFeatures(further, target, n_actions)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _tell_apart(observations: NDArray[Any], numbers: Floats, most: int) -> Features | None:
-    """Return a table of few numbered states, or else random Fourier features of standardised numbers."""
+def _distinguish(observations: NDArray[Any], numbers: Floats, most: int) -> Features | None:
+    """Return a table if there are few numbered states, or else random Fourier features of standardised numbers."""
     is_number = numbers.shape[1] == 1 and observations.dtype.kind in "iu"
     if is_number and observations.min() >= 0 and observations.max() < most:
         return Tabular(int(observations.max()) + 1, other=True)
     mean, scale = numbers.mean(axis=0), numbers.std(axis=0)
-    high = np.where(mean + scale > mean, mean + scale, mean + 1.0 + np.abs(mean))  # of a constant, any scale will do
+    high = np.where(mean + scale > mean, mean + scale, mean + 1.0 + np.abs(mean))  # any scale works for a constant
     if not np.isfinite(high).all():
         return None
     bandwidth = _BANDWIDTH / numbers.shape[1]
@@ -143,7 +168,7 @@ def _tell_apart(observations: NDArray[Any], numbers: Floats, most: int) -> Featu
 
 
 class _Directions(NamedTuple):
-    """Further features, uncorrelated and of mean square 1 on the rows, and uncorrelated with the checked ones."""
+    """Additional features with mean square 1, uncorrelated with each other and with the checked ones on the rows."""
 
     of_states: Floats  # (n, k)
     of_rows: Floats
@@ -151,15 +176,15 @@ class _Directions(NamedTuple):
 
 
 def _directions(further: Features, sample: TargetSample) -> _Directions | None:
-    """Return the directions in which further features vary most beside the checked ones."""
+    """Return the directions in which the additional features vary most, after regression on the checked ones."""
     rows = sample.rows
     of_states = np.asarray(further(sample.observations), np.float64)
     of_rows = of_states
     if isinstance(further, TargetFeatures):
         of_rows = np.asarray(further.of_pairs(sample.observations, sample.action), np.float64)
-    following, goes_on = np.zeros_like(of_rows), rows.discount > 0.0
-    if goes_on.any():
-        following[goes_on] = further(sample.next_observations[goes_on])
+    following, continues = np.zeros_like(of_rows), rows.discount > 0.0
+    if continues.any():
+        following[continues] = further(sample.next_observations[continues])
     B, n, total = rows.basis, len(rows), float(np.square(of_rows).mean(axis=0).sum())
     if not np.isfinite([total, following.sum(), of_states.sum()]).all():
         return None
@@ -179,7 +204,7 @@ def _directions(further: Features, sample: TargetSample) -> _Directions | None:
 
 
 def _cross_weigh(sample: TargetSample, directions: _Directions) -> Floats | None:
-    """Return the part of zeta (n,) that is along the directions: that of each half of the rows from the other half."""
+    """Return the part of zeta (n,) along the directions; that of each half of the rows comes from the other half."""
     n = len(sample.rows)
     halves = slice(0, n // 2), slice(n // 2, n)
     coefficients = [_weigh_directions(sample, directions, half) for half in reversed(halves)]
@@ -188,9 +213,9 @@ def _cross_weigh(sample: TargetSample, directions: _Directions) -> Floats | None
 
 
 def _weigh_directions(sample: TargetSample, directions: _Directions, half: slice) -> Floats | None:
-    """Solve the transposed system of both kinds of features, by some of the rows, for the part along the directions.
+    """Solve the transposed system of both kinds of features on some of the rows; return the part along the directions.
 
-    What the rows do not resolve counts as 0: the system is solved with a penalty of the size of its noise.
+    A penalty of the size of the noise sets to 0 what the rows do not resolve.
     """
     rows, Z = sample.rows.part(half.start, half.stop), directions.of_rows[half]
     n, k = Z.shape
@@ -213,6 +238,6 @@ def _solve(rows: Transitions) -> Floats | None:
 
 
 def _interval(value: float, by_row: Floats, level: float) -> Interval:
-    """Return an estimate that the rows move by `by_row`, with its interval from block means."""
+    """Return an estimate with its interval from block means of the influence `by_row` of the rows."""
     parts = Parts(block_means(by_row[:, None], _BLOCKS)[:, 0], len(by_row) // _BLOCKS)
     return estimate_from_parts(np.array([value]), parts).intervals(level).first

@@ -1,7 +1,7 @@
-"""The values of observations of more numbers than a map can show: along each variable, and the best and worst ones.
+"""Mean values along each variable, and the best and worst states, for observations with more than two numbers.
 
-The value along a variable is a mean over observations that the log has. A partial dependence, which sets one number and
-keeps the others, would be taken at observations that cannot occur where the numbers are correlated.
+The mean value at a level of a variable is taken over observations of the log. A partial dependence, which sets one
+number and keeps the others, would use observations that cannot occur if the numbers are correlated.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from vrtd.features import Column
 from vrtd.tables import Table
 
 MOST_EFFECTS = 6
-_MOST_NUMBERS = 64  # of an observation: no pixel of an image tells something by itself
-_MOST_LEVELS = 12  # of a category; of more, only the most frequent have a mean
-_MOST_VALUES, _N_RANGES = 25, 12  # of a number: with more different values, there is a mean for each of these ranges
-_BLOCK = 512  # observations whose features are held at once
-_EXTREMES = 5  # best states to name, and worst ones
+_MOST_NUMBERS = 64  # of an observation; single pixels of an image are not informative
+_MOST_LEVELS = 12  # of a category; with more levels, only the most frequent ones are shown
+_MOST_VALUES, _N_RANGES = 25, 12  # a number with more different values is divided into this many ranges
+_BLOCK = 512  # observations whose features are in memory at once
+_EXTREMES = 5  # number of best states, and of worst states
 
 
 class Effect(NamedTuple):
-    """The mean value over the observations in which a variable has one value, or is in one range."""
+    """The mean value by the level or the range of a variable."""
 
     name: str
-    table: Table  # the variable: levels, or numbers, which are means over ranges; value, low, high, n_rows
+    table: Table  # levels of the variable, or its means over ranges; value, low, high, n_rows
 
 
 class _Variable(NamedTuple):
-    """A variable of the observations, and groups of observations in which it is nearly the same."""
+    """A variable of the observations, and groups of observations in which it has similar values."""
 
     name: str
     labels: NDArray[Any]  # (k,) the level, or the mean number, of each group
-    groups: NDArray[np.int64]  # (n,) the group of each observation, or k: none
+    groups: NDArray[np.int64]  # (n,) the group of each observation; k if it is in none
 
 
 def value_effects(evaluator: Evaluator, log: LogSummary, level: float, names: Sequence[str]) -> list[Effect]:
-    """Return the effects of the variables along which the value varies most, the largest first.
+    """Return the effects of the variables along which the value varies most, in decreasing order.
 
-    `names` are those of the numbers of an observation. The means are over the observations that the log begins with.
+    `names` are the names of the numbers in an observation. The means are taken over the first observations of the log.
     """
     if len(names) > _MOST_NUMBERS:
         return []
@@ -67,7 +67,7 @@ def value_effects(evaluator: Evaluator, log: LogSummary, level: float, names: Se
 
 
 def extreme_states(valued: StateValues, log: LogSummary) -> Table:
-    """Return the states with the largest values and those with the least, in order, with their observations."""
+    """Return the states with the largest and the smallest values, sorted by value, with their observations."""
     known = np.flatnonzero(valued.is_known)
     order = known[np.argsort(-valued.table["value"][known], kind="stable")]
     n_best, n_worst = min(_EXTREMES, (len(order) + 1) // 2), min(_EXTREMES, len(order) // 2)
@@ -79,7 +79,7 @@ def extreme_states(valued: StateValues, log: LogSummary) -> Table:
 
 
 def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) -> list[tuple[str, NDArray[Any]]]:
-    """Return the variables by name: the levels of a category, or numbers, nan where they are missing."""
+    """Return (name, values) of each variable: levels of a category, or numbers with nan for missing ones."""
     columns = () if log.space is None else log.space.columns
     if sum(len(column.numbers) for column in columns) != len(names):
         columns = tuple(Column(name) for name in names)
@@ -88,14 +88,14 @@ def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) ->
         numbers = rows[:, first : first + len(column.numbers)]
         if column.levels is not None:
             variables.append((free_name(column.name), np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
-        else:  # the second number of a column, where it has one, says whether the first is missing
+        else:  # a second number of a column flags missing values of the first
             variables.append((names[first], np.where(numbers[:, 1:].any(axis=1), np.nan, numbers[:, 0])))
         first += len(column.numbers)
     return variables
 
 
 def _group(name: str, values: NDArray[Any]) -> _Variable:
-    """Group equal values, and numbers that have many values in ranges with equally many observations."""
+    """Group equal values; divide a number with many values into ranges with about equally many observations."""
     labels, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
     if values.dtype.kind == "U":
         is_frequent = np.argsort(np.argsort(-counts, kind="stable")) < _MOST_LEVELS
@@ -104,8 +104,8 @@ def _group(name: str, values: NDArray[Any]) -> _Variable:
     is_number = ~np.isnan(labels)
     n_labels, n_rows = int(is_number.sum()), int(counts[is_number].sum())
     if n_labels <= _MOST_VALUES:
-        return _Variable(name, labels[is_number], groups)  # nan is the last
-    # The number of observations below a value chooses its range, so that equal values stay together.
+        return _Variable(name, labels[is_number], groups)  # nan is the last label
+    # The range of a value follows from the number of observations below it, so that equal values stay together.
     ranges = np.unique((np.cumsum(counts) - counts)[is_number] * _N_RANGES // n_rows, return_inverse=True)[1]
     weights = counts[is_number]
     means = np.bincount(ranges, weights * labels[is_number]) / np.bincount(ranges, weights)
@@ -116,19 +116,20 @@ def _value_effect(evaluator: Evaluator, variable: _Variable, sums: Floats, value
     n_rows = np.bincount(variable.groups, minlength=len(sums))[: len(sums)]
     phi = sums / n_rows[:, None]
     if evaluator.why_no_interval() is None:
-        mean, low, high = evaluator.spread().of(phi, level)  # a mean of values is linear in theta, too
+        mean, low, high = evaluator.spread().of(phi, level)  # a mean of values is also linear in theta
         chance = NormalDist().inv_cdf((1.0 + level) / 2.0) * _standard_errors(variable.groups, values)[: len(sums)]
         half = np.hypot((high - low) / 2.0, chance)
     else:
         mean, half = phi @ evaluator.theta_, np.full(len(sums), np.nan)
-    found = {"value": mean, "low": mean - half, "high": mean + half, "n_rows": n_rows}
-    return Effect(variable.name, {variable.name: variable.labels} | found)
+    columns = {"value": mean, "low": mean - half, "high": mean + half, "n_rows": n_rows}
+    return Effect(variable.name, {variable.name: variable.labels} | columns)
 
 
 def _standard_errors(groups: NDArray[np.int64], values: Floats) -> Floats:
-    """Return the standard error of the mean of each group that comes from which observations are in it.
+    """Return the standard error of each group mean due to the sampling of its observations.
 
-    Consecutive observations of a group are one cluster, because they are correlated. It is nan for a single cluster.
+    Consecutive observations of a group form one cluster, because they are correlated. The error of a group with a
+    single cluster is nan.
     """
     sizes = np.bincount(groups)
     distances = values - (np.bincount(groups, values) / np.maximum(sizes, 1))[groups]

@@ -1,7 +1,7 @@
-"""Episodes in a stream of rows: where they start, and what they return.
+"""Episodes in a stream of rows: their first states and their returns.
 
-Totals are kept over blocks of rows, so that their noise, and its correlation with that of theta, is known. They are
-added one after another: they are the same in every bit however the rows are split.
+Totals are kept over blocks of rows, from which their noise and its correlation with that of theta are estimated. Rows
+are added one by one, so that the totals do not depend on how the rows are split.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
 
-LEAST_STARTS = 2  # of a log that a policy value can be found from
+LEAST_STARTS = 2  # episodes that a policy value needs
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
 
 
 class BlockTotals(NamedTuple):
-    """Totals of vectors that belong to some of the rows, and what they were after each block of rows."""
+    """Totals of vectors that belong to some of the rows, and their values after each block of rows."""
 
     total: Floats  # (k,)
-    most: int  # blocks; when they are full, they become twice as long
-    block: int = FIRST_BLOCK
-    marks: tuple[Floats, ...] = ()  # (k,) each; blocks after the last row that was added have none yet
+    most: int  # number of blocks at which they are merged in pairs
+    block: int = FIRST_BLOCK  # rows per block
+    marks: tuple[Floats, ...] = ()  # (k,) each, for the blocks before the last row that was added
 
     @property
     def mean(self) -> Floats:
-        """(k - 1,) the mean of the vectors, whose last number is 1."""
+        """Mean (k - 1,) of the vectors without their last entry, which is 1."""
         return np.asarray(self.total[:-1] / self.total[-1])
 
     def add(self, rows: NDArray[np.int64], vectors: Floats) -> BlockTotals:
-        """Return the totals with the vectors (m, k) of these rows of the log, which are in order and not empty."""
+        """Return the totals with the vectors (m, k) of these rows of the log; the rows are sorted and not empty."""
         totals = np.add.accumulate(np.concatenate([self.total[None], vectors]), axis=0)
         marked = self._mark(int(rows[-1]), lambda end: totals[np.searchsorted(rows, end)])
         return marked._replace(total=totals[-1])
 
     def by_block(self, n_rows: int) -> tuple[Floats, int]:
-        """Return the totals (B, k) of the blocks of the first n rows of the log, and the rows of a block."""
+        """Return the totals (B, k) of the blocks in the first n rows of the log, and the number of rows per block."""
         marked = self._mark(n_rows, lambda _end: self.total)
         return np.diff(np.array([np.zeros_like(self.total), *marked.marks]), axis=0), marked.block
 
@@ -57,23 +57,24 @@ class BlockTotals(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """The episodes of the rows so far. `add_rows` returns the next ones."""
+    """Episodes of the rows so far; `add_rows` returns the next ones."""
 
     starts: BlockTotals  # (d + 1) features of the first state, and 1, at the first row of an episode
-    #: (d + 5) at the last row of an episode that is known from its start on: x, y, 1, and of episodes that terminated
-    #: y, y^2 and 1. y is the discounted return. x is the features of the first state less, where the episode was cut,
-    #: the discounted features of the last one. So the mean of y - x.theta is 0 if theta has the values of the policy.
+    #: (d + 5) at the last row of an episode that is known from its start on: x, y, 1, and if the episode terminated
+    #: y, y^2 and 1, otherwise zeros. y is the discounted return. x has the features of the first state, minus the
+    #: discounted features of the last state if the episode was truncated. So the mean of y - x.theta is 0 if theta
+    #: gives the values of the policy.
     returns: BlockTotals | None
-    states: BlockTotals | None = None  # (d + 1) features of every state, where they are not those of the row itself
+    states: BlockTotals | None = None  # (d + 1) features of every state, if they differ from those of the row
     start: Floats | None = None  # (d,) features of the first state of the open episode
-    total: float = 0.0  # its discounted return so far
-    factor: float = 1.0  # of its next reward
-    is_open: bool = False  # whether the last row goes on
+    total: float = 0.0  # discounted return of the open episode so far
+    factor: float = 1.0  # discount of its next reward
+    is_open: bool = False  # whether the last row does not end its episode
     is_whole: bool = False  # whether the open episode is known from its start on
 
 
 def no_episodes(n_features: int, *, has_returns: bool, has_states: bool) -> Episodes:
-    """Return the episodes of no rows."""
+    """Return the state before the first row."""
     most = most_blocks(n_features)
 
     def none(n_more: int) -> BlockTotals:
@@ -90,15 +91,17 @@ def add_rows(
     discount: float,
     phi_of: Callable[[NDArray[np.int64]], NDArray[Any]],
 ) -> Episodes:
-    """Return the episodes with these rows, before which `n_before` came; `phi_of` gives the features of the states of
-    some rows."""
+    """Return the episodes with these rows, which follow `n_before` others.
+
+    `phi_of` returns the features of the states in some of the rows.
+    """
     n, ends = len(rows.reward), rows.ends
-    if discount == 0.0:  # what follows does not count: every row is an episode
+    if discount == 0.0:  # successors do not count, so that every row is an episode
         ends = np.ones(n, np.bool_)
         chunk = chunk._replace(terminated=ends, starts=ends)
     has_return = episodes.returns is not None and episodes.is_whole and episodes.factor > 0.0
     if episodes.states is None and episodes.is_open and not has_return and chunk.starts is None and not is_any(ends):
-        return episodes  # nothing to count, which is most common
+        return episodes  # nothing to add, the most frequent case
     if episodes.states is not None:
         at = np.arange(n)
         episodes = episodes._replace(states=episodes.states.add(n_before + at, _with_one(phi_of(at))))
@@ -130,7 +133,7 @@ def add_rows(
 
 
 def _read_only(*columns: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return views that cannot be written: for others, Numba would compile once more."""
+    """Return read-only views, so that Numba compiles the loop for only one type."""
     views = [column[:] for column in columns]
     for view in views:
         view.setflags(write=False)
@@ -141,10 +144,10 @@ def _read_only(*columns: NDArray[Any]) -> list[NDArray[Any]]:
 def _follow(
     reward, ends, terminated, starts, discount, nothing, total, factor, is_open, is_whole, last, which, y, ahead
 ):
-    """Follow episodes, and write those that end and are known from their start on: the last row, the number of the
-    start (0: before these rows), the return, and the discount of what follows.
+    """Follow episodes, and write those that end and are known from their start on.
 
-    Return how many these are, the number of starts, and how the last episode stands.
+    Written are the last row, the number of the start (0 if it is before these rows), the return, and the discount of
+    the last successor. Return the number of these episodes, the number of starts, and the state of the last episode.
     """
     m = n_starts = 0
     for i in range(reward.size):

@@ -1,4 +1,4 @@
-"""Estimates of numbers that are linear in theta: their standard errors, their intervals, and their differences."""
+"""Estimates of quantities that are linear in theta: standard errors, intervals and differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from vrtd.arrays import Floats
 
 
 class Interval(NamedTuple):
-    """An estimate with the ends of its interval: infinite where nothing was learned, nan where no formula is known."""
+    """Estimate with a confidence interval.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    low, high : float
+        Bounds of the interval. They are infinite if the log does not determine the value, and nan if no interval is
+        known for the algorithm.
+    """
 
     value: float
     low: float
@@ -19,7 +28,16 @@ class Interval(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Estimates with the ends of their intervals, like `Interval`."""
+    """Estimates with confidence intervals.
+
+    Attributes
+    ----------
+    value : ndarray of shape (n,)
+        The estimates.
+    low, high : ndarray of shape (n,)
+        Bounds of the intervals. They are infinite where the log does not determine the value, and nan if no interval is
+        known for the algorithm.
+    """
 
     value: Floats
     low: Floats
@@ -27,45 +45,88 @@ class Intervals(NamedTuple):
 
     @property
     def first(self) -> Interval:
+        """Estimate and interval in the first row."""
         return Interval(float(self.value[0]), float(self.low[0]), float(self.high[0]))
 
 
 class Parts(NamedTuple):
-    """By how much each block of rows moves some estimates, which is their mean over the blocks to first order."""
+    """Influence of each block of rows on some estimates.
+
+    To first order, the error of an estimate is the mean of its influence over the blocks.
+    """
 
     by_block: Floats  # (B,) of one estimate, or (B, m)
-    block: int  # rows of a block
+    block: int  # rows per block
 
     def merge(self, block: int) -> Parts:
-        """Return the parts of blocks that are a multiple as long; what is left at the end is dropped."""
+        """Return the parts of longer blocks of `block` rows, a multiple; an incomplete block at the end is dropped."""
         k = block // self.block
         n = len(self.by_block) // k
         return Parts(self.by_block[: n * k].reshape(n, k, *self.by_block.shape[1:]).mean(axis=1), block)
 
 
 class Estimates(NamedTuple):
-    """Some numbers, and what is known of their errors."""
+    """Estimates with their standard errors.
 
-    value: Floats  # (m,)
-    error: Floats  # (m,) standard errors; infinite where the rows do not determine the number
-    degrees: Floats  # (m,) of freedom of Student's t; inf: normal
-    bias: Floats  # (m,) at most, in absolute value
-    parts: Parts | None = None  # None: it is not known which rows the noise comes from
+    Attributes
+    ----------
+    value : ndarray of shape (m,)
+        The estimates.
+    error : ndarray of shape (m,)
+        Standard errors; infinite where the rows do not determine the value.
+    degrees : ndarray of shape (m,)
+        Degrees of freedom of Student's t distribution; infinite for the normal distribution.
+    bias : ndarray of shape (m,)
+        Bounds on the absolute bias.
+    parts : Parts or None
+        Influence of each block of rows; None if it is not known which rows the noise comes from.
+    """
+
+    value: Floats
+    error: Floats
+    degrees: Floats
+    bias: Floats
+    parts: Parts | None = None
 
     def intervals(self, level: float) -> Intervals:
-        quantile = -stdtrit(self.degrees, (1.0 - level) / 2.0)  # as scipy.stats.t has it, which loads slowly
+        """Compute the intervals.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level.
+
+        Returns
+        -------
+        Intervals
+            The estimates with the bounds of their intervals.
+        """
+        quantile = -stdtrit(self.degrees, (1.0 - level) / 2.0)  # scipy.stats.t.ppf, but scipy.stats is slow to import
         half = quantile * self.error + self.bias
         return Intervals(self.value, self.value - half, self.value + half)
 
     def widen(self, variance: Floats | float, degrees: float = np.inf) -> Estimates:
-        """Return the same with further noise, which is independent: its variance, known with so many degrees."""
+        """Add independent noise.
+
+        Parameters
+        ----------
+        variance : ndarray of shape (m,) or float
+            Variance of the noise.
+        degrees : float, default=inf
+            Degrees of freedom of the estimate of this variance.
+
+        Returns
+        -------
+        Estimates
+            Estimates with larger standard errors.
+        """
         more = np.zeros_like(self.error) + np.maximum(variance, 0.0)
         degrees_of = _add_degrees(np.square(self.error), self.degrees, more, np.zeros_like(more) + degrees)
         return self._replace(error=np.sqrt(np.square(self.error) + variance), degrees=degrees_of)
 
 
 def _add_degrees(one: Floats, its: Floats, other: Floats, others: Floats) -> Floats:
-    """Return the degrees of freedom of a sum of two variances (Welch, Satterthwaite)."""
+    """Return the degrees of freedom of a sum of two variances (Welch-Satterthwaite)."""
     total = one + other
     with np.errstate(invalid="ignore", divide="ignore"):
         degrees = total**2 / (one**2 / its + other**2 / others)
@@ -73,25 +134,25 @@ def _add_degrees(one: Floats, its: Floats, other: Floats, others: Floats) -> Flo
 
 
 def estimate_from_parts(value: Floats, parts: Parts) -> Estimates:
-    """Return estimates whose noise is that of the mean of blocks (batch means)."""
+    """Return estimates whose standard errors are from the means of consecutive blocks (batch means)."""
     return estimate_from_blocks(value, parts.by_block.reshape(len(parts.by_block), -1))._replace(parts=parts)
 
 
 def estimate_from_blocks(value: Floats, by_block: Floats) -> Estimates:
-    """Return estimates (m,) whose noise is that of the mean of blocks (B, m), of any rows."""
+    """Return estimates (m,) whose standard errors are from the means (B, m) of blocks of any rows."""
     n = len(by_block)
     centred = by_block - by_block.mean(axis=0)
     own = np.square(centred).sum(axis=0)
     between = 2.0 * (centred[1:] * centred[:-1]).sum(axis=0)
-    # Blocks may be shorter than the correlation, so that covariances of adjacent ones count where they are positive.
+    # Blocks may be shorter than the correlation time: positive covariances of adjacent blocks are added.
     variance = (own + np.maximum(between, 0.0)) / (n * (n - 1))
     return Estimates(value, np.sqrt(variance), block_degrees(centred), np.zeros_like(value))
 
 
 def block_degrees(centred: Floats) -> Floats:
-    """Return the degrees of freedom of variances from block means: fewer than there are blocks if they rest on few.
+    """Return the degrees of freedom of variances from block means, which are few if few blocks dominate.
 
-    `centred` (B, m) are the block means less their mean.
+    `centred` (B, m) are the block means minus their mean.
     """
     squares = np.square(centred)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -101,10 +162,9 @@ def block_degrees(centred: Floats) -> Floats:
 
 
 def subtract(one: Estimates, other: Estimates, *, are_joint: bool) -> Estimates:
-    """Return one - other.
+    """Return one - other; with `are_joint` both come from the same rows, so that their noise is correlated.
 
-    `are_joint`: they come from the same rows, so that their noise is correlated. Where it is not known which rows the
-    noise comes from, the standard errors are added, which is the worst case.
+    If it is not known which rows the noise comes from, the standard errors are added, which is the worst case.
     """
     value, bias = one.value - other.value, one.bias + other.bias
     if not are_joint:

@@ -1,4 +1,4 @@
-"""`evaluate`: learn from a log or an environment, and write the result as one page with its files."""
+"""Fit an evaluator to a log or an environment, and write the result as a page with its files."""
 
 from __future__ import annotations
 
@@ -74,90 +74,121 @@ def evaluate(
     progress: ProgressCallback | bool | None = None,
     **columns: Unpack[ReadOptions],
 ) -> Evaluation:
-    """Learn the values of a policy, compare them with those of another one if there is one, and write a report.
+    """Evaluate a policy from logged or simulated transitions, and write a report.
 
-    The files are `report.html`, `model.npz`, `values.parquet`, `diagnostics.json` and those in `figures/`. Ctrl-C keeps
-    what was learned: the same files are written, which say so, and then it is raised again.
+    The values of the policy are learned in one pass over the rows, with confidence intervals. With ``against`` or
+    ``against_target`` the policy is also compared with another one. The folder ``out`` receives ``report.html``,
+    ``model.npz``, ``values.parquet``, ``diagnostics.json`` and the folder ``figures``. If Ctrl-C interrupts the
+    learning, the same files are written from the rows read so far, and they say so.
 
     Parameters
     ----------
-    source : Log, table, path, str or Gymnasium environment
-        Where the transitions come from: a log (see `vrtd.logs`), a table of pandas, polars, pyarrow or DuckDB, a
-        dict of columns, files or a pattern as `vrtd.logs.read` takes them, the id of a Gymnasium environment, or an
-        environment or vector environment, which stays open.
-    algorithm : str or Algorithm, default "auto"
-        As for `Evaluator`, like `discount`, `step_size`, `batch_size` and `theta_0`.
+    source : Log, table, path, str, sequence of paths, or Gymnasium environment
+        The source of the transitions: a log, a table, files, or a Gymnasium environment. A table is one of pandas,
+        polars, pyarrow or DuckDB, or a dict of columns. A string is a file name or pattern, or else the id of an
+        environment. An environment object, which may be a vector environment, is not closed.
+    algorithm : str or Algorithm, default="auto"
+        The learning algorithm: "closed_form", or one that learns from a log, such as "vrtd", "td" or "lstd". "auto"
+        selects the closed form unless ``cost`` or the number of features rules it out, and VRTD with growing batches
+        otherwise. An ``Algorithm`` keeps its own settings.
     discount : float
-        The discount gamma.
+        The discount factor gamma, between 0 and 1.
     out : path
-        A new or empty folder, or that of an earlier evaluation, whose files are replaced.
-    policy : optional
-        Of an environment: "random" (the default), an array, a function or an object with `predict` as for
-        `vrtd.logs.environment.from_env`, a .npy or .npz file with an array, or installed code by name,
-        "package.module:function".
+        The folder for the report, which must be new, empty or the folder of an earlier evaluation. The files of an
+        earlier evaluation are replaced.
+    policy : str, array, callable or object, optional
+        The policy that acts in the environment. By default actions are random ("random"). An array holds (S, A)
+        probabilities or (S,) actions and may be the name of a .npy or .npz file. "package.module:function" names
+        installed code. Callables and objects with a method ``predict`` are described in
+        ``vrtd.logs.environment.from_env``.
     n_samples : int, optional
-        Transitions to make of an environment, by default 100,000; for a log, the number of its rows if the log does not
-        know it.
+        The number of transitions to generate in an environment, 100,000 by default. For a log, the number of its
+        rows, where the log does not know it.
     n_envs : int, optional
-        How many environments of this id run side by side. Default: one that is no vector environment.
-    clip_actions : bool, default False
-        Whether actions of a Box are clipped to its bounds. Otherwise an action outside of them is an error.
+        The number of environments that run in parallel, for an environment id. By default a single environment, not
+        a vector environment, is used.
+    clip_actions : bool, default=False
+        Clip continuous actions to the bounds of the action space. Otherwise an action outside the bounds is an error.
     record : path, optional
-        Write the rows to this .parquet, .npz or .csv file first, and learn from there.
-    features : default "auto"
-        As for `Evaluator`.
-    step_size, batch_size : number or "auto"
-        Settings of the algorithm.
-    cost : {"auto", "linear", "quadratic"}, default "auto"
-        What work per row is allowed, in the number of features, as for `Evaluator`.
+        Save the generated rows to this .parquet, .npz or .csv file. The rows are then read back from the file.
+    features : str, array, callable, Features or scikit-learn transformer, default="auto"
+        The features of the observations, for example "tabular", "rbf:20", "fourier:5", "rff:100" or "identity".
+        "auto" selects them by the kind of the observations. See ``vrtd.Evaluator``.
+    step_size : float or "auto", default="auto"
+        The step size of the algorithm. "auto" chooses it from the pilot rows.
+    batch_size : int or "auto", default="auto"
+        The batch size of VRTD. "auto" chooses it from the pilot rows.
+    cost : {"auto", "linear", "quadratic"}, default="auto"
+        The work allowed per row, as a function of the number of features. "auto" allows quadratic work up to 512
+        features, or 900 states of a table, and linear work beyond.
     pilot_rows : int, optional
-        Rows from which "auto" decides. Default: as for `Evaluator`, or a quarter of the rows if that is less.
+        The number of first rows from which automatic settings and features are chosen. By default 5,000, or 1,000
+        with ``cost="linear"``, but at most a quarter of the rows.
     theta_0 : array of shape (d,), optional
-        Where learning starts.
-    closed_form : bool or "auto"
-        Whether the closed form of every row is computed beside another algorithm, for comparison; "auto": if there are
-        few features.
-    seed : int, default 0
-        Seed of the environment, the policy and the algorithm.
-    target : optional
-        The policy to value, where other actions were taken: as for `Evaluator`, a .npy or .npz file with an array, or
-        installed code by name, "package.module:function". The rows must have actions.
-    against : Log, table or path, optional
-        The log of another policy to compare with. It is read and learned from like the first one.
-    against_target : optional
-        Another target policy to compare with, on the same rows.
-    n_passes : int, default 1
-        How often to go through the rows.
-    level : float, default 0.95
-        Confidence level of the intervals.
-    states : array, optional
-        Observations to value. By default all states of a table, a grid over the log range where an observation is
-        one number or two, else observations that the log begins with.
+        The initial parameters. By default all are zero.
+    closed_form : bool or "auto", default="auto"
+        Also compute the closed form of all rows, for comparison with another algorithm. "auto" computes it if there
+        are few features.
+    seed : int, default=0
+        The seed of the environment, the policy and the algorithm.
+    target : str, array, callable or object, optional
+        The policy to evaluate, if another policy generated the rows. An array or a string is interpreted as for
+        ``policy``; a callable takes a batch of observations, as for ``vrtd.Evaluator``. The rows must have actions.
+    against : Log, table, path or sequence of paths, optional
+        The log of another policy to compare with. It is read, and its values are learned, with the same options.
+    against_target : str, array, callable or object, optional
+        Another target policy to compare with, evaluated on the same rows. It is given like ``target``.
+    n_passes : int, default=1
+        The number of passes over the rows.
+    level : float, default=0.95
+        The confidence level of the intervals.
+    states : array of shape (n, ...), optional
+        The observations whose values are reported. By default these are all states of a table, or a grid over the
+        observed range if an observation is one or two numbers, or else the first distinct observations.
     title : str, optional
-        Title of the page.
+        The title of the report.
     names : sequence of str, optional
-        Names of the numbers of an observation, for the axes and for the columns of `values.parquet`. Default: the names
-        of the columns of a table.
-    shape : (int, int), optional
-        Rows and columns, where numbered states are the cells of a board. Known for some toy environments.
+        The names of the numbers in an observation, for figures and files. By default these are the column names of a
+        table.
+    shape : tuple of two ints, optional
+        The numbers of rows and columns of the board whose cells are the numbered states. It is known for some toy
+        environments.
     progress : bool or callable, optional
-        True shows a bar on stderr. A function is called with the rows done and those in all, which are None where that
-        is not known.
+        Whether to show a progress bar on stderr. A callable receives the number of rows done and the total number,
+        which is None if it is unknown.
     **columns
-        For a table or files: the columns, their order and what is missing, as for `vrtd.logs.read`.
+        The columns of a table or of files, their order, and the treatment of missing values, as for
+        ``vrtd.logs.read``.
 
     Returns
     -------
     Evaluation
-        The value of the policy, averaged over the first states of episodes, and the mean over the states of the log,
-        with their intervals. All files hold the same estimates from the same method.
+        The policy value (averaged over the first states of episodes) and the mean value (averaged over all visited
+        states) with their intervals, the diagnostics, and the fitted evaluator. All files hold the same estimates.
 
     Raises
     ------
     EvaluationInterrupted
-        After Ctrl-C, if something was learned; it holds the evaluation.
+        If Ctrl-C was pressed after something was learned. The exception holds the evaluation.
+    InvalidInputError
+        If an argument is invalid, or if the rows do not determine the values.
+    DataError
+        If a row cannot be used, for example because a number is missing.
     DivergenceError
-        If the parameters leave the finite numbers.
+        If the parameters overflow because the step size is too large.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import vrtd
+    >>> revenue = np.random.default_rng(0).exponential(size=1000)
+    >>> visits = {"page": [0, 1] * 500, "revenue": revenue, "left": [False, True] * 500}
+    >>> columns = {"observations": "page", "reward": "revenue", "terminated": "left"}
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     evaluation = vrtd.evaluate(visits, discount=0.9, out=out, **columns)
+    >>> print(evaluation.policy_value)
+    1.94 [1.80, 2.09]
     """
     check_options(columns, signature(evaluate).parameters)
     check_count("n_passes", n_passes)
@@ -167,9 +198,9 @@ def evaluate(
         stack.enter_context(hold(folder, _FORMAT, "evaluation", FILES["diagnostics"]))
         if record is not None:
             check_record(Path(record), folder)
-        new_panels(1)  # a missing library must not cost a long run
+        new_panels(1)  # fails before the long run if Matplotlib is missing, as does the next line without pyarrow
         library()
-        # Features of states and actions are tried on the pilot rows.
+        # Features of states and actions cannot be tried on observations alone.
         tried = features if target is None and against_target is None else "auto"
         rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, clip_actions, tried, seed))
         tasks = list_tasks(rows, columns, target, against, against_target)
@@ -195,7 +226,7 @@ def evaluate(
             None if tasks[0].target is None else tasks[0].name,
         )
         stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the page says so
+        warnings.simplefilter("ignore", ConvergenceWarning)  # these are on the page
         warnings.filterwarnings("ignore", "no interval", AccuracyWarning)
         warnings.filterwarnings("ignore", "the values of first states", DataWarning)
         try:
@@ -203,7 +234,7 @@ def evaluate(
             _fit(evaluators, logs, words.names, n_passes, report)
         except KeyboardInterrupt:
             evaluation = None
-            with suppress(VrtdError):  # too little was learned to say anything of it
+            with suppress(VrtdError):  # too little was learned for a report
                 evaluation = _report(folder, evaluators[:1], summary, words, interrupted=True)
             if evaluation is None:
                 raise
@@ -212,20 +243,20 @@ def evaluate(
             report.announce("writing the report")
         try:
             return _report(folder, evaluators, summary, words, interrupted=False)
-        except KeyboardInterrupt:  # all rows are learned: finish what was begun, so that no files of two reports mix
+        except KeyboardInterrupt:  # write the report again, so that the folder does not mix files of two reports
             evaluation = _report(folder, evaluators, summary, words, interrupted=False)
             raise EvaluationInterrupted(evaluation) from None
 
 
 class _Words(NamedTuple):
-    """What was asked for, for the page."""
+    """The arguments of `evaluate` that the report needs."""
 
     title: str
     board: Board | None
     states: Any
     level: float
     names: tuple[str, ...]  # of the policies
-    target: str | None  # name of the first one, if it is a target policy
+    target: str | None  # name of the first policy, if it is a target policy
 
 
 def _fit(
@@ -235,7 +266,7 @@ def _fit(
     n_passes: int,
     report: ProgressCallback | None,
 ) -> None:
-    """Let each evaluator learn from its log. Policies that are compared must have episodes."""
+    """Fit each evaluator to its log. Raise if two policies are compared and a log has no episodes."""
     sizes = [log.n_rows for log in logs]
     n_before, total = 0, None if None in sizes else n_passes * sum(size or 0 for size in sizes)
     for evaluator, log, name in zip(evaluators, logs, names, strict=True):
@@ -253,7 +284,7 @@ def _tell(report: ProgressCallback, n_before: int, total: int | None, done: int,
 def _report(
     folder: Path, evaluators: Sequence[Evaluator], log: LogSummary, words: _Words, interrupted: bool
 ) -> Evaluation:
-    """Compute everything first, and write when nothing can go wrong but the disk."""
+    """Compute the whole report, and only then write it, so that only the disk can fail while files are replaced."""
     evaluator, *others = evaluators
     valued = value_states(evaluator, log, words.level, words.states)
     comparison = compare_policies(evaluator, others[0], words.names, words.level) if others else None
@@ -295,7 +326,7 @@ def _report(
     }
     html, files = build_page(found, facts, panels, extremes, record).html, found.files
     mark(folder, _FORMAT, ("figures",), FILES["diagnostics"])
-    store.write_json({"format": _FORMAT}, files["diagnostics"])  # without an answer until every file is the new one
+    store.write_json({"format": _FORMAT}, files["diagnostics"])  # holds no result until all other files are new
     for panel in panels:
         write_text(panel.svg, folder / panel.file)
         write_csv(tables[panel.figure.table], folder / panel.data)
@@ -305,7 +336,7 @@ def _report(
     evaluator.save(files["model"])
     write_text(html, files["report"])
     store.write_json(record, files["diagnostics"])
-    for name in {*FIGURES, *COMPARISON_FIGURES} - {figure.name for figure in figures}:  # of an earlier evaluation
+    for name in {*FIGURES, *COMPARISON_FIGURES} - {figure.name for figure in figures}:  # from an earlier evaluation
         for suffix in ("svg", "csv"):
             (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
     if extremes is None:
@@ -325,7 +356,7 @@ def _collect_answers(
     policy_value = answer(evaluator, "policy_value", level) if evaluator.has_policy_value else None
     mean_value, closed_form = answer(evaluator, "mean_value", level), None
     if mean_value.method != CLOSED_FORM:
-        with suppress(InvalidInputError):  # singular on these rows: the recursion's stands alone
+        with suppress(InvalidInputError):  # the closed form may be singular on these rows
             closed_form = answer(evaluator, (policy_value or mean_value).quantity, level, "closed_form")
     returns, diagnostics = evaluator.check_returns(), evaluator.diagnostics_
     return Evaluation(
@@ -337,6 +368,7 @@ def _collect_answers(
 def _check_board(board: Board | None, n_states: int) -> Board | None:
     if board is not None and (len(board.shape) != 2 or int(np.prod(board.shape)) != n_states):
         raise InvalidInputError(
-            f"shape must be the rows and columns of a board of {n_states} states", repr(board.shape), "pass e.g. (4, 4)"
+            f"shape must be the numbers of rows and columns of a board with {n_states} states, but is {board.shape!r}.",
+            "Pass two numbers with that product, such as (4, 4) for 16 states.",
         )
     return board

@@ -1,4 +1,4 @@
-"""The result of an evaluation: its answers, where its files are, and how it shows itself."""
+"""The result of `evaluate`: values with intervals, diagnostics and the paths of the files."""
 
 from __future__ import annotations
 
@@ -28,28 +28,57 @@ FILES = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found, and where it wrote it."""
+    """Result of `evaluate`.
+
+    Attributes
+    ----------
+    out : Path
+        The folder with the report and its files.
+    target : str or None
+        The name of the target policy; None if the evaluated policy is the one that generated the rows.
+    policy_value : Answer or None
+        The value averaged over the first states of episodes; None if the log has fewer than two episodes.
+    mean_value : Answer
+        The value averaged over the visited states, weighted by visit counts.
+    closed_form : Answer or None
+        The same quantity as ``answer`` from the closed form, if another algorithm gave ``answer``.
+    returns : ReturnCheck or None
+        The comparison of the values of first states with the returns of their episodes; None if it is not possible.
+    comparison : PolicyComparison or None
+        The comparison with another policy, if one was passed.
+    diagnostics : Diagnostics
+        Convergence, error sources and warnings.
+    interrupted : bool
+        Whether Ctrl-C ended the evaluation before all rows were read.
+    roles : mapping of str to tuple of str
+        The columns of the log from which each field was read.
+    evaluator : Evaluator
+        The fitted evaluator.
+    """
 
     out: Path
-    target: str | None  # the target policy; None: values are those of the policy that made the rows
-    policy_value: Answer | None  # None: the log has no two episodes
+    target: str | None
+    policy_value: Answer | None
     mean_value: Answer
-    closed_form: Answer | None  # the closed form's, beside the answer of a recursion
-    returns: ReturnCheck | None  # None: the episodes say nothing of it
-    comparison: PolicyComparison | None  # with another policy
+    closed_form: Answer | None
+    returns: ReturnCheck | None
+    comparison: PolicyComparison | None
     diagnostics: Diagnostics
     interrupted: bool
-    roles: Mapping[str, tuple[str, ...]]  # the columns of the log that each field was read from
-    evaluator: Evaluator  # fitted
+    roles: Mapping[str, tuple[str, ...]]
+    evaluator: Evaluator
 
     @property
     def answer(self) -> Answer:
-        """The policy value, or the mean value of a log without episodes."""
+        """The policy value, or the mean value if the log has no episodes."""
         return self.policy_value or self.mean_value
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the answers doubtful, also that for a policy to compare with; names say whose it is."""
+        """Reasons to doubt the result.
+
+        If two policies are compared, a warning about one of them begins with its name.
+        """
         own, compared = self.diagnostics.warnings, self.comparison
         if compared is None:
             return own
@@ -62,7 +91,7 @@ class Evaluation:
 
     @property
     def features(self) -> str:
-        """The kind of the features and what the log has shown of them, in a few words."""
+        """The kind of the features, with the number of visited states or the rank."""
         kind, d = describe_kind(self.feature_settings), self.diagnostics
         n_states = n_states_of(self.evaluator.features)
         if n_states is not None:
@@ -71,7 +100,7 @@ class Evaluation:
 
     @property
     def feature_settings(self) -> dict[str, Any]:
-        """The features as plain values, as far as they are not of the user's own code; a target policy may be."""
+        """The settings of the features as plain values; empty for features that are your own code."""
         features = self.evaluator.features
         settings = feature_settings(features)
         if settings is None and isinstance(features, TargetFeatures) and isinstance(features.features, Features):
@@ -81,14 +110,22 @@ class Evaluation:
 
     @property
     def files(self) -> dict[str, Path]:
+        """The paths of the files, by kind: "report", "model", "values" and "diagnostics"."""
         return {kind: self.out / name for kind, name in FILES.items()}
 
     @property
     def report(self) -> Path:
+        """The path of the report."""
         return self.files["report"]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return the result as plain values that can be written as JSON.
+
+        Returns
+        -------
+        dict
+            The estimates, the comparison, the diagnostics and the paths of the files.
+        """
         return {
             "target": self.target,
             "actions": list(self.evaluator.actions_),
@@ -120,7 +157,13 @@ class Evaluation:
 
 
 class EvaluationInterrupted(KeyboardInterrupt):
-    """Ctrl-C, after what was learned until then was written."""
+    """Raised by `evaluate` after Ctrl-C, once the report on the rows read so far is written.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        The evaluation of the rows read so far.
+    """
 
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__(f"interrupted after {evaluation.diagnostics.n_rows:,} rows")

@@ -1,4 +1,4 @@
-"""Where the rows of an evaluation come from: a log, a table, files, or an environment under a policy."""
+"""The sources of rows for `evaluate`: a log, a table, files, or an environment with a policy."""
 
 from __future__ import annotations
 
@@ -26,53 +26,57 @@ from vrtd.logs.reading import ReadOptions, as_log, is_file_name
 from vrtd.problems.environments import environment_name, gymnasium_library, make
 
 _SUFFIXES = (".parquet", ".npz", ".csv")  # of a recording
-_SAMPLES = 100_000  # transitions of an environment, unless told
+_SAMPLES = 100_000  # default number of transitions of an environment
 
 
 class EvaluationSource(NamedTuple):
-    """Rows, and what is known of them before they are read."""
+    """The rows, and what is known about them before they are read."""
 
     log: Log
-    n_rows: int | None  # None: not known
+    n_rows: int | None  # None if unknown
     name: str  # of the files, or of the environment and its policy; empty for tables
     is_environment: bool = False
-    board: Board | None = None  # that numbered states are on
+    board: Board | None = None  # whose cells are the numbered states
 
 
 class Task(NamedTuple):
-    """A policy to value, and the rows to learn from."""
+    """A policy to evaluate, and the rows to learn from."""
 
     log: Log
-    n_rows: int | None  # None: not known
-    target: Any  # the policy; None: that which made the rows
+    n_rows: int | None  # None if unknown
+    target: Any  # the policy; None for the policy that generated the rows
     name: str
 
 
 def list_tasks(
     rows: EvaluationSource, columns: ReadOptions, target: Any, against: Any, against_target: Any
 ) -> list[Task]:
-    """Return the policy to value, and the one to compare with if there is one."""
+    """Return the policy to evaluate and, if there is one, the policy to compare with."""
     policy, name = read_policy(target, "target")
     first = Task(rows.log, rows.n_rows, policy, name or "the target policy")
     if against is not None and against_target is not None:
-        must = "a policy is compared with one other: against a log, or against_target on the same rows"
-        raise InvalidInputError(must, "both", "drop against, or drop against_target")
+        raise InvalidInputError(
+            "against and against_target cannot be combined, because a policy is compared with only one other.",
+            "Drop against, or drop against_target.",
+        )
     if against is not None:
         log = as_log(against, columns) if _is_data(against) and not rows.is_environment else None
         if not isinstance(log, Log):
-            got = "an environment" if rows.is_environment else f"{against!r:.60}"
-            do = "record the rows of an environment with record=..., and pass the files"
-            raise InvalidInputError("against compares logs, tables or files", got, do)
-        names = _tell_apart(rows.name, _name_data(against), "policy")
+            if rows.is_environment:
+                problem = "against compares two logs, but the source is an environment."
+            else:
+                problem = f"against must be a log, a table or files, but is {against!r:.60}."
+            raise InvalidInputError(problem, "Record the rows of each environment with record=..., and pass the files.")
+        names = _distinguish(rows.name, _name_data(against), "policy")
         return [first._replace(name=names[0]), Task(log, log.n_rows, policy, names[1])]
     if against_target is not None:
         other, other_name = read_policy(against_target, "against_target")
-        names = _tell_apart(name if target is not None else "the policy of the log", other_name, "target policy")
+        names = _distinguish(name if target is not None else "the policy of the log", other_name, "target policy")
         return [first._replace(name=names[0]), first._replace(target=other, name=names[1])]
     return [first]
 
 
-def _tell_apart(name: str, other: str, kind: str) -> tuple[str, str]:
+def _distinguish(name: str, other: str, kind: str) -> tuple[str, str]:
     """Return different names for two policies."""
     if name == other:
         name = other = ""
@@ -80,7 +84,7 @@ def _tell_apart(name: str, other: str, kind: str) -> tuple[str, str]:
 
 
 def make_title(rows: EvaluationSource, tasks: Sequence[Task]) -> str:
-    """Return the title of a page."""
+    """Return the default title of the page."""
     first, *others = tasks
     against = "".join(f" against {other.name}" for other in others)
     if first.target is not None:
@@ -101,30 +105,40 @@ def open_source(
     features: Any,
     seed: int,
 ) -> Iterator[EvaluationSource]:
-    """Give the rows of a log or of an environment; an environment that is made here is closed in the end."""
+    """Yield the rows of a log or of an environment. An environment that is created here is closed afterwards."""
     if _is_data(source):
         for name, value in (("policy", policy), ("n_envs", n_envs), ("clip_actions", clip_actions or None)):
             if value is not None:
-                raise InvalidInputError(f"{name} is for environments", "a log", f"drop {name}, or pass an environment")
+                raise InvalidInputError(
+                    f"{name} applies to environments, but the source is a log.", f"Drop {name}, or pass an environment."
+                )
         log = as_log(source, columns)
         if not isinstance(log, Log):
-            raise InvalidInputError("source must be a Log, a table, files or an environment", "a Chunk", "pass a Log")
+            raise InvalidInputError(
+                "source must be a Log, a table, files or an environment, but is a Chunk.",
+                "Pass a Log.",
+            )
         n_rows = log.n_rows if n_samples is None else check_count("n_samples", n_samples)
         yield EvaluationSource(log, n_rows, _name_data(source))
         return
     gym = gymnasium_library()
     if not isinstance(source, str | gym.Env | gym.vector.VectorEnv):
         raise InvalidInputError(
-            "source must be a Log, a table, files, a Gymnasium environment or the id of one",
-            type(source).__name__,
-            "pass one of them; arrays go to vrtd.logs.from_arrays",
+            "source must be a Log, a table, files, a Gymnasium environment or its id, "
+            f"but is of type {type(source).__name__}.",
+            "Pass one of these, and convert arrays to a log (with vrtd.logs.from_arrays).",
         )
     for name in columns:
-        raise InvalidInputError(f"{name} is for tables and files", "an environment", f"drop {name}, or pass a table")
+        raise InvalidInputError(
+            f"{name} applies to tables and files, but the source is an environment.", f"Drop {name}, or pass a table."
+        )
     if n_envs is not None:
         check_count("n_envs", n_envs)
         if not isinstance(source, str):
-            raise InvalidInputError("n_envs is for the id of an environment", "an environment", "drop n_envs")
+            raise InvalidInputError(
+                "n_envs applies to the id of an environment, but the source is an environment.",
+                "Drop n_envs, or pass the id.",
+            )
     actions, policy_name = read_policy("random" if policy is None else policy, words=("random",))
     env = make(source, n_envs) if isinstance(source, str) else source
     try:
@@ -139,8 +153,10 @@ def open_source(
 
 
 def _is_data(source: Any) -> bool:
-    """Return whether the source is a log, a table or files. Text is a file if it names one, the id of an environment
-    otherwise."""
+    """Return whether the source is a log, a table or files, rather than an environment.
+
+    A string that does not name a file is the id of an environment.
+    """
     if isinstance(source, str):
         return is_file_name(source)
     return isinstance(source, Log | Chunk | ArrowStream | Mapping | os.PathLike | list | tuple)
@@ -151,19 +167,19 @@ def _name_data(source: Any) -> str:
     return ", ".join(str(path) for path in paths if isinstance(path, str | os.PathLike))
 
 
-def _try_features(given: Any, log: EnvironmentLog, name: str) -> None:
-    """Raise unless features fit some observations of an environment, before rows are made."""
-    features, observations = as_features(given), log.sample_observations(8)
+def _try_features(value: Any, log: EnvironmentLog, name: str) -> None:
+    """Raise if the features do not fit the observations of an environment, before rows are generated."""
+    features, observations = as_features(value), log.sample_observations(8)
     try:
         complete(features, log.space).bind(observations)(observations)
     except InvalidInputError as error:
         raise InvalidInputError(
-            f"features must fit the observations of {name}", f"{given} ({error})", "choose others"
+            f"features {value} do not fit the observations of {name}: {error}", "Choose other features."
         ) from None
 
 
 def _find_board(gym: Any, env: Any) -> Board | None:
-    """Return the board of the toy environments whose states are the cells of one."""
+    """Return the board of a toy environment whose states are cells, or None."""
     from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
     from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
@@ -172,7 +188,7 @@ def _find_board(gym: Any, env: Any) -> Board | None:
         return Board((int(one.nrow), int(one.ncol)), np.asarray(one.desc).tobytes().decode())
     if isinstance(one, CliffWalkingEnv):
         shape, start = (int(one.shape[0]), int(one.shape[1])), int(one.start_state_index)
-        # The last cell is the goal; the row of the start is the cliff but for its ends.
+        # The last row is the start, the cliff and the goal.
         letters = ["C" if start < s < prod(shape) - 1 else " " for s in range(prod(shape))]
         letters[start], letters[-1] = "S", "G"
         return Board(shape, "".join(letters))
@@ -180,10 +196,10 @@ def _find_board(gym: Any, env: Any) -> Board | None:
 
 
 def read_policy(policy: Any, parameter: str = "policy", words: tuple[str, ...] = ()) -> tuple[Any, str]:
-    """Return a policy and its name, which is empty where it has none.
+    """Return a policy and its name, which is empty if the policy was not given by name.
 
-    Text is one of some words that stand for a policy, or names a file with an array, or installed code; no code comes
-    from a file.
+    A string is one of `words`, the name of a file with an array, or the name of installed code. Code is never read from
+    a file.
     """
     if not isinstance(policy, str | Path):
         return policy, ""
@@ -194,41 +210,48 @@ def read_policy(policy: Any, parameter: str = "policy", words: tuple[str, ...] =
         return load_policy(policy), policy
     if path.suffix not in (".npy", ".npz"):
         kinds = (*words, "a .npy or .npz file of (S, A) probabilities or (S,) actions", "or installed code")
-        do = "name one, code as package.module:function"
-        raise InvalidInputError(f"{parameter} must be {', '.join(kinds)}", policy, do)
+        remedy = "Name a file, or write the name of code as package.module:function."
+        raise InvalidInputError(f"{parameter} must be {', '.join(kinds)}, but is {policy}.", remedy)
     with translate_errors(f"{parameter} {policy}"):
         check_regular(path)
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             names = [] if isinstance(loaded, np.ndarray) else loaded.files
             array = loaded[names[0]] if len(names) == 1 else loaded
-    if not isinstance(array, np.ndarray):  # NumPy returns a member that is no array as bytes
+    if not isinstance(array, np.ndarray):  # NumPy returns a member of the archive that is not an array as bytes
+        content = f"{len(names)} arrays ({', '.join(names)})" if len(names) > 1 else "no array"
         raise InvalidInputError(
-            f"{parameter} {policy} must be a file with one array of numbers",
-            f"arrays {', '.join(names)}" if len(names) > 1 else "no array",
-            "write it with numpy.save",
+            f"{parameter} {policy} must be a file with one array of numbers, but holds {content}.",
+            "Write the file with numpy.save.",
         )
     return array, path.name
 
 
 def check_record(path: Path, out: Path) -> None:
-    """Raise unless rows can be written to the file, which must not be in the folder of the report."""
+    """Raise unless rows can be written to the file, which must lie outside the folder of the report."""
     if path.suffix not in _SUFFIXES or path.is_dir():
-        raise InvalidInputError(f"record must be a {', '.join(_SUFFIXES)} file", path, "change the name")
+        raise InvalidInputError(
+            f"record must be a {', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]} file, but is {path}.", "Change the name."
+        )
     if path.resolve().is_relative_to(out.resolve()) or not path.parent.is_dir():
-        raise InvalidInputError("record must be in a folder that exists, and not in out", path.parent, "name another")
+        raise InvalidInputError(
+            f"record must be in an existing folder outside that of the report, but is in {path.parent}.",
+            "Name another folder.",
+        )
 
 
 def record_rows(log: Log, path: Path, progress: ProgressCallback | None) -> Log:
-    """Write the rows and read them back. Ctrl-C ends the recording: what was made until then is kept and can be read,
-    and then it is raised again."""
+    """Write the rows to a file, and return a log that reads them back.
+
+    Ctrl-C ends the recording. The rows written so far are kept; KeyboardInterrupt is raised after they are read back.
+    """
     live = _Live(log, path, progress)
     write(live, path)
     return _Recording(read(path, **live.columns), log, live.is_cut)
 
 
 def _name_columns(rows: Chunk, path: Path) -> ReadOptions:
-    """Return the columns of a file with these rows that are read only if they are named."""
+    """Return those columns of a file with these rows that are read only if named."""
     columns: ReadOptions = {}
     if rows.weight is not None:
         columns["weight"] = "weight"
@@ -240,12 +263,12 @@ def _name_columns(rows: Chunk, path: Path) -> ReadOptions:
 
 
 class _Live(WrappedLog):
-    """Ends where it is interrupted, if there is a row."""
+    """A log that ends at Ctrl-C instead of raising it, if it has yielded rows."""
 
     def __init__(self, log: Log, path: Path, progress: ProgressCallback | None) -> None:
         super().__init__(log)
         self._path, self._progress, self.is_cut = path, progress, False
-        self.columns: ReadOptions = {}  # to be named when the file is read
+        self.columns: ReadOptions = {}  # that must be named when the file is read
 
     def chunks(self) -> Iterator[Chunk]:
         done = 0
@@ -264,7 +287,7 @@ class _Live(WrappedLog):
 
 
 class _Recording(WrappedLog):
-    """Rows that were written and are read back; after them the interruption that ended their recording, if any."""
+    """A recording that is read back, and that raises KeyboardInterrupt at its end if Ctrl-C ended it."""
 
     def __init__(self, log: Log, live: Log, is_cut: bool) -> None:
         super().__init__(log)

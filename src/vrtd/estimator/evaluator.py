@@ -1,4 +1,4 @@
-"""The estimator: rows of a log in, values with intervals out, in one pass."""
+"""The estimator `Evaluator`, which learns values from the rows of a log in one pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vrtd.arrays import real_array
 from vrtd.checks import check_count, check_flag, check_fraction
 from vrtd.errors import DataError, DataWarning, InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import AutoSettings, Cost, default_pilot_rows
-from vrtd.estimator.diagnostics import data_doubts
+from vrtd.estimator.diagnostics import capitalise, data_doubts
 from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
@@ -30,58 +30,65 @@ from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log, describe_start
 from vrtd.progress import RowProgressBar, show_progress
 
-ProgressCallback = Callable[[int, int | None], None]  # rows done, and rows in all if that is known
+ProgressCallback = Callable[[int, int | None], None]  # rows done, and the total if it is known
 
 
 class Evaluator(ValueFunction):
-    """Values of a policy from transitions that were made under it, linear in features.
+    """Linear value function estimator for logged transitions.
+
+    It estimates the value function of the policy that made the transitions, or of another policy (see ``target``), with
+    confidence intervals and diagnostics.
 
     Parameters
     ----------
-    algorithm : str or Algorithm, default "auto"
-        "auto" takes the closed form where `cost` allows it, and VRTD with batches that grow otherwise. "closed_form" is
-        the least-squares solution of all rows. Otherwise the name of an algorithm in `vrtd.algorithms.REGISTRY` that
-        can learn from a log, or an algorithm with settings of its own: `vrtd.VRTD(0.1, 500)`. Settings of "vrtd",
-        "richardson_td" and "td" are chosen automatically. Other names run with the defaults of their class.
-    features : default "auto"
-        A `vrtd.features.Features`, a name such as "rbf:20", an (S, d) table, a function, or a scikit-learn transformer;
-        None or "identity" if observations are features already. "auto" chooses by what the observations are: a table of
-        numbered states, standardised columns with a constant, or features of a box; arrays with two dimensions are
-        features already. What features take from data they take from the pilot rows.
+    algorithm : str or Algorithm, default="auto"
+        Learning algorithm. ``"auto"`` takes the closed form where ``cost`` allows it, and VRTD with growing batches
+        otherwise. ``"closed_form"`` is the least-squares solution of all rows (LSTD). Other choices are the name of an
+        algorithm in ``vrtd.algorithms.REGISTRY`` that can learn from a log, or an algorithm with settings, such as
+        ``vrtd.VRTD(0.1, 500)``. The settings of ``"vrtd"``, ``"richardson_td"`` and ``"td"`` are chosen automatically.
+        Other names run with the defaults of their class.
+    features : Features, str, array_like, callable or transformer, default="auto"
+        Features of the states. Pass a `vrtd.features.Features`, a name such as ``"rbf:20"``, an (S, d) table, a
+        function, or a scikit-learn transformer. Pass None or ``"identity"`` if the observations are features already.
+        ``"auto"`` chooses by the type of the observations: a table for numbered states, standardised columns with a
+        constant, or features of a box. Arrays with two dimensions are taken as features. Ranges and other constants
+        are computed from the pilot rows.
     discount : float
-        The discount gamma; 0 is used where a transition terminates.
-    step_size, batch_size : number or "auto"
-        Settings of "vrtd" and "td". "auto" decides when `pilot_rows` rows have come, for `n_samples` rows in all.
-    n_samples : int, optional
-        The number of rows that will come. Without it, "auto" decides for four times the rows so far, again and again:
-        batches grow with the data.
-    cost : {"auto", "linear", "quadratic"}, default "auto"
-        What work and memory per row are allowed, in the number of features d. "linear": O(d), and no matrix larger
-        than 705 x 705, for any d: "vrtd" with batches that grow by default, or "richardson_td". "quadratic": O(d^2),
-        which is the closed form by default. "auto": quadratic up to 512 features, or 900 states of a table, and linear
-        beyond.
-    pilot_rows : int, optional
-        Rows from which "auto" decides, and from which features take what they need. Default: 5000, or 1000 with
-        cost="linear"; fewer where observations are large.
-    theta_0 : array of shape (d,), optional
-        Where learning starts. Default: zeros.
-    closed_form : bool or "auto", default False
-        Sum up the closed form of every row beside another algorithm, with d^2 operations per row, for comparison.
-        "auto": if there are at most 512 features, or 900 states of a table.
-    seed : int, default 0
-        Seed of the algorithm's own draws.
-    target : optional
-        The policy whose values are learned, where the log was made by another one: (S, A) probabilities or (S,) actions
-        of numbered states, a function of a batch of observations that returns (n, A) probabilities or (n,) actions, or
-        an object with `predict`. The log must have actions. Features are then those of a state and an action, by
-        default each feature of the state for each action; a function of observations and actions may be passed. With
-        propensities in the log, features are those of states, and rows are weighted by importance ratios. See
-        `vrtd.features.as_target`.
+        Discount factor gamma in [0, 1]. It is replaced by 0 where a transition terminates.
+    step_size : float or "auto", default="auto"
+        Step size of the algorithm. ``"auto"`` chooses it from the pilot rows, for ``n_samples`` rows.
+    batch_size : int or "auto", default="auto"
+        Batch size of VRTD. ``"auto"`` chooses it from the pilot rows, for ``n_samples`` rows.
+    n_samples : int, default=None
+        Number of rows that will come in all. Without it, ``"auto"`` plans for four times the rows so far and repeats
+        this, so that batches grow with the data.
+    cost : {"auto", "linear", "quadratic"}, default="auto"
+        Work and memory that are allowed per row, as a function of the number of features d. ``"linear"`` is O(d), with
+        no matrix larger than 705 x 705 for any d: VRTD with growing batches by default, or ``"richardson_td"``.
+        ``"quadratic"`` is O(d^2): the closed form by default. ``"auto"`` is quadratic up to 512 features, or 900 states
+        of a table, and linear beyond.
+    pilot_rows : int, default=None
+        Number of rows from which ``"auto"`` chooses settings, and features take their ranges. The default is 5000, or
+        1000 with ``cost="linear"``, and less if observations are large.
+    theta_0 : array_like of shape (d,), default=None
+        Initial parameters. The default is zeros.
+    closed_form : bool or "auto", default=False
+        Whether to compute the closed form of all rows too, if the algorithm is another one. It serves as a comparison
+        and takes d^2 operations per row. ``"auto"`` computes it for at most 512 features, or 900 states of a table.
+    seed : int, default=0
+        Seed of the random numbers that the algorithm draws.
+    target : array_like, callable, or object with a method predict, default=None
+        Policy to evaluate, if another policy made the log. Pass an (S, A) table of probabilities or (S,) actions of
+        numbered states, a function that maps a batch of observations to (n, A) probabilities or (n,) actions, or an
+        object with a method ``predict``. The log must have actions. With a target, features depend on the state and
+        the action: by default there is one copy of the features of the state for each action. You can also pass a
+        function of observations and actions as ``features``. If the log has propensities, features depend on the state
+        only, and rows are weighted by importance ratios. See `vrtd.features.as_target`.
 
     Notes
     -----
-    The rows alone decide on the result: it is the same in every bit however they are split over calls of `partial_fit`.
-    One thread at a time may use an evaluator.
+    The result does not depend on how the rows are split over calls of `partial_fit`: it is equal in every bit. An
+    evaluator must not be used by two threads at the same time.
 
     Examples
     --------
@@ -124,8 +131,10 @@ class Evaluator(ValueFunction):
         if closed_form != "auto":
             check_flag("closed_form", closed_form)
             if closed_form and cost == "linear":
-                must = "the closed form of every row takes d^2 operations per row"
-                raise InvalidInputError(must, "closed_form=True with cost='linear'", "drop one of the two")
+                raise InvalidInputError(
+                    "closed_form=True takes d^2 operations per row, which cost='linear' does not allow.",
+                    "Drop one of the two.",
+                )
         check_count("seed", seed, least=0)
         theta = None if theta_0 is None else real_array("theta_0", theta_0)
         self._given = Setup(settings, given, float(discount), theta, closed_form, int(seed), policy)
@@ -139,7 +148,7 @@ class Evaluator(ValueFunction):
     def __copy__(self) -> Self:
         other = self.__class__.__new__(self.__class__)
         vars(other).update(vars(self))
-        other._state = self._state.trim()  # with buffers of its own for rows to come
+        other._state = self._state.trim()  # so that the copies do not write to the same buffers
         return other
 
     # Learning
@@ -152,27 +161,44 @@ class Evaluator(ValueFunction):
         progress: ProgressCallback | bool | None = None,
         **columns: Unpack[ReadOptions],
     ) -> Self:
-        """Learn from a log from the start, and forget what was learned before.
+        """Learn from a log, and discard what was learned before.
 
         Parameters
         ----------
         data : Log, Chunk, table, or path
-            Where the transitions come from: a log or a chunk of `vrtd.logs`, a table of pandas, polars, pyarrow or
-            DuckDB, a dict of columns, or files, as `vrtd.logs.read` takes them.
-        n_passes : int, default 1
-            How often to go through the log.
-        progress : bool or callable, optional
-            True shows a bar on stderr. A function is called with the rows done and the rows in all passes, which are
-            None if that is not known.
+            Transitions to learn from: a log or a chunk of `vrtd.logs`, a table of pandas, polars, pyarrow or DuckDB, a
+            dict of columns, or files that `vrtd.logs.read` can read.
+        n_passes : int, default=1
+            Number of passes over the log.
+        progress : bool or callable, default=None
+            Whether to show a progress bar on stderr. A function is called with the number of rows done and the total
+            over all passes, which is None if it is not known.
         **columns
-            For a table or files: the columns, their order and what is missing, as for `vrtd.logs.read`.
+            Options of `vrtd.logs.read` for a table or files: the names of the columns, the order of the rows, and the
+            treatment of missing values.
+
+        Returns
+        -------
+        Evaluator
+            The evaluator itself.
+
+        Raises
+        ------
+        DataError
+            If the log cannot be used. The message names the file, the column and the row where possible.
+        SingularSystemError
+            If the closed form was asked for, and the rows do not determine the parameters.
+        DivergenceError
+            If the parameters overflow, because the step size is too large.
 
         Warns
         -----
         ConvergenceWarning
             If the values are far from the closed form of the first rows.
         DataWarning
-            If many rows were dropped, or no feature is constant.
+            If many rows were dropped, or no combination of the features is constant.
+        StabilityWarning
+            If the step size that was passed is too large for the pilot rows.
         """
         check_count("n_passes", n_passes)
         self._reset()
@@ -185,7 +211,7 @@ class Evaluator(ValueFunction):
             raise _no_rows()
         check_ends(self._setup, self._state)
         if self._state.learner is None and self._state.linear is None:
-            self._solve()  # rows that do not determine the parameters are an error here
+            self._solve()  # raises if the rows do not determine the parameters
         self._warn_of_data()
         self._warn_if_far()
         return self
@@ -193,9 +219,24 @@ class Evaluator(ValueFunction):
     def partial_fit(
         self, data: Any, *, progress: ProgressCallback | bool | None = None, **columns: Unpack[ReadOptions]
     ) -> Self:
-        """Learn from more rows, which continue those before unless the last of these ended an episode.
+        """Learn from more rows.
 
-        It takes what `fit` takes. If an error or Ctrl-C stops it, what was learned from the pieces before is kept.
+        They continue the rows before, unless the last of those ended an episode. If an error or Ctrl-C stops the call,
+        what was learned from complete pieces of the log is kept.
+
+        Parameters
+        ----------
+        data : Log, Chunk, table, or path
+            Transitions to learn from, see `fit`.
+        progress : bool or callable, default=None
+            Whether to show a progress bar on stderr, see `fit`.
+        **columns
+            Options of `vrtd.logs.read` for a table or files, see `fit`.
+
+        Returns
+        -------
+        Evaluator
+            The evaluator itself.
         """
         log = as_log(data, columns, self._state.space)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
@@ -203,7 +244,7 @@ class Evaluator(ValueFunction):
         return self
 
     def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:
-        """Read a log for the k-th time of several, from 0. The next pass does not continue the last row of this one."""
+        """Make pass k of `n_passes` over a log, counted from 0; the next pass does not continue its last row."""
         is_over, repeats, before = k < n_passes - 1, k > 0, self._state.n_rows
         chunks: Iterable[Chunk]
         if isinstance(log, Chunk):
@@ -237,11 +278,11 @@ class Evaluator(ValueFunction):
             raise _no_rows()
 
     def _cut(self, log: Log) -> list[str]:
-        """Return a remark if batches cut the segments of a vector of environments."""
+        """Return a remark if batches split the segments of parallel environments."""
         size = None if self._state.learner is None else batch_rows(self._state.learner.algorithm)
         if log.segment is None or size is None or size % log.segment == 0 or log.segment % size == 0:
             return []
-        return [f"batches of {size} rows cut segments of {log.segment}: use a multiple of it"]
+        return [f"batches of {size} rows split the segments of {log.segment} rows: use a multiple of {log.segment}"]
 
     def _solve(self) -> None:
         try:
@@ -249,26 +290,52 @@ class Evaluator(ValueFunction):
         except SingularSystemError as error:
             if self._setup.target is None:
                 raise
-            do = "bring rows in which the target's actions are taken, or other features; or drop propensity"
-            raise SingularSystemError(error.must, error.got, do) from None
+            remedy = "Add rows in which the actions of the target are taken, use other features, or drop propensity."
+            raise SingularSystemError(error.problem, remedy) from None
 
     def _warn_of_data(self) -> None:
-        """Warn of what makes an answer from these rows and features doubtful."""
+        """Warn if the rows or the features make the values unreliable."""
         for doubt in data_doubts(self._summary):
-            warnings.warn(doubt, DataWarning, stacklevel=3)
+            warnings.warn(f"{capitalise(doubt)}.", DataWarning, stacklevel=3)
 
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one .npz file without pickled objects, from which learning goes on as if it had never stopped.
+        """Write the model to one .npz file without pickled objects.
 
-        Features and targets of your own code (a function, a transformer) are not written: give them to `load` again.
+        After `load`, learning continues as if it had not been interrupted. Functions and transformers that were passed
+        as ``features`` or ``target`` are not written: pass them to `load` again.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write. An existing file is replaced.
         """
         write_model(path, self._setup, self._state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], features: Any = None, target: Any = None) -> Self:
-        """Read a model that `save` wrote; `features` and `target` where they were of your own code."""
+        """Read a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to read.
+        features : callable or transformer, default=None
+            Features of the model, if they were a function or a transformer.
+        target : callable or object with a method predict, default=None
+            Target policy of the model, if it was a function or an object.
+
+        Returns
+        -------
+        Evaluator
+            The evaluator as it was when it was saved.
+
+        Raises
+        ------
+        ModelFileError
+            If the file is not a model of this version of vrtd, or is damaged.
+        """
         with read_model(path) as tree:
             evaluator = cls(**decode_arguments(tree, path, features, target))
             evaluator._state = state = decode_state(tree, evaluator._setup)
@@ -284,4 +351,4 @@ class Evaluator(ValueFunction):
 
 
 def _no_rows() -> DataError:
-    return DataError("a log must hold a transition", "none", "check the file, and remarks of rows dropped")
+    return DataError("The log has no transition.", "Check the file, and the remarks on dropped rows.")

@@ -1,4 +1,4 @@
-"""The figures of an evaluation: values with their intervals, convergence, what limits it."""
+"""Figures of an evaluation: values with their intervals, convergence and the parts of the error."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 _EFFECTS = tuple(f"effect-{i + 1}" for i in range(MOST_EFFECTS))
-#: Names that any evaluation may give to its figures.
+#: Names of all figures that an evaluation may have.
 FIGURES = ("values", "half-widths", "intervals", *_EFFECTS, "convergence", "errors")
 
 _BLUE, _VERMILION, _INK = PALETTE[0], PALETTE[1], PALETTE[6]
-_GRID = "#b0b0b0"  # of grids, and of hatches where there are no rows
+_GRID = "#b0b0b0"  # for grids, and for hatched regions without rows
 _MOST_WHISKERS, _MOST_RANKS, _MOST_CELLS, _MOST_MARKS, _MOST_TICKS, _MOST_LETTERS = 128, 40, 144, 20, 12, 16
-_MOST_LINES = 3  # different values of a number up to which it makes lines, not a side of a map
-_ROUNDING = 1e-9  # of the largest error: less is none
-# On colours that are the same in light and dark; the theme of a figure knows neither.
+_MOST_LINES = 3  # a number with at most this many different values gives lines instead of an axis of a map
+_ROUNDING = 1e-9  # errors below this share of the largest one are shown as 0
+# Text colours on a colour map, which is the same in the light and the dark theme.
 _BRIGHT, _DARK = "#fefefe", "#010101"
 
 Draw = Callable[["Axes", Table], None]
@@ -38,16 +38,16 @@ Draw = Callable[["Axes", Table], None]
 def figures_of(
     valued: StateValues, effects: Sequence[Effect], diagnostics: Diagnostics, level: float, board: Board | None
 ) -> tuple[list[Figure], dict[str, Table]]:
-    """The figures that there is something to show on, and the tables behind them."""
-    made = [
+    """Return the figures that have something to show, and their tables."""
+    candidates = [
         *_value_figures(valued, percent(level), board),
         _interval_figure(valued, percent(level)),
         *_effect_figures(effects, percent(level)),
         _convergence_figure(diagnostics),
         _error_figure(diagnostics),
     ]
-    there = [each for each in made if each is not None]
-    return [figure for figure, _ in there], {figure.table: table for figure, table in there}
+    drawn = [each for each in candidates if each is not None]
+    return [figure for figure, _ in drawn], {figure.table: table for figure, table in drawn}
 
 
 # Values
@@ -56,37 +56,37 @@ def figures_of(
 def _value_figures(valued: StateValues, level: str, board: Board | None) -> list[tuple[Figure, Table]]:
     table, least, names = valued.table, valued.least_rows, valued.names
     has_intervals = not np.isnan(valued.half_width).any()
-    intervals = f", with their {level} intervals" if has_intervals else ""
+    intervals = f" with {level} intervals" if has_intervals else ""
     if valued.kind in ("curve", "map"):
-        # Few values of the last number, or else of the first, make a line each.
+        # A number with few different values, preferably the last one, gives one line per value.
         by = next((n for n in names[::-1] if len(names) == 2 and len(np.unique(table[n])) <= _MOST_LINES), None)
         if valued.kind == "curve" or by is not None:
             (x,) = (n for n in names if n != by)
             word = "Left out" if _has_few(np.unique(table[x])) else "Hatched" if by is None else "Hatched or left out"
-            caption = f"The values over the observed range{intervals}.{_describe_gaps(valued, word)}"
+            caption = f"Values over the observed range{intervals}.{_describe_gaps(valued, word)}"
             return [_figure("values", caption, table, partial(_draw_lines, x, by, least))]
         gaps = _describe_gaps(valued, "Hatched")
-        values = _figure("values", f"The values over the observed range.{gaps}", table, partial(_draw_map, least))
+        values = _figure("values", f"Values over the observed range.{gaps}", table, partial(_draw_map, least))
         if not has_intervals:
             return [values]
         halves = {n: table[n] for n in names} | {"half_width": valued.half_width, "n_rows": table["n_rows"]}
-        sure = f"How sure they are: half the width of each {level} interval.{gaps}"
-        return [values, _figure("half-widths", sure, halves, partial(_draw_map, least))]
+        caption = f"Half-widths of the {level} intervals over the observed range.{gaps}"
+        return [values, _figure("half-widths", caption, halves, partial(_draw_map, least))]
     if valued.kind == "table" and board is not None:
-        half = f", and half the width of its {level} interval" if has_intervals else ""
+        half = f" with the half-width of its {level} interval" if has_intervals else ""
         cells = "".join(f", {letter} {word}" for letter, word in CELLS.items() if letter in board.letters)
         caption = (
-            f"The value of each state{half}. A dash: it is not known. In the corners: the number of the state{cells}."
+            f"The value of each state{half}. A dash marks an unknown value. Corner: the number of the state{cells}."
         )
         return [_figure("values", caption, table, partial(_draw_board, board, least))]
     if valued.kind == "table":
-        caption = f"The values of states{intervals}; states that the rows say nothing of are left out."
+        caption = f"Values of the states{intervals}. States whose values are unknown are left out."
         return [_figure("values", caption, table, partial(_draw_whiskers, least))]
     return []
 
 
 def _describe_gaps(valued: StateValues, word: str) -> str:
-    """Say what the missing states of a figure are, where there are any."""
+    """Return why states are missing in a figure; empty if none are."""
     if valued.is_known.all():
         return ""
     least = valued.least_rows
@@ -102,11 +102,11 @@ def _draw_map(least_rows: int, axes: Axes, table: Table) -> None:
         is_shown &= known_states(table, least_rows)
     cells = np.where(is_shown, table[column], np.nan).reshape(len(x), len(y))
     extent, colours = (*_edges(x), *_edges(y)), "viridis" if column == "value" else "cividis"
-    axes.patch.set(hatch="////", edgecolor=_GRID, linewidth=0.0)  # seen where there is no colour
+    axes.patch.set(hatch="////", edgecolor=_GRID, linewidth=0.0)  # visible where cells are empty
     image = axes.imshow(cells.T, origin="lower", extent=extent, aspect="auto", interpolation="none", cmap=colours)
     axes.set_xlim(extent[:2])
     axes.set_ylim(extent[2:])
-    axes.locator_params(axis="x", nbins=6)  # long numbers must not touch
+    axes.locator_params(axis="x", nbins=6)  # leaves space for long numbers
     _set_ticks(axes.xaxis, x)
     _set_ticks(axes.yaxis, y)
     axes.set_xlabel(_as_text(x_name))
@@ -115,12 +115,12 @@ def _draw_map(least_rows: int, axes: Axes, table: Table) -> None:
 
 
 def _as_text(name: str) -> str:
-    """Return a name of the user as matplotlib draws it, not as a formula."""
+    """Return a name that Matplotlib does not read as a formula."""
     return name.replace("$", r"\$")
 
 
 def _set_ticks(axis: Axis, numbers: NDArray[Any]) -> None:
-    """Put the ticks of whole numbers, or of the positions of texts, where they are."""
+    """Set the ticks of an axis of whole numbers or of names."""
     if numbers.dtype.kind == "U":
         shorter = [name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}…" for name in numbers.tolist()]
         axis.set_ticks(np.arange(len(shorter)), list(map(_as_text, shorter)))
@@ -136,18 +136,18 @@ def _set_ticks(axis: Axis, numbers: NDArray[Any]) -> None:
 def _draw_bar(axes: Axes, image: Any, label: str) -> None:
     solids = axes.figure.colorbar(image, ax=axes, label=label).solids
     if solids is not None:
-        solids.set_rasterized(True)  # one picture in place of hundreds of bars with gaps
+        solids.set_rasterized(True)  # otherwise hundreds of bars with visible gaps
 
 
 def _edges(centres: NDArray[Any]) -> tuple[float, float]:
-    """Where the first and the last cell about these centres end."""
+    """Return the outer edges of the first and the last cell around these centres."""
     centres = centres.astype(np.float64)
     half = float(centres[1] - centres[0]) / 2.0 if len(centres) > 1 else 0.5
     return float(centres[0]) - half, float(centres[-1]) + half
 
 
 def _draw_lines(x_name: str, by: str | None, least_rows: int, axes: Axes, table: Table) -> None:
-    """Draw values with their intervals over one column, one line for each value of the column `by`."""
+    """Draw values with their intervals over one column, with one line per value of the column `by`."""
     levels = [None] if by is None else np.unique(table[by]).tolist()
     parts = [table if level is None else _select(table, table[str(by)] == level) for level in levels]
     for i, (part, level, colour) in enumerate(zip(parts, levels, PALETTE, strict=False)):
@@ -167,7 +167,7 @@ def _select(table: Table, rows: NDArray[np.bool_]) -> Table:
 
 
 def _has_few(numbers: NDArray[Any]) -> bool:
-    """Return whether these are names, few whole numbers, or a single number: nothing lies between them."""
+    """Return whether these are names, few whole numbers or a single number, so that no curve connects them."""
     return numbers.dtype.kind == "U" or len(numbers) == 1 or (len(numbers) <= _MOST_RANKS and _are_whole(numbers))
 
 
@@ -178,7 +178,7 @@ def _are_whole(numbers: NDArray[Any]) -> bool:
 def _draw_line(
     axes: Axes, table: Table, name: str, least_rows: int, label: str, colour: str, shift: float = 0.0
 ) -> None:
-    """Draw values with their intervals: a curve with a band, or points with bars where nothing lies between them."""
+    """Draw values with their intervals: as a curve with a band, or as points with bars if `_has_few` holds."""
     is_known, has_few = known_states(table, least_rows), _has_few(table[name])
     is_text = table[name].dtype.kind == "U"
     x = (np.arange(len(table[name])) if is_text else table[name]).astype(np.float64)
@@ -201,7 +201,7 @@ def _draw_board(board: Board, least_rows: int, axes: Axes, table: Table) -> None
     half = (table["high"] - table["low"]) / 2.0
     known = known_states(table, least_rows)
     cells = np.where(known, table["value"], np.nan).reshape(shape)
-    is_wide = shape[1] > 2 * shape[0]  # square cells would be too small for their text
+    is_wide = shape[1] > 2 * shape[0]  # square cells of a wide board would be too small for text
     image = axes.imshow(cells, interpolation="none", cmap="viridis", aspect="auto" if is_wide else "equal")
     if cells.size <= _MOST_CELLS:
         size = min(9.0, 80.0 / shape[1])
@@ -223,7 +223,7 @@ def _draw_board(board: Board, least_rows: int, axes: Axes, table: Table) -> None
 
 
 def _effect_figures(effects: Sequence[Effect], level: str) -> list[tuple[Figure, Table]]:
-    """Show how the value depends on each variable, all on the same scale."""
+    """Return one figure per variable, all with the same scale, of the mean value over that variable."""
     if not effects:
         return []
     ends = np.concatenate([effect.table[name] for effect in effects for name in ("value", "low", "high")])
@@ -232,11 +232,11 @@ def _effect_figures(effects: Sequence[Effect], level: str) -> list[tuple[Figure,
     limits = float(ends.min()) - margin, float(ends.max()) + margin
     drawn = []
     for figure_name, effect in zip(_EFFECTS, effects, strict=False):
-        bands = f", with {level} intervals" if np.isfinite(effect.table["high"]).any() else ""
+        bands = f" with {level} intervals" if np.isfinite(effect.table["high"]).any() else ""
         caption = (
-            f"Mean value by {effect.name}{bands}: each mean is over observations with the same or a similar "
-            f"{effect.name}, of the {effect.table['n_rows'].sum():,} that the log begins with. The other numbers of "
-            "these observations differ, too."
+            f"Mean value by {effect.name}{bands}. Each mean is taken over those of the first "
+            f"{effect.table['n_rows'].sum():,} observations that have the same or a similar {effect.name}. Their other "
+            "variables vary, too."
         )
         drawn.append(_figure(figure_name, caption, effect.table, partial(_draw_effect, effect.name, limits)))
     return drawn
@@ -252,7 +252,7 @@ def _draw_effect(name: str, limits: tuple[float, float], axes: Axes, table: Tabl
 
 
 def _interval_figure(valued: StateValues, level: str) -> tuple[Figure, Table] | None:
-    """Show the intervals of states, ordered by value, as many as the figure can tell apart."""
+    """Return the figure of the intervals of states, sorted by value and thinned out to a readable number."""
     table, known = valued.table, np.flatnonzero(np.isfinite(valued.half_width) & valued.is_known)
     if not known.size:
         return None
@@ -261,7 +261,7 @@ def _interval_figure(valued: StateValues, level: str) -> tuple[Figure, Table] | 
     shown = {"rank": np.arange(1, len(order) + 1)} | {name: column[order] for name, column in table.items()}
     share = "all" if len(order) == len(known) else f"{len(order)} of {len(known):,}"
     which = "" if len(known) == len(table["value"]) else " that were visited"
-    caption = f"States{which}, from the least value to the largest ({share}), with their {level} intervals."
+    caption = f"States{which}, sorted by value ({share} shown), with {level} intervals."
     return _figure("intervals", caption, shown, _draw_ranks)
 
 
@@ -286,7 +286,7 @@ def _draw_whiskers(least_rows: int, axes: Axes, table: Table) -> None:
     finish_axes(axes, _as_text(name), "value", grid="y", legend="")
 
 
-# The run
+# Convergence and errors
 
 
 def _convergence_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None:
@@ -294,9 +294,9 @@ def _convergence_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None
     if curve is None or len(curve.n_rows) < 2 or not (curve.neu > 0.0).any():
         return None
     table = {"n_rows": curve.n_rows, "neu": curve.neu, "floor": np.full(len(curve.neu), curve.neu_floor)}
-    caption = "How far the parameters are from where the mean update is zero, on the pilot rows."
+    caption = "Squared norm of the expected update (NEU), estimated on the pilot rows. It is 0 at the solution."
     if curve.neu_floor > 0.0:
-        caption += " Below the floor those rows cannot tell the parameters from the right ones."
+        caption += " Below the floor, these rows cannot distinguish the parameters from the solution."
     return _figure("convergence", caption, table, _draw_convergence)
 
 
@@ -305,7 +305,7 @@ def _draw_convergence(axes: Axes, table: Table) -> None:
     marks = "o-" if len(n_rows) <= _MOST_MARKS else "-"
     axes.plot(n_rows, np.where(neu > 0.0, neu, np.nan), marks, color=_BLUE, linewidth=1.6, markersize=4, label="NEU")
     if floor > 0.0:
-        axes.axhline(floor, color=_INK, linestyle="--", linewidth=1.0, label="its floor")
+        axes.axhline(floor, color=_INK, linestyle="--", linewidth=1.0, label="floor")
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="x", nbins=5)
@@ -317,9 +317,9 @@ def _error_figure(diagnostics: Diagnostics) -> tuple[Figure, Table] | None:
         return None
     table = {"part": np.array(list(diagnostics.errors)), "error": np.array(list(diagnostics.errors.values()))}
     caption = (
-        "What the error consists of, root mean squares in units of value. Transient: what is left of the start. "
-        "Bias: of the step size. Variance: noise beyond what the rows make unavoidable. Budget: noise that they do. "
-        "Features: what they cannot represent."
+        "Parts of the error (root mean square, in units of value). Transient: what remains of the initial parameters. "
+        "Bias: effect of the constant step size. Variance: noise that other settings avoid. Budget: noise that no "
+        "method avoids with these rows. Features: what they cannot represent of V."
     )
     return _figure("errors", caption, table, partial(_draw_errors, diagnostics.limit))
 
@@ -334,11 +334,11 @@ def _draw_errors(limit: str | None, axes: Axes, table: Table) -> None:
         text = number(0.0 if abs(error) < _ROUNDING * most else error, 2)
         axes.annotate(text, (shown[at], at), xytext=(5, 0), textcoords="offset points", va="center")
     axes.set_yticks(
-        np.arange(len(parts)), [f"{part} (the limit)" if part == limit else part for part in parts.tolist()]
+        np.arange(len(parts)), [f"{part} (main source)" if part == limit else part for part in parts.tolist()]
     )
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.22 * most)
-    axes.locator_params(axis="x", nbins=4)  # long numbers must not touch
+    axes.locator_params(axis="x", nbins=4)  # leaves space for long numbers
     axes.spines[["top", "right"]].set_visible(False)
     finish_axes(axes, "error, in units of value", "", grid="x", legend="")
     axes.set_axisbelow(True)

@@ -1,7 +1,7 @@
-"""How a fit goes on: every function takes a state and returns the next one.
+"""Learning from rows: each function takes the state of a fit and returns the next one.
 
-Nothing is assigned before all of a piece is learned, so what raises, Ctrl-C included, leaves the state before as it
-was. Two things are shared between a state and the next: buffers, of which only the first rows belong to a state, and
+The evaluator assigns a state only after a whole piece of the log is learned, so that an exception, including Ctrl-C,
+leaves the state before unchanged. Consecutive states share buffers, of which only the first rows belong to a state, and
 arrays that are never written again.
 """
 
@@ -43,21 +43,19 @@ from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
 
-# Features of this many bytes are computed at once; rows that are features already are only pointed at.
+# Size of the pieces of a chunk: bytes of computed features, bytes of observations that are features already and are not
+# copied, and the least number of rows.
 _PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024
-# Methods that do not follow A itself, so that no log makes them diverge with a small step.
+# Methods that are stable on every log with a small step, because they do not follow A itself.
 _ALWAYS_STABLE = (CLOSED_FORM, GTD.name, GTD2.name, TDC.name, LSTD.name, RecursiveLSTD.name)
-_MOST_CHECKED = 512  # features up to which the eigenvalues of A are looked at
-_ROUNDED = 1e-6  # by which a probability may exceed 1
-_UNSTABLE = 1e-9  # of the largest entry of A: a real part that is more than rounding
+_MOST_CHECKED = 512  # features; beyond, the eigenvalues of A are not checked
+_ROUNDED = 1e-6  # a probability may exceed 1 by this rounding error
+_UNSTABLE = 1e-9  # relative to the largest entry of A; smaller real parts of eigenvalues may be rounding errors
 _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "reward", "weight": "weight"}
 
 
 def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) -> Iterable[FitState]:
-    """Return or yield the state after each piece of a checked chunk.
-
-    `repeats`: the rows are those of the first pass again.
-    """
+    """Return or yield the state after each piece of a checked chunk; `repeats` marks rows of a later pass."""
     setup, chunk = setup.resolve(state.features), _weigh(setup, state, chunk)
     if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
         return (update(setup, _with_weights(state, chunk), chunk, repeats),)
@@ -89,9 +87,9 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
 
 
 def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
-    """Bind the features, decide on the settings, and learn from the rows that wait.
+    """Bind the features, choose the settings, and learn from the rows that wait.
 
-    `is_all`: no more rows will come, so settings are made for these.
+    With `is_all` no more rows will come, so that settings are chosen for these.
     """
     chunks, n = state.waiting, state.n_rows
     if not chunks:
@@ -108,7 +106,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
         for chunk in _pieces(chunks, size):
             rows = _rows(setup, state, chunk)
             state = keep_rows(state, clear_final(rows, chunk.terminated) or rows, chunk)
-            if state.n_sampled < n_kept + len(rows):  # full: the rest is computed when it is learned
+            if state.n_sampled < n_kept + len(rows):  # the buffer is full; the other features are computed later
                 break
             n_kept = state.n_sampled
         state = _check_pilot(setup, state)
@@ -120,7 +118,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
 
 
 def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
-    """Decide on settings from the first rows, as many as a `LinearFit` keeps, and learn from all."""
+    """Choose settings from the first rows, as many as a `LinearFit` keeps, and learn from all rows."""
     assert state.features is not None
     settings, n = setup.settings, kept_rows(state.features.n_features)
     pilot: list[Transitions] = []
@@ -133,8 +131,7 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
     first = join_rows(pilot)
     first.check_magnitude()
     if not first.phi.any():
-        got = f"only zeros in the first {len(first):,} rows"
-        raise InvalidInputError("some feature must not be 0 on every row", got, "use other features")
+        raise InvalidInputError(f"All features are 0 in the first {len(first):,} rows.", "Use other features.")
     if setup.target is not None and first.n_features <= _MOST_CHECKED:
         _check_stability(first.as_float64(), settings.algorithm)
     linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
@@ -147,8 +144,8 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
 
 
 def _describe_start(linear: LinearFit) -> str:
-    scaled = "" if linear.scale is None else ", on features divided by their sizes"
-    return f"the pilot rows suggest {describe_settings(linear.algorithm.settings)}{scaled}"
+    scaled = "" if linear.scale is None else ", with each feature divided by its root mean square"
+    return f"settings chosen from the pilot rows: {describe_settings(linear.algorithm.settings)}{scaled}"
 
 
 def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
@@ -158,34 +155,39 @@ def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
 
 
 def _with_weights(state: FitState, chunk: Chunk) -> FitState:
-    """Check that all rows have importance ratios, or none."""
+    """Raise unless all rows or no rows have importance ratios."""
     is_weighted = chunk.weight is not None
     if state.is_weighted is None:
         state = state._replace(is_weighted=is_weighted)
     if state.is_weighted != is_weighted:
-        has = "weights" if is_weighted else "no weights"
-        raise DataError("all parts of a log must have weights, or none", f"a part with {has}", "add weights of 1")
+        raise DataError("Some parts of the log have weights, and others have none.", "Add weights of 1 to the others.")
     if is_weighted:
         chunk.check_weight(state.n_rows)
     return state
 
 
 def _weigh(setup: Setup, state: FitState, chunk: Chunk) -> Chunk:
-    """Return the chunk with importance ratios, where its actions were chosen with known propensities."""
+    """Return the chunk with importance ratios, if its actions have propensities."""
     if setup.target is None or chunk.propensity is None or chunk.action is None:
         return chunk
     if chunk.weight is not None:
-        must = "rows with propensities must not have weights, too"
-        raise DataError(must, "both", "drop the weights: the target and the propensities make them")
+        raise DataError(
+            "The log has both propensities and weights, but weights are computed from propensities.",
+            "Drop the weights.",
+        )
     if chunk.action.dtype.kind == "f":
-        must, do = "propensities are for discrete actions, which are integers", "drop propensity, or number the actions"
-        raise DataError(must, f"actions of {chunk.action.dtype}", do)
+        raise DataError(
+            f"propensity needs actions that are integers or words, but they are {chunk.action.dtype}.",
+            "Drop propensity, or number the actions.",
+        )
     is_bad = ~((chunk.propensity > 0.0) & (chunk.propensity <= 1.0 + _ROUNDED))
     if is_bad.any():
         row = int(np.argmax(is_bad))
-        got = f"{chunk.propensity[row]}: {chunk.place('propensity', row, state.n_rows)}"
-        do = "name the column with the probability of the action that was taken, or drop that row"
-        raise DataError("propensities must be probabilities, above 0 and at most 1", got, do)
+        place = chunk.place("propensity", row, state.n_rows)
+        raise DataError(
+            f"propensity must lie in (0, 1], but is {chunk.propensity[row]} ({place}).",
+            "Name the column with the probability of the action that was taken, or drop this row.",
+        )
     ratio = setup.target.probability_of(chunk.observations, chunk.action) / chunk.propensity
     return chunk._replace(weight=ratio)
 
@@ -193,13 +195,17 @@ def _weigh(setup: Setup, state: FitState, chunk: Chunk) -> Chunk:
 def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
     d = features.n_features
     if setup.theta_0 is not None and setup.theta_0.shape != (d,):
-        raise InvalidInputError(f"theta_0 must have the shape ({d},)", setup.theta_0.shape, "one for each feature")
-    # The feature of all other states is no state that could be missed.
+        raise InvalidInputError(
+            f"theta_0 must have the shape ({d},), but has the shape {setup.theta_0.shape}.", "Pass one per feature."
+        )
+    # The feature that all other states share does not count as a state that may be unvisited.
     table, is_pairs = table_of(features), isinstance(features, TargetFeatures)
     visited = None if table is None else np.arange(table.n_features) >= prod(table.sizes)
     if setup.needs_sums(features) and d > MOST_FEATURES:
-        must = f"the closed form keeps d^2 numbers, so that there must be at most {MOST_FEATURES} features"
-        raise InvalidInputError(must, d, "pass cost='linear', or fewer features")
+        problem = (
+            f"The closed form is limited to {MOST_FEATURES:,} features, because it keeps d^2 numbers, but d is {d:,}."
+        )
+        raise InvalidInputError(problem, "Pass cost='linear', or fewer features.")
     sums = no_sums(d) if setup.needs_sums(features) else None
     has_returns = setup.target is None and not state.is_weighted
     episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
@@ -212,7 +218,7 @@ def _piece_rows(features: Features) -> int:
 
 
 def _wait(state: FitState, chunk: Chunk) -> FitState:
-    """Keep the rows until the pilot is whole."""
+    """Keep the rows until the pilot rows are complete."""
     chunk.check_finite(state.n_rows)
     if state.waiting:
         first = state.waiting[0]
@@ -243,7 +249,7 @@ def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
     return Transitions.wrap(phi, chunk.reward, phi_next, discount, chunk.weight, chunk.ends)
 
 
-@lru_cache(maxsize=4)  # pieces of a log are mostly of one size
+@lru_cache(maxsize=4)  # most pieces of a log have the same size
 def _constant(value: float, n: int) -> Floats:
     return frozen(np.full(n, value))
 
@@ -257,17 +263,19 @@ def _features_of_rows(features: Features, chunk: Chunk) -> NDArray[np.floating[A
 
 
 def _no_actions() -> DataError:
-    return DataError("all parts of a log must have actions", "a part without them", "name their column: action=...")
+    return DataError(
+        "A part of the log has no actions, but other parts have.", "Name the column of the actions: action=..."
+    )
 
 
 def _locate(features: Features, chunk: Chunk, error: DataError, n_before: int) -> DataError:
-    """Return the error that features raised, with the first row in the log that they refuse."""
+    """Return the error of a feature function with the place of the first row that causes it."""
     tries: dict[str, Callable[[Chunk], Any]] = {
         "observations": lambda rows: _features_of_rows(features, rows),
         "next_observations": lambda rows: features(rows.successors),
     }
     for field, attempt in tries.items():
-        low, high = 0, chunk.n_rows  # rows before `low` are fine; those before `high` are not, if any is refused
+        low, high = 0, chunk.n_rows  # rows before `low` are valid; if any row is not, it is before `high`
         while high > low:
             middle = (low + high) // 2
             try:
@@ -277,22 +285,22 @@ def _locate(features: Features, chunk: Chunk, error: DataError, n_before: int) -
                 high = middle
         if low < chunk.n_rows:
             where = chunk.place(field, low, n_before)
-            return DataError(error.must, f"{error.got} of a piece of the log ({where})", error.do)
+            return DataError(f"{error.problem.removesuffix('.')} ({where}).", error.remedy)
     return error
 
 
 def update(
     setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False, known: Transitions | None = None
 ) -> FitState:
-    """Return the state after a piece; `known` are its rows, if they have been computed before."""
+    """Return the state after a piece of the log; `known` are its rows of features if they are computed already."""
     rows, before, settings = _rows(setup, state, chunk) if known is None else known, state, setup.settings
     n, n_rows = chunk.n_rows, state.n_rows + chunk.n_rows
-    if setup.discount == 1.0 and n_rows >= settings.rows_to_end:  # however the rows are split
+    if setup.discount == 1.0 and n_rows >= settings.rows_to_end:  # the same rows are checked for every split
         check_ends(setup, state, chunk.terminated[: max(0, settings.rows_to_end - state.n_rows)])
     learner, linear, sums = state.learner, state.linear, state.sums
     try:
         if linear is not None and repeats:
-            state = _add_remarks(state, ("rows of later passes are skipped: each row is used once",))
+            state = _add_remarks(state, ("later passes are skipped, because the method uses each row once",))
         elif linear is not None:
             linear = learn_linearly(linear, rows)
         elif settings.is_closed_form:
@@ -307,7 +315,8 @@ def update(
                 if left == 0:
                     state, learner = _begin_phase(setup, keep_until(state, at, rows, chunk, repeats), learner)
                     left = learner.rows_left
-                if left is not None and left < n - at and not is_finite(rows):  # no phase ends before a bad row
+                # A phase must not end in a piece with a row that is not finite.
+                if left is not None and left < n - at and not is_finite(rows):
                     raise NotFiniteError
                 last = n if left is None else min(n, at + left)
                 learner = learn(learner, rows.part(at, last))
@@ -327,9 +336,8 @@ def update(
     if episodes is not None and not repeats:
         phi_of = partial(_features_of_states, state.features, rows, chunk)
         episodes = add_rows(episodes, state.n_rows, rows, chunk, setup.discount, phi_of)
-    state = FitState(
-        n_rows, n_distinct, terminates, learner, linear, sums, visited, episodes, *state[8:]
-    )  # faster than _replace
+    # This is faster than _replace.
+    state = FitState(n_rows, n_distinct, terminates, learner, linear, sums, visited, episodes, *state[8:])
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
     return state
@@ -338,12 +346,12 @@ def update(
 def _features_of_states(
     features: Features | None, rows: Transitions, chunk: Chunk, at: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Return the features of the states of some rows, which are known unless those of rows depend on actions."""
+    """Return the features of the states in rows `at`; those of the rows, unless they depend on actions."""
     return features(chunk.observations[at]) if isinstance(features, TargetFeatures) else rows.phi[at]
 
 
 def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
-    """Decide on the settings of the first phase, or of the next one; the state has remarks on them."""
+    """Begin the first phase, or the next one: choose its settings and add remarks on them."""
     settings, theta_0 = setup.settings, initial_theta(setup, state)
     if state.n_expected is not None:
         settings = replace(settings, n_samples=state.n_expected)
@@ -373,17 +381,16 @@ def _add_remarks(state: FitState, remarks: tuple[str, ...]) -> FitState:
 
 
 def check_ends(setup: Setup, state: FitState, terminated: NDArray[np.bool_] | None = None) -> None:
-    """Refuse a discount of 1 where nothing terminates, neither before nor in these rows."""
+    """Raise if the discount is 1 and no transition has terminated so far, these rows included."""
     if setup.discount == 1.0 and not state.terminates and not (terminated is not None and terminated.any()):
         raise InvalidInputError(
-            "discount 1 needs episodes that end: values of a process that goes on are infinite",
-            "a log in which no transition terminates",
-            "lower the discount, or mark the rows that terminate",
+            "discount must be below 1 if no transition terminates, because values are infinite otherwise.",
+            "Lower discount, or mark the rows that terminate.",
         )
 
 
 def _check_pilot(setup: Setup, state: FitState) -> FitState:
-    """Warn of the step that was asked for, if the pilot rows show that it diverges."""
+    """Warn if the step that the user chose diverges on the pilot rows."""
     assert state.buffer is not None
     step = setup.settings.given_step
     remarks: tuple[str, ...] = ()
@@ -396,51 +403,54 @@ def _check_pilot(setup: Setup, state: FitState) -> FitState:
 
 
 def _check_stability(sample: Transitions, algorithm: str | Algorithm) -> None:
-    """Raise if a method that follows A would diverge on these rows, whatever the step: A may be unstable off-policy."""
+    """Raise if a method that follows A diverges on these rows with every step: off-policy, A may be unstable."""
     name = algorithm if isinstance(algorithm, str) else algorithm.name
     if name in _ALWAYS_STABLE:
         return
     A = sample.reduce_rank().A
-    if float(np.linalg.eigvalsh(A + A.T)[-1]) < 0.0:  # cheap, and sufficient
+    if float(np.linalg.eigvalsh(A + A.T)[-1]) < 0.0:  # a sufficient condition that is cheap to check
         return
     rate = float(np.linalg.eigvals(A).real.max())
     if rate > _UNSTABLE * float(np.abs(A).max()):
         raise InvalidInputError(
-            f"the rows must determine a stable system for {name}, all eigenvalues of A with a negative real part",
-            f"one of {rate:.3g} in the first {len(sample):,} rows: the log visits other states than the target policy",
-            "take algorithm='closed_form', or the stable algorithm='gtd2' or 'tdc'",
+            f"{name} diverges with every step size: in the first {len(sample):,} rows an eigenvalue of A has the "
+            f"positive real part {rate:.3g}, because the target policy visits other states than the log.",
+            "Use algorithm='closed_form', 'gtd2' or 'tdc'.",
         )
 
 
 def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:
-    """Return whether a |phi|^2 (1 + gamma)^2 <= 2 (1 - gamma), a cheap sufficient condition: then the second moment of
-    TD does not grow on independent rows of the policy itself."""
+    """Return whether a |phi|^2 (1 + gamma)^2 <= 2 (1 - gamma).
+
+    This is sufficient for a bounded second moment of TD on independent on-policy rows, and cheap to check.
+    """
     largest = max(float(np.einsum("ni,ni->n", table, table).max()) for table in (rows.phi, rows.phi_next))
     return not rows.is_weighted and step * largest * (1.0 + discount) ** 2 <= 2.0 * (1.0 - discount)
 
 
 def _explain(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk, learner: Learner | None) -> Exception:
-    """Return the error that says why numbers are not finite: a row of the log, or a step that diverges."""
+    """Return the error for numbers that are not finite: a bad row of the log, or a run that diverged."""
     place = first_not_finite(rows)
     if place is not None:
         field, row = _FIELDS[place[0]], place[1]
-        got = f"another in {field}: {chunk.place(field, row, state.n_rows)}"
-        return DataError("every number of a log must be finite", got, "repair or drop it")
-    n = f"{state.n_rows:,}"
+        return DataError(
+            f"A number in {field} is not finite at {chunk.place(field, row, state.n_rows)}.", "Fix or drop the row."
+        )
+    where = f"in rows {state.n_rows:,} to {state.n_rows + len(rows.reward):,}"
     if setup.settings.chooses_step:
         return DivergenceError(
-            f"the parameters must stay finite; got others after {n} rows with the step that 'auto' chose; scale "
-            "features and rewards, or take the closed form: algorithm='closed_form'"
+            f"The parameters overflowed {where} with the step size that 'auto' chose. Scale the features and "
+            "the rewards, or use the closed form: algorithm='closed_form'."
         )
     run = learner or state.linear
-    assert run is not None  # the closed form fails on rows only
+    assert run is not None  # the closed form fails only on bad rows
     algorithm = run.algorithm
     if algorithm.largest_step_size is None:
         return DivergenceError(
-            f"the parameters must stay finite; got {algorithm!r}, with which they left them after {n} rows; scale "
-            "features and rewards, or change its settings"
+            f"The parameters overflowed {where} with {algorithm!r}. Scale the features and the rewards, or "
+            "change the settings of the algorithm."
         )
     return DivergenceError(
-        f"the step size must let the parameters stay finite; got {algorithm.largest_step_size:g}, with which they left "
-        f"them after {n} rows; lower it, or let step_size='auto' choose"
+        f"The parameters overflowed {where} with the step size {algorithm.largest_step_size:g}. Lower the step "
+        "size, or pass step_size='auto'."
     )

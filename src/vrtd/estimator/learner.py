@@ -1,5 +1,7 @@
-"""One run of an algorithm over rows as they come, with the path that it took. A learner is a value: `learn` returns
-the next one and leaves the one before as it was."""
+"""One run of an algorithm over a stream of rows, with its path.
+
+A learner is immutable: `learn` returns the next one.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from vrtd.problems import Transitions
 from vrtd.theory.settings import MOST_GROWTH
 
 _SAMPLING: Sampling = "markov"  # the rows of a log follow each other
-_MOST_POINTS = 128  # of the path; beyond, every second one is dropped
-_FIRST_STRIDE = 1024  # rows between two points at first
-_ROUNDING = 1e-6  # by which two sums of the same squares may differ
+_MOST_POINTS = 128  # of the path; when there are more, every second one is dropped
+_FIRST_STRIDE = 1024  # initial number of rows between two points
+_ROUNDING = 1e-6  # relative difference between two sums of the same squares
 
 
 class ThetaPath(NamedTuple):
-    """theta along the run, at row counts that depend on nothing but the batch sizes."""
+    """theta along the run, at row counts that depend only on the batch sizes."""
 
     n_rows: tuple[int, ...]
     theta: tuple[Floats, ...]
@@ -42,16 +44,16 @@ class ThetaPath(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of the run with the same settings."""
+    """Part of the run with constant settings."""
 
     algorithm: Algorithm
-    n_epochs: int | None  # None: to the end
+    n_epochs: int | None  # None for a phase without end
     first_epoch: int
     is_lowered: bool = False  # whether the step was lowered for rows with large features
 
 
 class Loop:
-    """The compiled loop of an algorithm, and the arguments that depend on its settings only."""
+    """Compiled loop of an algorithm, with the arguments that depend only on its settings."""
 
     def __init__(self, algorithm: Algorithm, n_features: int, is_weighted: bool) -> None:
         epoch = algorithm.epoch(_SAMPLING)
@@ -63,7 +65,7 @@ class Loop:
         self.call: Callable[..., bool] = self
 
     def __call__(self, *arguments: Any) -> bool:
-        """Compile the loop, or load what was compiled, and run it; then `call` is the compiled loop itself."""
+        """Compile the loop or load it from the cache, and run it; later, `call` is the compiled loop itself."""
         with short_vectors():
             is_finite = bool(self._compiled(*arguments))
         self.call = self._compiled
@@ -71,15 +73,15 @@ class Loop:
 
 
 class Learner(NamedTuple):
-    """How a run stands: workspace, random stream, open batch, and the phases so far.
+    """State of a run: workspace, random stream, open batch, and the phases so far.
 
     With `lowers_step`, a step a with a R > 5/4 is lowered to 5/4 / R before the batch is used. R is the growth ratio of
     the batch, tr E[A_x^T A_x] / -tr A over its rows. An update u + a A_x u satisfies
-    E|u + a A_x u|^2 = |u|^2 + 2 a u^T A u + a^2 E|A_x u|^2,
-    which on average over directions grows beyond a = 2 / R, and the inner steps of VRTD add noise from the anchor. This
-    is a rule of thumb and no bound: a direction may be worse than the average.
+    E|u + a A_x u|^2 = |u|^2 + 2 a u^T A u + a^2 E|A_x u|^2.
+    Averaged over directions, this grows if a > 2 / R, and the inner steps of VRTD add noise from the anchor. The rule
+    is a heuristic, not a bound: some directions may be worse than the average.
 
-    The planned step comes back after one batch, and after twice as many each time it had to be lowered again.
+    The planned step is restored after one batch. Each time it is lowered again, this number of batches doubles.
     """
 
     phases: tuple[Phase, ...]
@@ -90,20 +92,20 @@ class Learner(NamedTuple):
     lowers_step: bool
     n_epochs: int = 0
     n_rows: int = 0
-    buffer: Transitions | None = None  # its first `n_waiting` rows wait for the rest of their batch
+    buffer: Transitions | None = None  # its first `n_waiting` rows are the open batch
     n_waiting: int = 0
-    lowered_until: int | None = None  # an epoch
-    pause: int = 1  # epochs for which the step is lowered the next time
-    loop: Loop | None = None  # compiled; no part of the state
+    lowered_until: int | None = None  # the epoch at which the planned step is restored
+    pause: int = 1  # number of epochs for which the step is lowered the next time
+    loop: Loop | None = None  # compiled; not part of the state
 
     @property
     def algorithm(self) -> Algorithm:
-        """With the settings that are in use now."""
+        """Algorithm with its current settings."""
         return self.phases[-1].algorithm
 
     @property
     def rows_left(self) -> int | None:
-        """Rows to the end of the phase; None: it has no end."""
+        """Number of rows to the end of the phase; None if it has no end."""
         phase = self.phases[-1]
         if phase.n_epochs is None:
             return None
@@ -134,15 +136,15 @@ def first_learner(
 
 
 def next_phase(learner: Learner, algorithm: Algorithm, n_epochs: int | None) -> Learner:
-    """Go on with other settings of the same algorithm; no row may wait."""
+    """Return the learner with a new phase of the same algorithm; the batch must be complete."""
     phase = Phase(algorithm, n_epochs, learner.n_epochs)
     return learner._replace(phases=(*learner.phases, phase), lowered_until=None, pause=1, buffer=None, loop=None)
 
 
 def learn(learner: Learner, rows: Transitions) -> Learner:
-    """Return the learner after these rows. Whole batches move theta; the rows after them wait.
+    """Return the learner after these rows; rows of an incomplete batch wait.
 
-    Raises NotFiniteError if a number is not finite, or becomes so.
+    Raises NotFiniteError if a number in the rows or a parameter is not finite.
     """
     if learner.loop is None:
         learner = learner._replace(loop=Loop(learner.algorithm, rows.n_features, rows.is_weighted))
@@ -170,7 +172,7 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
 
 
 def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
-    """Run `count` whole epochs, with a stop at every point of the path and wherever the step changes."""
+    """Run `count` complete epochs, and stop at each point of the path and where the step changes."""
     phases, before, stream, _, path, lowers_step, n_epochs, n_rows, buffer, n_waiting, until, pause, loop = learner
     assert loop is not None
     state, stream, theta = np.empty(before.size), stream.copy(), np.empty(learner.theta.size)
@@ -204,7 +206,7 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
 
 
 def _within(columns: tuple[Any, ...], first: int, n_epochs: int, size: int, step: float) -> tuple[int, float]:
-    """Return how many epochs the step suits, and the growth ratio of the one after them."""
+    """Return for how many epochs the step is small enough, and the growth ratio of the next epoch."""
     phi, _, phi_next, discount, weight, _ = columns
     limit = MOST_GROWTH * (1.0 + _ROUNDING) / step
     n, ratio = epochs_within()(phi, phi_next, discount, weight, first, n_epochs, size, limit)
@@ -212,12 +214,12 @@ def _within(columns: tuple[Any, ...], first: int, n_epochs: int, size: int, step
 
 
 def _planned(phases: tuple[Phase, ...]) -> Any:
-    """Return the algorithm with the step that was planned."""
+    """Return the algorithm with the planned step."""
     return next(phase.algorithm for phase in reversed(phases) if not phase.is_lowered)
 
 
 def _with_step(phases: tuple[Phase, ...], algorithm: Algorithm, n_epochs: int, is_lowered: bool) -> tuple[Phase, ...]:
-    """Go on in the same batches with another step."""
+    """Return the phases with another step for the remaining batches."""
     last = phases[-1]
     n_left = None if last.n_epochs is None else last.n_epochs - (n_epochs - last.first_epoch)
     return (*phases, Phase(algorithm, n_left, n_epochs, is_lowered))

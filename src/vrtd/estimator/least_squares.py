@@ -1,8 +1,8 @@
-"""The closed form (LSTD): sums of A_x and b_x over all rows, and over blocks of rows for the spread of its solution.
+"""The closed form (LSTD): sums of A_x and b_x over all rows, and over blocks of rows for the error of the solution.
 
 S. J. Bradtke, A. G. Barto (1996), Linear least-squares algorithms for temporal difference learning, Machine Learning.
-With H = -A^-1 and g_x at the solution, theta - theta_star is the mean of H g_x to first order, so the covariance of the
-solution is that of this mean: estimated by the means over blocks that outlast the correlation (batch means).
+With H = -A^-1 and g_x at the solution, theta - theta_star is to first order the mean of H g_x. The covariance of this
+mean is estimated from the means over blocks that are longer than the correlation time (batch means).
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 from vrtd.solving import least_norm_solver
 
-FIRST_BLOCK = 16  # rows; doubled whenever the blocks are full
+FIRST_BLOCK = 16  # rows; doubled each time the number of blocks reaches its limit
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
-_USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of the matrices of all blocks, or of rows in their place
-_ROWS_PER_FEATURE = 4  # for an interval, where there are no matrices
-_LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
-_PIECE = 1024  # rows that are multiplied at once
-_SPARSE = 0.1  # below this share of numbers that are not 0, zeros are skipped
-_DEPENDENT = 1e-3  # features are dependent in a direction where their root mean square is at most this
-_OUTSIDE = 1e-6  # of the squared length of a feature row, which may lie in directions that the rows do not determine
+_USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of the matrices of all blocks, or of the rows that replace them
+_ROWS_PER_FEATURE = 4  # for an interval without matrices
+_LEAST_SEEN = 5  # an interval needs this many blocks in which a feature is not 0
+_PIECE = 1024  # rows per matrix product
+_SPARSE = 0.1  # if the share of nonzero features is below this, zeros are skipped
+_DEPENDENT = 1e-3  # features are dependent in a direction if their root mean square in it is at most this
+_OUTSIDE = 1e-6  # share of the squared norm of a feature row that may lie in undetermined directions
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """theta with what its uncertainty needs."""
+    """Solution of the closed form, with the quantities from which its error is computed."""
 
     theta: Floats  # (d,)
     n_rows: int
-    seen: NDArray[np.bool_]  # (d,) features that were not 0 on every row; the others keep theta_0
-    rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks for their noise to be known
-    influence: Floats | None  # (B, d) block means of H g_x; None where rows do not suffice for blocks
+    seen: NDArray[np.bool_]  # (d,) features that were not 0 in every row; the others keep theta_0
+    rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks to estimate their noise
+    influence: Floats | None  # (B, d) block means of H g_x; None if there are too few rows for blocks
     phi: Floats  # (B, d) block means of the features
     squares: Floats  # (d,) mean squares of the features
-    block: int  # rows of a block
-    degrees: int  # of freedom
-    size: Floats  # (d,) root mean squares of the features, 1 for those that were not seen
-    open: Floats  # (d, k) directions that the rows do not determine, of features divided by their size
-    leak: Floats  # (d, u) by how much phi.theta depends on features that no row has: its own, and those of successors
-    largest: float  # value of a row of the sample, in absolute value
+    block: int  # rows per block
+    degrees: int  # degrees of freedom
+    size: Floats  # (d,) root mean squares of the features; 1 for unseen ones
+    open: Floats  # (d, k) undetermined directions, of features divided by their size
+    leak: Floats  # (d, u) dependence of phi.theta on unseen features, of the row itself and of its successors
+    largest: float  # largest absolute value of a row of the sample
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
-        """Return for each of these feature rows whether the rows of the log determine phi.theta."""
+        """Return for each feature row whether the log determines phi.theta."""
         scaled = phi / self.size
         outside = np.square(scaled @ self.open).sum(axis=1)
         is_known = outside <= _OUTSIDE * np.square(scaled).sum(axis=1)
@@ -60,7 +60,10 @@ class Solution:
 
     @property
     def doubt(self) -> str | None:
-        """Why the covariance may be too small: adjacent blocks are correlated by more than three standard errors."""
+        """Reason why the covariance may be too small, or None.
+
+        It may be too small if adjacent blocks are correlated by more than three standard errors.
+        """
         if self.influence is None:
             return None
         if block_correlation(self.influence, self.squares) <= 3.0 / np.sqrt(len(self.influence)):
@@ -69,34 +72,40 @@ class Solution:
 
     @property
     def why_no_interval(self) -> str | None:
-        """Why the noise of theta is not known, or None if it is."""
+        """Reason why the noise of theta is not known, or None if it is."""
         if self.influence is not None:
             return None
-        return f"{self.n_rows:,} rows are too few; it needs {least_rows(self.theta.size):,}"
+        return f"it needs {least_rows(self.theta.size):,} rows, but there are only {self.n_rows:,}"
 
 
 class Sums(NamedTuple):
-    """Sums over a stream of rows, equal in every bit however it is split. `add` returns the next ones."""
+    """Sums over a stream of rows; `add` returns the next ones.
 
-    squares: Floats  # (d,) of phi^2
-    total_phi: Floats  # (d,)
-    total: Floats  # (d, d + 1) of A_x and b_x
+    The sums are equal in every bit, independent of how the stream is split.
+    """
+
+    squares: Floats  # (d,) sum of phi^2
+    total_phi: Floats  # (d,) sum of phi
+    total: Floats  # (d, d + 1) sums of A_x and b_x
     n_summed: int = 0
-    block: int = FIRST_BLOCK  # rows of a block
+    block: int = FIRST_BLOCK  # rows per block
     marks: tuple[Floats, ...] = ()  # (2, d) `squares` and `total_phi` at the end of each block
-    totals: tuple[Floats, ...] = ()  # `total` at the end of each block, where memory allows it; else there are
-    held: Transitions | None = None  # the rows that are summed, as long as memory allows it, and then
-    gradients: BlockGradients | None = None  # of all blocks
+    # If memory allows it, `total` at the end of each block. Otherwise the rows themselves, and when they are too many,
+    # the pseudo-gradients of all blocks.
+    totals: tuple[Floats, ...] = ()
+    held: Transitions | None = None
+    gradients: BlockGradients | None = None
     buffer: Transitions | None = None  # its first `n_waiting` rows are not summed yet
     n_waiting: int = 0
 
     @property
     def n_rows(self) -> int:
+        """Number of rows received."""
         return self.n_summed + self.n_waiting
 
     @property
     def mean_phi(self) -> Floats:
-        """(d,) mean feature row, of the rows that are summed; of those that wait if there are no others."""
+        """Mean feature row (d,) of the summed rows, or of the waiting rows if none is summed."""
         if not self.n_summed and self.buffer is not None and self.n_waiting:
             return np.asarray(self.buffer.phi[: self.n_waiting].mean(axis=0, dtype=np.float64))
         return np.asarray(self.total_phi / max(self.n_summed, 1))
@@ -105,7 +114,7 @@ class Sums(NamedTuple):
 def no_sums(n_features: int) -> Sums:
     """Return the sums of no rows."""
     d, block = n_features, FIRST_BLOCK
-    while 2 * block * _LEAST_BLOCKS <= least_rows(d):  # larger matrices are added to in larger pieces
+    while 2 * block * _LEAST_BLOCKS <= least_rows(d):  # with larger matrices, rows are added in larger pieces
         block *= 2
     return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=block)
 
@@ -120,30 +129,30 @@ def _matrix_bytes(n_features: int) -> int:
 
 
 def most_blocks(n_features: int) -> int:
-    """Return at how many blocks these are merged in pairs: half of them must be enough for an interval, too."""
+    """Return the number of blocks at which they are merged in pairs; half of it must be enough for an interval."""
     if not keeps_matrices(n_features):
         return _MOST_BLOCKS
     return max(2 * _LEAST_BLOCKS, min(_MOST_BLOCKS, _USUAL_BYTES // _matrix_bytes(n_features) // 2 * 2))
 
 
 def least_rows(n_features: int) -> int:
-    """Return how many rows an interval needs."""
+    """Return the number of rows that an interval needs."""
     least = FIRST_BLOCK * _LEAST_BLOCKS
     return least if keeps_matrices(n_features) else max(least, _ROWS_PER_FEATURE * n_features)
 
 
 def most_held(n_features: int) -> int:
-    """Return how many rows are held before vectors take their place: enough for a first anchor."""
+    """Return how many rows are held before vectors replace them, which is enough for a first anchor."""
     return 0 if keeps_matrices(n_features) else max(least_rows(n_features), _MOST_BYTES // (16 * n_features))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is too large to be squared is refused where it is used
+@np.errstate(over="ignore", invalid="ignore")  # numbers that overflow when squared raise an error where they are used
 def add(sums: Sums, rows: Transitions) -> Sums:
     """Return the sums with these rows, which must be finite."""
     at, n, is_own = 0, len(rows), False
     most = most_held(rows.n_features)
     while at < n:
-        size = min(sums.block, _PIECE)  # changes only between blocks, when nothing waits
+        size = min(sums.block, _PIECE)  # changes only between blocks, when no row waits
         if sums.n_waiting or n - at < size:
             last = min(n, at + size - sums.n_waiting)
             buffer = append(sums.buffer if sums.n_waiting else None, sums.n_waiting, rows.part(at, last), size)
@@ -173,7 +182,7 @@ _IN_PLACE = ("total", "squares", "total_phi")
 
 
 def _close_block(sums: Sums, most: int) -> Sums:
-    """Return the sums with the end of a block here; `most` rows may be held."""
+    """Return the sums after the end of a block; at most `most` rows are held."""
     d, n, block, gradients = len(sums.squares), sums.n_summed, sums.block, sums.gradients
     marks = (*sums.marks, np.stack([sums.squares, sums.total_phi]))
     totals = () if most else (*sums.totals, sums.total.copy())
@@ -203,10 +212,10 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     sums : Sums
         The sums over the rows.
     theta_0 : array of shape (d,)
-        The parameters of features that were 0 on every row, and of directions in which features are dependent: nothing
-        else determines them, and they do not change the value of any state in the span of the rows.
+        The parameters of features that were 0 in every row, and of directions in which features are dependent. The
+        rows do not determine them, and they do not affect the value of any state in the span of the rows.
     sample : array of shape (n, d)
-        Feature rows that show which directions these are.
+        Feature rows from which these directions are found.
     """
     total, squares = sums.total.copy(), sums.squares.copy()
     if sums.buffer is not None:
@@ -217,7 +226,7 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     seen = squares > 0.0
     theta = theta_0.copy()
     if not seen.any():
-        raise SingularSystemError("some feature must not be 0 on every row", "none", "use other features")
+        raise SingularSystemError("All features are 0 in every row.", "Use other features.")
     n = max(sums.n_rows, 1)
     A = total[np.ix_(seen, np.append(seen, False))] / n
     rest = (total[:, d] + total[:, :d] @ theta)[seen] / n  # A theta_0 + b
@@ -227,9 +236,8 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     phi = np.asarray(sample[:, seen], dtype=np.float64) / size[seen]
     if solver is None or not np.isfinite(rest).all() or _largest_rms(phi @ solver.null) > _DEPENDENT:
         raise SingularSystemError(
-            "the rows must determine the parameters: A must be invertible on the features that were seen",
-            f"a singular A of {len(A)} features from {sums.n_rows} rows",
-            "remove dependent features, bring more rows, or scale what is huge",
+            f"The rows do not determine the parameters: A of {len(A)} features from {sums.n_rows} rows is singular.",
+            "Remove dependent features, use more data, or scale very large features.",
         )
     theta[seen] -= solver(rest)
     unknown = np.zeros((d, solver.null.shape[1]))
@@ -254,7 +262,7 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
 
 
 def _gradients_by_block(sums: Sums, theta: Floats, A: Floats) -> Floats:
-    """(B, d) sums of g_x at theta over each block."""
+    """Return the sums (B, d) of g_x at theta over each block."""
     if sums.gradients is not None:
         return sums.gradients.move(theta, A, sums.block).by_block()
     if sums.held is not None:
@@ -268,7 +276,7 @@ def _largest_rms(columns: Floats) -> float:
 
 
 def _accumulate(rows: Transitions, sums: Floats, squares: Floats, total_phi: Floats) -> None:
-    """Add A_x and b_x of the rows to `sums`, and phi^2 and phi to the others."""
+    """Add A_x and b_x of the rows to `sums`, phi^2 to `squares` and phi to `total_phi`."""
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
         scratch = np.empty(2 * len(squares), np.int64)
         _accumulate_sparse(*loop_columns(rows)[:5], sums, squares, total_phi, scratch)

@@ -1,4 +1,4 @@
-"""What a run with O(d) work per row estimates: theta, what is left of the start, and how far blocks of rows move it."""
+"""Estimates of a run with O(d) work per row: theta, its initial transient, and the influence of blocks of rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from vrtd.estimator.sample_inverse import SampleInverse, whitened_products
 from vrtd.kernels.random import ALGORITHM, make_streams
 
 LEAST_BLOCKS = 20  # for an interval
-_LEAST_TO_DROP = 8  # blocks from which on the first ones are left out
-_LEAST_SEEN = 5  # blocks in which a feature must not be 0, for an interval
+_LEAST_TO_DROP = 8  # with fewer blocks, none is dropped
+_LEAST_SEEN = 5  # an interval needs this many blocks in which a feature is not 0
 
 
 class Inverse:
-    """Q: an approximate -A^-1 from the rows that are kept."""
+    """Approximate inverse Q of -A, from the rows of the reservoir."""
 
     def __init__(self, fit: LinearFit) -> None:
         assert fit.reservoir.rows is not None
@@ -37,7 +37,7 @@ class Inverse:
         return np.asarray(means + self.of_sample(left))
 
     def _run_inner_loop(self, algorithm: VRTD, v: Floats) -> tuple[Floats, Floats]:
-        """Return the mean of the inner loop's iterates that start at 0, and the mean of their gradients."""
+        """Run the inner loop from 0; return the mean of its iterates and the mean of their pseudo-gradients."""
         d, n = len(v), int(algorithm.n_steps or len(self.rows))
         loops = self._fit.loops or Loops(algorithm, d, self.rows.is_weighted)
         inner = with_mean(algorithm)
@@ -49,18 +49,19 @@ class Inverse:
         )  # fmt: skip
         if not np.isfinite(state).all():
             raise DivergenceError(
-                f"the step size must let the inner loop of vrtd stay finite; got {algorithm.step_size:g}, with which "
-                "it did not; lower it, or take algorithm='richardson_td'"
+                f"The inner loop of vrtd diverged with the step size {algorithm.step_size:g}. Lower the step size, or "
+                "use algorithm='richardson_td'."
             )
         return state[:d], state[d : 2 * d] / (algorithm.step_size * n)
 
     def find_excess(self, gradients: Floats, theta: Floats, n_rows: NDArray[np.int64]) -> Floats:
-        """Return for each mean gradient v of n rows what the correction w = Q v leaves of it, beside its noise.
+        """Return for each mean pseudo-gradient v of n rows the part that the correction w = Q v leaves, over its noise.
 
-        It is v' S^-1 v' / k, with v' = v + A w the gradient after the correction, k the number of directions, and S the
-        covariance of v: about E[phi phi^T] times the mean squared TD error, over n. The squared error of theta exceeds
-        that of least squares by about this share. Q is of one half of the rows and A of the other, and both ways are
-        multiplied with each other: so the noise of either half adds no bias. Where little is left, it is 0 or below.
+        This is v' S^-1 v' / k. Here v' = v + A w is the pseudo-gradient after the correction, k the number of
+        directions, and S the covariance of v, about E[phi phi^T] times the mean squared TD error divided by n. The
+        squared error of theta exceeds that of least squares by about this share. One v' uses Q from one half of the
+        rows and A from the other, and the other v' the reverse, so that the noise of the halves causes no bias. If v'
+        is small, the estimate may be negative.
         """
         rows, left = self.rows, []
         halves = [rows.take(np.arange(k, len(rows), 2)) for k in (0, 1)]
@@ -73,42 +74,42 @@ class Inverse:
 
 
 class LinearPoint(NamedTuple):
-    """An estimate, and how it was found."""
+    """Point estimate of theta."""
 
     theta: Floats  # (d,)
-    excess: float  # by what share the squared error exceeds the noise: what is left of the start
-    n_dropped: int  # of the first blocks
+    excess: float  # squared error beyond the noise, divided by the noise: the initial transient
+    n_dropped: int  # number of first blocks that are left out
     inverse: Inverse
 
 
 class LinearEstimate(NamedTuple):
-    """What the rows so far tell."""
+    """Estimate of theta with the influence of blocks of rows."""
 
     theta: Floats  # (d,)
-    influence: Floats  # (B, d) estimates of blocks less theta, enlarged by the excess
-    block: int  # rows of a block
-    n_before: int  # blocks of this size before the first one
-    n_rows: int  # that the estimate is made of
-    excess: float  # by what share the squared error exceeds the noise: what is left of the start
+    influence: Floats  # (B, d) estimates of blocks minus theta, enlarged by the excess
+    block: int  # rows per block
+    n_before: int  # blocks of this size that are left out before the first one
+    n_rows: int  # rows that the estimate uses
+    excess: float  # squared error beyond the noise, divided by the noise: the initial transient
     mean_phi: Floats  # (d,) mean features of all rows
-    phi: Floats  # (n_before + B, d) mean features of blocks, those before the first one included
-    unseen: NDArray[np.intp]  # features that were 0 on every row
-    rare: NDArray[np.intp]  # features that were not 0 in too few blocks for their noise to be known
+    phi: Floats  # (n_before + B, d) mean features of blocks, including those that are left out
+    unseen: NDArray[np.intp]  # features that were 0 in every row
+    rare: NDArray[np.intp]  # features that were not 0 in too few blocks to estimate their noise
 
     @property
     def why_no_interval(self) -> str | None:
-        """Why the noise of theta is not known, or None if it is."""
+        """Reason why the noise of theta is not known, or None if it is."""
         if len(self.influence) >= LEAST_BLOCKS:
             return None
-        return f"the rows are too few; it needs about {FIRST_BLOCK * (LEAST_BLOCKS + 1):,}"
+        return f"it needs about {FIRST_BLOCK * (LEAST_BLOCKS + 1):,} rows"
 
 
 def _choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
-    """Choose how many of the first blocks to leave out, whose iterates are too far away: return it with the excess."""
+    """Return how many first blocks to leave out because of the initial transient, and the excess that remains."""
     n = len(fit.blocks)
     if n < _LEAST_TO_DROP:
         return 0, 0.0
-    most = max(1, n - LEAST_BLOCKS)  # those that are left must suffice for an interval
+    most = max(1, n - LEAST_BLOCKS)  # the others must be enough for an interval
     counts = np.array(sorted({1, *(min(max(1, n // k), most) for k in (8, 4, 2))}))
     means, n_rows = zip(*(mean_over(fit, int(k)) for k in counts), strict=True)
     iterates, gradients, _ = np.array(means).transpose(1, 0, 2)
@@ -119,7 +120,7 @@ def _choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
 
 
 def estimate_point(fit: LinearFit) -> LinearPoint:
-    """Return the estimate from the rows so far, without its noise, which costs VRTD an inner loop per block."""
+    """Return the estimate from the rows so far, without its noise, which takes VRTD one inner loop per block."""
     inverse, scale = Inverse(fit), 1.0 if fit.scale is None else fit.scale
     n_dropped, excess = _choose_blocks(fit, inverse)
     (iterate, gradient, _), _ = mean_over(fit, n_dropped)
@@ -127,12 +128,12 @@ def estimate_point(fit: LinearFit) -> LinearPoint:
 
 
 def estimate_linearly(fit: LinearFit, point: LinearPoint | None = None) -> LinearEstimate:
-    """Return what the rows so far tell; `point` if it is known."""
+    """Return the estimate from the rows so far with its noise; `point` is the point estimate if it is known."""
     theta, excess, n_dropped, inverse = point or estimate_point(fit)
     scale, d, n = 1.0 if fit.scale is None else fit.scale, fit.n_features, fit.n_rows - n_dropped * fit.block
     blocks, influence = fit.blocks[n_dropped:], np.empty((0, d))
     block, first, every = fit.block, n_dropped, fit.blocks
-    if isinstance(fit.algorithm, VRTD) and len(blocks) > 2 * LEAST_BLOCKS:  # each costs an inner loop
+    if isinstance(fit.algorithm, VRTD) and len(blocks) > 2 * LEAST_BLOCKS:  # each takes an inner loop
         first, block = -(-n_dropped // 2), 2 * fit.block
         every = tuple(a + b for a, b in zip(every[::2], every[1::2], strict=False))
         blocks = every[first:]
@@ -150,5 +151,5 @@ def estimate_linearly(fit: LinearFit, point: LinearPoint | None = None) -> Linea
 
 
 def _is_seen(sums: Floats) -> NDArray[np.bool_]:
-    """Return which features were not 0 on every row, as far as sums of pseudo-gradients and of features tell."""
+    """Return which features were not 0 in every row, judged by sums of pseudo-gradients and of features."""
     return np.asarray((sums[1] != 0.0) | (sums[2] != 0.0))

@@ -1,19 +1,20 @@
-"""Learning with O(d) work per row: extrapolated TD, or VRTD with batches that grow.
+"""Learning with O(d) work per row: extrapolated TD, or VRTD with growing batches.
 
 Both keep two sums over blocks of consecutive rows: of the iterates at which pseudo-gradients were evaluated, and of
-these pseudo-gradients. With Q an approximate -A^-1, the estimate of a block is (mean of its iterates) + Q (mean of its
-gradients), and theta is the mean over blocks. Its error is that of least squares on the same rows, and (I + Q A) times
-what the iterates are away from theta_star: what is left of the start in slow directions. As many of the first blocks
-are left out as make both together least.
+these pseudo-gradients. With Q an approximate inverse of -A, the estimate of a block is (mean of its iterates) + Q (mean
+of its pseudo-gradients), and theta is the mean over blocks. The error of theta has two parts: the error of least
+squares on the same rows, and (I + Q A) times the distance of the iterates from theta_star, which is the initial
+transient in slow directions. The number of first blocks that are left out minimises the sum of both.
 
-- RichardsonTD: the iterates are theta^m of the levels m, combined with the weights h. Their gradients need no extra
-  work, because they sum up to the movement of theta^m divided by its step. Q is that of a `SampleInverse`.
-- VRTD: the iterate is the anchor. Q v is the mean of the inner loop that starts from the gradient v, on rows that are
-  drawn from the kept ones, corrected with the `SampleInverse` by what the loop leaves of its own start.
+- RichardsonTD: the iterates are theta^m of the levels m, combined with the weights h. Their pseudo-gradients need no
+  extra work, because they sum to the change of theta^m divided by its step. Q is a `SampleInverse`.
+- VRTD: the iterate is the anchor. Q v is the mean of an inner loop that starts from the pseudo-gradient v, on rows
+  drawn from the reservoir. The `SampleInverse` corrects the transient of this loop.
 
-The run starts where a `SampleInverse` of the pilot rows leads from theta_0. After a batch, and batches grow, it goes on
-from the estimate so far, so that what is left of the start falls again and again. Kept is a uniform sample of the rows.
-Blocks double in length as rows come. So the estimate is good at any time, and the number of rows need not be known.
+The run starts from theta_0 plus a correction with the `SampleInverse` of the pilot rows. Batches grow, and after each
+batch the run continues from the current estimate, so that the initial transient falls with every batch. The reservoir
+is a uniform sample of the rows. Blocks double in length as rows come. The estimate is therefore usable at any time, and
+the number of rows need not be known.
 """
 
 from __future__ import annotations
@@ -35,32 +36,33 @@ from vrtd.estimator.sample_inverse import SampleInverse
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
 
-_MOST_BLOCKS = 64  # when they are full, they become twice as long
-_MOST_LARGE = 1.0  # the largest step times |phi|^2 of a row: beyond, the step is lowered for good
-# By how much the step falls whenever blocks double: the error of the extrapolation falls faster than the noise.
+_MOST_BLOCKS = 64  # then blocks are merged in pairs
+_MOST_LARGE = 1.0  # limit of the step times |phi|^2 of a row; beyond, the step is lowered permanently
+# Factor of the step each time blocks double, so that the error of the extrapolation falls faster than the noise.
 _DECAY = 2.0**-0.25
-# A new estimate when a batch ends may cost this multiple of the work of all rows before. Products of matrices are about
-# this much faster than a pass over rows (measured).
+# The work of a new estimate at the end of a batch is at most this multiple of the work of all rows before. Products of
+# matrices are faster than a pass over rows by about the second factor (measured).
 _MOST_WORK, _SPEED = 2.0, 10.0
 
 
 def first_linear_fit(
     algorithm: Algorithm | str, step_size: float | None, pilot: Transitions, theta_0: Floats, seed: int
 ) -> LinearFit:
-    """Return a run that starts where the pilot rows lead to, with settings that they suggest.
+    """Return a run with a starting point and settings from the pilot rows.
 
     Parameters
     ----------
     algorithm : Algorithm or str
         RichardsonTD or VRTD with growth, or the name of one of them.
-    step_size : float, optional
-        Of an algorithm that is given by its name. Default: from the pilot rows, and lower as rows come.
+    step_size : float or None
+        Step size of an algorithm that is passed by name. With None it is chosen from the pilot rows, and lowered as
+        rows come.
     pilot : Transitions
         The first rows.
     theta_0 : array of shape (d,)
-        Where to start from.
+        Parameters from which the starting point is computed.
     seed : int
-        Of the draws of rows.
+        Seed of the random draws of rows.
     """
     is_auto, pilot = isinstance(algorithm, str) and step_size is None, pilot.as_float64()
     scale = find_scale(pilot) if is_auto else None
@@ -82,11 +84,11 @@ def _mean_gradient(rows: Transitions, theta: Floats) -> Floats:
     return np.asarray(rows.left.T @ (rows.reward + rows.psi @ theta) / len(rows))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
+@np.errstate(over="ignore", invalid="ignore")  # numbers that are not finite raise NotFiniteError
 def learn_linearly(fit: LinearFit, rows: Transitions) -> LinearFit:
     """Return the run after these rows.
 
-    Raises NotFiniteError if a number is not finite, or becomes so.
+    Raises NotFiniteError if a number in the rows or a parameter is not finite.
     """
     if fit.loops is None:
         fit = fit._replace(loops=Loops(fit.algorithm, fit.n_features, rows.is_weighted))
@@ -131,7 +133,7 @@ def _run(fit: LinearFit, rows: Transitions) -> LinearFit:
 
 @compiled
 def _add_rows(phi: NDArray[Any], total: Floats) -> None:
-    """Add the rows one after another: the bits do not depend on how they are split."""
+    """Add the rows one by one, so that the sum does not depend on how they are split."""
     for i in range(phi.shape[0]):
         for j in range(total.size):
             total[j] += phi[i, j]
@@ -147,7 +149,7 @@ def _close_block(fit: LinearFit) -> LinearFit:
     if is_full:
         blocks = tuple(a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True))
         fit = fit._replace(block=2 * fit.block)
-        if fit.lowers_step and not isinstance(fit.algorithm, VRTD):  # the mean of VRTD's inner loop has no such error
+        if fit.lowers_step and not isinstance(fit.algorithm, VRTD):  # VRTD has no extrapolation error
             fit = _lower_step(fit, _DECAY)
     return fit._replace(blocks=blocks, open=np.zeros_like(fit.open))
 
@@ -158,7 +160,7 @@ def _lower_step(fit: LinearFit, factor: float) -> LinearFit:
 
 
 def _close_batch(fit: LinearFit) -> LinearFit:
-    """Go on from the estimate so far; with RichardsonTD, which goes on anyway, only if that costs little."""
+    """Continue from the current estimate; RichardsonTD does this only if it is cheap."""
     algorithm, d, state = fit.algorithm, fit.n_features, fit.state.copy()
     growth = float(algorithm.growth or 1.0) if isinstance(algorithm, VRTD) else GROWTH
     batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * growth)
@@ -168,6 +170,7 @@ def _close_batch(fit: LinearFit) -> LinearFit:
         theta = iterate + Inverse(fit)(gradient[None])[0]
         if np.isfinite(theta).all():
             state[:d] = theta
-            first = 2 * d  # of VRTD the sum of gradients at the anchor, of RichardsonTD the differences of its levels
+            # VRTD: the sum of pseudo-gradients at the anchor. RichardsonTD: the differences of its levels.
+            first = 2 * d
             state[first : 3 * d if isinstance(algorithm, VRTD) else None] = 0.0
     return fit._replace(state=state, mark=state, batch=fit.n_rows, batch_end=batch_end)

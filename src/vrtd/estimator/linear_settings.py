@@ -1,4 +1,4 @@
-"""Settings of a run with O(d) work per row: what its pilot rows suggest."""
+"""Settings of a run with O(d) work per row, chosen from its pilot rows."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 from vrtd.theory.settings import growth_ratio
 
-# The largest step of an update times max |phi|^2 of the pilot rows, or their growth ratio: 2 is the limit of stability.
+# Largest step times the larger of max |phi|^2 and the growth ratio of the pilot rows; the stability limit is 2.
 _STABLE = 1.0
-_ALIKE, _LEAST_ALIKE = 50, 20  # rows of a block whose mean shows whether features stay alike, and how many blocks
-_UNEQUAL = 10.0  # features are divided by their sizes if these differ by more
-#: The first batch, and its growth.
+_ALIKE, _LEAST_ALIKE = 50, 20  # rows per block for the persistence of the features, and the least number of blocks
+_UNEQUAL = 10.0  # features are divided by their sizes if these differ by a larger factor
+#: Size of the first batch, and growth of the batches.
 BATCH, GROWTH = 2048, 1.5
-_STEPS, _INNER_STEP = 1500, 0.25  # inner steps of VRTD, and their size beside the largest stable one
-_FEW, _FAST_GROWTH = 512, 2.0  # with more features a new anchor costs more, and fewer rows are kept
-# The rows that are kept: a bounded number of numbers, but not too few rows.
+_STEPS, _INNER_STEP = 1500, 0.25  # number of inner steps of VRTD, and their size relative to the largest stable one
+_FEW, _FAST_GROWTH = 512, 2.0  # with more features a new anchor takes more work, and fewer rows are kept
+# The reservoir has a bounded number of entries, but not too few rows.
 _MOST_KEPT, _LEAST_KEPT, _WORK_KEPT = 1800, 200, 350_000_000
 
 
 def kept_rows(n_features: int) -> int:
-    """Return how many rows are kept at most."""
+    """Return the capacity of the reservoir."""
     if n_features <= _FEW:
         return _MOST_KEPT
     return max(_LEAST_KEPT, min(_MOST_KEPT, _WORK_KEPT // n_features**2))
 
 
 def choose_algorithm(name: str, step_size: float | None, rows: Transitions) -> Algorithm:
+    """Return VRTD or RichardsonTD with settings for these rows; `step_size` None: it is chosen, too."""
     largest = _STABLE / max(growth_ratio(rows), float(measure_sizes(rows).max()), 1e-300)
     if name == VRTD.name:
         growth = GROWTH if rows.n_features <= _FEW else _FAST_GROWTH
@@ -38,11 +39,11 @@ def choose_algorithm(name: str, step_size: float | None, rows: Transitions) -> A
 
 
 def _persistence(rows: Transitions) -> float:
-    """Return about how many consecutive rows have alike features. The error of the extrapolation grows with the step
-    times this number.
+    """Return about how many consecutive rows have similar features.
 
-    It is the larger of two estimates: 1 / (1 - r), r the correlation of phi and phi', and by how much means over blocks
-    of rows vary more than those of independent rows: features may change at once, but their distribution slowly.
+    The error of the extrapolation grows with the step times this number. It is the larger of two estimates: 1 / (1 - r)
+    with the correlation r of phi and phi', and the variance of block means divided by that for independent rows. The
+    second one matters if features change quickly, but their distribution changes slowly.
     """
     goes_on = rows.discount > 0.0
     phi, phi_next = rows.phi[goes_on], rows.phi_next[goes_on]
@@ -59,7 +60,7 @@ def _persistence(rows: Transitions) -> float:
 
 
 def find_scale(rows: Transitions) -> Floats | None:
-    """Return the size of each feature, a root mean square over the rows where it is not 0; None if they are alike."""
+    """Return the root mean square of each feature over the rows where it is not 0; None if all are of similar size."""
     squares, counts = np.square(rows.phi).sum(axis=0), (rows.phi != 0.0).sum(axis=0)
     is_seen = squares > 0.0
     if not is_seen.any():

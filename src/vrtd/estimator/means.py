@@ -1,7 +1,7 @@
-"""Values averaged over states: those of the log, or the first ones of its episodes; and the returns of these episodes.
+"""Mean values over the states of the log or over the first states of its episodes, and a comparison with returns.
 
-The shares of the states are estimates, too: a block of rows moves an average by its influence on theta, and by its own
-states.
+The frequencies of states are estimates, too: a block of rows contributes to the error of a mean by its influence on
+theta and by its own states.
 """
 
 from __future__ import annotations
@@ -19,44 +19,56 @@ from vrtd.estimator.spread import MOST_OPEN, Spread
 from vrtd.estimator.summary import FitSummary, Method
 from vrtd.report.numbers import interval, percent
 
-_LEAST_EPISODES = 20  # for a check against their returns
+_LEAST_EPISODES = 20  # for a comparison with their returns
 RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
-_ROUNDING = 1e-8  # of the values
+_ROUNDING = 1e-8  # relative to the values
 
 
 class ReturnCheck(NamedTuple):
-    """What the episodes of the log returned, beside the values of their first states."""
+    """Comparison of the values of first states with the returns of their episodes.
 
-    n_complete: int  # episodes that terminated, and are known from their start on
-    n_cut: int  # episodes that did not terminate
-    mean_return: Interval  # of the complete ones, with confidence RETURN_LEVEL
-    #: Mean value of the first states less mean return, with confidence CHECK_LEVEL. To the return of an episode that
-    #: was cut the value of its last state is added, so that these episodes count, too.
+    Attributes
+    ----------
+    n_complete : int
+        Number of episodes that terminated and are known from their start on.
+    n_cut : int
+        Number of episodes that did not terminate.
+    mean_return : Interval
+        Mean return of the complete episodes, with a 95 % interval.
+    difference : Interval
+        Mean value of the first states minus the mean return, with a 99.99 % interval. For episodes that were cut, the
+        discounted value of the last state is added to the return.
+    """
+
+    n_complete: int
+    n_cut: int
+    mean_return: Interval
     difference: Interval
 
     @property
     def agrees(self) -> bool:
-        return not (self.difference.low > 0.0 or self.difference.high < 0.0)  # also where no interval is known
+        """Whether the interval of the difference contains 0, or is not known."""
+        return not (self.difference.low > 0.0 or self.difference.high < 0.0)
 
     @property
     def doubt(self) -> str | None:
-        """Why the values are doubtful, or None."""
+        """Reason why the values are unreliable, or None."""
         if self.agrees:
             return None
         value, low, high = interval(*self.difference)
         return (
-            f"the values of first states less the returns of their episodes are {value} ({percent(CHECK_LEVEL)} "
-            f"interval {low} to {high}), more than noise explains: the observations may not tell the whole state, the "
-            "features may not represent the values, or rows of different episodes may be joined; bring richer "
-            "observations or features, or check where episodes end"
+            f"the values of first states minus the returns of their episodes are {value} on average "
+            f"({percent(CHECK_LEVEL)} interval {low} to {high}). Noise does not explain this difference. Possible "
+            "causes: the observations are not the whole state, the features cannot represent the values, or rows of "
+            "different episodes were joined. Use richer observations or features, or check where episodes end"
         )
 
 
 def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
-    """Return the value averaged over the states of the log.
+    """Return the mean value over the states of the log.
 
-    For blocks of all rows it is the mean over the states that are visited, whose shares are estimated, too; else over
-    those of the first rows as they are.
+    With blocks of all rows, the frequencies of all visited states are estimated, too. Otherwise the mean is over the
+    states of the sample, with fixed frequencies.
     """
     spread, state, n_rows = summary.aligned_spread(method), summary.state, summary.n_blocked(method)
     if spread.block is None or n_rows is None:
@@ -72,7 +84,7 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
 
 
 def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
-    """Return the value averaged over the first states of the episodes."""
+    """Return the mean value over the first states of the episodes."""
     spread, state = summary.aligned_spread(method), summary.state
     assert state.episodes is not None
     starts = state.episodes.starts
@@ -89,21 +101,20 @@ def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:
 
 
 def _own_parts(totals: BlockTotals, theta: Floats, n_rows: int) -> tuple[Floats, Parts, float]:
-    """Return the mean of the features of some states, by how much blocks of rows move its value, and how many states
-    these are."""
+    """Return the mean features nu of some states, the influence of blocks on nu.theta, and the number of states."""
     by_block, block = totals.by_block(n_rows)
     n = float(totals.total[-1])
     nu, count = totals.mean, by_block[:, -1]
-    with np.errstate(invalid="ignore"):  # blocks without such a state do not tell how they vary
+    with np.errstate(invalid="ignore"):  # nan if no block has such a state
         parts = (by_block[:, :-1] - count[:, None] * nu) @ theta / count.mean()
     return nu, Parts(parts * np.sqrt(n / max(n - 1.0, 1.0)), block), n
 
 
 def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> Estimates:
-    """Return nu.theta with the noise of both, from the same blocks of rows.
+    """Return nu.theta with the noise of both nu and theta, from the same blocks of rows.
 
-    `own` is what moves nu.theta by nu, which is the mean over `n_own` states: of few of them there are few degrees of
-    freedom.
+    `own` is the influence of blocks on nu.theta through nu. The number `n_own` of states in the mean limits the degrees
+    of freedom.
     """
     assert spread.block is not None
     influence = Parts(spread.influence @ nu, spread.block)
@@ -111,7 +122,7 @@ def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> E
     ours, theirs = influence.merge(block).by_block, own.merge(block).by_block
     n = min(len(ours), len(theirs))
     found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
-    # What no row has is as uncertain as it matters, and must not make the mean of all others unknown.
+    # Features that are 0 in every row add to the bias, but must not make the mean over all states unknown.
     seen = nu.copy()
     seen[spread.unseen] = 0.0
     is_known = spread.spans(seen[None]) & (spread.open_share(nu[None]) <= MOST_OPEN)
@@ -144,13 +155,13 @@ def _covariance_with_starts(summary: FitSummary, spread: Spread, nu: Floats) -> 
 
 
 def check_returns(summary: FitSummary) -> ReturnCheck | None:
-    """Compare the values of first states with the returns of their episodes; None where there are too few of them."""
+    """Compare the values of first states with the returns of their episodes; None if there are too few episodes."""
     state = summary.state
     returns = None if state.episodes is None else state.episodes.returns
     if returns is None or returns.total[-4] < _LEAST_EPISODES or summary.why_no_interval(None) is not None:
         return None
     spread, d = summary.aligned_spread(None), len(returns.total) - 5
-    theta = np.append(spread.theta, -1.0)  # of x and y: value less return
+    theta = np.append(spread.theta, -1.0)  # for x and y: value minus return
     n_blocked = summary.n_blocked(None)
     is_all = spread.block is not None and n_blocked is not None
     n_rows = n_blocked if is_all and n_blocked is not None else state.n_distinct
@@ -172,7 +183,7 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
 
 
 def _interval_of_mean(total: float, squares: float, n: float) -> Interval:
-    """Return the mean of n independent numbers with its interval, from their sum and the sum of their squares."""
+    """Return the mean of n independent numbers with its interval, from their sum and sum of squares."""
     if n < 2:
         return Interval(total / n if n else nan, nan, nan)
     mean = total / n

@@ -1,7 +1,7 @@
-"""Models on disk: one .npz file with arrays and a JSON header, without pickled objects, there whole or not at all.
+"""Model files: one .npz file with arrays and a JSON header, without pickled objects, written atomically.
 
-`encode` turns a tree of named tuples into plain values and arrays, and `decode` builds it again from the types that
-the tuples declare.
+`encode` converts a tree of named tuples into plain values and arrays, and `decode` rebuilds it from the types that the
+tuples declare.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
 
 
 def encode(value: Any) -> Any:
-    """Turn a value into plain values, arrays and trees of them."""
+    """Convert a value into plain values, arrays and trees of them."""
     match value:
         case None | bool() | int() | float() | str() | np.ndarray():
             return value
@@ -57,7 +57,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: Any, tree: Any) -> Any:
-    """Rebuild a value of type `kind` from its tree; a malformed tree may raise any exception."""
+    """Rebuild a value of type `kind` from its tree; a malformed tree may cause any exception."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is UnionType:
         return None if tree is None else decode(next(part for part in arguments if part is not NoneType), tree)
@@ -94,13 +94,13 @@ def _require(holds: bool, what: str) -> None:
 
 
 def check_parts(state: FitState) -> None:
-    """Raise ValueError unless the parts of a state from a file fit each other: compiled loops trust them."""
+    """Raise ValueError unless the parts of a state are consistent; compiled loops do not check their arrays."""
     learner, linear, sums = state.learner, state.linear, state.sums
     if state.features is None:
         _require(learner is None and linear is None and sums is None, "parts without features")
         return
     d = state.features.n_features
-    pairs: list[tuple[Any, Any]] = []  # of an array and another of the shape and type that it must have
+    pairs: list[tuple[Any, Any]] = []  # arrays, each with an array of the required shape and type
     if state.visited is not None:
         table = table_of(state.features)
         pairs.append((state.visited, np.zeros(0 if table is None else table.n_features, np.bool_)))
@@ -113,9 +113,9 @@ def check_parts(state: FitState) -> None:
         fresh = first_learner(learner.algorithm, None, np.zeros(d), 0)
         pairs += [(learner.state, fresh.state), (learner.stream, fresh.stream), (learner.theta, fresh.theta)]
         pairs += [(theta, fresh.theta) for theta in learner.path.theta]
-        _require(len(learner.path.n_rows) == len(learner.path.theta) > 0, "a path of another length")
+        _require(len(learner.path.n_rows) == len(learner.path.theta) > 0, "path of wrong length")
         _require(bool(np.isfinite(learner.state).all() and np.isfinite(learner.theta).all()), "numbers not finite")
-        _require(learner.n_waiting < batch_rows(learner.algorithm), "more rows that wait than a batch has")
+        _require(learner.n_waiting < batch_rows(learner.algorithm), "more waiting rows than a batch")
         _check_waiting(learner, d, state.buffer)
     if linear is not None:
         pairs += _linear_pairs(linear, d)
@@ -123,33 +123,33 @@ def check_parts(state: FitState) -> None:
         pairs += _sums_pairs(sums, d, state.buffer)
     if state.episodes is not None:
         pairs += _episode_pairs(state.episodes, d)
-    _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of another shape or type")
+    _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of wrong shape or type")
 
 
 def _sums_pairs(sums: Sums, d: int, like: Transitions | None) -> list[tuple[Any, Any]]:
-    """Return the arrays of sums, each with another of the shape and type that it must have."""
+    """Return the arrays of sums, each with an array of the required shape and type."""
     empty, n, gradients = no_sums(d), len(sums.marks), sums.gradients
     pairs = [(sums.squares, empty.squares), (sums.total_phi, empty.total_phi), (sums.total, empty.total)]
     pairs += [(total, empty.total) for total in sums.totals]
     pairs += [(mark, np.zeros((2, d))) for mark in sums.marks]
-    _require(n < most_blocks(d), "another number of blocks")
-    _require(0 <= sums.n_summed - n * sums.block < sums.block, "a block of another size")
+    _require(n < most_blocks(d), "wrong number of blocks")
+    _require(0 <= sums.n_summed - n * sums.block < sums.block, "block of wrong size")
     _check_waiting(sums, d, like)
     if gradients is not None:
         pairs += [(vector, empty.squares) for vector in (gradients.anchor, gradients.total, *gradients.marks)]
     if sums.held is not None:
-        _require(sums.n_summed <= most_held(d), "more rows than are held")
+        _require(sums.n_summed <= most_held(d), "too many held rows")
         _check_rows(sums.held, sums.n_summed, d, like)
     has_matrices = not most_held(d) or not sums.n_summed
-    _require((sums.held is None and gradients is None) == has_matrices, "blocks of another kind")
-    _require(gradients is None or (sums.held is None and len(gradients.marks) == n), "another number of gradients")
-    _require(len(sums.totals) == (0 if most_held(d) else n), "another number of matrices")
+    _require((sums.held is None and gradients is None) == has_matrices, "blocks of wrong kind")
+    _require(gradients is None or (sums.held is None and len(gradients.marks) == n), "wrong number of gradients")
+    _require(len(sums.totals) == (0 if most_held(d) else n), "wrong number of matrices")
     return pairs
 
 
 def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
-    """Return the arrays of a linear fit, each with another of the shape and type that it must have."""
-    _require(isinstance(linear.algorithm, RichardsonTD) or _grows(linear.algorithm), "another algorithm")
+    """Return the arrays of a linear fit, each with an array of the required shape and type."""
+    _require(isinstance(linear.algorithm, RichardsonTD) or _grows(linear.algorithm), "wrong algorithm")
     state, reservoir = np.zeros(linear.algorithm.workspace_size(d)), linear.reservoir
     pairs: list[tuple[Any, Any]] = [(linear.state, state), (linear.mark, state)]
     pairs += [(each, np.zeros((3, d))) for each in (linear.open, *linear.blocks)]
@@ -168,31 +168,31 @@ def _grows(algorithm: Algorithm) -> bool:
 
 
 def _episode_pairs(episodes: Episodes, d: int) -> list[tuple[Any, Any]]:
-    """Return the arrays of episodes, each with another of the shape and type that it must have."""
+    """Return the arrays of episodes, each with an array of the required shape and type."""
     pairs = [] if episodes.start is None else [(episodes.start, np.zeros(d))]
     fresh = no_episodes(d, has_returns=True, has_states=True)
     for name in ("starts", "returns", "states"):
         totals, empty = getattr(episodes, name), getattr(fresh, name)
         if totals is not None:
-            _require(totals.most == empty.most > len(totals.marks) and totals.block > 0, "another number of blocks")
+            _require(totals.most == empty.most > len(totals.marks) and totals.block > 0, "wrong number of blocks")
             pairs += [(array, empty.total) for array in (totals.total, *totals.marks)]
     return pairs
 
 
 def _check_waiting(part: Learner | Sums, d: int, like: Transitions | None) -> None:
-    _require(part.n_waiting >= 0 and (part.buffer is None) == (part.n_waiting == 0), "another number of rows that wait")
+    _require(part.n_waiting >= 0 and (part.buffer is None) == (part.n_waiting == 0), "wrong number of waiting rows")
     if part.buffer is not None:
         _check_rows(part.buffer, part.n_waiting, d, like)
 
 
 def _check_rows(rows: Transitions, n: int, d: int, like: Transitions | None) -> None:
     kind, weight = rows.phi.dtype, [rows.weight] if rows.is_weighted else []
-    _require(kind in (np.float32, np.float64) and rows.phi_next.dtype == kind, "features of another type")
-    _require(rows.phi.shape == rows.phi_next.shape == (n, d), "features of another shape")
+    _require(kind in (np.float32, np.float64) and rows.phi_next.dtype == kind, "features of wrong type")
+    _require(rows.phi.shape == rows.phi_next.shape == (n, d), "features of wrong shape")
     vectors = [rows.ends, rows.reward, rows.discount, *weight]
-    _require(all(vector.shape == (n,) for vector in vectors), "columns of another length")
+    _require(all(vector.shape == (n,) for vector in vectors), "columns of wrong length")
     types = [vector.dtype for vector in vectors]
-    _require(types == [np.bool_, *[np.float64] * (len(vectors) - 1)], "columns of another type")
+    _require(types == [np.bool_, *[np.float64] * (len(vectors) - 1)], "columns of wrong type")
     if like is not None:
         _require(like.phi.dtype == kind and like.is_weighted == rows.is_weighted, "rows unlike those of the sample")
 
@@ -202,6 +202,7 @@ _OTHERS = ("discount", "theta_0", "closed_form", "seed")
 
 
 def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> None:
+    """Write the arguments and the state of an evaluator."""
     settings = {name: encode(getattr(setup.settings, name)) for name in _SETTINGS}
     arguments = settings | {name: getattr(setup, name) for name in _OTHERS}
     tree = {
@@ -214,14 +215,14 @@ def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> 
 
 
 def _given_settings(features: Features) -> dict[str, Any] | None:
-    """Return the features of observations as plain values; those of a target are made of them again."""
+    """Return the features of observations as plain values; features of a target are rebuilt from them."""
     if isinstance(features, TargetFeatures):
         return feature_settings(features.features) if isinstance(features.features, Features) else None
     return feature_settings(features)
 
 
 def _target_settings(target: Target | None) -> Any:
-    """Return a target policy as plain values, None without one, and "code" where it is the user's own code."""
+    """Return a target policy as plain values, None if there is none, and "code" if it is the user's code."""
     try:
         return None if target is None else target.settings
     except InvalidInputError:
@@ -229,7 +230,7 @@ def _target_settings(target: Target | None) -> Any:
 
 
 def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
-    """Write a tree: its arrays become members of the file, named by the way to them, and the rest is the header."""
+    """Write a tree; its arrays become members of the file, named by their path, and the rest is the header."""
     arrays: dict[str, Any] = {}
     header = {"format": _FORMAT, "tree": _split(tree, "", arrays)}
     write_arrays(path, header, arrays)
@@ -237,7 +238,7 @@ def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
 
 @contextmanager
 def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Give the tree of a file. What a damaged one raises, here or inside, becomes a ModelFileError."""
+    """Yield the tree of a file; exceptions that a damaged file causes, also in the block, become a ModelFileError."""
     check_regular(path)
     content = Path(path).read_bytes()
     try:
@@ -252,25 +253,26 @@ def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         yield tree
     except InvalidInputError:
         raise
-    except Exception as error:  # whatever damage makes of it
+    except Exception as error:  # a damaged file may cause any exception
         raise ModelFileError(
-            f"{path} must be a model that this version of vrtd wrote; got a file that does not read as one "
-            f"({type(error).__name__}); check the path, or fit again"
+            f"{path} is not a model of this version of vrtd, or is damaged ({type(error).__name__}). Check the path, "
+            "or fit again."
         ) from error
 
 
 def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any, target: Any) -> dict[str, Any]:
-    """Return the arguments of the evaluator; `features` and `target` where they were of the user's own code."""
+    """Return the arguments of the evaluator; `features` and `target` are passed if they were the user's code."""
     arguments, settings, policy = dict(tree["arguments"]), tree["features"], tree["target"]
     if policy == _CODE and target is None:
-        must = f"{path} was fitted to a target policy of the user's own code"
-        raise InvalidInputError(must, "no target", "pass target=..., the same policy as before")
+        problem = f"The target policy of {path} was a function or an object, which is not in the file."
+        raise InvalidInputError(problem, "Pass the same policy again: target=...")
     if policy != _CODE and target is not None:
-        must = f"{path} has " + ("no target policy" if policy is None else "its target policy with it")
-        raise InvalidInputError(must, "another one", "drop target; to value another policy, fit again")
+        problem = f"{path} {'has no' if policy is None else 'already contains its'} target policy."
+        raise InvalidInputError(problem, "Drop target, or fit again to evaluate another policy.")
     if settings is None and features is None:
         raise InvalidInputError(
-            f"{path} was fitted with features of the user's own code", "no features", "pass features=..."
+            f"The features of {path} were a function or an object, which is not in the file.",
+            "Pass the same features again: features=...",
         )
     if not isinstance(arguments["algorithm"], str):
         arguments["algorithm"] = decode(Algorithm, arguments["algorithm"])
@@ -279,6 +281,7 @@ def decode_arguments(tree: Tree, path: str | os.PathLike[str], features: Any, ta
 
 
 def decode_state(tree: Tree, setup: Setup) -> FitState:
+    """Rebuild the state of a fit from the tree of a file, and check it."""
     state: FitState = decode(FitState, tree["state"])
     if state.buffer is not None and state.features is None:
         state = state._replace(features=_bound_again(setup, state))
@@ -287,16 +290,15 @@ def decode_state(tree: Tree, setup: Setup) -> FitState:
 
 
 def _bound_again(setup: Setup, state: FitState) -> Features:
-    """Bind features of the user's own code to the rows that they were bound to before."""
+    """Bind features of the user's code to the rows to which they were bound before."""
     features: Any = setup.features
     if isinstance(features, TargetFeatures) and state.is_weighted:  # by propensities: features are those of states
         features = features.features
     n = setup.settings.pilot_rows if state.n_pilot is None else state.n_pilot
     if features.needs_data and state.n_sampled < n:
         raise InvalidInputError(
-            "features of the user's own code must be fitted when a model with more pilot rows than it keeps is loaded",
-            f"{state.n_sampled:,} of {n:,} pilot rows",
-            "pass features=evaluator.features of the evaluator that was saved",
+            f"features cannot be fitted again, because the model has only {state.n_sampled:,} of {n:,} pilot rows.",
+            "Pass fitted features: features=evaluator.features of the evaluator that was saved.",
         )
     if state.buffer is None or state.observations is None or state.next_observations is None:
         raise ValueError("a sample without observations")
@@ -310,7 +312,7 @@ def _bound_again(setup: Setup, state: FitState) -> Features:
 
 
 def feature_settings(features: Features) -> dict[str, Any] | None:
-    """Return features as plain values, or None where they are of the user's own code."""
+    """Return features as plain values, or None if they are the user's code."""
     try:
         return features.settings
     except InvalidInputError:
@@ -318,7 +320,7 @@ def feature_settings(features: Features) -> dict[str, Any] | None:
 
 
 def _algorithm_settings(algorithm: Algorithm) -> dict[str, Any]:
-    """Return the algorithm as plain values from which `_build_algorithm` builds it again."""
+    """Return the algorithm as plain values from which `_build_algorithm` can rebuild it."""
     settings = algorithm.settings
     try:
         same = _build_algorithm(settings) == algorithm
@@ -326,7 +328,8 @@ def _algorithm_settings(algorithm: Algorithm) -> dict[str, Any]:
         same = False
     if not same:
         raise InvalidInputError(
-            "an algorithm must be made of plain values to be stored", repr(algorithm), "use a constant step size"
+            f"The algorithm cannot be saved, because its settings are not plain values: {algorithm!r}.",
+            "Use a constant step size.",
         )
     return settings
 
@@ -337,7 +340,7 @@ def _build_algorithm(settings: Mapping[str, Any]) -> Algorithm:
 
 
 def _split(tree: Tree, way: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the tree without its arrays, which are put into `arrays` under the way to them."""
+    """Return the tree without its arrays, which are put into `arrays` under their paths."""
     plain: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, np.ndarray):

@@ -1,4 +1,4 @@
-"""How an evaluator shows itself: on one line, and in a notebook as a table with a figure of its values."""
+"""Representations of an evaluator: one line of text, and a table with a histogram of its values for notebooks."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     from vrtd.estimator.evaluator import Evaluator
 
-_MOST_FEATURES = 64  # with which the closed form and its interval take milliseconds
+_MOST_FEATURES = 64  # up to which the closed form and its interval take milliseconds
 _LEVEL = 0.95
 _N_BINS = 40
-_MOST_CHARACTERS = 70  # of features
+_MOST_CHARACTERS = 70  # of the description of features
 
 
 class _Means(NamedTuple):
-    """Values averaged over states. Without an interval, which may take long, its ends are nan."""
+    """Values averaged over states. The ends of intervals that would take long to compute are nan."""
 
     mean: Interval | None = None  # over the states of the log
     policy: Interval | None = None  # over the first states of its episodes
-    doubt: str | None = None  # why they have not converged
+    doubt: str | None = None  # why the values have not converged
 
     @property
     def has_interval(self) -> bool:
@@ -46,15 +46,15 @@ class _Means(NamedTuple):
 
     @property
     def texts(self) -> dict[str, str]:
-        """Those that are known, by their names."""
+        """The known ones as texts, by name."""
         named = {"policy value": self.policy, "mean value": self.mean}
-        return {name: _describe_interval(found) for name, found in named.items() if found is not None}
+        return {name: _describe_interval(interval) for name, interval in named.items() if interval is not None}
 
 
 def describe_fit(evaluator: Evaluator, setup: Setup, state: FitState, known: FitSummary | None) -> str:
     """Describe an evaluator on one line.
 
-    `evaluator` is a copy, so that nothing is remembered of the question. `known` is what was computed before.
+    `evaluator` is a copy, so the original caches nothing that is computed here. `known` holds earlier results.
     """
     of_target = "" if setup.target is None else " of a target policy"
     parts = [f"{_describe_method(setup, state)}{of_target}, {_describe_rows(setup, state)}"]
@@ -70,7 +70,7 @@ def describe_fit(evaluator: Evaluator, setup: Setup, state: FitState, known: Fit
 
 
 def build_fit_summary(evaluator: Evaluator, setup: Setup, state: FitState, known: FitSummary | None) -> str:
-    """Return the same as HTML, with a histogram of the values."""
+    """Return the same description as HTML, with a histogram of the values."""
     means, values = _find_means(evaluator, state, known), _values(evaluator, state, known)
     interval = f", {_LEVEL:.0%} interval" if means.has_interval else ""
     features = setup.features if state.features is None else state.features
@@ -94,8 +94,8 @@ def _describe_method(setup: Setup, state: FitState) -> str:
         return describe_settings(state.algorithm.settings)
     if state.sums is not None:
         return "closed form"
-    given, settings = setup.settings.algorithm, setup.settings
-    name = given if isinstance(given, str) else describe_settings(given.settings)
+    algorithm, settings = setup.settings.algorithm, setup.settings
+    name = algorithm if isinstance(algorithm, str) else describe_settings(algorithm.settings)
     sizes = {"step_size": settings.step_size, "batch_size": settings.batch_size}
     return ", ".join([name, *(f"{key} {value}" for key, value in sizes.items() if value != "auto")])
 
@@ -115,13 +115,13 @@ def _describe_rows(setup: Setup, state: FitState) -> str:
 
 
 def _is_cheap(state: FitState) -> bool:
-    """Return whether the closed form is what was learned, and its interval takes milliseconds."""
+    """Return whether the method is the closed form with so few features that its interval takes milliseconds."""
     is_closed_form = state.algorithm is None and state.sums is not None
     return is_closed_form and state.features is not None and state.features.n_features <= _MOST_FEATURES
 
 
 def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
-    """Return as much of the means as does not take long and the rows give."""
+    """Return the means that the rows determine and that do not take long to compute."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -134,7 +134,7 @@ def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None)
 
 
 def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
-    """Return what was computed before of the means of a closed form."""
+    """Return the means of a closed form that was solved earlier, with intervals if these are known."""
     episodes = state.episodes
     if state.algorithm is not None or state.sums is None or episodes is None or known is None or not known.is_solved:
         return _Means()
@@ -150,12 +150,13 @@ def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary |
     )
 
 
-def _describe_interval(found: Interval) -> str:
-    return f"{found.value:.4g}" + ("" if isnan(found.low) else f" [{found.low:.4g}, {found.high:.4g}]")
+def _describe_interval(interval: Interval) -> str:
+    value, low, high = interval
+    return f"{value:.4g}" + ("" if isnan(low) else f" [{low:.4g}, {high:.4g}]")
 
 
 def _values(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> Floats:
-    """Return the finite values of the states, or states and actions, in the first rows; none where they take long."""
+    """Return the finite values of the states (and actions) in the first rows; none if they take long to compute."""
     solution = known.solution if state.algorithm is None and known is not None and known.is_solved else None
     if state.buffer is None or not (_is_cheap(state) or state.algorithm is not None or solution is not None):
         return np.empty(0)

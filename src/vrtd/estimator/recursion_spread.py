@@ -1,4 +1,4 @@
-"""The spread of TD and VRTD, from the second moments of their recursion."""
+"""Distribution of the error of TD and VRTD, from the second moments of their recursion."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from vrtd.problems import Transitions
 from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments
 
-# This many further epochs leave nothing of the start: what remains of the mean is bias.
+# After this many further epochs the initial transient is 0, and the mean error is bias.
 _FOREVER = 1 << 40
-# A run that is further from the closed form of the sample than this multiple of the expected distance is in doubt.
+# An interval is unreliable if the run is further from the closed form of the sample than this multiple of the expected
+# distance.
 _FAR = 5.0
 _LEAST_ROWS = 32  # for a variance from block means
-_LEAST_SEEN = 10  # rows of the sample in which a feature must not be 0, for its noise to be known
+_LEAST_SEEN = 10  # the noise of a feature is known if it is not 0 in this many rows of the sample
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecursionSpread(Spread):
-    """The spread of a recursion: its covariance, what remains of its start, and its bias. `influence` is that of the
-    closed form."""
+    """Spread of a recursion: its covariance, initial transient and bias; `influence` is that of the closed form."""
 
     covariance: Floats  # (d, d)
-    remainder: Floats  # (d,) E theta - theta_star
-    bias: Floats  # (d,) the part of it that stays
-    optimal: Floats  # (d, d) n times the covariance of the best that n rows allow
-    reference: Floats  # (d, d) covariance of the closed form of these rows from which `covariance` was made
-    start_covariance: Floats  # (d, d) covariance that the unknown distance of the start adds
+    remainder: Floats  # (d,) E theta - theta_star: transient and bias
+    bias: Floats  # (d,) the part of the remainder that does not vanish with more rows
+    optimal: Floats  # (d, d) n times the least covariance that is possible with n rows
+    reference: Floats  # (d, d) covariance of the closed form of the rows from which `covariance` was computed
+    start_covariance: Floats  # (d, d) additional covariance, because the distance of the start is an estimate
 
     def _estimates(self, phi: Floats) -> Estimates:
         of_blocks = block_degrees((self.influence - self.influence.mean(axis=0)) @ phi.T)
@@ -43,11 +43,11 @@ class RecursionSpread(Spread):
         return Estimates(phi @ self.theta, self.standard_error(phi), degrees, np.abs(phi @ self.remainder))
 
     def standard_error(self, phi: Floats) -> Floats:
-        """Standard error of phi.theta for each row, what is left of the start included."""
+        """Return the standard error of phi.theta for each row, including the uncertainty of the initial transient."""
         return np.sqrt(self._noise(phi) + _squares(phi, self.start_covariance))
 
     def _noise(self, phi: Floats) -> Floats:
-        """Variance of phi.theta for each row."""
+        """Return the variance of phi.theta for each row."""
         return _squares(phi, self.covariance) * self._inflation(phi)
 
     @cached_property
@@ -55,9 +55,9 @@ class RecursionSpread(Spread):
         return block_covariances(self.influence)
 
     def _inflation(self, phi: Floats) -> Floats:
-        """By how much block means vary more than the reference says, at least 1: correlation over long times.
+        """Return the ratio of the variance of block means to the reference, at least 1, due to long correlations.
 
-        Covariances of adjacent blocks are added where they are positive: blocks may be shorter than the correlation.
+        Positive covariances of adjacent blocks are added, because blocks may be shorter than the correlation time.
         """
         own, between = self._block_covariances
         blocks = _squares(phi, own) + _squares(phi, between)
@@ -65,13 +65,12 @@ class RecursionSpread(Spread):
         return np.maximum(1.0, np.divide(blocks, known, out=np.ones_like(known), where=known > 0.0))
 
     def converged(self, phi: Floats) -> bool:
-        """Whether what is left of the start is at most half the width of a 95 % interval, on the whole, and there is no
-        reason to doubt it."""
+        """Check whether the initial transient is small and the intervals are reliable."""
         start = _rms(phi @ self.remainder) + float(np.sqrt(_squares(phi, self.start_covariance).mean()))
         return self.doubt is None and bool(start <= 1.96 * np.sqrt(self._noise(phi).mean()))
 
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
-        """The parts of the error of phi.theta from n distinct rows, root mean squares over the rows of phi."""
+        """Estimate the parts of the error of ``phi.theta``."""
         variance = float(np.square(self.standard_error(phi)).mean())
         least = float(np.einsum("ni,ij,nj->n", phi, self.optimal, phi, optimize=True).mean()) / max(n_rows, 1)
         start: dict[Limit, float] = {
@@ -86,8 +85,8 @@ def measure_recursion(
 ) -> RecursionSpread:
     """Return the spread of TD or VRTD, from the second moment of its recursion with the moments of the sample.
 
-    Rows that come again tell nothing new: then the recursion tends to the closed form of the distinct rows, and its
-    covariance is added. `reduced` is the sample with features of full rank.
+    With several passes the recursion tends to the closed form of the distinct rows, whose covariance is added.
+    `reduced` is the sample with features of full rank.
     """
     ends = [phase.first_epoch for phase in learner.phases[1:]] + [learner.n_epochs]
     legs = [
@@ -97,25 +96,27 @@ def measure_recursion(
     ]
     algorithm, n = learner.algorithm, len(sample)
     output = algorithm.returned if isinstance(algorithm, VRTD) else "last"
-    assert output != "tail"  # batches that grow have another interval
+    assert output != "tail"  # growing batches have another kind of interval
     if n < _LEAST_ROWS:
-        raise InvalidInputError(f"an interval of the recursion needs at least {_LEAST_ROWS} rows", n, "bring more rows")
+        raise InvalidInputError(
+            f"An interval of the recursion needs at least {_LEAST_ROWS} rows, but there are {n}.", "Use more data."
+        )
     B = sample.basis
     start = B.T @ theta_0
     moments = recursion_moments(reduced, legs, start, output)
     if not np.isfinite(moments.covariance).all():
         raise InvalidInputError(
-            "the first rows must determine a stable system for an interval of the recursion",
-            moments.remark or f"moments that are not finite from {n:,} rows",
-            "bring more rows or other features, or a smaller step",
+            "The recursion has no interval: "
+            f"{moments.remark or f'its moments are not finite for the first {n:,} rows'}.",
+            "Use more data, other features, or a smaller step.",
         )
     stays = np.zeros(B.shape[1])
-    if legs and isinstance(algorithm, TD):  # the mean of VRTD's recursion tends to theta_star, as far as a sample tells
+    if legs and isinstance(algorithm, TD):  # the mean of VRTD's recursion tends to theta_star
         stays = recursion_moments(reduced, [(legs[-1][0], 1, _FOREVER)], start, output).mean
     covariance = moments.covariance
     if learner.n_rows > n_distinct:
         covariance = covariance + moments.optimal / max(n_distinct, 1)
-    # theta_star of the sample is itself an estimate, and the start that much nearer or further away.
+    # theta_star of the sample is an estimate, so that the distance of the start is uncertain.
     left = moments.left @ moments.optimal @ moments.left.T / n
     optimal = B @ moments.optimal @ B.T
     blocks = reduced.merged_influence @ B.T
@@ -130,7 +131,7 @@ def measure_recursion(
         remainder=B @ moments.mean,
         bias=B @ stays,
         optimal=optimal,
-        # One standard error more, so that the noise of block means alone seldom widens an interval.
+        # Plus one standard error, so that the noise of block means rarely widens an interval.
         reference=optimal / n * (1.0 + np.sqrt(2.0 / len(blocks))),
         start_covariance=B @ left @ B.T,
     )
@@ -143,12 +144,12 @@ def _find_mismatch(found: RecursionSpread, sample: Transitions, reduced: Transit
     moved, n = found.theta - theta_0, len(sample)
     outside = sample.outside(moved)
     if outside @ outside > 1e-6 * (moved @ moved):
-        return f"later rows have features that the first {n:,} do not span"
+        return f"later rows have features outside the span of the first {n:,} rows"
     phi, closed_form = sample.phi, sample.basis @ reduced.theta_star + sample.outside(theta_0)
     expected = _rms(found.standard_error(phi)) + _rms(phi @ found.remainder)
     expected += float(np.sqrt(_squares(phi, found.optimal / n).mean()))
     if not _rms(phi @ (found.theta - closed_form)) <= _FAR * expected:
-        return f"it is not where the first {n:,} rows say that it should be"
+        return f"the run is further from the closed form of the first {n:,} rows than its noise explains"
     return None
 
 
@@ -161,7 +162,7 @@ def _settings(algorithm: Algorithm) -> tuple[float, int]:
 
 
 def _squares(phi: Floats, form: Floats) -> Floats:
-    """phi^T form phi for each row, 0 where it is negative."""
+    """Return phi^T form phi for each row, or 0 where it is negative."""
     square: Floats = np.maximum(np.einsum("ni,ij,nj->n", phi, form, phi, optimize=True), 0.0)
     return square
 

@@ -1,4 +1,4 @@
-"""A uniform sample of the rows of a stream, of bounded size (A. G. Waterman; J. S. Vitter 1985)."""
+"""Reservoir sampling: a uniform sample of bounded size of the rows of a stream (A. G. Waterman; J. S. Vitter 1985)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vrtd.problems import Transitions
 
 
 class Reservoir(NamedTuple):
-    """Each row so far is in it with the same probability. `add` returns the next one."""
+    """Sample that contains each row so far with the same probability; `add` returns the next one."""
 
     capacity: int
     stream: NDArray[np.uint64]  # one word for each row
@@ -22,21 +22,25 @@ class Reservoir(NamedTuple):
 
     @property
     def n_kept(self) -> int:
+        """Number of rows in the sample."""
         return min(self.n_seen, self.capacity)
 
     @property
     def rows(self) -> Transitions | None:
-        """The rows that are kept, None if there are none."""
+        """Rows in the sample, None if there are none."""
         return None if self.buffer is None else self.buffer.part(0, self.n_kept)
 
 
 def empty_reservoir(capacity: int, seed: int) -> Reservoir:
-    """Return the reservoir of no rows."""
+    """Return an empty reservoir."""
     return Reservoir(capacity, make_streams(seed, np.arange(1), RESERVOIR)[0])
 
 
 def add(reservoir: Reservoir, rows: Transitions) -> Reservoir:
-    """Return the reservoir after these rows. Row i, counted from 0, takes a random place of i + 1, if that is kept."""
+    """Return the reservoir after these rows.
+
+    Row i, counted from 0, is put at a random one of i + 1 places, and dropped if this is beyond the capacity.
+    """
     n, capacity, seen = len(rows), reservoir.capacity, reservoir.n_seen
     buffer, first = reservoir.buffer, min(n, capacity - reservoir.n_kept)
     if first:
@@ -48,9 +52,9 @@ def add(reservoir: Reservoir, rows: Transitions) -> Reservoir:
     if chosen.size:
         assert buffer is not None
         places = places[chosen]
-        _, last = np.unique(places[::-1], return_index=True)  # of rows that take the same place, the last one stays
+        _, last = np.unique(places[::-1], return_index=True)  # the last one of the rows at the same place is kept
         at = places.size - 1 - last
-        buffer = buffer.copy()  # a state before this one may hold it
+        buffer = buffer.copy()  # an earlier state may refer to it
         for name in ("phi", "reward", "phi_next", "discount", "ends", *(["weight"] if rows.is_weighted else [])):
             getattr(buffer, name)[places[at]] = getattr(rows, name)[first + chosen[at]]
     return Reservoir(capacity, reservoir.stream, seen + n, buffer)

@@ -1,4 +1,4 @@
-"""Feature rows of a log on their way to an algorithm: buffers that they wait in, and numbers that are not finite."""
+"""Feature rows of a log before they reach an algorithm: buffers, and checks that all numbers are finite."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from vrtd.arrays import frozen
 from vrtd.problems import Transitions
 
-#: What compiled loops get in place of weights that are all 1.
+#: Stands for weights that are all 1 in compiled loops.
 NO_WEIGHT = frozen(np.empty(0))
 
 
 class NotFiniteError(Exception):
-    """Some number of a piece, or what was made of it, is not finite."""
+    """Raised when a number in a chunk, or computed from it, is not finite."""
 
 
 def loop_columns(rows: Transitions) -> tuple[NDArray[Any], ...]:
     """Return the columns as read-only views for compiled loops.
 
-    Numba compiles once more for arrays that can be written, and two compilations may differ in the last bit.
+    Numba compiles separately for writable arrays, and two compilations may differ in the last bit.
     """
     weight = rows.weight[:] if rows.is_weighted else NO_WEIGHT
     columns = rows.phi[:], rows.reward[:], rows.phi_next[:], rows.discount[:], weight, rows.ends[:]
@@ -34,9 +34,9 @@ def loop_columns(rows: Transitions) -> tuple[NDArray[Any], ...]:
 def append(buffer: Transitions | None, n: int, rows: Transitions, size: int) -> Transitions:
     """Copy `rows` behind the first `n` rows of the buffer, and return the buffer.
 
-    What lies behind the first n rows belongs to nobody, so a state that holds the buffer and n does not change, if
-    at most one state grows from each. A buffer that is too small is replaced by one for `size` rows. Cached properties
-    of a buffer must not be read, because its rows change.
+    A state uses only the first n rows of a buffer, so it does not change when another state appends rows, provided that
+    at most one state is derived from each. A buffer that is too small is replaced by one for `size` rows. Cached
+    properties of a buffer must not be read, because its rows change.
     """
     last = n + len(rows)
     if buffer is None or len(buffer) < last:
@@ -59,7 +59,7 @@ def append(buffer: Transitions | None, n: int, rows: Transitions, size: int) -> 
 
 
 def join_rows(parts: Sequence[Transitions]) -> Transitions:
-    """Return all rows in one, with weights if the first ones have them."""
+    """Concatenate rows, with weights if the first part has them."""
     if len(parts) == 1:
         return parts[0]
     names = ("phi", "reward", "phi_next", "discount", "ends")
@@ -75,7 +75,7 @@ def is_finite(rows: Transitions) -> bool:
 
 
 def clear_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitions | None:
-    """Replace successors of terminated rows that are not finite by 0; return None if there are none."""
+    """Replace non-finite successors of terminated rows by 0; return None if there are none."""
     idle = terminated & ~np.isfinite(rows.phi_next).all(axis=1)
     if not idle.any():
         return None
@@ -86,7 +86,7 @@ def clear_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitions
 
 
 def first_not_finite(rows: Transitions) -> tuple[str, int] | None:
-    """Return (field, row) of the first row with a number that is not finite."""
+    """Return (field, row) of the first number that is not finite, or None."""
     first = None
     for field in ("phi", "phi_next", "reward", "weight"):
         values = getattr(rows, field)

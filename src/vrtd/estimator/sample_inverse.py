@@ -1,7 +1,7 @@
-"""An approximate inverse of A from some rows, in memory that does not grow as the square of the number of features.
+"""An approximate inverse of A from some rows, in memory that does not grow with the square of the number of features.
 
-It removes what a run of TD leaves of its start in slow directions, and turns gradients into estimates of theta. What it
-gets wrong is only left undone: it changes how fast estimates converge, not where to.
+It removes the initial transient of a run of TD in slow directions, and turns pseudo-gradients into estimates of theta.
+Its errors change how fast estimates converge, but not their limit.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from scipy.sparse.linalg import lsqr
 from vrtd.arrays import Floats
 from vrtd.problems import Transitions
 
-# Of the noise of A in the rows, by how much it counts. Measured on 25 chains: from 0.1 to 1 the errors differ by a few
-# percent; with 0, rare states of a table make them grow.
+# Weight of the noise of A in the rows. On 25 chains, errors differ by a few percent between 0.1 and 1; with 0 they are
+# larger because of rare states of a table.
 _CAUTION = 0.3
-# To find a constant: how often to iterate, the variance that it may have, and by how much it may be stretched. Beyond,
-# no row tells of it: with discount 1, none that terminates.
+# Search for a constant: number of iterations, largest variance of the constant, and largest stretch. Beyond it the rows
+# do not determine the constant: with discount 1, no row terminates.
 _ITERATIONS, _MOST_VARIED, _MOST_STRETCHED = 15, 0.01, 1e4
-_LEAST_SHARE, _TINY = 1e-9, 1e-300  # so that what is factored is never singular
+_LEAST_SHARE, _TINY = 1e-9, 1e-300  # so that no matrix is singular
 
 
 class SampleInverse:
-    """Minus the inverse of A, as far as n rows tell: w that minimises |A w + v|^2 + E|(A_n - A) w|^2.
+    """Approximate inverse of -A from n rows: the w that minimises |A w + v|^2 + E|(A_n - A) w|^2.
 
-    The second term is the variance of A_n w, A_n the mean over n rows: caution in directions that few rows tell of. The
-    rows show it as c w^T S w, S = sum_t |phi_t|^2 psi_t psi_t^T / n^2. With d features and not many more rows they show
-    too little of it, so that S is mixed with a multiple of the identity of the same trace, with the share (d / n)^2.
-    For d < n, w is solved for (d equations), otherwise y with w = Psi^T y (n equations).
+    The second term is the variance of A_n w, where A_n is the mean over n rows. It damps directions that few rows
+    determine. It is estimated by c w^T S w with S = sum_t |phi_t|^2 psi_t psi_t^T / n^2. If the number of features d is
+    not much smaller than n, this is too small, so that S is mixed with a multiple of the identity of the same trace,
+    whose share is (d / n)^2. For d < n the d equations for w are solved, otherwise n equations for y with w = Psi^T y.
 
     Parameters
     ----------
     rows : Transitions
         The rows, in any order.
-    caution : float
-        c, by how much the variance counts.
+    caution : float, default=0.3
+        Weight c of the variance.
     """
 
     def __init__(self, rows: Transitions, caution: float = _CAUTION) -> None:
         self._left, self._n, d = rows.left, len(rows), rows.n_features
-        # A feature that only successors have is in no equation of its own: it must not explain the rewards of others.
+        # A feature that is nonzero only in successors has no equation, and must not explain the rewards of others.
         self._psi = psi = np.where((self._left != 0.0).any(axis=0), rows.psi, 0.0)
         self._constant, self._stretch = _find_constant(rows, psi)
         psi += self._stretch * np.outer(psi @ self._constant, self._constant)
@@ -58,12 +58,12 @@ class SampleInverse:
 
     @staticmethod
     def count_work(n_rows: int, n_features: int) -> int:
-        """Return about how many operations it takes to build."""
+        """Return the approximate number of operations to build the inverse."""
         few, many = sorted((n_rows, n_features))
         return 4 * few * few * many
 
     def __call__(self, vectors: Floats) -> Floats:
-        """Return w for each v of `vectors`, (k, d) or (d,)."""
+        """Return w for each v in `vectors`, (k, d) or (d,)."""
         v = -self._n * np.atleast_2d(vectors).T
         if self._is_wide:
             w = self._psi.T @ lu_solve(self._factors, self._left @ v)
@@ -74,15 +74,15 @@ class SampleInverse:
 
 
 def _find_constant(rows: Transitions, psi: Floats) -> tuple[Floats, float]:
-    """Return the direction of w in which phi.w is the same for all rows, as far as there is one, and by how much it is
-    to be stretched.
+    """Return the direction of w in which phi.w is the same for all rows, if there is one, and its stretch minus 1.
 
-    In it psi.w is (1 - gamma) phi.w, and so is its noise: it is slow, but known well. Stretched, it is as the others.
+    In this direction psi.w is (1 - gamma) phi.w, and its noise is small, too: it is slow, but known accurately. The
+    stretch makes it as large as the other directions.
     """
     d = rows.n_features
     found = lsqr(np.asarray(rows.phi, dtype=np.float64), np.ones(len(rows)), iter_lim=_ITERATIONS)[0]
     size = float(np.linalg.norm(found))
-    others = rows.phi_next[rows.discount > 0.0]  # on which it was not fitted
+    others = rows.phi_next[rows.discount > 0.0]  # the direction was not fitted to these
     if not size > 0.0 or not len(others) or np.square(others @ found - 1.0).mean() > _MOST_VARIED:
         return np.zeros(d), 0.0
     unit = found / size
@@ -92,9 +92,10 @@ def _find_constant(rows: Transitions, psi: Floats) -> tuple[Floats, float]:
 
 
 def whitened_products(phi: Floats, one: Floats, other: Floats) -> tuple[Floats, float]:
-    """Return v^T C^-1 u for the rows v and u of two tables, C = phi^T phi / n + r I, and how many directions count.
+    """Return v^T C^-1 u for the rows v and u of two tables, C = phi^T phi / n + r I, and the number of directions.
 
-    The ridge r is the noise of a mean over n rows, tr(C) / n. Directions count by their share in C that is not ridge.
+    The ridge r is the noise of a mean over n rows, tr(C) / n. Each direction counts with its share in C without the
+    ridge (effective degrees of freedom).
     """
     n, d = phi.shape
     ridge = max(float(np.square(phi).sum()) / n**2, _TINY)

@@ -1,6 +1,6 @@
-"""How far an estimate may be from theta_star: intervals of theta and of phi(s).theta.
+"""Estimates of theta with the distribution of their error, from which intervals of theta and phi(s).theta are computed.
 
-They are for phi(s).theta_star, which is the value V(s) only where the features can represent it.
+The intervals are for phi(s).theta_star, which is the value V(s) only if the features can represent it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from vrtd.arrays import Floats
 from vrtd.estimator.estimates import Estimates, Intervals, Parts, estimate_from_blocks
 from vrtd.problems import Transitions
 
-Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # what the error is mostly made of
+Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # sources of error
 
-# Below this effective sample size an interval is in doubt. Chains that change their regime 10 to 40 times in a log are
-# below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
+# Below this effective sample size an interval is unreliable. Chains that change their regime 10 to 40 times in a log
+# are below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
 _LEAST_EFFECTIVE = 50.0
-#: A value that depends on features which no row has is widened by what they may be worth. Beyond so many visits to them
-#: it is not known.
+#: If a value depends on features that are 0 in every row, its interval is widened by their possible contribution. If it
+#: depends on more than this many visits to them, it is not determined.
 MOST_OPEN = 0.5
 
 
@@ -37,24 +37,70 @@ def _no_features() -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Spread(ABC):
-    """An estimate of theta, and what is known of its error."""
+    """Estimate of theta with the distribution of its error.
 
-    theta: Floats  # (d,)
-    influence: Floats  # (B, d) by how much each block of rows moves theta: its own estimate less theta
-    block: int | None = None  # rows of a block of `influence`, where these are blocks of all rows
-    spans: Callable[[Floats], NDArray[np.bool_]] = _span_all  # whether the log determines phi.theta, for each row phi
-    unseen: NDArray[np.intp] = field(default_factory=_no_features)  # features that were always 0
-    rare: NDArray[np.intp] = field(default_factory=_no_features)  # features that were not 0 at times, but too seldom
-    leak: Floats | None = None  # (d, u) how phi.theta depends on features that no row has
-    largest: float = 0.0  # value that these may have
-    doubt: str | None = None  # why the interval cannot be trusted
+    Attributes
+    ----------
+    theta : ndarray of shape (d,)
+        The estimate.
+    influence : ndarray of shape (B, d)
+        Influence of each block of rows on theta: the estimate from the block minus theta.
+    block : int or None
+        Rows per block; None if the blocks are not made of all rows.
+    spans : callable
+        Function that returns for each row of features whether the log determines ``phi.theta``.
+    unseen : ndarray of int
+        Features that were 0 in every row.
+    rare : ndarray of int
+        Features that were nonzero too rarely to estimate their noise.
+    leak : ndarray of shape (d, u) or None
+        Dependence of ``phi.theta`` on features that were 0 in every row.
+    largest : float
+        Largest value that these features may contribute per visit.
+    doubt : str or None
+        Reason why the intervals are unreliable.
+    """
+
+    theta: Floats
+    influence: Floats
+    block: int | None = None
+    spans: Callable[[Floats], NDArray[np.bool_]] = _span_all
+    unseen: NDArray[np.intp] = field(default_factory=_no_features)
+    rare: NDArray[np.intp] = field(default_factory=_no_features)
+    leak: Floats | None = None
+    largest: float = 0.0
+    doubt: str | None = None
 
     def of(self, phi: Floats, level: float) -> Intervals:
-        """Return intervals for phi.theta, one per row."""
+        """Compute intervals for ``phi.theta``.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, d)
+            Rows of features.
+        level : float
+            Confidence level.
+
+        Returns
+        -------
+        Intervals
+            One interval per row.
+        """
         return self.estimates(phi).intervals(level)
 
     def estimates(self, phi: Floats) -> Estimates:
-        """Return phi.theta, one per row, with what is known of their errors."""
+        """Estimate ``phi.theta`` with its standard error.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, d)
+            Rows of features.
+
+        Returns
+        -------
+        Estimates
+            One estimate per row. The error is infinite where the log does not determine the value.
+        """
         phi = np.asarray(phi, dtype=np.float64)
         open_share = self.open_share(phi)
         is_known = self.spans(phi) & ~(phi[:, self.rare] != 0.0).any(axis=1) & (open_share <= MOST_OPEN)
@@ -64,28 +110,62 @@ class Spread(ABC):
         )
 
     def open_share(self, phi: Floats) -> Floats:
-        """Return how much of phi.theta depends on features that no row has, for each row: 1 is one visit."""
+        """Compute the dependence of ``phi.theta`` on features that were 0 in every row.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, d)
+            Rows of features.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The dependence in visits: 1 is one visit to such a feature.
+        """
         return np.zeros(len(phi)) if self.leak is None else np.asarray(np.abs(phi @ self.leak).sum(axis=1))
 
     @abstractmethod
     def _estimates(self, phi: Floats) -> Estimates:
-        """Return the estimates of rows that the log determines."""
+        """Return the estimates of rows whose values the log determines."""
 
     @abstractmethod
     def converged(self, phi: Floats) -> bool:
-        """Whether what is left of the start is at most half the width of a 95 % interval, on the whole, and there is no
-        reason to doubt it."""
+        """Check whether the initial transient is small and the intervals are reliable.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, d)
+            Rows of features over which root mean squares are taken.
+
+        Returns
+        -------
+        bool
+            Whether the transient is at most half the width of a 95 % interval, and `doubt` is None.
+        """
 
     @abstractmethod
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
-        """The parts of the error of phi.theta from n distinct rows, root mean squares over the rows of phi."""
+        """Estimate the parts of the error of ``phi.theta``.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, d)
+            Rows of features over which root mean squares are taken.
+        n_rows : int
+            Number of distinct rows of the log.
+
+        Returns
+        -------
+        dict of str to float
+            Error from each source.
+        """
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BlockSpread(Spread):
-    """The spread of an unbiased estimate, from batch means alone: nothing in it is larger than `influence`."""
+    """Spread of an unbiased estimate, from batch means; it needs no array larger than `influence`."""
 
-    n_rows: int  # rows that the estimate is made of
+    n_rows: int  # rows that the estimate uses
 
     def _estimates(self, phi: Floats) -> Estimates:
         by_block = self.influence @ phi.T
@@ -93,11 +173,11 @@ class BlockSpread(Spread):
         return estimate_from_blocks(phi @ self.theta, by_block)._replace(parts=parts)
 
     def converged(self, phi: Floats) -> bool:  # noqa: ARG002
-        """Whether there is no reason to doubt it: nothing is left of a start."""
+        """Check whether the intervals are reliable: the estimate has no initial transient."""
         return self.doubt is None
 
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
-        """The parts of the error of phi.theta from n distinct rows, root mean squares over the rows of phi."""
+        """Estimate the parts of the error of ``phi.theta``."""
         variance = float(np.square(self._estimates(phi).error).mean())
         independent = float((self.influence @ phi.T).var(axis=0, ddof=1).mean()) / len(self.influence)
         no_start: dict[Limit, float] = {"transient": 0.0, "bias": 0.0}
@@ -105,15 +185,15 @@ class BlockSpread(Spread):
 
 
 def split_noise(variance: float, least: float) -> dict[Limit, float]:
-    """Return the standard error that the rows make unavoidable, and that beyond it."""
+    """Split a variance into the standard error that is unavoidable with these rows, and the rest."""
     return {"variance": float(np.sqrt(max(variance - least, 0.0))), "budget": float(np.sqrt(max(least, 0.0)))}
 
 
 def find_slowness(rows: Transitions, n_rows: int) -> str | None:
-    """Return why correlation makes an interval from n rows doubtful, if it does, as these rows of the log show it."""
+    """Return why correlation makes an interval from `n_rows` rows unreliable, judged by `rows`, or None."""
     size = rows.effective_blocks * n_rows / len(rows)
     if np.isnan(size):
-        return f"{len(rows):,} rows are too few to show how strongly they are correlated"
+        return f"{len(rows):,} rows are too few to estimate how strongly they are correlated"
     if size >= _LEAST_EFFECTIVE:
         return None
     return f"the effective sample size of the {n_rows:,} rows is only about {size:.0f} in some direction"

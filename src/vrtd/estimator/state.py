@@ -1,6 +1,6 @@
-"""How a fit stands: the arguments of an evaluator, and one immutable state with the first rows of the log.
+"""The arguments of an evaluator, and the immutable state of a fit.
 
-Settings, intervals and diagnostics rest on these rows.
+The state keeps the first rows of the log, the sample, from which settings, intervals and diagnostics are computed.
 """
 
 from __future__ import annotations
@@ -27,48 +27,52 @@ from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
 
-# Intervals need more rows than settings do: rare rewards must have come often enough.
+# Size of the sample. Intervals need more rows than settings, because rare rewards must occur often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
-_LINEAR_ROWS = 200  # of the sample of a `LinearFit`, which keeps rows of its own
-_LEAST_PILOT, _PILOT_BYTES = 200, 1 << 25  # of the observations that wait
-_MOST_ASKED = 5000  # observations for which a target is asked how many actions it has
+_LINEAR_ROWS = 200  # size of the sample of a `LinearFit`, which also keeps a reservoir of rows
+_LEAST_PILOT, _PILOT_BYTES = 200, 1 << 25  # limits on the observations of pilot rows
+_MOST_ASKED = 5000  # observations from which the number of actions of a target is determined
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """The arguments of an evaluator, checked."""
+    """Checked arguments of an evaluator."""
 
     settings: AutoSettings
-    features: Features  # as they were given, perhaps not bound yet
+    features: Features  # as passed by the user; may not be bound
     discount: float
     theta_0: Floats | None
-    closed_form: bool | Literal["auto"]  # whether to sum up the closed form of every row beside another algorithm
+    closed_form: bool | Literal["auto"]  # whether to compute the closed form of all rows beside another algorithm
     seed: int
-    target: Target | None = None  # the policy whose values are learned, if it is not that of the log
+    target: Target | None = None  # the policy to evaluate, if it is not that of the log
 
     def fit_to(self, space: ObservationSpace | None, chunk: Chunk) -> Setup:
-        """Return the setup for a log that begins with this chunk: features for its observations.
+        """Return the setup for a log that begins with this chunk, with features for its observations.
 
-        With propensities, values of states are learned with importance ratios, else those of states and actions.
+        For a target policy, the values of states are learned with importance ratios if the log has propensities, and
+        the values of states and actions otherwise.
         """
         features: Any = self.features
         if self.target is None and chunk.propensity is not None:
-            raise InvalidInputError(
-                "propensities are for the values of a target policy", "no target", "pass target=..."
-            )
+            raise InvalidInputError("propensity needs a target policy.", "Pass target=..., or drop propensity.")
         if self.target is not None and chunk.action is None:
-            must, do = "the values of a target policy need the actions of the log", "name their column: action=..."
-            raise InvalidInputError(must, "a log without actions", do)
+            raise InvalidInputError(
+                "target needs the actions of the log, but the log has none.", "Name their column: action=..."
+            )
         if self.target is not None and chunk.propensity is None and chunk.weight is not None:
-            must = "with a target policy, weights are made of propensities"
-            raise InvalidInputError(must, "weights", "name the propensities: propensity=..., or drop weight")
+            raise InvalidInputError(
+                "weight cannot be combined with target, because weights are computed from propensities.",
+                "Name the column of the propensities: propensity=..., or drop weight.",
+            )
         if self.target is not None and space is not None and space.actions and chunk.n_rows:
             _check_words(self.target, space.actions, chunk.observations[:_MOST_ASKED])
         if isinstance(features, TargetFeatures) and chunk.propensity is not None:
             features = features.features
             if not isinstance(features, Features):
-                must = "with propensities, features must be those of observations"
-                raise InvalidInputError(must, "a function of actions, too", "drop propensity, or pass other features")
+                raise InvalidInputError(
+                    "features must not depend on actions if the log has propensities.",
+                    "Drop propensity, or pass features of observations.",
+                )
             if self.target is not None and chunk.n_rows:
                 self.target.check_on(chunk.observations)
         row_bytes = chunk.observations.dtype.itemsize * max(1, int(np.prod(chunk.observations.shape[1:])))
@@ -76,9 +80,9 @@ class Setup:
         return replace(self, features=complete(features, space), settings=replace(self.settings, pilot_rows=n))
 
     def resolve(self, features: Features | None) -> Setup:
-        """Return the setup with the algorithm that "auto" stands for, with these bound features.
+        """Return the setup with the algorithm that "auto" stands for with these bound features.
 
-        It is the closed form while that costs little or may cost much, otherwise VRTD with batches that grow.
+        It is the closed form if that is cheap or `cost` is "quadratic", and VRTD with growing batches otherwise.
         """
         if features is None or not self.settings.is_auto:
             return self
@@ -95,65 +99,65 @@ class Setup:
         return replace(self, settings=replace(self.settings, algorithm=VRTD.name, cost="linear"))
 
     def needs_sums(self, features: Features) -> bool:
-        """Return whether the closed form of every row is summed up; "auto": if it costs little."""
+        """Return whether the sums of the closed form are computed; with "auto" only if that is cheap."""
         if self.settings.is_closed_form or self.closed_form != "auto":
             return self.settings.is_closed_form or bool(self.closed_form)
         return is_cheap(features) and self.settings.cost != "linear"
 
 
 def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any]) -> None:
-    """Raise if the target has more actions than the log has words: then its numbers mean other words."""
+    """Raise if the target has more actions than the log has names, as their numbers may not correspond."""
     n = target.count_actions(observations)
     if n > len(words):
         raise InvalidInputError(
-            "actions of the target policy must be numbered as the words of the log are, in the order of the alphabet",
-            f"{n} actions, and {len(words)} words: {', '.join(words[:10])}",
-            "leave out the actions that the log does not have: it says nothing about them",
+            f"target has {n} actions, but the log has {len(words)}, which are numbered in alphabetical order: "
+            f"{', '.join(words[:10])}.",
+            "Leave out the actions that are not in the log.",
         )
 
 
 class FitState(NamedTuple):
-    """How a fit stands."""
+    """State of a fit."""
 
-    # What every piece changes, first: `fit` sets these by position.
+    # The fields that every piece changes come first: `fit.update` sets them by position.
     n_rows: int = 0  # received
-    n_distinct: int = 0  # without those of later passes
-    terminates: bool = False  # whether a transition has terminated; only kept for a discount of 1
+    n_distinct: int = 0  # without rows of later passes
+    terminates: bool = False  # whether a transition has terminated; only tracked if the discount is 1
     learner: Learner | None = None
     linear: LinearFit | None = None
     sums: Sums | None = None
-    visited: NDArray[np.bool_] | None = None  # states, where features are a table of them
+    visited: NDArray[np.bool_] | None = None  # by state, if the features are a table
     episodes: Episodes | None = None  # of the first pass
 
-    n_pilot: int | None = None  # rows that waited before features and settings were decided
-    n_expected: int | None = None  # rows in all, if it is known that no more will come
-    is_weighted: bool | None = None  # None: no row has come
-    is_checked: bool = False  # whether the step that was asked for has been checked
+    n_pilot: int | None = None  # rows that waited before features and settings were chosen
+    n_expected: int | None = None  # total number of rows, if it is known that no more will come
+    is_weighted: bool | None = None  # None before the first row
+    is_checked: bool = False  # whether the step size of the user has been checked
     remarks: tuple[str, ...] = ()  # on settings
-    log_remarks: tuple[str, ...] = ()  # of the logs that were read
+    log_remarks: tuple[str, ...] = ()  # from the logs
     log_warnings: tuple[str, ...] = ()
     space: ObservationSpace | None = None  # of the first log
-    segment: int | None = None  # consecutive steps of one of several environments that come together
-    waiting: tuple[Chunk, ...] = ()  # rows before features or settings are decided
+    segment: int | None = None  # consecutive rows from one of several parallel environments
+    waiting: tuple[Chunk, ...] = ()  # pilot rows, before features and settings are chosen
     features: Features | None = None  # bound
-    buffer: Transitions | None = None  # its first `n_sampled` rows are the sample: the first rows of the log
+    buffer: Transitions | None = None  # its first `n_sampled` rows are the sample, the first rows of the log
     n_sampled: int = 0
-    capacity: int = 1  # of the sample; known when the first row has come
+    capacity: int = 1  # largest size of the sample; set with the first row
     observations: NDArray[Any] | None = None  # of the buffer's rows
     next_observations: NDArray[Any] | None = None
-    action: NDArray[Any] | None = None  # where the log has actions
+    action: NDArray[Any] | None = None  # if the log has actions
     starts: NDArray[np.bool_] | None = None  # first rows of episodes
 
     @property
     def n_waiting(self) -> int:
-        """Rows that wait, for the pilot or the rest of their batch, and have not moved theta."""
+        """Number of rows that have not changed theta yet, because the pilot or their batch is incomplete."""
         if self.learner is not None:
             return self.learner.n_waiting
         return 0 if self.sums is not None or self.linear is not None else self.n_rows
 
     @property
     def algorithm(self) -> Algorithm | None:
-        """The algorithm with its present settings; None for the closed form, and before they are decided on."""
+        """Algorithm with its current settings; None for the closed form and while the settings are undecided."""
         run = self.learner or self.linear
         return None if run is None else run.algorithm
 
@@ -190,13 +194,13 @@ def initial_theta(setup: Setup, state: FitState) -> Floats:
         return setup.theta_0.copy()
     features = usable_features(setup, state)
     if features is None:
-        got = f"{state.n_rows:,} of {setup.settings.pilot_rows:,} pilot rows" if state.n_rows else "none"
-        raise NotFittedError("an evaluator must have seen rows", got, "call fit or partial_fit, or pass theta_0")
+        seen = f"only {state.n_rows:,} of {setup.settings.pilot_rows:,} pilot rows" if state.n_rows else "no rows"
+        raise NotFittedError(f"The evaluator has received {seen}.", "Call fit or partial_fit, or pass theta_0.")
     return np.zeros(features.n_features)
 
 
 def bind_features(setup: Setup, chunks: Sequence[Chunk]) -> Features:
-    """Return the features with what they take from the rows of these chunks."""
+    """Return the features bound to the rows of these chunks, from which they take ranges and other constants."""
     features, observations = setup.features, all_observations(chunks)
     if isinstance(features, TargetFeatures):
         return features.bind_pairs(observations, np.concatenate([chunk.action for chunk in chunks]))
@@ -204,14 +208,14 @@ def bind_features(setup: Setup, chunks: Sequence[Chunk]) -> Features:
 
 
 def usable_features(setup: Setup, state: FitState) -> Features | None:
-    """Return the features, also before the pilot rows have come if they take nothing from data."""
+    """Return the features, or None if they depend on pilot rows that are not complete."""
     if state.features is None and state.waiting and not setup.features.needs_data:
         return setup.features.bind(state.waiting[0].observations)
     return state.features
 
 
 def keep_until(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
-    """Keep the rows before `last` that are not kept yet; pilot rows are."""
+    """Add the rows before `last` to the sample, except pilot rows, which are in it already."""
     if repeats or (state.n_sampled == state.capacity and state.buffer is not None):
         return state
     first = max(0, state.n_sampled - state.n_rows)
@@ -219,7 +223,7 @@ def keep_until(state: FitState, last: int, rows: Transitions, chunk: Chunk, repe
 
 
 def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
-    """Keep the first rows of the log, and their observations, as far as the buffer allows."""
+    """Add rows and their observations to the sample, as long as it is not full."""
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
     row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
@@ -247,16 +251,16 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
 
 
 def check_alike(values: NDArray[Any], before: NDArray[Any], what: str = "observations") -> None:
-    """Raise unless the observations or actions have the type and the shape of those before."""
+    """Raise unless the observations or actions have the type and the shape of earlier ones."""
     if values.dtype != before.dtype:
         raise DataError(
-            f"{what} of all parts of a log must be of one type, {before.dtype}", values.dtype, "convert them"
+            f"{what} must have the same type in all parts of a log, but are {before.dtype} and then {values.dtype}.",
+            "Convert them to one type.",
         )
     if values.shape[1:] != before.shape[1:]:
         raise DataError(
-            f"{what} must have one shape, {before.shape[1:]} per row",
-            values.shape[1:],
-            f"keep {what} of different shapes apart",
+            f"{what} must have the same shape in all rows, but have {before.shape[1:]} and then {values.shape[1:]}.",
+            f"Use separate logs for {what} of different shapes.",
         )
 
 
@@ -271,14 +275,14 @@ def _longer(values: NDArray[Any] | None, n: int, like: NDArray[Any], size: int) 
 
 
 def goes_on_from(state: FitState) -> bool:
-    """Return whether rows that come next go on from the last row, as far as that tells."""
+    """Return whether the next rows continue the last row, as far as this is known from the last row."""
     if state.waiting:
         return not state.waiting[-1].ends[-1]
     return state.episodes is not None and state.episodes.is_open
 
 
 def is_same_log(one: FitState, other: FitState) -> bool:
-    """Return whether two fits have received the same rows, as far as their number and the first ones tell."""
+    """Return whether two fits have received the same rows, judged by their number and the first rows."""
     if one.n_distinct != other.n_distinct or one.buffer is None or other.buffer is None:
         return False
     n = min(one.n_sampled, other.n_sampled)
@@ -289,17 +293,19 @@ def is_same_log(one: FitState, other: FitState) -> bool:
     pairs = [(a[:n], b[:n]) for a, b in seen if a is not None and b is not None]
     if all(a.shape == b.shape for a, b in pairs):
         return all(np.array_equal(a, b) for a, b in pairs)
-    return bool(np.ptp(one.buffer.reward[:n]) > 0.0)  # other columns of the same rows; equal rewards tell nothing
+    # Other columns of the same rows. Rewards that do not vary are no evidence.
+    return bool(np.ptp(one.buffer.reward[:n]) > 0.0)
 
 
 def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
-    """Return the first rows of the log, as many as are kept, or `n_rows` of them, in float64."""
+    """Return the sample, or its first `n_rows` rows, in float64."""
     if state.buffer is None:
-        raise NotFittedError("an evaluator must have seen rows", "none", "call fit or partial_fit")
+        raise NotFittedError("The evaluator has received no rows.", "Call fit or partial_fit.")
     n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
     sample = state.buffer.part(0, n).as_float64()
     if sample.rank == 0:
         raise InvalidInputError(
-            "some feature must not be 0 on every row", f"only zeros in the first {n:,} rows", "use other features"
+            f"All features are 0 in the first {n:,} rows.",
+            "Use other features.",
         )
     return sample

@@ -1,4 +1,4 @@
-"""The values of states for a report: all states of a table, a grid over what was observed, or the first of a log."""
+"""Values of states for a report: all states of a table, a grid over the observed range, or the first observations."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from vrtd.tables import Table
 Kind = Literal["table", "curve", "map", "list"]
 
 _CURVE, _MAP, _LIST = 201, 61, 256  # points of a curve, along each side of a map, and in a list
-_BLOCK = 512  # states whose features are held at once
+_BLOCK = 512  # states whose features are in memory at once
 _FIRST_ROWS, _FIRST_BYTES = 4096, 1 << 23
-_MAPPED = 2  # numbers in an observation of which there are maps: only then its visits are counted
-# Rows are near a state if they are within this share of the range of each number: as far as this many of evenly spread
-# rows are, but within these limits. The least is one cell of a map.
+_MAPPED = 2  # most numbers in an observation for which visits are counted, since there are no maps of more
+# A row is near a state if each of its numbers is within a certain share of the range. With evenly spread rows, this
+# share contains `_NEAR_ROWS` rows, but it stays within these limits. The lower one is the size of one cell of a map.
 _NEAR_ROWS, _NEAR_LIMITS = 20, (1 / 60, 1 / 20)
-_FEW = 1e-5  # of all rows: a state with fewer rows near it counts as not visited
+_FEW = 1e-5  # share of all rows; a state with fewer rows near it counts as not visited
 _VALUES, _N_ROWS = ("value", "low", "high"), "n_rows"
-_TAKEN = {*_VALUES, _N_ROWS, "half_width", "rank", "states"}  # names of other columns of these tables
+_TAKEN = {*_VALUES, _N_ROWS, "half_width", "rank", "states"}  # names of the other columns of the tables
 
 
 class Board(NamedTuple):
-    """The cells of a board that numbered states are on, row by row."""
+    """A board whose cells are the numbered states, row by row."""
 
     shape: tuple[int, int]
-    letters: str = ""  # one for each cell, see `CELLS`, or a space; empty: they have none
+    letters: str = ""  # one per cell: a key of `CELLS` or a space; empty if the cells have no letters
 
 
-#: What the letters of a board stand for.
+#: Meaning of the letters of a board.
 CELLS = {"S": "start", "F": "frozen", "H": "hole", "C": "cliff", "G": "goal"}
 
 
 class LogSummary(WrappedLog):
-    """A log that remembers, while it is first read, what a report tells of it.
+    """A log that collects the facts for a report while it is read for the first time.
 
-    `names` are those of the numbers of an observation, by default what the log calls them.
+    `names` are the names of the numbers in an observation; None takes the names from the log.
     """
 
     def __init__(self, log: Log, names: Sequence[str] | None = None) -> None:
@@ -58,10 +58,11 @@ class LogSummary(WrappedLog):
             _check_names(names, log.space.n_numbers)
         self.n_terminated = self.n_truncated = self.n_seen = 0
         self.reward = 0.0  # the sum
-        self.visits: VisitCounts | None = None  # where observations are one number or two
+        self.visits: VisitCounts | None = None  # only for observations of one or two numbers
         self._first: list[NDArray[Any]] = []
 
     def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks of the log, and collect the facts on the first pass."""
         is_first, self._is_first = self._is_first, False
         for chunk in self._log.chunks():
             if is_first and chunk.n_rows:
@@ -82,11 +83,11 @@ class LogSummary(WrappedLog):
 
     @property
     def beginning(self) -> NDArray[Any]:
-        """The observations that the log begins with."""
+        """The first observations of the log."""
         return np.concatenate(self._first)
 
     def first(self, most: int) -> NDArray[Any]:
-        """Return the first observations that are not the same, in order."""
+        """Return the first distinct observations, at most `most`, in order."""
         rows = self.beginning
         _, at = np.unique(rows.reshape(len(rows), -1), axis=0, return_index=True)
         return rows[np.sort(at)[:most]]
@@ -107,33 +108,36 @@ class LogSummary(WrappedLog):
 
 
 class StateValues(NamedTuple):
-    """States with the numbers of their observations, their values and intervals, and the rows of the log near them."""
+    """States with their observations, values, intervals and numbers of nearby rows."""
 
     kind: Kind
     names: tuple[str, ...]  # of the columns that hold the observation
-    table: Table  # these columns, value, low, high, and n_rows where rows are counted
-    near: float = 0.0  # share of the range of each number within which rows are near
-    least_rows: int = 0  # a state with fewer rows near it is not visited
+    table: Table  # these columns, value, low, high, and n_rows if rows are counted
+    near: float = 0.0  # rows are near within this share of the range of each number
+    least_rows: int = 0  # a state with fewer rows near it counts as not visited
 
     @property
     def half_width(self) -> Floats:
+        """Half the width of each interval."""
         return np.asarray((self.table["high"] - self.table["low"]) / 2.0)
 
     @property
     def is_known(self) -> NDArray[np.bool_]:
-        """Whether the rows say something of a state: see `known_states`."""
+        """Whether the value of each state is known: see `known_states`."""
         return known_states(self.table, self.least_rows)
 
 
 def known_states(table: Table, least_rows: int) -> NDArray[np.bool_]:
-    """Return whether the rows say something of each state: it was visited, and its interval is not infinite. An
-    interval is nan where none is known for the algorithm."""
+    """Return whether each state was visited and its interval is not infinite.
+
+    The interval may be nan, because there is no formula for some algorithms.
+    """
     is_known: NDArray[np.bool_] = ~np.isinf(table["high"] - table["low"])
     return is_known & (table[_N_ROWS] >= least_rows) if _N_ROWS in table else is_known
 
 
 def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: Any) -> StateValues:
-    """Return the values of `states`, or of those that show most where none are given."""
+    """Return the values of `states`, or of a default choice of states if `states` is None."""
     kind, rows = _choose_states(evaluator.features, log) if states is None else ("list", _check_states(states, log))
     flat = rows.reshape(len(rows), -1)
     names = log.names
@@ -147,7 +151,7 @@ def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: An
     near = 0.0 if kind == "table" else _choose_near(log.n_seen, flat.shape[1])
     table[_N_ROWS] = log.visits.near(flat, near)
     if states is not None:
-        least = 0  # states that were asked for are always shown
+        least = 0  # states that the user chose are always shown
     else:
         least = 1 if kind == "table" else max(1, round(_FEW * log.n_seen))
     return StateValues(kind, tuple(names), table, near, least)
@@ -158,22 +162,22 @@ def _choose_near(n_rows: int, n_numbers: int) -> float:
 
 
 def free_name(name: str) -> str:
-    """Return the name of a column of the log, or another one where it is that of a column of the tables."""
+    """Return the name of a column of the log, with a prefix if a column of the tables has the same name."""
     return f"observation_{name}" if name in _TAKEN else name
 
 
 def _default_names(log: LogSummary, word: str, n_numbers: int) -> tuple[str, ...]:
-    """Return the names of the columns that the numbers of an observation were read from, or numbers after a word."""
+    """Return the column names of the numbers in an observation; without these, the word with a number appended."""
     read = None if log.space is None else log.space.names
     if read is not None and len(read) == n_numbers:
-        own = tuple(map(free_name, read))
-        if len({*own}) == n_numbers:
-            return own
+        names = tuple(map(free_name, read))
+        if len({*names}) == n_numbers:
+            return names
     return (word,) if n_numbers == 1 else tuple(f"{word}_{j}" for j in range(n_numbers))
 
 
 def n_states_of(features: Features) -> int | None:
-    """Return how many states there are, where the features are those of numbered ones."""
+    """Return the number of states if the features are those of numbered states, or None."""
     match features:
         case Tabular() | FeatureTable():
             return features.n_states if isinstance(features.n_states, int) else None
@@ -184,7 +188,7 @@ def n_states_of(features: Features) -> int | None:
 
 
 def _check_names(names: Sequence[str] | None, n_numbers: int) -> None:
-    """Raise unless there is a name for each number of an observation."""
+    """Raise unless there is a distinct name for each number of an observation."""
     if names is not None and (
         len(names) != n_numbers
         or len({*names, *_TAKEN}) != n_numbers + len(_TAKEN)
@@ -192,9 +196,8 @@ def _check_names(names: Sequence[str] | None, n_numbers: int) -> None:
     ):
         raise InvalidInputError(
             f"names must be {n_numbers} different words, one for each number of an observation, and none of "
-            f"{', '.join(sorted(_TAKEN))}",
-            ", ".join(map(str, names)) or "none",
-            "pass as many",
+            f"{', '.join(sorted(_TAKEN))}, but is {', '.join(map(str, names)) or 'empty'}.",
+            "Change the names.",
         )
 
 
@@ -212,7 +215,7 @@ def _choose_states(features: Features, log: LogSummary) -> tuple[Kind, NDArray[A
 
 
 def _side(low: float, high: float, is_whole: bool, n: int) -> Floats:
-    """Return at most n points at equal distances; between whole numbers there are none."""
+    """Return at most n equally spaced points, which are whole numbers if the observations are."""
     if not is_whole:
         return np.linspace(low, high, n if low < high else 1)
     step = max(1.0, np.ceil((high - low) / (n - 1)))
@@ -223,8 +226,8 @@ def _check_states(states: Any, log: LogSummary) -> NDArray[Any]:
     rows = np.asarray(states)
     if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != log.shape or rows.dtype.kind not in "biuf":
         raise InvalidInputError(
-            f"states must be observations like those of the log, of shape (n, {', '.join(map(str, log.shape))})",
-            f"an array of {rows.dtype} of shape {rows.shape}",
-            "pass one row for each",
+            f"states must be observations like those of the log, of shape (n, {', '.join(map(str, log.shape))}), "
+            f"but is an array of {rows.dtype} with shape {rows.shape}.",
+            "Pass one row per state.",
         )
     return rows

@@ -1,4 +1,4 @@
-"""What is known of a fit: its first rows, its closed form, and the spread of its estimate."""
+"""Quantities that are computed from the state of a fit: its sample, its closed form, and the spread of its estimate."""
 
 from __future__ import annotations
 
@@ -24,34 +24,44 @@ from vrtd.features import TargetFeatures, spans_constant
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 
-Method = Literal["recursion", "closed_form"]  # what an interval is of
-# Of a squared error, by what is left of the start: for intervals, which are widened by it, and for values without them.
+Method = Literal["recursion", "closed_form"]  # the estimate that an interval is for
+# Share that the initial transient may add to the squared error: for intervals, which are widened by it, and for values.
 _MOST_EXCESS, _MOST_EXCESS_OF_VALUES = 0.2, 1.0
-_MOST_VALUES = 20.0  # root mean square, beside what the kept rewards allow: larger ones may be rare
-# Standard errors by which estimates of adjacent blocks may be correlated.
-_MOST_CORRELATION = 3.0
+_MOST_VALUES = 20.0  # limit of the values relative to the bound from the kept rewards; larger rewards may be rare
+_MOST_CORRELATION = 3.0  # standard errors of the correlation of estimates from adjacent blocks
 
 
 class FitSummary:
-    """What can be computed from a state of a fit, each once: its first rows, and the spread of its estimate."""
+    """Lazily computed quantities of one state of a fit.
+
+    Parameters
+    ----------
+    setup : Setup
+        The arguments of the evaluator.
+    state : FitState
+        The state.
+    before : FitSummary, default=None
+        Summary of an earlier state of the same fit, whose sample is used again if it was complete.
+    """
 
     def __init__(self, setup: Setup, state: FitState, before: FitSummary | None = None) -> None:
         self.setup, self.state = setup.resolve(state.features), state
-        if before is not None and before.state.n_sampled == state.n_sampled:  # it has grown to its full size
+        if before is not None and before.state.n_sampled == state.n_sampled:  # the sample is the same
             vars(self).update({name: value for name, value in vars(before).items() if name in ("sample", "reduced")})
 
     @cached_property
     def theta_0(self) -> Floats:
+        """Initial parameters."""
         return initial_theta(self.setup, self.state)
 
     @cached_property
     def sample(self) -> Transitions:
-        """The first rows of the log."""
+        """First rows of the log, with features."""
         return sample_of(self.state)
 
     @cached_property
     def reduced(self) -> Transitions:
-        """The sample with features of full rank."""
+        """Sample with features of full rank."""
         return self.sample.reduce_rank(self.theta_0)
 
     @property
@@ -63,7 +73,7 @@ class FitSummary:
             return False
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
-        """Return for each of these feature rows whether the rows of the log determine phi.theta, as far as is known."""
+        """Return for each feature row whether the log determines phi.theta; with O(d) work it is not fully checked."""
         if self.state.linear is not None:
             return _has_none(self.linear_estimate.unseen, phi)
         if self.setup.settings.cost == "linear":
@@ -82,14 +92,14 @@ class FitSummary:
 
     @cached_property
     def solution(self) -> Solution:
-        """The closed form of all rows, where they are summed up."""
+        """Closed form of all rows, if their sums are kept."""
         if self.state.sums is None:
-            raise NotFittedError("the rows must be summed up", "none", "pass closed_form=True")
+            raise NotFittedError("The closed form of all rows was not computed.", "Fit with closed_form=True.")
         return solve(self.state.sums, self.theta_0, self.first_phi)
 
     @property
     def first_phi(self) -> NDArray[np.floating[Any]]:
-        """The feature rows of the sample as they came: without the work that `sample` takes."""
+        """Feature rows of the sample in their original type, without the work that `sample` takes."""
         buffer = self.state.buffer
         return np.empty((0, len(self.theta_0))) if buffer is None else buffer.phi[: self.state.n_sampled]
 
@@ -100,7 +110,7 @@ class FitSummary:
 
     @cached_property
     def state_phi(self) -> Floats:
-        """(n, d) features of the states of the sample, which are not those of its rows if these depend on actions."""
+        """Features (n, d) of the states of the sample; those of its rows differ if they depend on actions."""
         features, observations = self.state.features, self.state.observations
         if not isinstance(features, TargetFeatures) or observations is None:
             return self.sample.phi
@@ -108,12 +118,12 @@ class FitSummary:
 
     @cached_property
     def overlap(self) -> Overlap | None:
-        """How much of the log tells of a target policy; None without one, or where its value is not determined."""
+        """Overlap of the log with the target policy; None without one, or if its value is not determined."""
         return None if self._target_sample is None else measure_overlap(self._target_sample)
 
     @cached_property
     def doubly_robust(self) -> DoublyRobust | None:
-        """The doubly robust value of a target policy; None without one, or where it is not known."""
+        """Doubly robust value of the target policy; None without one, or if it is not known."""
         return None if self._target_sample is None else check_doubly_robust(self._target_sample)
 
     @cached_property
@@ -136,57 +146,61 @@ class FitSummary:
 
     @cached_property
     def linear_estimate(self) -> LinearEstimate:
-        """What a `LinearFit` estimates, with its noise."""
+        """Estimate of a `LinearFit`, with its noise."""
         assert self.state.linear is not None
         return estimate_linearly(self.state.linear, self.linear_point)
 
     @cached_property
     def linear_point(self) -> LinearPoint:
-        """The same without the noise, which may cost more."""
+        """Point estimate of a `LinearFit`, without the noise, which may take more work."""
         assert self.state.linear is not None
         return estimate_point(self.state.linear)
 
     @property
     def own_method(self) -> Method:
+        """Method of the fit."""
         return "closed_form" if self.setup.settings.is_closed_form else "recursion"
 
     def why_no_interval(self, method: Method | None) -> str | None:
-        """Return why no interval is known, or None if one is."""
+        """Return the reason why no interval is known, or None if one is."""
         if (method or self.own_method) == "closed_form":
             return self._closed_form_solution.why_no_interval
         learner = self.state.learner
         if self.state.linear is not None:
             return self.linear_estimate.why_no_interval
         if self.setup.settings.cost == "linear":
-            return "with cost='linear' one is known for richardson_td, and for vrtd with batches that grow"
+            return "with cost='linear' one is known only for richardson_td, and for vrtd with growing batches"
         match None if learner is None else learner.algorithm:
             case None | VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
                 return None
             case algorithm:
                 return (
                     f"none is known for {algorithm.name.upper()} with these settings, only for VRTD and TD with a "
-                    "constant step, no radius, no average; take the closed form: algorithm='closed_form' (or "
+                    "constant step, no radius and no average. Use the closed form: algorithm='closed_form' (or "
                     "method='closed_form' of vrtd.Evaluator.predict)"
                 )
 
     def spread(self, method: Method | None) -> Spread:
+        """Return the estimate of theta and the distribution of its error."""
         return self._closed_form if (method or self.own_method) == "closed_form" else self._recursion
 
     @cached_property
     def _closed_form_solution(self) -> Solution:
-        """The closed form of all rows where they are summed up, else of the sample."""
+        """Closed form of all rows if their sums are kept, and of the sample otherwise."""
         trace_decay = self.setup.settings.trace_decay
         if trace_decay > 0.0:
             raise InvalidInputError(
-                "the closed form is that without traces, which is another point",
-                f"trace_decay {trace_decay:g}",
-                'evaluate with algorithm="closed_form" for its interval',
+                "Closed-form intervals exist only for trace_decay=0, because traces change the fixed point, but "
+                f"trace_decay is {trace_decay:g}.",
+                "Use algorithm='closed_form'.",
             )
         if self.state.sums is not None:
             return self.solution
         if self.state.linear is not None or self.setup.settings.cost == "linear":
-            must, got = "the closed form takes d^2 operations per row", "method='closed_form' with cost='linear'"
-            raise InvalidInputError(must, got, "drop the method, or fit with another cost")
+            raise InvalidInputError(
+                "method='closed_form' takes d^2 operations per row, which the cost of this fit does not allow.",
+                "Drop method, or fit with cost='quadratic'.",
+            )
         sums = add(no_sums(self.sample.n_features), self.sample)
         return solve(sums, self.theta_0, self.sample.phi)
 
@@ -194,12 +208,12 @@ class FitSummary:
     def _closed_form(self) -> BlockSpread:
         solution = self._closed_form_solution
         if solution.influence is None:
-            must = "the rows must suffice for an interval of the closed form"
-            raise InvalidInputError(must, solution.why_no_interval, "bring more rows, or fewer features")
+            problem = f"The closed form has no interval: {solution.why_no_interval}."
+            raise InvalidInputError(problem, "Use more data, or fewer features.")
         with np.errstate(over="ignore"):
             size = np.square(solution.influence).sum()
         if not np.isfinite(size):
-            raise InvalidInputError("squares of the TD errors must be finite", "some that are not", "scale the rewards")
+            raise InvalidInputError("The squares of the TD errors are too large for an interval.", "Scale the rewards.")
         slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
         return BlockSpread(
             theta=solution.theta,
@@ -224,14 +238,14 @@ class FitSummary:
             block_correlation(found.influence, self._mean_squares) > most
             or block_correlation(found.phi[found.n_before :], weights) > most
         ):
-            doubt = f"estimates of blocks of {found.block:,} rows are correlated, as the rows are"
+            doubt = f"estimates from adjacent blocks of {found.block:,} rows are correlated"
         return BlockSpread(
             theta=found.theta, influence=found.influence, block=found.block, unseen=found.unseen, rare=found.rare,
             spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
         )  # fmt: skip
 
     def linear_doubt(self, of_intervals: bool) -> str | None:
-        """Return why a `LinearPoint` has not converged, or None; values without intervals are doubted later."""
+        """Return why a `LinearPoint` has not converged, or None; the limit for intervals is stricter."""
         point, linear, discount = self.linear_point, self.state.linear, self.setup.discount
         assert linear is not None
         rows = linear.reservoir.rows
@@ -239,24 +253,26 @@ class FitSummary:
             largest = float(np.abs(rows.reward).max()) / (1.0 - discount)
             values = float(np.sqrt(np.square(self.visited_phi @ point.theta).mean()))
             if largest > 0.0 and not values <= _MOST_VALUES * largest:
-                return f"values are {values:.3g} (root mean square), and the rewards allow {largest:.3g} at most"
+                return (
+                    f"the root mean square of the values is {values:.3g}, but the rewards allow at most {largest:.3g}"
+                )
         if point.excess <= (_MOST_EXCESS if of_intervals else _MOST_EXCESS_OF_VALUES):
             return None
-        text = f"what is left of the start adds {100 * point.excess:.0f} % to squared errors"
-        return f"{text}, and intervals are widened by it" if of_intervals else text
+        text = f"the initial transient adds {100 * point.excess:.0f} % to squared errors"
+        return f"{text}, and intervals are widened accordingly" if of_intervals else text
 
     def is_linear(self, method: Method | None) -> bool:
-        """Return whether what this method estimates is a `LinearEstimate`."""
+        """Return whether the estimate of this method is a `LinearEstimate`."""
         return self.state.linear is not None and (method or self.own_method) == "recursion"
 
     def n_blocked(self, method: Method | None) -> int | None:
-        """Return how many rows, from the first on, the blocks are made of; None where they are of the sample."""
+        """Return how many first rows of the log the blocks are made of; None if they are blocks of the sample."""
         if self.is_linear(method):
             return None if self.state.linear is None else self.state.linear.n_rows
         return None if self.state.sums is None else self.state.sums.n_summed
 
     def aligned_spread(self, method: Method | None) -> Spread:
-        """Return the spread with blocks from the first row on, as `BlockTotals` has them: 0 for those left out."""
+        """Return the spread with blocks from the first row on, as in `BlockTotals`; those left out have influence 0."""
         spread = self.spread(method)
         if not self.is_linear(method):
             return spread
@@ -264,12 +280,12 @@ class FitSummary:
 
     @property
     def _mean_squares(self) -> Floats:
-        """(d,) mean squares of the features, on the rows that are kept."""
+        """Mean squares (d,) of the features over the kept rows."""
         return np.asarray(np.square(np.asarray(self.visited_phi, dtype=np.float64)).mean(axis=0))
 
     @cached_property
     def visited_phi(self) -> NDArray[Any]:
-        """(n, d) features of visited rows: those that a `LinearFit` keeps, or else the first ones."""
+        """Features (n, d) of visited states: the reservoir of a `LinearFit`, and otherwise the sample."""
         linear = self.state.linear
         if linear is None or linear.reservoir.rows is None or isinstance(self.state.features, TargetFeatures):
             return self.state_phi
@@ -282,16 +298,16 @@ class FitSummary:
         if state.linear is not None:
             return self._linear_spread
         if settings.is_closed_form:
-            raise InvalidInputError("the closed form has no recursion", "recursion", "drop the method")
+            raise InvalidInputError("method='recursion' does not apply to the closed form.", "Drop method.")
         if state.learner is None:
             raise NotFittedError(
-                "settings must have been decided on",
-                f"{state.n_rows:,} of {settings.pilot_rows:,} pilot rows",
-                "bring more rows, or lower pilot_rows",
+                "The settings are not chosen yet: the evaluator has received "
+                f"{state.n_rows:,} of {settings.pilot_rows:,} pilot rows.",
+                "Use more data, or lower pilot_rows.",
             )
         return measure_recursion(state.learner, self.sample, self.reduced, self.theta_0, state.n_distinct)
 
 
 def _has_none(features: NDArray[np.intp], phi: Floats) -> NDArray[np.bool_]:
-    """Return for each row whether it has none of these features."""
+    """Return for each row whether all these features are 0."""
     return np.asarray(~(phi[:, features] != 0.0).any(axis=1))

@@ -1,4 +1,4 @@
-"""Where the rows of a log are: counts of observations of one number or two, with a memory that does not grow."""
+"""Counts of visits to regions of the observation space, for observations of one or two numbers, in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from vrtd.arrays import Floats
 
 Integers = NDArray[np.int64]
 
-_CELLS_LOG2 = 16  # cells in all; numbered states up to as many are counted one by one
-_LEAST_POWER = -1074  # of the smallest positive number
-_DIGITS = 52  # a number has at most as many cells below it: no index is rounded
+_CELLS_LOG2 = 16  # of the number of cells; up to this many numbered states are counted one by one
+_LEAST_POWER = -1074  # log2 of the smallest positive float
+_DIGITS = 52  # bits of a cell index, so that no index is rounded
 
 
 class VisitCounts:
     """Count observations in cells of a grid that covers all of them.
 
     The sides of a cell are powers of two, and its edges are multiples of them. When the observations leave the grid,
-    cells are merged in pairs. So the counts depend only on the rows: not on their order or on how they were split.
+    cells are merged in pairs. Therefore the counts depend only on the rows, not on their order or on chunk sizes.
     """
 
     def __init__(self, n_numbers: int) -> None:
@@ -30,12 +30,12 @@ class VisitCounts:
         self.high: Floats = np.full(n_numbers, -np.inf)
         self.is_whole: NDArray[np.bool_] = np.ones(n_numbers, bool)  # whether all of them are whole numbers
         self._n_side = 1 << _CELLS_LOG2 // n_numbers
-        # The cell with index i of a side is at i modulo the number of cells, so that a range may grow both ways.
+        # The cell with index i is stored at i modulo the number of cells, so that the range can grow both ways.
         self._counts: Integers = np.zeros((self._n_side,) * n_numbers, np.int64)
         self._powers: Integers = np.full(n_numbers, _LEAST_POWER)  # log2 of the sides of a cell
 
     def add(self, observations: NDArray[Any]) -> None:
-        """Count observations of shape (n, n_numbers). Those that are not finite are left to the checks of a fit."""
+        """Count observations of shape (n, n_numbers). Chunks that are not finite are skipped; a fit refuses them."""
         rows = observations.astype(np.float64)
         low, high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
         if not (np.isfinite(low) & np.isfinite(high)).all():
@@ -48,7 +48,7 @@ class VisitCounts:
         self.n_rows += len(rows)
 
     def near(self, points: NDArray[Any], share: float) -> Integers:
-        """Return how many rows are in the cells at most this share of the range away from each point, in each number.
+        """Return the number of rows in cells within this share of the range of each number around each point.
 
         >>> visits = VisitCounts(1)
         >>> visits.add(np.array([[0.0], [0.5], [10.0]]))
@@ -66,7 +66,7 @@ class VisitCounts:
                 np.clip(ends, 0, last - first + 1).astype(np.int64) for ends in (middle - reach, middle + reach + 1)
             )
         total = np.zeros(len(points), np.int64)
-        for corner in product((False, True), repeat=sums.ndim):  # a box is a sum of boxes that begin at the origin
+        for corner in product((False, True), repeat=sums.ndim):  # a box is a signed sum of boxes at the origin
             ends = np.where(corner, starts, stops)
             total += (-1) ** sum(corner) * sums[tuple(ends.T)]
         return total
@@ -88,5 +88,5 @@ class VisitCounts:
 
 
 def _cells(numbers: Floats, powers: Integers) -> Floats:
-    """Return the index of the cell that each number is in."""
+    """Return the index of the cell of each number."""
     return np.floor(np.ldexp(numbers, -powers))

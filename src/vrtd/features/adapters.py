@@ -1,4 +1,4 @@
-"""A user's function, array or scikit-learn transformer as features."""
+"""Features from a user's function, array or scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -21,22 +21,32 @@ from vrtd.features.tabular import Table
 
 
 class ForeignFeatures(Features):
-    """Base of features that others' code computes: they have no kind, and cannot be stored."""
+    """Base class of features that are computed by the user's code. They have no kind and cannot be stored."""
 
-    n: int | None  # d; None: found by bind
+    n: int | None  # d, or None if `bind` determines it
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         return check_bound(self, "the number of features", self.n)
 
 
 @dataclass(frozen=True)
 class FromFunction(ForeignFeatures):
-    """phi(s) from a function of yours: (n, ...) observations -> (n, d) rows, each of its own observation alone.
+    """Features from your own function of observations.
 
-    It is called with 256 observations at a time, the last one repeated where there are fewer. `bind` tries it on a
-    few: rows that depend on the others are refused.
+    The function is called with 256 observations at a time; the last one is repeated if there are fewer. Each row of the
+    result must depend on its own observation only. ``bind`` tests this on a few observations.
 
+    Parameters
+    ----------
+    function : callable
+        Function that maps (n, ...) observations to (n, d) rows.
+    n : int, optional
+        Number of features d. If not given, ``bind`` determines it.
+
+    Examples
+    --------
     >>> FromFunction(lambda s: np.stack([s, s * s], axis=1)).bind(np.arange(9.0))(np.array([3.0])).tolist()
     [[3.0, 9.0]]
     """
@@ -46,59 +56,122 @@ class FromFunction(ForeignFeatures):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InvalidInputError("function must be callable", f"{self.function!r:.60}", "pass a function")
+            raise InvalidInputError(f"function must be callable, but got {self.function!r:.60}.", "Pass a function.")
         set_count(self, "n", FEWER)
 
     def bind(self, observations: NDArray[Any]) -> Self:
+        """Return these features with their number, after a test of the function.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n, ...)
+            Observations to test the function on.
+
+        Returns
+        -------
+        FromFunction
+            The bound features, or the features themselves if they are bound already.
+        """
         n = try_on(self.function, (observations,), self.n)
         return self if n == self.n else replace(self, n=n)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the rows of observations, of shape (n, d)."""
         return call_in_blocks(self.function, (observations,), self.n_features)
 
 
 @dataclass(frozen=True)
 class FromTransformer(ForeignFeatures):
-    """phi(s) from a scikit-learn transformer or pipeline. One that is not fitted is fitted by `bind`, on a copy."""
+    """Features from a scikit-learn transformer or pipeline.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Object with a method ``transform``. If it is not fitted, ``bind`` fits a copy of it.
+    n : int, optional
+        Number of features d. If not given, ``bind`` determines it.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> rows = np.array([[1.0], [3.0]])
+    >>> FromTransformer(StandardScaler()).bind(rows)(rows).tolist()
+    [[-1.0], [1.0]]
+    """
 
     transformer: Any
     n: int | None = None
 
     def __post_init__(self) -> None:
         if not _is_transformer(self.transformer):
-            must, do = "transformer must be an object with a method transform", "pass e.g. RBFSampler(n_components=50)"
-            raise InvalidInputError(must, f"{self.transformer!r:.60}", do)
+            raise InvalidInputError(
+                f"transformer must have a method transform, but got {self.transformer!r:.60}.",
+                "Pass e.g. RBFSampler(n_components=50).",
+            )
         set_count(self, "n", FEWER)
 
     @property
     def needs_data(self) -> bool:
+        """Whether the transformer must be fitted."""
         return not _is_fitted(self.transformer)
 
     def bind(self, observations: NDArray[Any]) -> Self:
+        """Return these features with a fitted transformer and their number.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n, ...)
+            Observations to fit and test the transformer on.
+
+        Returns
+        -------
+        FromTransformer
+            The bound features, or the features themselves if they are bound already.
+        """
         rows = as_rows(observations)
         transformer = self.transformer
         if not _is_fitted(transformer):
             check_some(rows, *TRY)
-            check_finite(rows, "a transformer is fitted to")
+            check_finite(rows, "fit a transformer")
             transformer = deepcopy(transformer).fit(rows)
         fitted = replace(self, transformer=transformer)
         return replace(fitted, n=try_on(fitted._transform, (rows,), self.n))
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the rows of observations, of shape (n, d)."""
         return call_in_blocks(self._transform, (as_rows(observations),), self.n_features)
 
     def _transform(self, rows: NDArray[Any]) -> Any:
         try:
             return self.transformer.transform(rows)
         except ValueError as error:
-            must, got = "the transformer must accept the observations", f"its message {str(error)!r:.200}"
-            raise InvalidInputError(must, got, "fit it to such ones") from error
+            raise InvalidInputError(
+                f"The transformer does not accept the observations ({str(error)!r:.200}).",
+                "Fit it to observations of the same kind.",
+            ) from error
 
 
 def as_features(value: Any) -> Features:
-    """Features from what a user may pass: None (observations as they are), Features, a description such as "auto" or
-    "rbf:20", an (S, d) array for states, a scikit-learn transformer, a function.
+    """Return the features that a value stands for.
 
+    Parameters
+    ----------
+    value : None, Features, str, ndarray, transformer or callable
+        None for the observations themselves, features, a description such as "auto" or "rbf:20", an (S, d) array with
+        one row per state, a scikit-learn transformer, or a function of observations.
+
+    Returns
+    -------
+    Features
+        The features, not yet bound.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is none of these.
+
+    Examples
+    --------
     >>> as_features("fourier:3")
     Fourier(low=None, high=None, order=3)
     """
@@ -115,23 +188,26 @@ def as_features(value: Any) -> Features:
             return FromTransformer(value)
         case _ if callable(value) and not isinstance(value, type):
             return FromFunction(value)
-    kinds = "None, Features, a description such as 'rbf:20', an (S, d) array, a function or an object with a method"
-    got = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
-    raise InvalidInputError(f"features must be {kinds} transform", got, "pass one of them; of a class, an instance")
+    shown = f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
+    raise InvalidInputError(
+        "features must be None, Features, a description such as 'rbf:20', an (S, d) array, a function or an object "
+        f"with a method transform, but got {shown}.",
+        "Pass one of them, and an instance instead of a class.",
+    )
 
 
 def as_pair_features(value: Any) -> Features | FromPairs:
-    """Features of states and actions from what a user may pass.
+    """Return the features of states and actions that a value stands for.
 
     Parameters
     ----------
-    value : Any
-        A function of observations and actions, or whatever `as_features` takes.
+    value : callable, FromPairs or any value that as_features accepts
+        A function of observations and actions, or a value that ``as_features`` accepts.
 
     Returns
     -------
     Features or FromPairs
-        `FromPairs` of a function with two required positional arguments, the features of `as_features` else.
+        ``FromPairs`` of a function with two required positional arguments, otherwise the features of ``as_features``.
 
     Examples
     --------
@@ -145,7 +221,7 @@ def as_pair_features(value: Any) -> Features | FromPairs:
 
 
 def _count_required(function: Callable[..., Any]) -> int | None:
-    """Return how many positional arguments a function needs, or None if it does not say so."""
+    """Return the number of required positional arguments, or None if the function has no signature."""
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Features that are chosen by what the observations are. This is the one place where that is decided."""
+"""Features that are chosen automatically from the observations. All of these choices are made here."""
 
 from __future__ import annotations
 
@@ -20,21 +20,31 @@ from vrtd.features.spaces import ObservationSpace
 from vrtd.features.standardised import Standardised
 from vrtd.features.tabular import OneHot, Tabular, largest_states
 
-# States that data alone show: more of them are rather quantities than states.
+# Most states that are inferred from data alone. Larger numbers are probably quantities.
 _MOST_STATES = 1000
-_WAVES = 200  # random Fourier features of a box; those that are determined by others are left out
-_MOST_NUMBERS = 2**14  # in an observation of a box
-_REACH = 2.0  # standard deviations from the centre to the bounds of the features
+_WAVES = 200  # random Fourier features of a box, before `Selected` drops those that the others determine
+_MOST_NUMBERS = 2**14  # in one observation of a box
+_REACH = 2.0  # distance from the centre to the bounds of the features, in standard deviations
 
 
 @dataclass(frozen=True)
 class Auto(Features):
-    """Features that `bind` chooses by the space of the observations, or by the observations where no space is known.
+    """Features that are chosen from the observations or from their space.
 
-    States get a table: one feature each. The columns of a table are standardised and get a constant. The points of a
-    box get a constant and random Fourier features, fewer in fewer dimensions. Arrays with two or more dimensions and no
-    known space are features already.
+    ``bind`` returns the chosen features:
 
+    - a table with one feature per state for states;
+    - a constant and the standardised columns for the columns of a table;
+    - a constant and random Fourier features for the points of a box, fewer in fewer dimensions;
+    - the observations themselves for arrays with two or more dimensions and no known space.
+
+    Parameters
+    ----------
+    space : ObservationSpace, optional
+        Space of the observations. If not given, the features are chosen from the observations alone.
+
+    Examples
+    --------
     >>> Auto().bind(np.array([2, 0, 1]))
     Tabular(n_states=3, other=True)
     """
@@ -45,29 +55,48 @@ class Auto(Features):
 
     def __post_init__(self) -> None:
         holds = self.space is None or isinstance(self.space, ObservationSpace)
-        require(holds, "space must be an ObservationSpace", f"{self.space!r:.60}", "pass log.space")
+        require(
+            holds,
+            f"space must be an ObservationSpace, but got {self.space!r:.60}.",
+            "Pass the attribute space of a log.",
+        )
 
     @property
     def needs_data(self) -> bool:
+        """Whether the choice depends on more than the space."""
         if self.space is None:
             return True
         return self.space.kind != "features" and not (self.space.kind == "states" and _table_of(self.space.sizes))
 
     def bind(self, observations: NDArray[Any]) -> Features:
+        """Return the chosen features, bound to the observations.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n, ...)
+            Observations from which the features are chosen.
+
+        Returns
+        -------
+        Features
+            The chosen features. They are of another class than ``Auto``.
+        """
         observations = np.asarray(observations)
-        check_some(observations, "choose features by", "pass observations")
+        check_some(observations, "choose features", "Pass observations.")
         return _choose(self.space or guess_space(observations), observations).bind(observations)
 
     @property
     def n_features(self) -> int:
-        return check_bound(self, "the observations", None)
+        """Number of features d, which is known only for the features that ``bind`` returns."""
+        return check_bound(self, "the features", None)
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:  # noqa: ARG002
-        return check_bound(self, "the observations", None)
+        """Raise an error, because only the features that ``bind`` returns have rows."""
+        return check_bound(self, "the features", None)
 
 
 def guess_space(observations: NDArray[Any]) -> ObservationSpace:
-    """Return what arrays are that come without a description."""
+    """Return the space of observations that come as an array without a description."""
     if observations.ndim > 1:
         return ObservationSpace("features")
     return ObservationSpace("states" if observations.dtype.kind in "biu" else "columns")
@@ -96,25 +125,29 @@ def _choose_for_states(sizes: tuple[int, ...], observations: NDArray[Any]) -> Fe
 
 
 def _table_of(sizes: tuple[int, ...]) -> Features | None:
-    """Return features of discrete variables with these sizes; None where these are not known or too large."""
+    """Return features of discrete variables with these sizes, or None if the sizes are not known or too large."""
     if sizes and prod(sizes) <= MOST_FEATURES:
         return Tabular(sizes)
     return OneHot(sizes) if len(sizes) > 1 and sum(sizes) <= MOST_FEATURES else None
 
 
 def _choose_for_box(observations: NDArray[Any]) -> Features:
-    """Return features of points of a box, scaled by their own spread: bounds may be infinite, or far from all points.
+    """Return features for the points of a box.
 
-    docs/features.md has the measurements behind the numbers.
+    The features are scaled by the spread of the points, because bounds may be infinite or far from all points. The
+    numbers below were chosen by the measurements in docs/features.md.
     """
     n, k = len(observations), prod(observations.shape[1:])
-    must, do = f"automatic features need observations of at most {_MOST_NUMBERS} numbers", "choose features yourself"
-    require(k <= _MOST_NUMBERS, must, k, do)
+    require(
+        k <= _MOST_NUMBERS,
+        f"Automatic features need observations of at most {_MOST_NUMBERS} numbers, but these have {k}.",
+        "Choose features yourself.",
+    )
     scaling = Standardised().bind(observations)
     centre = np.array(scaling.centre, np.float64)
     spread = np.maximum(np.array(scaling.scale, np.float64), np.abs(centre) * 2.0**-40)
     low, high = (tuple((centre + sign * _REACH * spread).tolist()) for sign in (-1.0, 1.0))
-    # The width of the kernel, in units of the spread, grows with the distance between points, and that with k.
+    # In units of the spread, the kernel width grows with the typical distance of points, which grows with k.
     bandwidth = (2.0 * _REACH) ** 2 * 4.0 / k * max(1.0 / k, 1.0 / 16.0)
     waves = RandomFourier(min(_WAVES, max(8, n // 10)), bandwidth=bandwidth, low=low, high=high)
     return Selected(Stack(Polynomial(0, low=low, high=high), waves), tolerance=0.02)

@@ -1,4 +1,4 @@
-"""Calls of others' code, always with the same number of rows, so that no bit depends on how rows are split."""
+"""Calls of the user's code with a fixed number of rows, so that the split of a log does not change any bit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from vrtd.checks import require
 from vrtd.errors import DataError
 from vrtd.features.features import check_finite, check_most, check_some, finite_rows, row_dtype
 
-# Others' code sees this many rows at once, always: a matrix product rounds a row differently with the number of rows
-# that come with it.
+# The user's code is always called with this many rows, because the number of rows changes how a matrix product rounds.
 BLOCK = 256
-FEWER = "make fewer features"
-TRY = "try the features on", "pass observations"
-_TRIED = 8  # rows on which `bind` tries whether each is treated by itself
+FEWER = "Compute fewer features."
+TRY = "test the features", "Pass observations."
+_TRIED = 8  # rows with which `bind` tests whether each row is treated independently
 _TOLERANCE = 1e-4
 
 
 def blocks_of(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield numbers of rows, at most `BLOCK` at a time, and the same with the last repeated so that they are `BLOCK`.
+    """Yield row numbers in blocks of at most ``BLOCK``, and the same padded to ``BLOCK`` by repeating the last one.
 
     >>> some, whole = next(blocks_of(np.array([3, 7])))
     >>> some.tolist(), whole[:4].tolist(), len(whole)
@@ -34,9 +33,9 @@ def blocks_of(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArra
 
 
 def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int) -> NDArray[np.floating[Any]]:
-    """Return the n features that others' code makes of rows: of observations, or of observations and actions.
+    """Return the n features that the user's code computes from observations, or from observations and actions.
 
-    Rows that are not finite give NaN. The code does not see them: it may refuse them, or hide them.
+    Rows that are not finite give NaN and are not passed to the code, which may refuse them or hide them.
     """
     arrays = tuple(map(np.asarray, arrays))
     good = np.logical_and.reduce([finite_rows(array) for array in arrays])
@@ -44,46 +43,52 @@ def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int
     for rows, whole in blocks_of(np.flatnonzero(good)):
         out[rows] = _call(function, tuple(array[whole] for array in arrays), n)[: len(rows)]
         finite = finite_rows(out[rows])
-        must, got = "features of a finite observation must be finite", f"a row {rows[np.argmin(finite)]} that is not"
-        require(finite.all(), must, got, "repair the function or the observation", DataError)
+        require(
+            finite.all(),
+            f"The features of row {rows[np.argmin(finite)]} are not finite, although its observation is.",
+            "Fix the feature function, or drop the row.",
+            DataError,
+        )
     return out
 
 
 def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None) -> int:
-    """Return how many features the function makes, after a look at whether it keeps rows apart."""
+    """Return the number of features of the function, after a test that it treats each row independently."""
     for array in arrays:
         check_some(array, *TRY)
     few = tuple(np.asarray(array)[:_TRIED] for array in arrays)
-    check_finite(few[0], "features are tried on")
+    check_finite(few[0], TRY[0])
     width = int(_call(function, few, n).shape[1])
     together = call_in_blocks(function, few, width)
     close = _TOLERANCE * float(np.abs(together).max())
-    must = "features of an observation must not depend on the others that come with it"
-    do = "take means, ranges and the like beforehand, and keep them fixed"
     for row in range(len(few[0])):
         alone = call_in_blocks(function, tuple(array[row : row + 1] for array in few), width)
         same = np.allclose(alone, together[row], rtol=_TOLERANCE, atol=close)
-        require(same, must, f"another row {row} when it came alone", do)
+        require(
+            same,
+            f"The feature function must treat each observation independently, but row {row} changes when passed alone.",
+            "Compute means, ranges and similar quantities beforehand, and keep them fixed.",
+        )
     return width
 
 
 def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None) -> NDArray[Any]:
-    """Return what the function makes of rows, (n, d)."""
+    """Return the (n, d) rows that the function computes."""
     from scipy.sparse import issparse
 
-    made: Any = function(*arrays)
-    if issparse(made):
-        check_most(made.shape[1], FEWER)  # type: ignore[attr-defined]
-        made = made.toarray()  # type: ignore[attr-defined]
-    rows = np.asarray(made)
+    answer: Any = function(*arrays)
+    if issparse(answer):
+        check_most(answer.shape[1], FEWER)  # type: ignore[attr-defined]
+        answer = answer.toarray()  # type: ignore[attr-defined]
+    rows = np.asarray(answer)
     count = len(arrays[0])
     fits = rows.dtype.kind in "biuf" and rows.ndim == 2 and rows.shape == (count, n or rows.shape[1])
-    must = f"features of {count} observations must be numbers of shape ({count}, {n or 'd'})"
-    got, do = (
-        f"an array of {rows.dtype} of shape {rows.shape}",
-        "return a row for each observation, always equally long",
+    require(
+        fits,
+        f"The features of {count} observations must be numbers of shape ({count}, {n or 'd'}), but the feature "
+        f"function returned {rows.dtype} of shape {rows.shape}.",
+        "Return one row per observation, always of the same length.",
     )
-    require(fits, must, got, do)
-    require(rows.shape[1] > 0, "there must be at least one feature", "none", "return at least one column")
+    require(rows.shape[1] > 0, "The feature function returned no features.", "Return at least one column.")
     check_most(rows.shape[1], FEWER)
     return rows

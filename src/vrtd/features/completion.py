@@ -1,4 +1,4 @@
-"""Fill in what is known before any data: the bounds of a space, the number of its states, its columns."""
+"""Fill in what is known before any data: the bounds of a space, the number of states, the columns of a table."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from vrtd.features.tabular import Tabular
 
 
 def complete(features: Features, space: ObservationSpace | None) -> Features:
-    """Return the same features with what is not set taken from a space, inside Stack and Scaled too.
+    """Return the same features, with values that are not set taken from a space.
+
+    Features inside ``Stack``, ``Scaled`` and ``Selected`` are completed, too.
 
     Parameters
     ----------
     features : Features
-        The features. What is set is not changed.
+        The features. Values that are set do not change.
     space : ObservationSpace or None
-        What is known of the observations; None leaves the features as they are.
+        Space of the observations. With None, the features do not change.
 
     Returns
     -------
@@ -61,9 +63,12 @@ def complete(features: Features, space: ObservationSpace | None) -> Features:
     return change_parts(features, fill)
 
 
-def _merge(own: Any, known: Bounds) -> Bounds:
-    if own is None:
+def _merge(bounds: Any, known: Bounds) -> Bounds:
+    if bounds is None:
         return known
-    must, got = "bounds of features and of the space must be equally long", f"{len(own)} and {len(known)}"
-    require(len(own) == len(known), must, got, "pass bounds that fit the observations")
-    return tuple(mine if mine is not None else other for mine, other in zip(own, known, strict=True))
+    require(
+        len(bounds) == len(known),
+        f"low and high of the features have {len(bounds)} numbers, but observations have {len(known)}.",
+        "Pass one low and high per number of an observation.",
+    )
+    return tuple(bound if bound is not None else other for bound, other in zip(bounds, known, strict=True))

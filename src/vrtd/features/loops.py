@@ -1,4 +1,4 @@
-"""The compiled loops of features. Imported where they are called, since Numba takes long to import."""
+"""Compiled loops of features. They are imported where they are called, because importing Numba takes long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vrtd.kernels.jit import compiled, fma
 
 @compiled
 def products(along: Any, factors: Any, out: Any) -> None:
-    """out[i, j] = the product of along[factors[m, j], i] over m, from the first m to the last"""
+    """Write out[i, j], the product of along[factors[m, j], i] over m, from the first m to the last."""
     here = np.empty(along.shape[0])
     row = np.empty(out.shape[1])
     for i in range(out.shape[0]):
@@ -29,10 +29,10 @@ def products(along: Any, factors: Any, out: Any) -> None:
 
 
 def _waves(x: Any, frequency: Any, phase: Any, amplitude: Any, out: Any) -> None:
-    """out[i, j] = amplitude cos(2 pi (phase[j] + sum_m x[m, i] frequency[m, j]))
+    """Write out[i, j] = amplitude cos(2 pi (phase[j] + sum_m x[m, i] frequency[m, j])).
 
-    Every number goes through the same operations in the same order wherever its row stands: no sum is reordered, and
-    no product is fused but where it says so. NumPy's matrix product promises neither.
+    Every number goes through the same operations in the same order wherever its row is: no sum is reordered, and only
+    the marked product is fused. NumPy's matrix product guarantees neither.
     """
     turns = np.empty(phase.size)
     for i in range(x.shape[1]):
@@ -46,5 +46,5 @@ def _waves(x: Any, frequency: Any, phase: Any, amplitude: Any, out: Any) -> None
             out[i, j] = amplitude * cosine_of_turns(turns[j])
 
 
-_waves.__qualname__ = f"waves_{digest(_waves)[:16]}"  # names the cache, which does not see a change of the cosine
+_waves.__qualname__ = f"waves_{digest(_waves)[:16]}"  # the name of the cache must change with the cosine
 waves = compiled(_waves)

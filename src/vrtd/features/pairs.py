@@ -13,77 +13,120 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.blocks import FEWER, call_in_blocks, try_on
-from vrtd.features.features import Features, as_rows, check_most, check_some, row_dtype
+from vrtd.features.features import Features, as_rows, check_most, check_some, not_stored, row_dtype
 from vrtd.features.spaces import ObservationSpace
 from vrtd.features.tabular import Tabular
 from vrtd.features.target import Target, check_actions, check_equally_long
 
-_BIND = "call features.bind_pairs(observations, actions) and use what it returns"
-_MOST_PROBABILITIES = 1 << 22  # in memory at once: actions of a function of both may be many more than its features
-_JOINED = ObservationSpace("box")  # observation and action together are points
+_BIND = "Call features.bind_pairs(observations, actions) and use the result."
+# Most probabilities in memory at once: a function of both may have many more actions than features.
+_MOST_PROBABILITIES = 1 << 22
+_JOINED = ObservationSpace("box")  # an observation and a continuous action together form a point
 
 
 @dataclass(frozen=True)
 class FromPairs:
-    """phi(s, a) from a function of yours: observations (n, ...) and actions -> (n, d) rows.
+    """Features phi(s, a) from your own function of observations and actions.
 
-    Discrete actions come as integers (n,), continuous ones as floats (n, k). It is called with 256 pairs at a time, the
-    last one repeated where there are fewer. Each row must depend on its own pair alone.
+    The function is called with 256 pairs at a time; the last one is repeated if there are fewer. Each row must depend
+    on its own pair only.
 
     Parameters
     ----------
-    function : Callable
-        The function of observations and actions.
+    function : callable
+        Function that maps (n, ...) observations and actions to (n, d) rows. Discrete actions are integers of shape
+        (n,), continuous ones floats of shape (n, k).
     n : int, optional
-        d. Without it, `bind` finds it.
+        Number of features d. If not given, ``bind`` determines it.
+
+    Examples
+    --------
+    >>> features = FromPairs(lambda s, a: np.stack([s, s * a], axis=1))
+    >>> features.bind(np.arange(3.0), np.array([0, 1, 1]))(np.array([2.0]), np.array([3])).tolist()
+    [[2.0, 6.0]]
     """
 
     function: Callable[[NDArray[Any], NDArray[Any]], Any]
     n: int | None = None
 
     def __post_init__(self) -> None:
-        must, do = "function must be callable", "pass a function of observations and actions"
-        require(callable(self.function), must, f"{self.function!r:.60}", do)
+        require(
+            callable(self.function),
+            f"function must be callable, but got {self.function!r:.60}.",
+            "Pass a function of observations and actions.",
+        )
         if self.n is not None:
             object.__setattr__(self, "n", check_count("n", self.n))
             check_most(int(self.n), FEWER)
 
     @property
     def n_features(self) -> int:
-        """d; an InvalidInputError before it is known."""
+        """Number of features d.
+
+        An ``InvalidInputError`` is raised if it is not known before the features are bound.
+        """
         if self.n is None:
-            must, got = "the number of features must be known before FromPairs is used", "features that are not bound"
-            raise InvalidInputError(must, got, "call bind(observations, actions) and use what it returns")
+            raise InvalidInputError(
+                "FromPairs must be bound before use, to determine the number of features.",
+                "Call bind(observations, actions) and use the result.",
+            )
         return self.n
 
     def bind(self, observations: NDArray[Any], actions: NDArray[Any]) -> FromPairs:
-        """Return the same features with their number, after a look at whether rows are kept apart."""
+        """Return these features with their number, after a test of the function.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n, ...)
+            Observations to test the function on.
+        actions : ndarray of shape (n,) or (n, k)
+            The actions taken in them.
+
+        Returns
+        -------
+        FromPairs
+            The bound features, or the features themselves if they are bound already.
+        """
         n = try_on(self.function, (observations, actions), self.n)
         return self if n == self.n else replace(self, n=n)
 
     def __call__(self, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        """(n, d) rows of bound features."""
+        """Return the rows of pairs.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n, ...)
+            Observations.
+        actions : ndarray of shape (n,) or (n, k)
+            One action per observation.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            The rows.
+        """
         return call_in_blocks(self.function, (observations, actions), self.n_features)
 
 
 @dataclass(frozen=True, eq=False)
 class TargetFeatures(Features):
-    """phi(s) = sum over a of pi(a|s) phi(s, a), for a target policy pi; `of_pairs` returns phi(s, a) itself.
+    """Mean features under a target policy: phi(s) = sum over a of pi(``a|s``) phi(s, a).
 
-    So phi(s).theta is the value of s under the target if phi(s, a).theta is that of taking action a in s first.
+    ``of_pairs`` returns phi(s, a) itself. If phi(s, a).theta is the value of taking action a in state s, then
+    phi(s).theta is the value of s under the target policy pi.
 
     Parameters
     ----------
     features : Features or FromPairs
-        A function of both gives phi(s, a). Features of observations become, for A discrete actions, phi(s, a) with A
-        blocks: that of action a holds the features of s, and the others are 0. For continuous actions, they are taken
-        of the numbers of observation and action side by side.
+        Features from which phi(s, a) is made. A function of observations and actions returns phi(s, a). Features of
+        observations are used as follows: for A discrete actions, phi(s, a) has A blocks, of which block a holds the
+        features of s and the others are 0; for continuous actions, phi(s, a) are the features of the vector (s, a).
     target : Target
-        The policy pi.
+        The target policy pi.
     n_actions : int, optional
-        The number of discrete actions, or 0 for continuous ones; None before `bind_pairs` has found it.
+        Number of discrete actions, or 0 for continuous ones. If not given, ``bind_pairs`` determines it.
     space : ObservationSpace, optional
-        What is known of the observations.
+        Space of the observations.
 
     Examples
     --------
@@ -102,44 +145,75 @@ class TargetFeatures(Features):
     kind = "target"
 
     def __post_init__(self) -> None:
-        must, do = "features must be Features or FromPairs", "wrap them with vrtd.features.as_pair_features"
-        require(isinstance(self.features, Features | FromPairs), must, type(self.features).__name__, do)
-        must, do = "target must be a Target", "wrap it with vrtd.features.as_target"
-        require(isinstance(self.target, Target), must, type(self.target).__name__, do)
+        require(
+            isinstance(self.features, Features | FromPairs),
+            f"features must be Features or FromPairs, but got {type(self.features).__name__}.",
+            "Wrap them with vrtd.features.as_pair_features.",
+        )
+        require(
+            isinstance(self.target, Target),
+            f"target must be a Target, but got {type(self.target).__name__}.",
+            "Wrap it with vrtd.features.as_target.",
+        )
         if self.n_actions is not None:
             object.__setattr__(self, "n_actions", check_count("n_actions", self.n_actions, least=0))
 
     @property
     def needs_data(self) -> bool:
+        """Whether the features must be bound."""
         return self.n_actions is None
 
     def bind(self, observations: NDArray[Any]) -> TargetFeatures:  # noqa: ARG002
-        must, got = "features of states and actions must be bound to both", "observations alone"
-        require(self.n_actions is not None, must, got, _BIND)
-        return self
-
-    def bind_pairs(self, observations: NDArray[Any], actions: NDArray[Any]) -> TargetFeatures:
-        """Return the same features with the number of actions, and with what they take from data.
+        """Return the features themselves if they are bound; ``bind_pairs`` binds them.
 
         Parameters
         ----------
-        observations : array of shape (m, ...)
+        observations : ndarray of shape (n, ...)
+            Observations, which are not used.
+
+        Returns
+        -------
+        TargetFeatures
+            The features themselves.
+
+        Raises
+        ------
+        InvalidInputError
+            If the features are not bound.
+        """
+        require(
+            self.n_actions is not None,
+            "Features of states and actions must be bound to observations and actions, but got only observations.",
+            _BIND,
+        )
+        return self
+
+    def bind_pairs(self, observations: NDArray[Any], actions: NDArray[Any]) -> TargetFeatures:
+        """Return these features with the number of actions, and with everything that they take from data.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (m, ...)
             At least as many observations as actions. The first n are those in which the actions were taken.
-        actions : array of shape (n,) or (n, k)
+        actions : ndarray of shape (n,) or (n, k)
             Integers for discrete actions, floats for continuous ones.
 
         Returns
         -------
         TargetFeatures
-            The bound features; itself if it is bound already.
+            The bound features, or the features themselves if they are bound already.
         """
         if self.n_actions is not None:
             return self
         observations, actions = np.asarray(observations), np.asarray(actions)
-        check_some(observations, "bind features to", "pass observations")
-        check_some(actions, "bind features to", "pass the actions of the log")
-        must, got = "there must be an observation for each action", f"{len(observations)} for {len(actions)} actions"
-        require(len(actions) <= len(observations), must, got, "pass those in which the actions were taken first")
+        check_some(observations, "bind features", "Pass observations.")
+        check_some(actions, "bind features", "Pass the actions of the log.")
+        require(
+            len(actions) <= len(observations),
+            f"Every action needs an observation, but there are {len(observations)} observations for {len(actions)} "
+            "actions.",
+            "Pass the observations in which the actions were taken first.",
+        )
         self.target.check_on(observations)
         if actions.dtype.kind != "f":
             n_actions, seen, space = self._count_actions(observations, actions), observations, self.space
@@ -150,15 +224,16 @@ class TargetFeatures(Features):
         if isinstance(self.features, FromPairs):
             features: Features | FromPairs = self.features.bind(observations[: len(actions)], actions)
         else:
-            from vrtd.features.completion import complete  # here, because it completes these features, too
+            from vrtd.features.completion import complete  # here, because that module imports this one
 
             features = complete(self.features, space).bind(seen)
-            do = "choose fewer features of observations, or a function of observations and actions"
-            check_most(features.n_features * (n_actions or 1), do)
+            remedy = "Choose fewer features of observations, or a function of observations and actions."
+            check_most(features.n_features * (n_actions or 1), remedy)
         return replace(self, features=features, n_actions=n_actions, space=None)
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         n_actions = self._n_actions
         if isinstance(self.features, FromPairs):
             return self.features.n_features
@@ -166,9 +241,11 @@ class TargetFeatures(Features):
 
     @property
     def largest_norm(self) -> float | None:
+        """Upper bound of the norm of every row, or None if it is not known."""
         return None if isinstance(self.features, FromPairs) else self.features.largest_norm
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the rows of observations, of shape (n, d)."""
         observations, n_actions = np.asarray(observations), self._n_actions
         out = np.empty((len(observations), self.n_features), row_dtype(observations))
         if not len(out):
@@ -193,14 +270,14 @@ class TargetFeatures(Features):
 
         Parameters
         ----------
-        observations : array of shape (n, ...)
-            The observations.
-        actions : array of shape (n,) or (n, k)
-            An action for each of them: integers for discrete actions, numbers for continuous ones.
+        observations : ndarray of shape (n, ...)
+            Observations.
+        actions : ndarray of shape (n,) or (n, k)
+            One action per observation: integers for discrete actions, numbers for continuous ones.
 
         Returns
         -------
-        array of shape (n, d)
+        ndarray of shape (n, d)
             The rows, C-contiguous.
         """
         observations, actions, n_actions = np.asarray(observations), np.asarray(actions), self._n_actions
@@ -217,32 +294,42 @@ class TargetFeatures(Features):
 
     @property
     def settings(self) -> dict[str, Any]:
-        must, do = "features must be made of plain values to be stored", "keep your own code and pass it when loading"
-        require(isinstance(self.features, Features), must, type(self.features).__name__, do)
+        """Plain values from which ``from_settings`` builds the same features."""
+        require(isinstance(self.features, Features), *not_stored(type(self.features).__name__))
         return super().settings | {"target": self.target.settings}
 
     @property
     def _n_actions(self) -> int:
-        must, got = "the number of actions must be known before TargetFeatures are used", "features that are not bound"
         if self.n_actions is None:
-            raise InvalidInputError(must, got, _BIND)
+            raise InvalidInputError(
+                "TargetFeatures must be bound before use, to determine the number of actions.", _BIND
+            )
         return self.n_actions
 
     def _count_actions(self, observations: NDArray[Any], actions: NDArray[Any]) -> int:
         check_actions(actions, None, "the log")
         words = () if self.space is None else self.space.actions
         n_actions = max(self.target.count_actions(observations), int(actions.max()) + 1, len(words))
-        check_most(n_actions, "number the actions 0, 1, ...; if they are quantities, log them as floats", "actions")
+        check_most(n_actions, "Number the actions 0, 1, ..., or log them as floats if they are quantities.", "actions")
         return n_actions
 
     def _join_all(self, observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
-        """Return the pairs that the log shows, and an action of the target for each observation."""
+        """Return the pairs of the log, and one action of the target for each observation."""
         finite = np.isfinite(actions).all(axis=1)
-        must, got = "actions of the log must be finite", f"{actions[np.argmin(finite)]} in row {np.argmin(finite)}"
-        require(finite.all(), must, got, "repair or drop that row", DataError)
+        row = int(np.argmin(finite))
+        require(
+            finite.all(),
+            f"The actions of the log must be finite, but row {row} has {actions[row]}.",
+            "Fix or drop that row.",
+            DataError,
+        )
         drawn = self.target.draws(observations)[:, 0]
-        must = f"actions of the target policy must have {actions.shape[1]} numbers each, as those of the log"
-        require(drawn.shape[1] == actions.shape[1], must, drawn.shape[1], "return floats of shape (n, k) or (n, m, k)")
+        require(
+            drawn.shape[1] == actions.shape[1],
+            f"The actions of the target policy must have {actions.shape[1]} numbers, as those of the log, but have "
+            f"{drawn.shape[1]}.",
+            "Return floats of shape (n, k) or (n, m, k).",
+        )
         return np.concatenate([_join(observations[: len(actions)], actions), _join(observations, drawn)])
 
     def _mean_of_draws(self, observations: NDArray[Any]) -> Floats:
@@ -269,20 +356,40 @@ class TargetFeatures(Features):
 def _as_vectors(actions: NDArray[Any]) -> Floats:
     """Return continuous actions as (n, k) floats."""
     holds = actions.dtype.kind in "biuf" and actions.ndim in (1, 2) and 0 not in actions.shape[1:]
-    must, got = "continuous actions must be numbers of shape (n,) or (n, k)", f"{actions.dtype} of {actions.shape}"
-    require(holds, must, got, "pass one action for each observation", DataError)
+    require(
+        holds,
+        f"Continuous actions must be numbers of shape (n,) or (n, k), but are {actions.dtype} of {actions.shape}.",
+        "Pass one action per observation.",
+        DataError,
+    )
     vectors: Floats = (actions if actions.ndim == 2 else actions[:, None]).astype(np.float64, copy=False)
     return vectors
 
 
 def _join(observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
-    """Return the numbers of observation and action side by side, in the type of rows of the observations."""
+    """Return the numbers of observation and action side by side, in the dtype of the observations' rows."""
     rows = as_rows(observations)
     return np.concatenate([rows, actions.astype(rows.dtype, copy=False)], axis=1)
 
 
 def table_of(features: Features | None) -> Tabular | None:
-    """Return the table of states that features consist of, also for each action; None where they are others."""
+    """Return the table of states that features consist of.
+
+    Parameters
+    ----------
+    features : Features or None
+        Features of states, or of states and actions.
+
+    Returns
+    -------
+    Tabular or None
+        The table, or None if the features are not a table.
+
+    Examples
+    --------
+    >>> table_of(Tabular(3))
+    Tabular(n_states=3, other=False)
+    """
     if isinstance(features, TargetFeatures) and isinstance(features.features, Features):
         features = features.features
     return features if isinstance(features, Tabular) else None

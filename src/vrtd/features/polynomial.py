@@ -1,4 +1,4 @@
-"""All monomials up to a total degree."""
+"""Polynomials: all monomials up to a total degree."""
 
 from __future__ import annotations
 
@@ -18,11 +18,20 @@ from vrtd.features.bounded import Bounded
 
 @dataclass(frozen=True)
 class Polynomial(Bounded):
-    """x_1^e_1 ... x_k^e_k for all exponents with e_1 + ... + e_k <= degree, the constant first; x in [0, 1]^k.
+    """Monomials x_1^e_1 ... x_k^e_k with e_1 + ... + e_k <= degree.
 
-    Degree by degree, within a degree the powers of the first dimension first: 1, x, y, x^2, xy, y^2. Observations
-    outside the bounds count as on them.
+    x in [0, 1]^k is the observation, scaled by its bounds. Observations outside the bounds are moved to them. The
+    monomials are sorted by degree, and within a degree by the powers of the first dimension: 1, x, y, x^2, xy, y^2.
 
+    Parameters
+    ----------
+    degree : int
+        Largest total degree.
+    low, high : float or sequence of float, optional
+        Bounds of the observations, one number per dimension. ``bind`` takes bounds that are None or infinite from data.
+
+    Examples
+    --------
     >>> Polynomial(2, low=(0, 0), high=(1, 1))(np.array([[0.5, 0.1]])).round(3).tolist()
     [[1.0, 0.5, 0.1, 0.25, 0.05, 0.01]]
     """
@@ -31,7 +40,7 @@ class Polynomial(Bounded):
 
     kind = "polynomial"
     clips = True
-    fewer = "lower the degree"
+    fewer = "Lower the degree."
 
     def _check_sizes(self) -> None:
         object.__setattr__(self, "degree", check_count("degree", self.degree, least=0))
@@ -41,14 +50,15 @@ class Polynomial(Bounded):
 
     @property
     def largest_norm(self) -> float:
-        return sqrt(self.n_features)  # at high, where all are 1
+        """Upper bound of the norm of every row."""
+        return sqrt(self.n_features)  # at high, where all features are 1
 
     @property
     def _n_work(self) -> int:
         return self.n_features
 
     def _fill(self, x: Floats, out: NDArray[np.floating[Any]], work: Floats) -> None:
-        work[0] = 1.0 + 0.0 * x.sum(axis=0)  # NaN where x is
+        work[0] = 1.0 + 0.0 * x.sum(axis=0)  # NaN where x is NaN
         for column, (parent, dimension) in enumerate(_products(len(x), self.degree), start=1):
             np.multiply(work[parent], x[dimension], out=work[column])
         out[...] = work.T
@@ -56,7 +66,7 @@ class Polynomial(Bounded):
 
 @cache
 def _products(k: int, degree: int) -> tuple[tuple[int, int], ...]:
-    """Each monomial but the constant as an earlier one times one more dimension."""
+    """Return each monomial except the constant as an earlier one (its number) times a dimension."""
     place: dict[tuple[int, ...], int] = {(): 0}
     products = []
     for total in range(1, degree + 1):

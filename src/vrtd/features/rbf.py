@@ -19,15 +19,30 @@ from vrtd.features.features import MOST_FEATURES, set_count
 
 @dataclass(frozen=True)
 class RBF(Bounded):
-    """exp(-sum_j (x_j - c_j)^2 / (2 w_j^2)) for centres c on a grid over the box, its faces included.
+    """Gaussian bumps exp(-sum_j (x_j - c_j)^2 / (2 w_j^2)) with centres c on a grid.
 
-    `n`: at most so many centres in all, on the largest grid whose numbers for each dimension differ by one at most,
-    the first ones being larger (20 in two dimensions: 5 x 4); or `shape`: how many along each dimension. w_j is `width`
-    times the distance of neighbours; a single centre stands in the middle, with w_j = `width`. `normalise` divides by
-    the sum over the centres, which makes the features shares; observations outside the bounds then count as on them,
-    otherwise they are taken as they are and the features fade. `bias` puts a constant 1 first; unless it is given, it
-    is there where features are not normalised: shares sum to 1 without it. The last dimension's centre runs fastest.
+    x is the observation, scaled by its bounds to [0, 1]^k. The grid covers the box, including its faces. The centre of
+    the last dimension changes fastest. A dimension with a single centre has it in the middle, with w_j = ``width``.
 
+    Parameters
+    ----------
+    n : int, optional
+        Largest number of centres. They form the largest grid whose numbers per dimension differ by at most one, with
+        the larger ones first: 20 in two dimensions give 5 x 4. Pass either ``n`` or ``shape``.
+    low, high : float or sequence of float, optional
+        Bounds of the observations, one number per dimension. ``bind`` takes bounds that are None or infinite from data.
+    shape : sequence of int, optional
+        Number of centres along each dimension.
+    width : float, default=1.0
+        Width w_j of the bumps, in units of the distance between neighbouring centres.
+    bias : bool, optional
+        Whether the first feature is a constant 1. If not given, it is, unless the features are normalised.
+    normalise : bool, default=False
+        Divide the bumps by their sum over the centres. Observations outside the bounds are then moved to them. Without
+        normalisation they are not moved, and the features decrease to 0.
+
+    Examples
+    --------
     >>> RBF(3, low=0, high=1)(np.array([0.5])).round(4).tolist()
     [[1.0, 0.6065, 1.0, 0.6065]]
     """
@@ -39,18 +54,25 @@ class RBF(Bounded):
     normalise: bool = field(default=False, kw_only=True)
 
     kind = "rbf"
-    fewer = "use fewer centres"
+    fewer = "Use fewer centres."
 
     def _check_sizes(self) -> None:
-        got = "neither" if self.n is None else f"n = {self.n!r:.40} and shape = {self.shape!r:.40}"
-        require((self.n is None) != (self.shape is None), "either n or shape must be given", got, "pass one: RBF(20)")
+        passed = "neither" if self.n is None else f"n = {self.n!r:.40} and shape = {self.shape!r:.40}"
+        require(
+            (self.n is None) != (self.shape is None),
+            f"Exactly one of n and shape must be passed, but got {passed}.",
+            "Pass one of them, e.g. RBF(20).",
+        )
         check_flag("normalise", self.normalise)
         if self.bias is None:
             object.__setattr__(self, "bias", not self.normalise)
         check_flag("bias", self.bias)
         object.__setattr__(self, "width", check_positive("width", self.width))
-        do = "pass about 1; narrower bumps leave gaps between them"
-        require(self.width >= 0.01, "width must be at least 0.01", self.width, do)
+        require(
+            self.width >= 0.01,
+            f"width must be at least 0.01, but got {self.width}.",
+            "Pass about 1, because narrow bumps leave gaps between them.",
+        )
         set_count(self, "n", self.fewer)
         if self.shape is not None:
             object.__setattr__(self, "shape", as_sizes("shape", self.shape, "(5, 4)"))
@@ -58,11 +80,26 @@ class RBF(Bounded):
     def _check_dimensions(self, k: int) -> None:
         if self.shape is not None:
             check_length("shape", self.shape, k)
-        must, n = "centres times dimensions must be at most 2**22", self._count(k)  # for every observation
-        require(n * k <= 2**22, must, f"{n} for {k} dimensions", "use rff features instead")
+        n = self._count(k)
+        require(
+            n * k <= 2**22,  # the work per observation
+            f"The number of centres times dimensions must be at most 2**22, but there are {n} in {k} dimensions.",
+            "Use rff features instead.",
+        )
 
     def grid(self, k: int) -> tuple[int, ...]:
-        """How many centres there are along each of k dimensions."""
+        """Return the number of centres along each dimension.
+
+        Parameters
+        ----------
+        k : int
+            Number of dimensions.
+
+        Returns
+        -------
+        tuple of int
+            The k numbers.
+        """
         return _largest_grid(self.n, k) if self.n is not None else tuple(self.shape or ())
 
     def _count(self, k: int) -> int:
@@ -70,9 +107,10 @@ class RBF(Bounded):
 
     @property
     def largest_norm(self) -> float:
+        """Upper bound of the norm of every row."""
         if self.normalise:
             return sqrt(1.0 + bool(self.bias))
-        # On the endless grid the squares sum to most at a centre (a theta function); fewer centres sum to no more.
+        # On an infinite grid, the sum of squares is largest at a centre (a theta function). Fewer centres sum to less.
         reach = int(min(7.0 * self.width, MOST_FEATURES)) + 1
         endless = 1.0 + 2.0 * sum(exp(-((m / self.width) ** 2)) for m in range(1, reach + 1))
         return sqrt(prod(min(float(size), endless) for size in self.grid(self.n_dimensions)) + bool(self.bias))
@@ -93,7 +131,7 @@ class RBF(Bounded):
 
     @cached_property
     def _factors(self) -> NDArray[np.intp]:
-        """(k, d) which of all one-dimensional bumps a bump is made of."""
+        """Numbers of the one-dimensional bumps of which each bump is the product, of shape (k, d)."""
         grid = self.grid(self.n_dimensions)
         factors = np.empty((len(grid), prod(grid)), np.intp)
         period, start = prod(grid), 0
@@ -104,21 +142,21 @@ class RBF(Bounded):
         return frozen(factors)
 
     def _along(self, x: Floats, bumps: Floats) -> None:
-        """The bumps (size, b) of one dimension."""
+        """Write the bumps (size, b) of one dimension."""
         size = len(bumps)
         if self.normalise:
             x = np.clip(x, 0.0, 1.0)
-        # in units of w_j; centres are 0, 1, ... in units of their distance
+        # In units of w_j. The centres are 0, 1, ... in units of their distance.
         gaps, first = (size - 1, 0.0) if size > 1 else (1, 0.5)
         np.subtract(x * (gaps / self.width), (np.arange(size)[:, None] + first) / self.width, out=bumps)
         bumps *= bumps
         bumps *= -0.5
         if self.normalise:
-            bumps -= bumps.max(axis=0)  # so that not all become 0
+            bumps -= bumps.max(axis=0)  # so that not all underflow to 0
         np.exp(bumps, out=bumps)
         if self.normalise:
             total = np.zeros_like(x)
-            for bump in bumps:  # one by one: NumPy's own sum has another order when there is one observation
+            for bump in bumps:  # in a fixed order, which NumPy's sum does not have for a single observation
                 total += bump
             bumps /= total
 

@@ -1,4 +1,4 @@
-"""What the observations of a log are: columns of a table, numbered states, points of a box, or features already."""
+"""Spaces of observations: columns of a table, numbered states, points of a box, or features."""
 
 from __future__ import annotations
 
@@ -8,24 +8,39 @@ from typing import Any, Literal, NamedTuple, get_args
 from vrtd.checks import as_number, check_choice, check_count, require
 
 SpaceKind = Literal["features", "columns", "states", "box"]
-Bounds = tuple[float | None, ...]  # None: not known
+Bounds = tuple[float | None, ...]  # None for a bound that is not known
 
-# Environments write "no bound" also as the largest float32.
+# Some environments use the largest float32 for "no bound".
 _NO_BOUND = 3.4028234663852886e38
+_REMEDY = "Pass the settings of an ObservationSpace."
 
 
 class Column(NamedTuple):
-    """A column of a table, and the numbers that it becomes in an observation."""
+    """Column of a table, and how it becomes numbers of an observation.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    levels : tuple of str, optional
+        Levels of a category. If not given, it is a column of numbers. Each level becomes a number that is 1 for this
+        level and 0 otherwise. A last number is 1 for all other values.
+    fill : float, optional
+        Replacement of missing numbers. If it is given, a second number is 1 if the number is missing and 0 otherwise.
+
+    Examples
+    --------
+    >>> Column("age", fill=0.0).numbers
+    ('age', 'age is missing')
+    """
 
     name: str
-    #: Of a category: one number per level, 1 for this level and 0 else, and a last one for all other values.
     levels: tuple[str, ...] | None = None
-    #: What stands for a missing number. A second number is then 1 where it is missing and 0 else.
     fill: float | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """Return the names of its numbers.
+        """Names of the numbers that the column becomes.
 
         >>> Column("segment", levels=("new", "old")).numbers
         ('segment=new', 'segment=old', 'segment=other')
@@ -39,32 +54,50 @@ class Column(NamedTuple):
 
 
 class ObservationSpace(NamedTuple):
-    """What is known of observations before they are read. Features that are chosen automatically depend on it."""
+    """What is known of observations before they are read, for automatic features and for bounds.
 
-    #: "features": rows that are features already. "columns": columns of a table. "states": numbered states, or one
-    #: number for each of several discrete variables. "box": points of a space with or without bounds.
+    Parameters
+    ----------
+    kind : {"features", "columns", "states", "box"}
+        Kind of the observations. They are features already, columns of a table, numbered states (or one number for each
+        of several discrete variables), or points of a space with or without bounds.
+    columns : tuple of Column, default=()
+        Columns of a table.
+    sizes : tuple of int, default=()
+        Numbers of values of discrete variables. Empty if not known.
+    low, high : tuple of float or None, default=()
+        Bounds of a box, None where they are not known.
+    actions : tuple of str, default=()
+        Names of the actions 0, 1, ... Empty if they have none.
+
+    Examples
+    --------
+    >>> ObservationSpace("box", low=(-1.2, None), high=(0.6, None)).n_numbers
+    2
+    """
+
     kind: SpaceKind
-    columns: tuple[Column, ...] = ()  # of a table
-    sizes: tuple[int, ...] = ()  # of states: each number is below its size; empty: not known
-    low: Bounds = ()  # of a box; None: not known
+    columns: tuple[Column, ...] = ()
+    sizes: tuple[int, ...] = ()
+    low: Bounds = ()
     high: Bounds = ()
-    actions: tuple[str, ...] = ()  # words for the actions 0, 1, ...; empty: they have none
+    actions: tuple[str, ...] = ()
 
     @property
     def n_numbers(self) -> int | None:
-        """Return how many numbers an observation has, or None where that is not known."""
+        """Number of numbers in an observation, or None if it is not known."""
         return len(self.names or self.sizes or self.low) or None
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Return the names of the numbers of an observation, or None where they have none."""
+        """Names of the numbers of an observation, or None if they have none."""
         return tuple(name for column in self.columns for name in column.numbers) or None
 
     @property
     def bounds(self) -> tuple[Bounds, Bounds] | None:
-        """Return the least and the largest value of each number; None where nothing is known.
+        """Smallest and largest value of each number, or None if nothing is known.
 
-        What is infinite (or of the size of the largest float32), and a number without extent, is not known.
+        Bounds that are infinite (or as large as the largest float32) and bounds without extent count as not known.
 
         >>> ObservationSpace("box", low=(-1.2, float("-inf")), high=(0.6, float("inf"))).bounds
         ((-1.2, None), (0.6, None))
@@ -77,7 +110,7 @@ class ObservationSpace(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return plain values from which `read_space` makes the same space."""
+        """Plain values from which ``read_space`` builds the same space."""
         return {
             "kind": self.kind,
             "columns": [
@@ -92,7 +125,7 @@ class ObservationSpace(NamedTuple):
 
 
 def read_space(settings: Any) -> ObservationSpace:
-    """Return the space with these settings, which a file may hold.
+    """Return the space with these settings, which may come from a file.
 
     >>> read_space(ObservationSpace("states", sizes=(16,)).settings).sizes
     (16,)
@@ -100,13 +133,22 @@ def read_space(settings: Any) -> ObservationSpace:
     _check_keys(settings, ObservationSpace, "a space")
     check_choice("the kind of a space", settings["kind"], get_args(SpaceKind))
     lists = {name: settings[name] for name in ("columns", "sizes", "low", "high", "actions")}
-    must, do = "the parts of a space must be lists", "pass what features.settings returned"
-    require(all(isinstance(value, list | tuple) for value in lists.values()), must, f"{settings!r:.60}", do)
+    require(
+        all(isinstance(value, list | tuple) for value in lists.values()),
+        f"The parts of a space must be lists, but got {settings!r:.60}.",
+        _REMEDY,
+    )
     low, high = (tuple(map(_as_bound, lists[name])) for name in ("low", "high"))
-    must, do = "the actions of a space must be words", "pass what features.settings returned"
-    require(all(isinstance(word, str) for word in lists["actions"]), must, f"{lists['actions']!r:.60}", do)
-    must = "low and high of a space must be equally long"
-    require(len(low) == len(high), must, f"{len(low)} and {len(high)}", "pass one of each")
+    require(
+        all(isinstance(word, str) for word in lists["actions"]),
+        f"The actions of a space must be strings, but got {lists['actions']!r:.60}.",
+        _REMEDY,
+    )
+    require(
+        len(low) == len(high),
+        f"low and high of a space must have the same length, but have {len(low)} and {len(high)} numbers.",
+        "Pass one of each per dimension.",
+    )
     return ObservationSpace(
         settings["kind"],
         tuple(map(_read_column, lists["columns"])),
@@ -121,21 +163,26 @@ def _read_column(settings: Any) -> Column:
     _check_keys(settings, Column, "a column")
     name, levels = settings["name"], settings["levels"]
     is_plain = levels is None or (isinstance(levels, list | tuple) and all(isinstance(level, str) for level in levels))
-    must, do = "a column must have a name, and levels that are words", "pass what features.settings returned"
-    require(isinstance(name, str) and is_plain, must, f"{settings!r:.60}", do)
+    require(
+        isinstance(name, str) and is_plain,
+        f"The name and the levels of a column must be strings, but got {settings!r:.60}.",
+        _REMEDY,
+    )
     return Column(name, None if levels is None else tuple(levels), _as_bound(settings["fill"]))
 
 
 def _check_keys(settings: Any, kind: type[ObservationSpace | Column], what: str) -> None:
     holds = isinstance(settings, dict) and set(settings) == set(kind._fields)
-    must = f"settings of {what} must be {', '.join(kind._fields)}"
-    require(holds, must, f"{settings!r:.60}", "pass what features.settings returned")
+    require(holds, f"settings of {what} must be {', '.join(kind._fields)}, but got {settings!r:.60}.", _REMEDY)
 
 
 def _as_bound(value: Any) -> float | None:
     number = None if value is None else as_number(value)
-    must = "bounds and fills of a space must be numbers, or None"
-    require(number is None or not isnan(number), must, f"{value!r:.60}", "pass numbers")
+    require(
+        number is None or not isnan(number),
+        f"Bounds and fills of a space must be numbers or None, but got {value!r:.60}.",
+        "Pass numbers.",
+    )
     return number
 
 

@@ -1,4 +1,4 @@
-"""Features as words on a command line, and as plain values in a file."""
+"""Features from a description on the command line, and from plain values in a file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from vrtd.features.tabular import OneHot, Table, Tabular
 from vrtd.features.target import as_target
 from vrtd.features.tiles import Tiles
 
-# Features within features; more is a file that wants to exhaust the stack.
+# Largest depth of nested features, so that no file can exhaust the stack.
 _DEEPEST = 16
 
 
 class _Word(NamedTuple):
-    form: str  # for messages
-    make: Callable[..., Features]  # of the sizes, and the options by name
-    sizes: tuple[int, float]  # how many there may be: fewest, most
+    form: str  # shown in messages
+    make: Callable[..., Features]  # from the sizes, and the options by name
+    sizes: tuple[int, float]  # the fewest and the most sizes
     options: dict[str, Callable[[str], Any]]
 
 
@@ -57,12 +57,12 @@ _WORDS = {
     "auto": _Word("auto", Auto, (0, 0), {}),
     "identity": _Word("identity", Identity, (0, 0), {}),
     "standardised": _Word("standardised", Standardised, (0, 0), {}),
-    "tabular": _Word("tabular, tabular:16, or for several variables tabular:32x11x2", _make_tabular, (0, inf), {}),
+    "tabular": _Word("tabular, tabular:16, or tabular:32x11x2 for several variables", _make_tabular, (0, inf), {}),
     "polynomial": _Word("polynomial:DEGREE", Polynomial, (1, 1), {}),
     "fourier": _Word("fourier:ORDER", Fourier, (1, 1), {}),
-    "rbf": _Word("rbf:20 (at most so many) or rbf:5x4 (a grid)", _make_rbf, (1, inf), _RBF_OPTIONS),
+    "rbf": _Word("rbf:20 (at most 20 centres) or rbf:5x4 (a grid)", _make_rbf, (1, inf), _RBF_OPTIONS),
     "rff": _Word("rff:100 or rff:100,bandwidth=5,seed=1", RandomFourier, (1, 1), {"bandwidth": float, "seed": int}),
-    "tiles": _Word("tiles:TILINGSxTILES, or with tiles for each dimension tiles:8x6x4", _make_tiles, (2, inf), {}),
+    "tiles": _Word("tiles:TILINGSxTILES, or tiles:8x6x4 with the tiles of each dimension", _make_tiles, (2, inf), {}),
 }
 _CLASSES: tuple[Any, ...] = (
     Auto, Identity, Standardised, Tabular, OneHot, Table, Polynomial, Fourier, RBF, RandomFourier, Tiles, Stack, Scaled,
@@ -72,8 +72,27 @@ _KINDS = {features.kind: features for features in _CLASSES}
 
 
 def parse(text: str) -> Features:
-    """Features from a word, its sizes and its options: "rbf:20", "tiles:8x8", "rff:100,bandwidth=5,seed=1".
+    """Return the features that a description stands for.
 
+    A description consists of a name, sizes and options: "rbf:20", "tiles:8x8", "rff:100,bandwidth=5,seed=1".
+
+    Parameters
+    ----------
+    text : str
+        The description.
+
+    Returns
+    -------
+    Features
+        The features, not yet bound.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name, a size or an option is not valid.
+
+    Examples
+    --------
     >>> parse("rbf:5x4,width=0.5").settings["shape"]
     [5, 4]
     """
@@ -83,24 +102,43 @@ def parse(text: str) -> Features:
     word = _WORDS[name]
     numbers = [_size(word, text, part) for part in sizes.split("x")] if colon else []
     fits = word.sizes[0] <= len(numbers) <= word.sizes[1]
-    require(fits, f"{name} features must be written {word.form}", repr(text), "write it so")
+    require(fits, f"features must have the form {word.form}, but got {text!r}.", "Pass the right number of sizes.")
     values: dict[str, Any] = {}
     for option in options:
         key, _, value = option.partition("=")
-        require(word.options, f"{name} features have no options", repr(option), f"write {word.form}")
+        require(word.options, f"{name} features have no options, but got {option!r}.", f"Write {word.form}.")
         check_choice(f"an option of {name} features", key, word.options)
-        require(key not in values, "an option must be given once", repr(text), f"keep one {key}")
+        require(key not in values, f"features must have each option once, but got {text!r}.", f"Keep one {key}.")
         try:
             values[key] = word.options[key](value)
         except (ValueError, KeyError):
             kind = {float: "a number", int: "a whole number"}.get(word.options[key], "true or false")  # type: ignore[call-overload]
-            raise InvalidInputError(f"{key} must be {kind}", repr(value), f"write e.g. {word.form}") from None
+            raise InvalidInputError(f"{key} must be {kind}, but got {value!r}.", f"Write e.g. {word.form}.") from None
     return word.make(*numbers, **values)
 
 
 def from_settings(settings: Any) -> Features:
-    """The features that have these `settings`; what a file holds is checked as what a user passes.
+    """Return the features with these settings.
 
+    Settings from a file are checked like arguments of a user.
+
+    Parameters
+    ----------
+    settings : dict
+        What ``Features.settings`` returned.
+
+    Returns
+    -------
+    Features
+        The same features.
+
+    Raises
+    ------
+    InvalidInputError
+        If the settings are not valid.
+
+    Examples
+    --------
     >>> from_settings(Tabular(4).settings)
     Tabular(n_states=4, other=False)
     """
@@ -108,7 +146,7 @@ def from_settings(settings: Any) -> Features:
 
 
 def describe_kind(settings: Mapping[str, Any]) -> str:
-    """Return the kind of features in a few words, from their settings.
+    """Return a short name for the kind of features with these settings.
 
     >>> describe_kind({"kind": "scaled", "features": {"kind": "tabular", "n_states": 4}, "factor": 0.5})
     'tabular'
@@ -130,20 +168,28 @@ def describe_kind(settings: Mapping[str, Any]) -> str:
 
 
 def _build(settings: Any, depth: int) -> Features:
-    require(depth <= _DEEPEST, f"features must be at most {_DEEPEST} deep", "more", "take some layers off")
+    require(depth <= _DEEPEST, f"features are nested more than {_DEEPEST} levels deep.", "Remove some levels.")
     if not isinstance(settings, dict) or not all(isinstance(key, str) for key in (*settings, settings.get("kind"))):
-        raise InvalidInputError("settings must be a dict with a kind", f"{settings!r:.60}", "pass features.settings")
+        raise InvalidInputError(
+            f"settings must be a dict with a kind, but got {settings!r:.60}.", "Pass the settings of features."
+        )
     values: dict[str, Any] = dict(settings)
     kind = values.pop("kind")
     check_choice("the kind of features", kind, tuple(_KINDS))
     known = sorted(field.name for field in fields(_KINDS[kind]))
-    must = f"settings of {kind} features must be {', '.join(known) or 'empty'}"
-    got = f"{', '.join(sorted(values)) or 'nothing'!r:.200}"
-    require(sorted(values) == known, must, got, "pass what features.settings returned")
+    shown = f"{', '.join(sorted(values)) or 'nothing'!r:.200}"
+    require(
+        sorted(values) == known,
+        f"settings of {kind} features must be {', '.join(known) or 'empty'}, but got {shown}.",
+        "Pass the settings of features.",
+    )
     if kind == Stack.kind:
         parts = values["features"]
-        got = type(parts).__name__
-        require(isinstance(parts, list), "the features of a stack must be a list", got, "pass Stack.settings")
+        require(
+            isinstance(parts, list),
+            f"The features of a stack must be a list, but got {type(parts).__name__}.",
+            "Pass the settings of a Stack.",
+        )
         return Stack(*(_build(part, depth + 1) for part in parts))
     if kind == Scaled.kind:
         return Scaled(_build(values["features"], depth + 1), values["factor"])
@@ -159,5 +205,5 @@ def _build(settings: Any, depth: int) -> Features:
 
 def _size(word: _Word, text: str, part: str) -> int:
     holds = part.isascii() and part.isdigit() and len(part) <= 18
-    require(holds, f"features must be written {word.form}", repr(text), "write whole numbers")
+    require(holds, f"features must have the form {word.form}, but got {text!r}.", "Write whole numbers.")
     return int(part)

@@ -26,17 +26,26 @@ from vrtd.features.features import (
     set_count,
 )
 
-_GROUP = "group states, or use a Table with fewer columns"
+_GROUP = "Group states, or use a Table with fewer columns."
 
 
 @dataclass(frozen=True)
 class Tabular(Features):
-    """One feature for each state, 1 there and 0 elsewhere: phi(s).theta = theta_s, which can represent every V.
+    """Table: one feature per state, which is 1 in this state and 0 elsewhere.
 
-    Several discrete variables, such as (32, 11, 2), have a feature for each combination; that of the last variable runs
-    fastest. Without `n_states` the features are bound to the largest states of the data. `other` adds a last feature
-    for all states that are not in the table; without it, they are an error.
+    phi(s).theta = theta_s, so the features represent every V exactly. Several discrete variables have one feature per
+    combination of their values, and the value of the last variable changes fastest.
 
+    Parameters
+    ----------
+    n_states : int or sequence of int, optional
+        Number of states, or number of values of each variable. If not given, ``bind`` takes the largest states of the
+        data.
+    other : bool, default=False
+        Add a last feature for all states that are not in the table. Without it, such states are an error.
+
+    Examples
+    --------
     >>> Tabular(3)(np.array([2, 0])).tolist()
     [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     >>> Tabular((2, 2), other=True)(np.array([[1, 0], [0, 7]])).tolist()
@@ -61,29 +70,55 @@ class Tabular(Features):
 
     @property
     def needs_data(self) -> bool:
+        """Whether ``bind`` takes the number of states from data."""
         return self.n_states is None
 
     def bind(self, observations: NDArray[Any]) -> Self:
+        """Return these features with the number of states.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n, ...)
+            Observations whose largest states determine the table.
+
+        Returns
+        -------
+        Tabular
+            The bound features, or the features themselves if they are bound already.
+        """
         if self.n_states is not None:
             return self
-        check_some(observations, "count states by", "pass n_states")
+        check_some(observations, "determine the number of states", "Pass n_states.")
         return replace(self, n_states=largest_states(observations))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many values each variable has."""
+        """Number of values of each variable."""
         n_states = check_bound(self, "the number of states", self.n_states)
         return tuple(n_states) if isinstance(n_states, tuple) else (int(n_states),)  # type: ignore[call-overload]
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         return prod(self.sizes) + self.other
 
     def find_places(self, observations: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the number of the feature that is 1 for each observation; 0 for one that is not finite."""
+        """Return the number of the feature that is 1 for each observation.
+
+        Parameters
+        ----------
+        observations : ndarray of shape (n,) or (n, k)
+            States, or values of k variables.
+
+        Returns
+        -------
+        ndarray of int, shape (n,)
+            The numbers of the features, 0 for an observation that is not finite.
+        """
         return self._find(np.asarray(observations))[0]
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the rows of observations, of shape (n, d)."""
         observations = np.asarray(observations)
         places, finite = self._find(observations)
         rows = np.zeros((places.size, self.n_features), row_dtype(observations))
@@ -106,11 +141,18 @@ class Tabular(Features):
 
 @dataclass(frozen=True)
 class OneHot(Features):
-    """One feature for each value of each of several discrete variables: V is a sum of functions of one variable each.
+    """One feature for each value of several discrete variables.
 
-    The first value of every variable but the first has no feature: those of each variable would sum to 1, as those of
-    the first do.
+    V is a sum of functions of one variable each. The first value of every variable but the first has no feature,
+    because the features of each variable would sum to 1, as those of the first variable do.
 
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of values of each variable.
+
+    Examples
+    --------
     >>> OneHot((2, 3))(np.array([[1, 0], [0, 2]])).tolist()
     [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
     """
@@ -125,13 +167,16 @@ class OneHot(Features):
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         return sum(self.sizes) - len(self.sizes) + 1
 
     @property
     def largest_norm(self) -> float:
+        """Upper bound of the norm of every row."""
         return float(np.sqrt(len(self.sizes)))
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the rows of observations, of shape (n, d)."""
         observations, sizes = np.asarray(observations), tuple(self.sizes)
         values, finite = _as_whole(observations, sizes)
         _check_inside(values, _is_inside(values, sizes), sizes, _COUNT)
@@ -147,8 +192,15 @@ class OneHot(Features):
 
 @dataclass(frozen=True, eq=False)
 class Table(Features):
-    """The features of state s are row s of an (S, d) array.
+    """Features of states from an array: those of state s are row s.
 
+    Parameters
+    ----------
+    array : array_like of shape (S, d)
+        The features.
+
+    Examples
+    --------
     >>> Table([[1.0, 0.0], [0.5, 0.5]])(np.array([1, 1])).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
@@ -158,30 +210,37 @@ class Table(Features):
     kind = "table"
 
     def __post_init__(self) -> None:
-        if isinstance(self.array, np.ndarray) and self.array.ndim == 2:  # before it is copied
-            check_most(self.array.shape[1], "use fewer columns")
+        if isinstance(self.array, np.ndarray) and self.array.ndim == 2:  # before the copy
+            check_most(self.array.shape[1], "Use fewer columns.")
         array = real_array("array", self.array)
-        must, got = "array must have a row of features for each state", f"the shape {array.shape}"
-        require(array.ndim == 2 and 0 not in array.shape, must, got, "pass an (S, d) array")
-        check_most(array.shape[1], "use fewer columns")
+        require(
+            array.ndim == 2 and 0 not in array.shape,
+            f"array must have one row of features per state, but has the shape {array.shape}.",
+            "Pass an (S, d) array.",
+        )
+        check_most(array.shape[1], "Use fewer columns.")
         object.__setattr__(self, "array", frozen(array))
 
     @property
     def n_states(self) -> int:
+        """Number of states S."""
         return len(self._wide)
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         return int(self._wide.shape[1])
 
     @cached_property
     def largest_norm(self) -> float:
+        """Upper bound of the norm of every row."""
         return float(np.linalg.norm(self._wide, axis=1).max())
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the rows of observations, of shape (n, d)."""
         observations = np.asarray(observations)
         values, finite = _as_whole(observations, (self.n_states,))
-        _check_inside(values, _is_inside(values, (self.n_states,)), (self.n_states,), "add a row for each state")
+        _check_inside(values, _is_inside(values, (self.n_states,)), (self.n_states,), "Add a row for each state.")
         table = self._narrow if row_dtype(observations) == np.float32 else self._wide
         rows: NDArray[np.floating[Any]] = np.take(table, values[:, 0].astype(np.intp), axis=0)
         rows[~finite] = np.nan
@@ -203,13 +262,13 @@ def largest_states(observations: NDArray[Any]) -> tuple[int, ...]:
     return tuple(int(value) + 1 for value in values.max(axis=0))
 
 
-_WHOLE, _COUNT = "be a whole number of at least 0", "count states from 0"
+_WHOLE, _COUNT = "be a whole number of at least 0", "Number the states from 0."
 
 
 def _as_whole(observations: Any, sizes: tuple[int, ...] | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(n, k) whole numbers, 0 for an observation that is not finite, and which observations are finite.
+    """Return (n, k) whole numbers, with 0 for observations that are not finite, and which observations are finite.
 
-    Where `sizes` are not known, they are at least 0.
+    If ``sizes`` are not known, the numbers must be at least 0.
     """
     array = np.asarray(observations)
     if array.ndim > 0:
@@ -218,9 +277,9 @@ def _as_whole(observations: Any, sizes: tuple[int, ...] | None) -> tuple[NDArray
     if not (holds and array.shape[1] > 0):
         each = "one whole number" if sizes is None or len(sizes) == 1 else f"{len(sizes)} whole numbers"
         raise DataError(
-            f"observations must be states: {each} each",
-            f"an array of {array.dtype} of shape {np.shape(observations)}",
-            "pass an array of shape (n,), or choose features of observations with several numbers",
+            f"observations must be states, with {each} each, but got an array of {array.dtype} "
+            f"of shape {np.shape(observations)}.",
+            "Pass an array of shape (n,), or choose features for observations of several numbers.",
         )
     finite = finite_rows(array)
     if array.dtype.kind == "f":
@@ -238,16 +297,16 @@ def _is_inside(values: NDArray[Any], sizes: tuple[int, ...]) -> NDArray[np.bool_
     return np.asarray(((values >= 0) & (values < np.array(sizes))).all(axis=1))
 
 
-def _check_inside(values: NDArray[Any], inside: NDArray[np.bool_], sizes: tuple[int, ...], do: str = "") -> None:
+def _check_inside(values: NDArray[Any], inside: NDArray[np.bool_], sizes: tuple[int, ...], remedy: str = "") -> None:
     if inside.all():
         return
     row = values[int(np.argmin(inside))]
     enough = [max(size, int(value) + 1) for size, value in zip(sizes, row, strict=True)]
-    if not do:
+    if not remedy:
         can_grow = (row >= 0).all() and prod(enough) <= MOST_FEATURES
         word = f"tabular:{'x'.join(map(str, enough))}"
-        do = f"say how many states there are: {word} if this is the last one" if can_grow else _COUNT
-    _check_each(values, inside, _state_in(sizes), do)
+        remedy = f"Set the number of states, e.g. {word} if this is the last one." if can_grow else _COUNT
+    _check_each(values, inside, _state_in(sizes), remedy)
 
 
 def _state_in(sizes: tuple[int, ...]) -> str:
@@ -255,9 +314,9 @@ def _state_in(sizes: tuple[int, ...]) -> str:
     return f"be a state in {ranges[0]}" if len(ranges) == 1 else f"be states in {', '.join(ranges)}"
 
 
-def _check_each(observations: Any, good: NDArray[np.bool_], must: str, do: str) -> None:
+def _check_each(observations: Any, good: NDArray[np.bool_], condition: str, remedy: str) -> None:
     if not good.all():
         row = int(np.argmin(good))
         values = np.asarray(observations).reshape(len(good), -1)[row]
-        got = f"{values[0] if values.size == 1 else values.tolist()} in row {row}"
-        raise DataError(f"every observation must {must}", got, do)
+        value = values[0] if values.size == 1 else values.tolist()
+        raise DataError(f"Every observation must {condition}, but got {value} in row {row}.", remedy)

@@ -1,4 +1,4 @@
-"""Tile coding: several grids over the box, each shifted by another part of a tile."""
+"""Tile coding: several grids over the box, each with another offset."""
 
 from __future__ import annotations
 
@@ -17,14 +17,27 @@ from vrtd.features.bounded import Bounded, as_sizes, check_length
 
 @dataclass(frozen=True)
 class Tiles(Bounded):
-    """In each of n_tilings grids, 1 for the tile that holds the observation and 0 for all others.
+    """Tile coding: in each of several grids, 1 for the tile that contains the observation and 0 for all others.
 
-    R. Sutton, A. Barto (2018), Reinforcement Learning, section 9.5.4. `tiles` along each dimension, or one number for
-    all. Tiling i is shifted along dimension j by i (2j + 1) / n_tilings of a tile (whole tiles taken off): the
-    asymmetric offsets 1, 3, 5, ...; n_tilings is best a power of 2 that is at least 4 times the number of dimensions.
-    A tile is as large as makes every tiling cover the box with exactly `tiles`: 1 / (tiles - 1 + 1 / n_tilings) of it.
-    Observations outside the bounds count as on them.
+    Tiling i is shifted along dimension j by i (2j + 1) / n_tilings of a tile, modulo 1. These are the asymmetric
+    offsets 1, 3, 5, ... A tile is 1 / (tiles - 1 + 1 / n_tilings) of the box, so that every tiling covers the box with
+    exactly ``tiles`` tiles. Observations outside the bounds are moved to them.
 
+    Parameters
+    ----------
+    n_tilings : int, default=8
+        Number of tilings. It should be a power of 2, and at least 4 times the number of dimensions.
+    tiles : int or sequence of int, default=8
+        Number of tiles along each dimension, or one number for all dimensions.
+    low, high : float or sequence of float, optional
+        Bounds of the observations, one number per dimension. ``bind`` takes bounds that are None or infinite from data.
+
+    References
+    ----------
+    Sutton, R. S., Barto, A. G. (2018), Reinforcement Learning: An Introduction, 2nd edition, section 9.5.4.
+
+    Examples
+    --------
     >>> Tiles(2, 2, low=0, high=1)(np.array([0.0, 0.5, 1.0])).tolist()
     [[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 1.0]]
     """
@@ -34,7 +47,7 @@ class Tiles(Bounded):
 
     kind = "tiles"
     clips = True
-    fewer = "use fewer tiles along each dimension, or fewer tilings"
+    fewer = "Use fewer tiles along each dimension, or fewer tilings."
 
     def _check_sizes(self) -> None:
         object.__setattr__(self, "n_tilings", check_count("n_tilings", self.n_tilings))
@@ -48,7 +61,18 @@ class Tiles(Bounded):
         super()._check_dimensions(k)
 
     def grid(self, k: int) -> tuple[int, ...]:
-        """How many tiles there are along each of k dimensions."""
+        """Return the number of tiles along each dimension.
+
+        Parameters
+        ----------
+        k : int
+            Number of dimensions.
+
+        Returns
+        -------
+        tuple of int
+            The k numbers.
+        """
         return self.tiles if isinstance(self.tiles, tuple) else (self.tiles,) * k  # type: ignore[return-value]
 
     def _count(self, k: int) -> int:
@@ -56,7 +80,8 @@ class Tiles(Bounded):
 
     @property
     def largest_norm(self) -> float:
-        return sqrt(self.n_tilings)  # that of every row
+        """Upper bound of the norm of every row."""
+        return sqrt(self.n_tilings)  # the norm of every row
 
     def _fill(self, x: Floats, out: NDArray[np.floating[Any]], work: Floats) -> None:  # noqa: ARG002
         bad = np.isnan(x).any(axis=0)
@@ -67,7 +92,7 @@ class Tiles(Bounded):
         for tiling in range(n):
             tile = np.zeros(x.shape[1], np.intp)
             for j, size in enumerate(grid):
-                # in parts of a tile, of which there are n: a shift is then a whole number
+                # in units of 1/n of a tile, in which a shift is a whole number
                 parts = x[j] * (n * (size - 1) + 1) + tiling * (2 * j + 1) % n
                 tile = tile * size + np.minimum((parts / n).astype(np.intp), size - 1)
             out[rows, tiling * prod(grid) + tile] = 1.0

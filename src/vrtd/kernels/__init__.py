@@ -1,1 +1,1 @@
-"""Compiled primitives: pure functions on arrays and scalars, for one stream of transitions."""
+"""Compiled primitives: pure functions on arrays and numbers, for one stream of transitions."""

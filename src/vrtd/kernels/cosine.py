@@ -1,9 +1,9 @@
-"""The cosine as plain arithmetic: a loop over many features becomes vector instructions, which a call of libm prevents.
+"""The cosine as plain arithmetic, which the compiler can vectorise, unlike a call of libm.
 
-Arguments are counted in turns: the period is 1, and taking whole turns off is exact, however many there are. What is
-left, r in [-1/2, 1/2], is folded to a quarter turn about zero, cos(2 pi r) = sin(2 pi a) with a = 1/4 - |r|. The sine
-there is an odd polynomial with eight coefficients, those with the least largest error, 9e-17 (found by Remez's
-exchanges in 60 digits, then rounded).
+Arguments are counted in turns: the period is 1, and subtracting whole turns is exact. The remainder r in [-1/2, 1/2] is
+folded to a quarter turn about zero: cos(2 pi r) = sin(2 pi a) with ``a = 1/4 - |r|``. There, the sine is an odd minimax
+polynomial with eight coefficients and a largest error of 9e-17. They were computed by the Remez algorithm with 60
+digits and then rounded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _C9, _C11, _C13, _C15 = 42.05868830539558, -15.094471616749454, 3.81699742956715
 
 @kernel
 def cosine_of_turns(turns):
-    """cos(2 pi turns) within 5e-16, for any finite argument."""
+    """Return cos(2 pi turns) within 5e-16, for any finite argument."""
     a = 0.25 - abs(turns - np.rint(turns))
     a2 = a * a
     total = fma(a2, _C15, _C13)

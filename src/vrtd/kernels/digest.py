@@ -1,7 +1,7 @@
-"""A digest of all that a compiled function depends on.
+"""A digest of everything on which a compiled function depends.
 
-Numba's disk cache looks at one file and at the name of a function; it sees no change in a kernel that is inlined from
-elsewhere, in a constant, or in what a closure holds. So the name of a loop carries this digest.
+Numba's disk cache looks at one file and the name of a function. It does not see a change in a kernel that is inlined
+from another file, in a constant, or in the variables of a closure. So the name of a loop contains this digest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.extending import _Intrinsic
 
 
 def digest(*things: Any) -> str:
-    """Of functions with all that they refer to, numbers, strings, arrays, types, and tuples of them.
+    """Return a digest of functions with everything they refer to, numbers, strings, arrays, types, and tuples of them.
 
     >>> digest(1, (2.0, "a")) == digest(1, (2.0, "a")), digest(1) == digest(1.0)
     (True, False)
@@ -42,14 +42,14 @@ def digest(*things: Any) -> str:
             case CodeType():
                 sha.update(thing.co_code + repr((thing.co_names, thing.co_varnames, thing.co_freevars)).encode())
                 feed(thing.co_consts)
-            case ModuleType():  # of a module, the functions that may be meant
+            case ModuleType():  # the functions of a module that may be used
                 sha.update(thing.__name__.encode())
                 for name in attributes:
                     if isinstance(vars(thing).get(name), Dispatcher):
                         feed(vars(thing)[name])
             case type():
                 sha.update(f"{thing.__module__}.{thing.__qualname__}{getattr(thing, '_fields', '')}".encode())
-            case set() | frozenset():  # whose own order changes from process to process
+            case set() | frozenset():  # the order of a set differs between processes
                 feed(tuple(sorted(map(repr, thing))))
             case tuple():
                 sha.update(repr((len(thing), getattr(thing, "_fields", ""))).encode())
@@ -59,7 +59,7 @@ def digest(*things: Any) -> str:
                 sha.update(repr((thing.dtype, thing.shape)).encode() + thing.tobytes())
             case bool() | int() | float() | str() | bytes() | None | np.generic():
                 sha.update(repr(thing).encode())
-            case _:  # anything else that a kernel may name is told apart by its kind alone
+            case _:  # anything else contributes only its type
                 sha.update(type(thing).__qualname__.encode())
 
     for thing in things:
@@ -68,6 +68,6 @@ def digest(*things: Any) -> str:
 
 
 def names(code: CodeType) -> tuple[str, ...]:
-    """The names that code refers to, those inside nested functions included."""
+    """Return the names that code refers to, including those in nested functions."""
     inner = (names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
     return tuple(dict.fromkeys([*code.co_names, *(name for part in inner for name in part)]))

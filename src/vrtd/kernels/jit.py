@@ -1,4 +1,4 @@
-"""How kernels are compiled and cached: the only file that knows Numba's options."""
+"""Compilation and caching of kernels. Only this file knows Numba's options."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ from numba.extending import intrinsic
 from vrtd.errors import VrtdError
 from vrtd.kernels.digest import digest
 
-# The full fastmath would fold isfinite to True and blind the check for diverged runs.
+# Full fastmath would fold isfinite to True and disable the check for diverged runs.
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _CONFIG_LOCK = Lock()
 
-#: Stands in a template for a kernel that `specialise` or `rebind` puts there.
+#: Placeholder in a template for a kernel that `specialise` or `rebind` fills in.
 UNBOUND: Any = None
 
 if config.DISABLE_JIT:
-    raise VrtdError("vrtd needs its loops compiled; got NUMBA_DISABLE_JIT in the environment; unset it")
+    raise VrtdError("vrtd needs compiled loops, but NUMBA_DISABLE_JIT is set in the environment. Unset it.")
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """A kernel: inlined into the source of the loop that calls it.
+    """Compile a kernel that is inlined into the source of the loop that calls it.
 
-    Inlining the compiled code instead (forceinline) would be too late: Numba optimises each function on its own first,
-    and what it then knows of sizes and of memory that overlaps is too little to keep a workspace in registers.
+    Inlining the compiled code instead (forceinline) would be too late: Numba optimises each function separately first,
+    when it does not know enough about sizes and overlapping memory to keep a workspace in registers.
     """
     return numba.njit(inline="always", fastmath=_FASTMATH, **_OPTIONS)(function)
 
 
 def dynamics(function: Callable[..., Any]) -> Any:
-    """A kernel of an environment: exact IEEE arithmetic, so that it can equal another implementation bit for bit.
+    """Compile a kernel of an environment with exact IEEE arithmetic, so it can match another implementation exactly.
 
-    Compiled apart from the loop, because the loop's arithmetic may be reordered; it would inherit the loop's fastmath
-    if it did not refuse it.
+    It is compiled separately from the loop, whose arithmetic may be reordered. ``fastmath=False`` keeps it from
+    inheriting the loop's setting.
     """
     return numba.njit(forceinline=True, fastmath=False, **_OPTIONS)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """A function that Python calls: compiled without fastmath, cached on disk."""
+    """Compile a function that Python calls, without fastmath and cached on disk."""
     return _cached(numba.njit(**_OPTIONS)(function))
 
 
 def specialise(template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Callable[..., Any]:
-    """Compile `template` with some of its globals replaced; the same loop for the same bindings.
+    """Compile ``template`` with some of its globals replaced. The same bindings give the same loop.
 
     Numba freezes globals as constants, so this binds a loop to its kernels at no cost. Functions passed as arguments,
-    closures and jitclasses would do the same but compile anew in every process.
+    closures and jitclasses would have the same effect but compile again in every process.
     """
     return _specialise(template, name, tuple(bindings.items()))
 
@@ -77,7 +77,7 @@ def _specialise(template: Callable[..., Any], name: str, bindings: tuple[tuple[s
 
 @contextmanager
 def short_vectors() -> Iterator[None]:
-    """Let LLVM turn unrolled arithmetic into vector instructions, which Numba leaves off; for what compiles inside."""
+    """Let LLVM vectorise unrolled arithmetic in everything compiled inside this context, which Numba leaves off."""
     with _CONFIG_LOCK:
         before = config.SLP_VECTORIZE
         config.SLP_VECTORIZE = 1
@@ -88,7 +88,7 @@ def short_vectors() -> Iterator[None]:
 
 
 def cache_folder(function: Callable[..., Any]) -> str | None:
-    """Where what is compiled from this function is kept, or None where nothing can be written."""
+    """Return the folder with the compiled code of this function, or None if no folder is writable."""
     try:
         return str(_CheckedCache(function).cache_path)
     except RuntimeError:
@@ -96,7 +96,7 @@ def cache_folder(function: Callable[..., Any]) -> str | None:
 
 
 def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionType:
-    """A copy of a plain function that sees other globals."""
+    """Return a copy of a plain function with some globals replaced."""
     if not isinstance(template, FunctionType):
         raise TypeError("template must be a plain function")
     return FunctionType(template.__code__, {**template.__globals__, **bindings})
@@ -106,8 +106,8 @@ def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionTy
 def stack_words(typing_context, n_rows, n_words):
     """Reserve rows of 8-byte words on the stack of the calling function and return their address.
 
-    LLVM sees that nothing else points there, so a small workspace of known size lives in registers: twice the speed
-    of an array on the heap. Call it in the function that uses the memory, never in a helper that returns it.
+    LLVM sees that nothing else points there, so a small workspace of known size is kept in registers, which is twice
+    as fast as an array on the heap. Call it in the function that uses the memory, never in a helper that returns it.
     """
     if not all(isinstance(n, numba_types.IntegerLiteral) for n in (n_rows, n_words)):
         return None
@@ -123,9 +123,9 @@ def stack_words(typing_context, n_rows, n_words):
 
 @intrinsic
 def borrow(typing_context, value):
-    """The same array, or tuple with arrays, without reference counts, which cost atomic operations in hot loops.
+    """Return the same array, or tuple with arrays, without reference counts, which cost atomic operations.
 
-    For arguments of the calling function: its caller keeps them alive.
+    Use it for arguments of the calling function, whose caller keeps them alive.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -136,7 +136,7 @@ def borrow(typing_context, value):
 
 @intrinsic
 def fma(typing_context, x, y, z):
-    """x y + z, rounded once: one instruction on most machines, and the same bits on all."""
+    """Return x y + z, rounded once: one instruction on most machines, and the same bits on all."""
 
     def codegen(context, builder, signature, arguments):
         return builder.fma(*arguments)
@@ -146,7 +146,7 @@ def fma(typing_context, x, y, z):
 
 @intrinsic
 def with_width(typing_context, array, width):
-    """A C-contiguous matrix, borrowed, with rows known to be `width` long: a constant makes a row's address a shift."""
+    """Return a borrowed C-contiguous matrix of known width. A constant width makes the address of a row a shift."""
 
     def codegen(context, builder, signature, arguments):
         value = _borrowed(context, builder, array, arguments[0])
@@ -161,7 +161,7 @@ def with_width(typing_context, array, width):
 
 
 def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Clear the owner of an array, or of each array in a tuple: Numba counts no references of what nobody owns."""
+    """Clear the owner of an array, or of each array in a tuple, so that Numba counts no references."""
     if isinstance(kind, numba_types.Array):
         array = context.make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
@@ -171,12 +171,12 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
             item = _borrowed(context, builder, inner, builder.extract_value(value, i))
             value = builder.insert_value(value, item, i)
         return value
-    context.nrt.incref(builder, kind, value)  # of anything else that is counted, this is a reference of its own
+    context.nrt.incref(builder, kind, value)  # other counted objects get a new reference
     return value
 
 
 class _CheckedFile(caching.IndexDataCacheFile):
-    """Numba's cache file with a checksum: damaged machine code must mean recompile, not a crash."""
+    """Cache file of Numba with a checksum: damaged machine code is recompiled and does not crash."""
 
     def _save_data(self, name: str, data: Any) -> None:
         payload = self._dump(data)
@@ -186,7 +186,7 @@ class _CheckedFile(caching.IndexDataCacheFile):
     def _load_data(self, name: str) -> Any:
         content = Path(self._data_path(name)).read_bytes()
         if hashlib.sha256(content[32:]).digest() != content[:32]:
-            raise OSError(f"damaged cache file {name}")
+            raise OSError(f"The cache file {name} is damaged.")
         return pickle.loads(content[32:])  # noqa: S301 - Numba's own cache, in a folder that only the user can write
 
 
@@ -203,26 +203,26 @@ class _CheckedCache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # whatever a damaged or foreign file makes of unpickling
+        except Exception:  # unpickling a damaged or foreign file can raise anything
             self._forget()
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
-        except Exception:  # a full disk, or a damaged index that lies in the way; the compiled code itself is fine
+        except Exception:  # a full disk or a damaged index; the compiled code itself is fine
             self._forget()
 
     def _forget(self) -> None:
-        with suppress(OSError):  # nothing can be written either: the next process will try again
+        with suppress(OSError):  # the folder is not writable: the next process tries again
             self._cache_file.flush()
 
 
 def _cached(dispatcher: Any) -> Any:
     try:
         dispatcher._cache = _CheckedCache(dispatcher.py_func)
-    except RuntimeError:  # no writable place for a cache: compile in every process
+    except RuntimeError:  # no writable folder for a cache: compile in every process
         pass
-    except (AttributeError, TypeError):  # a Numba that is built differently inside: its cache, without our checksums
+    except (AttributeError, TypeError):  # other internals of Numba: use its cache, without checksums
         dispatcher.enable_caching()
     return dispatcher

@@ -9,6 +9,7 @@ from vrtd.kernels.jit import kernel
 
 @kernel
 def squared_norm(vector):
+    """Return the squared Euclidean norm of a vector."""
     total = 0.0
     for i in range(vector.size):
         total += vector[i] * vector[i]
@@ -17,6 +18,7 @@ def squared_norm(vector):
 
 @kernel
 def squared_norm_of_sum(left, right):
+    """Return the squared Euclidean norm of ``left + right``."""
     total = 0.0
     for i in range(left.size):
         total += (left[i] + right[i]) * (left[i] + right[i])
@@ -25,13 +27,13 @@ def squared_norm_of_sum(left, right):
 
 @kernel
 def shrinkage(squared_norm, radius):
-    """The factor in (0, 1] that projects a vector with this squared norm onto the ball of the given radius."""
+    """Return the factor in (0, 1] that projects a vector with this squared norm onto the ball of this radius."""
     return radius / np.sqrt(squared_norm) if squared_norm > radius * radius else 1.0
 
 
 @kernel
 def quadratic_form(matrix, is_diagonal, centre, vector):
-    """(vector - centre)^T matrix (vector - centre)"""
+    """Return (vector - centre)^T matrix (vector - centre)."""
     total = 0.0
     for i in range(centre.size):
         if is_diagonal:

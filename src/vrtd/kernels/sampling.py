@@ -1,4 +1,4 @@
-"""Alias tables: one 64-bit word, one table cell and no branch give one draw from any finite distribution.
+"""Alias tables: a draw from any finite distribution takes one 64-bit word and one table cell, without a branch.
 
 A. J. Walker (1977), An efficient method for generating discrete random variables with general distributions, ACM
 Transactions on Mathematical Software 3.
@@ -16,24 +16,24 @@ _RANGE = 4294967296
 
 @kernel
 def pick(cells, base, n, word):
-    """The outcome in {0, ..., n - 1} that `word` selects from the `n` cells that start at `base`.
+    """Return the outcome in {0, ..., n - 1} that ``word`` selects from the ``n`` cells that start at ``base``.
 
-    The high half of the word chooses a cell, the low half decides between the cell's own outcome and its alias. The
-    select is arithmetic: a branch that nobody can predict would cost more than everything else here.
+    The high half of the word chooses a cell. The low half decides between the index of the cell and its alias, by
+    arithmetic: an unpredictable branch would cost more than everything else here.
     """
-    own = ((word >> _32) * n) >> _32
-    cell = cells[base + own]
+    index = ((word >> _32) * n) >> _32
+    cell = cells[base + index]
     keep = _0 - np.uint64((word & _LOW) < (cell >> _32))
-    return (own & keep) | (cell & _LOW & ~keep)
+    return (index & keep) | (cell & _LOW & ~keep)
 
 
 @compiled
 def build_alias(indptr, probability):
-    """Cells (threshold << 32 | alias) for the distributions in the rows of a CSR-like table.
+    """Return the cells (threshold << 32 | alias) of the distributions in the rows of a CSR-like table.
 
-    Row r holds probability[indptr[r]:indptr[r + 1]]; an alias is an index inside its row. A cell is chosen by 32 bits,
-    so cells are not exactly equally likely; their exact shares enter the construction, which leaves an outcome an error
-    of 2**-33 of each cell that names it.
+    Row r is probability[indptr[r]:indptr[r + 1]]; an alias is an index within its row. A cell is chosen by 32 bits, so
+    cells are not exactly equally likely. The construction uses their exact shares, so the probability of an outcome has
+    an error of at most 2**-33 of each cell that contains it.
     """
     cells = np.empty(probability.size, np.uint64)
     for row in range(indptr.size - 1):
@@ -45,7 +45,7 @@ def build_alias(indptr, probability):
         small, large = np.empty(n, np.int64), np.empty(n, np.int64)
         n_small = n_large = 0
         for j in range(n):
-            cells[start + j] = (_LOW << _32) | np.uint64(j)  # a cell that nobody fills is its own alias
+            cells[start + j] = (_LOW << _32) | np.uint64(j)  # a cell that stays as it is has itself as alias
             if mass[j] < share[j]:
                 small[n_small], n_small = j, n_small + 1
             else:

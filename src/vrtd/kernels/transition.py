@@ -11,21 +11,38 @@ from vrtd.kernels.jit import kernel
 
 
 class Transition(NamedTuple):
-    """What one sample tells: features are never copied, only pointed at."""
+    """One sample. Features are not copied: the sample refers to rows of tables.
 
-    phi: Any  # (n, d) table of feature rows: the states of a chain, the rows of a log, what a simulator just computed
-    row: Any  # phi[row] are the features of the state that was left
-    phi_next: Any  # the same table, or, for a log, that of the successors
-    row_next: Any  # phi_next[row_next] are the features of the state that was reached
+    Attributes
+    ----------
+    phi, row : ndarray of shape (n, d) and int
+        ``phi[row]`` are the features of the state that was left. The table holds the states of a chain, the rows of a
+        log, or the states that a simulator has just computed.
+    phi_next, row_next : ndarray of shape (n, d) and int
+        ``phi_next[row_next]`` are the features of the state that was reached. For a log, this is another table.
+    reward : float
+        Reward.
+    discount : float
+        Discount gamma, 0 where the transition terminates.
+    weight : float
+        Importance ratio, 1 on-policy.
+    carry : float
+        Discount of a trace: ``discount``, or 0 if the next sample does not continue this one.
+    """
+
+    phi: Any
+    row: Any
+    phi_next: Any
+    row_next: Any
     reward: Any
-    discount: Any  # gamma; 0 where the transition terminates
-    weight: Any  # importance ratio; 1 on policy
-    carry: Any  # the discount of a trace: `discount`, or 0 where the next sample does not go on from this one
+    discount: Any
+    weight: Any
+    carry: Any
 
 
 @kernel
 def bootstrap_difference(theta, x):
-    """(gamma phi' - phi) . theta"""
+    """Return (gamma phi' - phi).theta."""
     total = 0.0
     for i in range(theta.size):
         total += (x.discount * x.phi_next[x.row_next, i] - x.phi[x.row, i]) * theta[i]
@@ -34,13 +51,16 @@ def bootstrap_difference(theta, x):
 
 @kernel
 def td_error(theta, x):
-    """delta = r + gamma phi'.theta - phi.theta"""
+    """Return the TD error delta = r + gamma phi'.theta - phi.theta."""
     return x.reward + bootstrap_difference(theta, x)
 
 
 @kernel
 def add_pseudo_gradient(total, scale, theta, x):
-    """total += scale * g_x(theta), g_x(theta) = weight * delta * phi  (Section 2.2); `total` may be `theta` itself."""
+    """Add scale * g_x(theta) to ``total``, which may be ``theta`` itself.
+
+    The pseudo-gradient is g_x(theta) = weight * delta * phi (Section 2.2 of the paper).
+    """
     factor = scale * x.weight * td_error(theta, x)
     for i in range(theta.size):
         total[i] += factor * x.phi[x.row, i]

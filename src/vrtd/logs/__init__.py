@@ -1,4 +1,4 @@
-"""Logs: recorded transitions, from memory or from files, in one pass or several."""
+"""Logs: recorded transitions from arrays, tables, files and live environments."""
 
 from vrtd.logs.arrays import from_arrays as from_arrays
 from vrtd.logs.environment import from_env as from_env

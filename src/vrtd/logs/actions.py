@@ -1,4 +1,4 @@
-"""Actions of a log as arrays: words and whole numbers as int64, all else as float64."""
+"""Conversion of actions to arrays: words and whole numbers to int64, everything else to float64."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from vrtd.logs.blocks import Gap, Piece, check_length, check_numbers, convert_ob
 from vrtd.logs.log import shorten
 from vrtd.tables import library
 
-NUMBER_THEM = "number the actions 0, 1, ... in a column of their own, and name that one"
+NUMBER_THEM = "Number the actions 0, 1, ... in a column of their own and name that column."
 
 
 class ActionCoding(NamedTuple):
-    """How the column of actions becomes numbers."""
+    """Rules for the conversion of a column of actions to numbers."""
 
-    words: Sequence[str] = ()  # of text: those of the actions 0, 1, ...
-    is_whole: bool = False  # whether floats are the numbers of actions, because the format has no types
-    width: int | None = None  # of vectors; None: every one shows it
+    words: Sequence[str] = ()  # the words of the actions 0, 1, ... in a column of text
+    is_whole: bool = False  # whether floats are numbers of actions, because the format has no types
+    width: int | None = None  # the length of vectors, where missing ones do not show it
 
 
 def convert_actions(
     columns: Any, coding: ActionCoding, piece: Piece, gaps: list[Gap], counts_nan: bool
 ) -> NDArray[Any]:
-    """Return the actions of a column: int64 (n,) of words and whole numbers, float64 (n,) of fractions, float64 (n, k)
-    of vectors and of a list of columns. Missing entries are put down in `gaps`, and 0 is in their place."""
+    """Return the actions of a column as an array.
+
+    Words and whole numbers become int64 (n,), fractions float64 (n,), vectors and lists of columns float64 (n, k).
+    Missing entries become 0 and are added to `gaps`.
+    """
     where = piece.column("action")
     if isinstance(columns, list):
         numbers = [_fill(column, j, piece, gaps, counts_nan) for j, column in enumerate(columns)]
@@ -46,7 +49,7 @@ def convert_actions(
     is_finite = np.isfinite(vectors)
     if not is_finite.all():
         row = int(np.argwhere(~is_finite)[0][0])
-        raise DataError("actions must be finite", f"another at {piece.place('action', row)}", "repair or drop that row")
+        raise DataError(f"The action in {piece.place('action', row)}, is not finite.", "Fix or drop the row.")
     return vectors
 
 
@@ -54,7 +57,9 @@ def _fill(column: Any, entry: int, piece: Piece, gaps: list[Gap], counts_nan: bo
     """Return a column of numbers with 0 where a value is missing."""
     where = piece.column("action")
     if not isinstance(column, np.ndarray):
-        raise DataError(f"{where} must be columns of numbers", "one of words", "name a single column of words")
+        raise DataError(
+            f"{where} must be columns of numbers, but one of them holds words.", "Name a single column of words."
+        )
     check_numbers(column, where, "of numbers (a table may hold words)")
     check_length(column, where, piece)
     rows = find_missing(column, counts_nan)
@@ -73,9 +78,9 @@ def _to_numbers(array: NDArray[Any], piece: Piece) -> NDArray[np.int64]:
     if is_bad.any():
         row = int(np.argmax(is_bad))
         raise DataError(
-            "actions that are whole numbers must be 0, 1, ...",
-            f"{array[row]} at {piece.place('action', row)}",
-            "number them so; if they are continuous, write all of them as floats, such as 1.0 and 1.5",
+            f"Actions that are whole numbers must be 0, 1, ..., but the action is {array[row]} "
+            f"in {piece.place('action', row)}.",
+            "Number the actions from 0. If they are continuous, write all of them as floats, such as 1.0 and 1.5.",
         )
     return numbers
 
@@ -87,8 +92,11 @@ def _find_words(texts: Any, words: Sequence[str], piece: Piece, gaps: list[Gap])
     found = compute.index_in(texts, value_set=library().array(words, library().string()))
     if found.null_count > texts.null_count:
         row = compute.index(compute.and_(found.is_null(), texts.is_valid()), True).as_py()
-        must = f"an action must be one of those that the first rows show: {shorten(words)}"
-        raise DataError(must, f"{texts[row].as_py()!r} at {piece.place('action', row)}", NUMBER_THEM)
+        raise DataError(
+            f"The action {texts[row].as_py()!r} in {piece.place('action', row)}, "
+            f"does not occur in the first rows, which have {shorten(words)}.",
+            NUMBER_THEM,
+        )
     if texts.null_count:
         gaps.append(Gap("action", 0, texts.is_null().to_numpy(zero_copy_only=False)))
     return np.asarray(found.fill_null(0).to_numpy(), np.int64)

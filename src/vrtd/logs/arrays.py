@@ -1,4 +1,4 @@
-"""Arrays by name, one entry a row: in memory, in npz files and in HDF5 files, which are read as a stream."""
+"""Logs from named arrays with one entry per row: in memory, and streamed from npz and HDF5 files."""
 
 from __future__ import annotations
 
@@ -42,14 +42,48 @@ def from_arrays(
     propensity: ArrayLike | None = None,
     episode_end: EpisodeEnd | None = None,
 ) -> Log:
-    """Make a log of NumPy arrays with one entry per step.
+    """Create a log from NumPy arrays with one entry per step.
 
-    Without `next_observations` row i + 1 follows row i within an episode; see `vrtd.logs.pairing`. C-contiguous
-    observations in float32, float64 or integers are handed on as they are, without a copy: leave them alone while the
-    log is in use. `action` holds whole numbers 0, 1, ..., or floats, one or a vector for each row. `propensity` holds
-    the probability with which each action was chosen. `episode_end` says what the last row of an episode is where no
-    flag tells, as for `vrtd.logs.read`.
+    Parameters
+    ----------
+    observations : array_like of shape (n,) or (n, ...)
+        Observations. C-contiguous arrays of float32, float64 or integers are not copied: do not change them while the
+        log is in use.
+    reward : array_like of shape (n,)
+        Reward that follows each observation.
+    next_observations : array_like, optional
+        Next observations, of the shape of ``observations``. If omitted, row i + 1 is the successor of row i within an
+        episode, and rows without a successor are dropped.
+    terminated : array_like of shape (n,), optional
+        Whether each row ends its episode for good, as booleans or as 0 and 1. Such a row does not bootstrap.
+    truncated : array_like of shape (n,), optional
+        Whether the episode stops after the row without termination, e.g. by a time limit.
+    weight : array_like of shape (n,), optional
+        Importance ratios. All rows have weight 1 if omitted.
+    episode : array_like of shape (n,), optional
+        Names or numbers of the episodes. An episode ends where they change.
+    action : array_like of shape (n,) or (n, k), optional
+        Actions: whole numbers from 0 on, floats or vectors of floats.
+    propensity : array_like of shape (n,), optional
+        Probability with which each action was chosen, or its density if actions are continuous.
+    episode_end : {'terminated', 'truncated', 'drop'}, optional
+        Treatment of the last row of an episode that no flag marks. 'terminated' keeps it without bootstrapping.
+        'truncated' keeps it if its next observation was recorded, and drops it otherwise. 'drop' drops it. None is the
+        same as 'truncated'.
 
+    Returns
+    -------
+    Log
+        The transitions in the order of the arrays.
+
+    Raises
+    ------
+    DataError
+        If the arrays have different lengths or wrong types, or if no row has a successor.
+
+    Examples
+    --------
+    >>> from vrtd.logs import from_arrays
     >>> log = from_arrays([[0.0], [1.0], [2.0]], reward=[1.0, 2.0, 3.0])
     >>> [chunk.next_observations.tolist() for chunk in log.chunks()], log.remarks
     ([[[1.0], [2.0]]], ('1 row dropped: the last of the log',))
@@ -71,9 +105,11 @@ class _MemoryPart(Part):
             try:
                 array = np.asarray(value)
             except (TypeError, ValueError) as error:
-                raise DataError(f"{name} must be an array", error, "pass rows of one length") from None
+                raise DataError(
+                    f"{name} cannot be converted to an array: {str(error).rstrip('.')}.", "Pass rows of equal length."
+                ) from None
             if array.ndim == 0:
-                raise DataError(f"{name} must have one entry a row", f"{array.dtype} without rows", "pass an array")
+                raise DataError(f"{name} must have one entry per row, but is a single {array.dtype}.", "Pass an array.")
             arrays[name] = array
         names: dict[str, Any] = {name: name for name in arrays}
         self.columns = Columns(**names)
@@ -90,11 +126,12 @@ class _MemoryPart(Part):
 
 
 def npz_part(path: Path, wanted: Columns, missing: Missing) -> Part:
+    """Return the part for an npz file."""
     return _StoredPart(path, wanted, missing, _open_npz, None)
 
 
 def hdf5_part(path: Path, wanted: Columns, missing: Missing) -> Part:
-    """Read an HDF5 file with one array per column, as D4RL keeps its data, or with one per episode, as d3rlpy does."""
+    """Return the part for an HDF5 file with one array per column, as in D4RL, or one per episode, as in d3rlpy."""
     with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
         is_by_episode = "num_episodes" in file and "observations_0" in file
     if is_by_episode:
@@ -103,7 +140,7 @@ def hdf5_part(path: Path, wanted: Columns, missing: Missing) -> Part:
 
 
 class _StoredPart(ColumnPart):
-    """A file of arrays, which are read in step, some rows of each at a time."""
+    """File of arrays that are read together, a block of rows at a time."""
 
     n_rows: int
 
@@ -121,16 +158,18 @@ class _StoredPart(ColumnPart):
             for name in names:
                 shape = arrays[name].shape
                 if shape[0] != self.n_rows:
-                    must = f"the columns of {path} must have one entry a row"
-                    what = f"{shape[0]} entries of {name} and {self.n_rows} of {names[0]}"
-                    raise DataError(must, what, "write arrays of one length")
+                    raise DataError(
+                        f"The columns of {path} must have the same length, but {name} has {shape[0]} entries "
+                        f"and {names[0]} has {self.n_rows}.",
+                        "Write arrays of equal length.",
+                    )
             content = None if stored is None else stored[0 : stored.shape[0]].tobytes()
             self.space = unpack_space(content, self.columns, self.kinds, missing, self.where)
             row_bytes = sum(np.dtype((arrays[name].dtype, arrays[name].shape[1:])).itemsize for name in names)
         self._step = rows_per_block(row_bytes)
 
     def _find_types(self, arrays: Mapping[str, StoredArray]) -> dict[str, ColumnType]:
-        """Return what the columns hold; text may be a category of the observations or actions, or name episodes."""
+        """Return the types of the columns. Text is allowed in observations, actions and the names of episodes."""
         found: dict[str, ColumnType] = {}
         for field, names in self.columns.by_field.items():
             for name in names:
@@ -142,8 +181,11 @@ class _StoredPart(ColumnPart):
                     words = "text" if dtype.kind in "US" else f"{dtype} {shape[1:]}"
                     found.setdefault(name, ColumnType(words, False, dtype.kind in "iu", shape[1:]))
                 else:
-                    must = f"{self.where}, column {name}, must hold numbers, one entry a row"
-                    raise DataError(must, f"dtype {dtype}, shape {shape}", "convert it first")
+                    raise DataError(
+                        f"{self.where}, column {name}, must hold numbers, one entry per row, "
+                        f"but has dtype {dtype} and shape {shape}.",
+                        "Convert the column.",
+                    )
         return found
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
@@ -156,7 +198,7 @@ class _StoredPart(ColumnPart):
 
 
 def _is_text(dtype: np.dtype[Any]) -> bool:
-    """Return whether entries are text: of NumPy, or of any length as h5py describes it."""
+    """Return whether entries are text, of NumPy or, with variable length, of h5py."""
     metadata: Mapping[str, Any] = dtype.metadata or {}
     return dtype.kind in "US" or metadata.get("vlen") in (str, bytes)
 
@@ -168,29 +210,31 @@ def _to_text(entries: NDArray[Any]) -> Any:
 
 @contextmanager
 def _open_hdf5(path: Path) -> Iterator[Mapping[str, StoredArray]]:
-    """Open the arrays at the top of the file."""
+    """Open the arrays at the top level of the file."""
     h5py = hdf5_library()
     with h5py.File(path, "r") as file:
         if not all(isinstance(name, str) for name in file):
-            raise DataError(f"the names in {path} must be text", "bytes", "the file is damaged: write it again")
+            raise DataError(f"{path} is damaged: it has names that are not text.", "Write the file again.")
         yield {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
 
 
 @contextmanager
 def _open_npz(path: Path) -> Iterator[Mapping[str, StoredArray]]:
-    """Open all members, so that a damaged name is noticed."""
+    """Open all members, so that a damaged name is detected."""
     with ExitStack() as stack:
         archive = stack.enter_context(ZipFile(path))
         names = archive.namelist()
         files = {name: stack.enter_context(archive.open(name)) for name in names}
-        # A damaged list of members can hide some of them. The end of an archive, before a comment, says how many
-        # there are, or 0xFFFF where another place does: for more than that, and for archives beyond 4 GiB.
+        # A damaged directory can hide members. The end record of the archive, before its comment, holds their number,
+        # or 0xFFFF if it is stored elsewhere: for more members than that, and for archives beyond 4 GiB.
         with path.open("rb") as file:
             file.seek(-22 - len(archive.comment), 2)
             n_members = int.from_bytes(file.read(12)[10:], "little")
         if n_members not in (len(names), 0xFFFF):
-            what = f"{len(names)} for {n_members}"
-            raise DataError(f"{path} must list all of its members", what, "the file is damaged: write it again")
+            raise DataError(
+                f"{path} is damaged: it lists {len(names)} members, but should have {n_members}.",
+                "Write the file again.",
+            )
         yield {
             name[:-4]: _Member(file, f"{path}, column {name[:-4]},")
             for name, file in files.items()
@@ -199,10 +243,9 @@ def _open_npz(path: Path) -> Iterator[Mapping[str, StoredArray]]:
 
 
 class _Member:
-    """An array of an npz file, the rows of which are asked for in order.
+    """Array of an npz file, whose rows are requested in order.
 
-    It is never in memory as a whole unless it is stored by columns. Its checksum is verified when its last row has been
-    read.
+    The array is streamed unless it is stored in Fortran order. Its checksum is verified with its last row.
     """
 
     def __init__(self, file: IO[bytes], where: str) -> None:
@@ -210,7 +253,7 @@ class _Member:
         self._whole: NDArray[Any] | None = None
         read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
         self.shape, self._is_by_columns, self.dtype = read(file)
-        if self.dtype.hasobject:  # a pickle, which is refused when the column is needed
+        if self.dtype.hasobject:  # a pickle: an error only if the column is needed
             self.shape, self.dtype = (), np.dtype(np.object_)
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
@@ -220,9 +263,8 @@ class _Member:
             array = self._whole[rows]
         else:
             array = self._read((rows.stop - rows.start, *self.shape[1:]), "C")
-        if rows.stop == self.shape[0] and self._file.read(1):  # at the end the archive compares checksums
-            must = f"{self._where} must end with its last row"
-            raise DataError(must, "more bytes", "the file is damaged: write it again")
+        if rows.stop == self.shape[0] and self._file.read(1):  # the archive verifies the checksum here
+            raise DataError(f"{self._where} is damaged: it has bytes after its last row.", "Write the file again.")
         return array
 
     def _read(self, shape: tuple[int, ...], order: Literal["C", "F"]) -> NDArray[Any]:
@@ -232,6 +274,6 @@ class _Member:
         while filled < len(flat):
             n = self._file.readinto(flat[filled : filled + 2**24])  # type: ignore[attr-defined]
             if not n:
-                raise DataError(f"{self._where} must be whole", "a member that is cut short", "write the file again")
+                raise DataError(f"{self._where} is damaged: it ends too early.", "Write the file again.")
             filled += n
         return array

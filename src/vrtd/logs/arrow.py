@@ -1,4 +1,4 @@
-"""Tables, Parquet and CSV files, as rows of Arrow's columns."""
+"""Parts of a log that are read with Arrow: tables, Parquet files and CSV files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
 
-_YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in small or large letters
+_YES, _NO = ("1", "1.0", "true", "t", "yes", "y"), ("0", "0.0", "false", "f", "no", "n")  # in any case
 _FLAGS = ("terminated", "done", "truncated", "starts")
 _NULLS = ("NA", "N/A", "n/a", "NULL", "null", "None", "NaN", "nan")
 _NUMBERS, _WORDS = ColumnType("numbers"), ColumnType("true and false")  # of a CSV file
 
 
 class TablePart(ColumnPart):
-    """A table in memory, or a RecordBatchReader, which can be read once."""
+    """Table in memory, or a RecordBatchReader, which can be read only once."""
 
     where = "the table"
 
@@ -37,9 +37,9 @@ class TablePart(ColumnPart):
         pyarrow = library()
         self.missing = missing
         self._table, self._started = table, False
-        self._seen: list[Any] = []  # batches that were looked at, of what can be read once
+        self._seen: list[Any] = []  # batches of a RecordBatchReader that `peek` has read
         self._once = isinstance(table, pyarrow.RecordBatchReader)
-        self._used: list[Any] | None = None  # of a table of pandas, other columns of which may be of any type
+        self._used: list[Any] | None = None  # columns to read of a pandas table, the others of which may have any type
         with translate_table_errors():
             if _is_of_pandas(table):
                 schema = pyarrow.RecordBatchReader.from_stream(table.head(0)).schema  # with the columns of the index
@@ -53,15 +53,18 @@ class TablePart(ColumnPart):
         self.n_rows = len(table) if isinstance(table, Sized) else None
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
+        """Yield all rows in order, before they are encoded."""
         if self._once and self._started:
             raise DataError(
-                "a RecordBatchReader must be read only once", "a second reading", "pass a table, or write it to a file"
+                "A RecordBatchReader can be read only once, but this is its second reading.",
+                "Pass a table, or write the data to a file.",
             )
         self._started = True
         with translate_table_errors():
             yield from _to_rows(self._batches(), self)
 
     def peek(self, n_rows: int) -> list[Values]:
+        """Return at least the first `n_rows` rows, and keep them for the reading if there can be only one."""
         if not self._once:
             return super().peek(n_rows)
         with translate_table_errors():
@@ -79,7 +82,7 @@ class TablePart(ColumnPart):
         return library().RecordBatchReader.from_stream(table)
 
     def _batches(self) -> Generator[Any, None, None]:
-        """Yield the batches, large ones cut: views, so that what is made of them stays small."""
+        """Yield the batches, large ones as several slices, so that the arrays made from them stay small."""
         seen, self._seen = self._seen, []
         for batch in chain(seen, self._open()):
             rows = rows_per_block(batch.nbytes / max(batch.num_rows, 1))
@@ -88,12 +91,12 @@ class TablePart(ColumnPart):
 
 
 def _is_of_pandas(table: Any) -> bool:
-    pandas = sys.modules.get("pandas")  # which is there if this is one of its tables
+    pandas = sys.modules.get("pandas")  # imported already if this is one of its tables
     return pandas is not None and isinstance(table, pandas.DataFrame)
 
 
 class ParquetPart(ColumnPart):
-    """A Parquet file, batch by batch, with the checksums of its pages verified."""
+    """Parquet file, read in batches with verified page checksums."""
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         library()
@@ -109,8 +112,9 @@ class ParquetPart(ColumnPart):
             self.unverified = None if _has_checksums(path) or not self.n_rows else "has no page checksums"
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
+        """Yield all rows in order, before they are encoded."""
         with translate_errors(self.where), closing(self._open()) as file:
-            # Only decoding is done ahead: it uses every core, and putting rows together beside it would take one.
+            # Only decoding runs in the thread: it uses every core, and encoding beside it would take one of them.
             batches = read_ahead(file.iter_batches(self._batch, columns=self.columns.all))
             with closing(batches):
                 yield from _to_rows(batches, self)
@@ -118,15 +122,15 @@ class ParquetPart(ColumnPart):
     def _open(self) -> Any:
         from pyarrow.parquet import ParquetFile
 
-        # Reading ahead inside Arrow, and buffers of whole column chunks, would hold a row group of any size in memory.
+        # Arrow's own read-ahead and buffers of whole column chunks would keep row groups of any size in memory.
         return ParquetFile(self._path, pre_buffer=False, buffer_size=2**18, page_checksum_verification=True)
 
 
 class CsvPart(ColumnPart):
-    """A CSV file. Text has no types: every number is a float64, so that no row can change the type.
+    """CSV file, whose numbers are float64, so that no row can change the type.
 
-    The first block of the file tells which observations and actions are text, and whether actions are whole numbers. A
-    column with text and numbers is one of numbers, so that an entry with a mistake makes no category of them.
+    The first block of the file decides which observations and actions are text, and whether actions are whole numbers.
+    A column with text and numbers counts as numbers, so that one wrong entry does not turn it into a category.
     """
 
     kinds: dict[str, ColumnType]
@@ -147,12 +151,13 @@ class CsvPart(ColumnPart):
                     self.kinds[name] = self.kinds[name]._replace(words=str(self._types[name]))
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
+        """Yield all rows in order, before they are encoded."""
         with translate_errors(self.where), self._open(self._types) as reader:
             yield from _to_rows(self._with_flags(reader), self)
 
     @staticmethod
     def share_order(parts: Sequence[CsvPart]) -> None:
-        """Read the numbers that rows are sorted by as float64 in all files, if one of them has fractions there."""
+        """Read a column of `order_by` as float64 in all files if it has fractions in one of them."""
         for name in {name for part in parts for name in part._by_order if part._has_fractions(name)}:
             for part in parts:
                 part._types[name] = library().float64()
@@ -165,13 +170,15 @@ class CsvPart(ColumnPart):
         return bool(library().types.is_floating(self._types[name]))
 
     def _choose_types(self, schema: Any) -> dict[str, Any]:
-        """Return the type of each column. Rows are sorted by numbers or times where the beginning of the file holds
-        them, by text elsewhere."""
+        """Return the type of each column.
+
+        Columns of `order_by` are numbers or times if the beginning of the file holds these, and text otherwise.
+        """
         pyarrow, by_field = library(), self.columns.by_field
         types = {name: schema.field(name).type for name in self._by_order}
         for name, kind in types.items():
             if pyarrow.types.is_timestamp(kind):
-                types[name] = pyarrow.timestamp("ns", kind.tz)  # later ones may have fractions of a second
+                types[name] = pyarrow.timestamp("ns", kind.tz)  # later values may have fractions of a second
             elif pyarrow.types.is_null(kind):
                 types[name] = pyarrow.string()
         types |= dict.fromkeys(by_field.get("episode", ()), pyarrow.string())
@@ -182,7 +189,7 @@ class CsvPart(ColumnPart):
         return types | {name: pyarrow.string() for field in _FLAGS for name in by_field.get(field, ())}
 
     def _with_flags(self, batches: Iterable[Any]) -> Generator[Any, None, None]:
-        """Yield the batches with the words of flags as booleans."""
+        """Yield the batches with flags as booleans."""
         from pyarrow import compute
 
         words = library().array([*_YES, *_NO])
@@ -194,9 +201,9 @@ class CsvPart(ColumnPart):
                 if index.null_count > texts.null_count:
                     row = compute.index(compute.and_(index.is_null(), texts.is_valid()), True).as_py()
                     raise DataError(
-                        f"{self.where}, column {name}, must hold flags: {', '.join(_YES)} or {', '.join(_NO)}",
-                        f"{texts[row].as_py()!r} in line {first + row + 2}",
-                        "convert the column, or name another",
+                        f"{self.where}, column {name}, must hold flags ({', '.join(_YES)} or {', '.join(_NO)}), "
+                        f"but has {texts[row].as_py()!r} in line {first + row + 2}.",
+                        "Convert the column, or name another one.",
                     )
                 flags = compute.less(index, len(_YES))
                 batch = batch.set_column(batch.schema.get_field_index(name), name, flags)
@@ -204,7 +211,7 @@ class CsvPart(ColumnPart):
             first += batch.num_rows
 
     def _find_types(self, reader: Any) -> dict[str, ColumnType]:
-        """Return what the columns hold, by the first block of the file."""
+        """Return the types of the columns as the first block of the file shows them."""
         types = library().types
         names = self.columns.by_field
         of_any_kind = [name for field in ANY_KIND for name in names.get(field, ())]
@@ -220,22 +227,24 @@ class CsvPart(ColumnPart):
             elif name in texts and block is not None and not _has_numbers(block.column(name)):
                 found[name] = TEXT
             elif types.is_temporal(kind):
-                must = f"{self.where}, column {name}, must hold numbers or categories"
-                raise DataError(must, f"type {kind}", "convert or name another")
+                raise DataError(
+                    f"{self.where}, column {name}, must hold numbers or categories, but has type {kind}.",
+                    "Convert the column, or name another one.",
+                )
         return found
 
     @contextmanager
     def _open(self, types: Mapping[str, Any]) -> Iterator[Any]:
-        """Open the file with columns of these types; errors say which line and column it is, where pyarrow does."""
+        """Open the file with columns of these types. Errors name the line and column if pyarrow reports them."""
         from pyarrow import csv
 
         convert = csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),  # none: all
             null_values=[""] if self.missing == "error" else ["", *_NULLS],
-            strings_can_be_null=True,  # nan is a number here, and found where numbers are checked
+            strings_can_be_null=True,  # nan is a number here, and is found when numbers are checked
         )
-        # Rows are numbered in messages only when one thread reads.
+        # The messages of pyarrow contain row numbers only if one thread reads.
         options = csv.ReadOptions(use_threads=False, block_size=2**22)
         try:
             with closing(csv.open_csv(self._path, options, convert_options=convert)) as reader:
@@ -244,23 +253,21 @@ class CsvPart(ColumnPart):
             line, column = (re.search(rf"{word} #(\d+)", str(error)) for word in ("Row", "column"))
             if line is None:
                 raise
-            where, what = f"line {line[1]} of {self.where}", str(error).split(f"{line[0]}: ")[-1]
+            where, what = f"Line {line[1]} of {self.where}", str(error).split(f"{line[0]}: ")[-1]
             if column is not None and int(column[1]) < len(self._header):
                 name = self._header[int(column[1])]
                 where += f", column {name},"
                 if name in self._types and name in self._by_order:
-                    must = f"{where} must be of type {self._types[name]}, like the first rows that it puts in order"
-                    raise DataError(must, what, "write all of its values in one form, such as 1.0 and 1.5") from None
-            raise DataError(
-                f"{where} must hold a number in each of its fields, as many as the header has",
-                what,
-                "repair that line"
-                + (
-                    ""
-                    if self.missing != "error"
-                    else ", or choose missing='drop' or missing='indicator' if it means no value"
-                ),
-            ) from None
+                    raise DataError(
+                        f"{where} must have type {self._types[name]}, as in the first rows: {what}.",
+                        "Write all values of the column in one form, such as 1.0 and 1.5.",
+                    ) from None
+            remedy = "Fix the line."
+            if self.missing == "error":
+                remedy = (
+                    "Fix the line, or pass missing='drop' or missing='indicator' if the entry marks a missing value."
+                )
+            raise DataError(f"{where} cannot be read: {what}.", remedy) from None
 
 
 def _has_numbers(column: Any) -> bool:
@@ -281,25 +288,30 @@ def _to_rows(batches: Iterable[Any], part: ColumnPart) -> Generator[tuple[Piece,
 
 
 def _check_twice(metadata: Any, names: list[str], where: str) -> bytes | None:
-    """Return the space that a file holds, packed. It has no checksum, nor have the names of columns, and a column that
-    may be missing must not be lost to damage; Arrow keeps both twice."""
+    """Return the packed observation space of a file, or None.
+
+    Neither the space nor the names of the columns have a checksum, but Arrow stores both twice. Compare the copies, so
+    that damage cannot hide an optional column.
+    """
     from pyarrow import ipc, py_buffer
 
-    do, key = "the file is damaged: write it again", SPACE_KEY.encode()
+    remedy, key = "Write the file again.", SPACE_KEY.encode()
     entries = metadata.metadata or {}
     stored: bytes | None = entries.get(key)
     if b"ARROW:schema" in entries:
         schema = ipc.read_schema(py_buffer(b64decode(entries[b"ARROW:schema"])))
         if schema.names != names:
-            raise DataError(f"the two lists of columns in {where} must agree", names, do)
+            raise DataError(f"{where} is damaged: its two lists of columns differ, one of them is {names}.", remedy)
         if (schema.metadata or {}).get(key) != stored:
-            raise DataError(f"the two descriptions of the observations in {where} must agree", "different ones", do)
+            raise DataError(f"{where} is damaged: its two descriptions of the observations differ.", remedy)
     return stored
 
 
 def _row_bytes(schema: Any, columns: Columns, metadata: Any) -> float:
-    """Of the columns that are read; with lists, of all. Damaged details of column chunks abort pyarrow, so those are
-    left alone."""
+    """Return the bytes per row of the columns that are read, or of all columns if lists are among them.
+
+    The details of column chunks are not used, because pyarrow aborts if they are damaged.
+    """
     types, total = library().types, 0.0
     for name in columns.all:
         kind, width = schema.field(name).type, 1
@@ -312,10 +324,10 @@ def _row_bytes(schema: Any, columns: Columns, metadata: Any) -> float:
 
 
 def _has_checksums(path: Path) -> bool:
-    """Return whether the first page has a checksum: pyarrow verifies those that are there and is silent otherwise.
+    """Return whether the first page has a checksum; pyarrow verifies checksums but does not report their absence.
 
-    After four letters a file begins with a page, and that with its header in Thrift's compact protocol: type, two
-    sizes, checksum if any, each a variable-length integer after the byte 0x15.
+    After four letters the file starts with a page header in Thrift's compact protocol: type, two sizes and an optional
+    checksum, each a variable-length integer after the byte 0x15.
     """
     with path.open("rb") as file:
         return re.match(rb"(?s).{4}(\x15[\x80-\xff]*[\x00-\x7f]){3}\x15", file.read(64)) is not None

@@ -1,4 +1,4 @@
-"""Columns of Arrow: what they hold, and their entries as NumPy arrays, without a copy where that is possible."""
+"""Types of Arrow columns and conversion of their entries to NumPy arrays, without a copy if possible."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ from vrtd.tables import library
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """A table that speaks the Arrow C stream: of polars, pandas, DuckDB or pyarrow."""
+    """Table with the Arrow C stream, as those of polars, pandas, DuckDB and pyarrow."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 @contextmanager
 def translate_table_errors() -> Iterator[None]:
-    """Make one error of whatever a library raises when a table cannot be converted to Arrow, or from there."""
+    """Translate every error of the conversion of a table to or from Arrow into a DataError."""
     try:
         yield
     except VrtdError:
         raise
-    except Exception as error:  # of pandas, polars, DuckDB or pyarrow
+    except Exception as error:  # from pandas, polars, DuckDB or pyarrow
         what = f"{type(error).__name__}: {'; '.join(map(str, error.args))}"
-        must = "the columns of the table that are used must be of types that Arrow has"
-        raise DataError(must, f"{' '.join(what.split()):.300}", "convert the column, or name others") from error
+        raise DataError(
+            f"A column of the table cannot be converted to Arrow: {' '.join(what.split()):.300}.",
+            "Convert the column, or name others.",
+        ) from error
 
 
 class ColumnType(NamedTuple):
-    """What a column holds. `words` must be the same in all parts of a log."""
+    """Content of a column."""
 
-    words: str
+    words: str  # must be the same in all parts of a log
     is_category: bool = False
     is_integer: bool = False
-    row_shape: tuple[int, ...] | None = ()  # of the numbers in a row; None: only the rows tell
+    row_shape: tuple[int, ...] | None = ()  # shape of one entry; None: only the rows show it
 
 
 TEXT = ColumnType("text", is_category=True)
 
 
 def find_types(schema: Any, columns: Columns, where: str) -> dict[str, ColumnType]:
-    """Return what each column holds. Raise unless that can be used.
+    """Return the type of each column, and raise for a type that cannot be used.
 
-    Observations and actions may be numbers, lists of them, text and categories. Episodes and order may be text or
-    times. All else are numbers.
+    Observations and actions may be numbers, lists of numbers, text and categories. Episodes and columns of the order
+    may be numbers, text or times. All other columns must be numbers.
     """
     found: dict[str, ColumnType] = {}
     for field, names in columns.by_field.items():
@@ -69,7 +71,7 @@ def _find_key_type(kind: Any, where: str) -> ColumnType:
     if types.is_dictionary(kind):
         kind = kind.value_type
     if _is_nested(kind) or types.is_null(kind):
-        raise DataError(f"{where} must hold numbers, text or times", f"type {kind}", "name another")
+        raise DataError(f"{where} must hold numbers, text or times, but has type {kind}.", "Name another column.")
     return ColumnType(words, row_shape=None)
 
 
@@ -78,8 +80,10 @@ def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
     if types.is_dictionary(kind):
         kind = kind.value_type
         if is_observation and _is_nested(kind):
-            must, do = f"{where} must have categories that are text or numbers", "convert it to text: astype(str)"
-            raise DataError(must, f"categories of type {kind}", do)
+            raise DataError(
+                f"{where} must have categories that are text or numbers, but has categories of type {kind}.",
+                "Convert the column to text, e.g. with astype(str).",
+            )
         if is_observation and not is_text(kind):
             return ColumnType(f"category of {kind}", is_category=True)
     if is_observation and is_text(kind):
@@ -90,23 +94,27 @@ def _find_type(kind: Any, where: str, is_observation: bool) -> ColumnType:
         shape = None if shape is None or size is None else (*shape, size)
         kind = kind.value_type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        must, do = f"{where} must hold numbers", "convert or rename it, or name another"
-        raise DataError(must + (" or categories" if is_observation else ""), f"type {kind}", do)
+        content = "numbers or categories" if is_observation else "numbers"
+        raise DataError(
+            f"{where} must hold {content}, but has type {kind}.", "Convert or rename the column, or name another one."
+        )
     return ColumnType(words, is_integer=types.is_integer(kind), row_shape=shape)
 
 
 def _is_nested(kind: Any) -> bool:
-    """Return whether entries have parts, as lists and the intervals of pandas do."""
+    """Return whether entries have parts, like lists and the intervals of pandas."""
     storage = kind.storage_type if isinstance(kind, library().BaseExtensionType) else kind
     return bool(library().types.is_nested(storage))
 
 
 def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is text."""
     types = library().types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_list(kind: Any) -> bool:
+    """Return whether an Arrow type is a list."""
     types = library().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
@@ -125,7 +133,7 @@ def to_text(array: Any) -> Any:
 
 
 def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
-    """Return the entries of a column: (n,) or, of lists, (n, k). An array with nulls becomes a masked array."""
+    """Return the entries of a column, (n,) or (n, k) for lists, as a masked array if there are nulls."""
     types, shape = library().types, [len(array)]
     is_null: NDArray[np.bool_] | None = None
     if types.is_dictionary(array.type):
@@ -150,10 +158,10 @@ def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
         odd = np.flatnonzero(lengths != lengths[0])
         if odd.size:
             raise DataError(
-                f"the lists of {piece.where}, column {name}, must have one length",
+                f"The lists of {piece.where}, column {name}, must have the same length, but there are "
                 f"{lengths[odd[0]]} entries in row {piece.first_row + odd[0] // int(np.prod(shape[1:]))} "
-                f"and {lengths[0]} before",
-                "pad them, or split the column",
+                f"and {lengths[0]} before.",
+                "Pad the lists, or split the column.",
             )
         shape.append(int(lengths[0]))
         if is_null is not None:
@@ -162,21 +170,23 @@ def to_masked(array: Any, name: str, piece: Piece) -> NDArray[Any]:
 
 
 def _to_whole_numbers(array: Any, name: str, piece: Piece) -> Any:
-    """Return decimals as multiples of their last digit: no two of them become equal, and their order stays."""
+    """Return decimals as whole multiples of their last digit, which keeps their order and differences."""
     pyarrow = library()
     wide = array.cast(pyarrow.decimal128(38, array.type.scale))
     words = np.frombuffer(wide.buffers()[1], np.int64).reshape(-1, 2)[wide.offset : wide.offset + len(wide)]
     is_null = wide.is_null().to_numpy(zero_copy_only=False)
     bad = np.flatnonzero((words[:, 1] != words[:, 0] >> 63) & ~is_null)
     if bad.size:
-        must = f"{piece.where}, column {name}, must hold decimals with at most 18 digits"
-        what = f"{array[int(bad[0])]} in row {piece.first_row + bad[0]}"
-        raise DataError(must, what, "convert the column to text, or to whole numbers of 64 bits")
+        raise DataError(
+            f"{piece.where}, column {name}, must hold decimals with at most 18 digits, "
+            f"but has {array[int(bad[0])]} in row {piece.first_row + bad[0]}.",
+            "Convert the column to text or to 64-bit integers.",
+        )
     return pyarrow.array(words[:, 0], mask=is_null)
 
 
 def _replace_nulls(array: Any, nulls: NDArray[np.bool_]) -> Any:
-    """Return the array with any value of its type in the place of nulls, so that its type and shape stay."""
+    """Replace nulls by an arbitrary value, so that the type and the shape do not change."""
     types = library().types
     if types.is_integer(array.type) or types.is_boolean(array.type):
         return array.fill_null(False if types.is_boolean(array.type) else 0)
@@ -187,7 +197,7 @@ def _replace_nulls(array: Any, nulls: NDArray[np.bool_]) -> Any:
 
 
 def _mask_lists(kind: Any, shape: list[int]) -> NDArray[Any]:
-    """Return lists that are all null. Those of any length get one entry: how long they are, other rows tell."""
+    """Return a masked array for lists that are all null, with one entry if their length is not fixed."""
     while is_list(kind):
         shape = [*shape, kind.list_size if library().types.is_fixed_size_list(kind) else 1]
         kind = kind.value_type
@@ -195,10 +205,12 @@ def _mask_lists(kind: Any, shape: list[int]) -> NDArray[Any]:
 
 
 def to_numpy(array: Any, name: str, piece: Piece) -> NDArray[Any]:
-    """Return the entries of a column: (n,) or, of lists, (n, k). Raise if one is null."""
+    """Return the entries of a column, (n,) or (n, k) for lists, and raise if one is null."""
     entries = to_masked(array, name, piece)
     if isinstance(entries, np.ma.MaskedArray):
         row = int(np.argmax(np.ma.getmaskarray(entries).reshape(len(entries), -1).any(axis=1)))
-        must = f"{piece.where}, column {name}, must have a value in every row"
-        raise DataError(must, f"null in row {piece.first_row + row}", "fill or drop that row")
+        raise DataError(
+            f"{piece.where}, column {name}, is null in row {piece.first_row + row}.",
+            "Fill in the value, or drop the row.",
+        )
     return entries

@@ -1,4 +1,4 @@
-"""Rows as a file holds them, before every one has its successor, and where each of them comes from."""
+"""Blocks of rows as they were recorded, before they are paired with their successors, and their origins."""
 
 from __future__ import annotations
 
@@ -15,50 +15,51 @@ from vrtd.errors import DataError
 if TYPE_CHECKING:
     from vrtd.logs.encoding import Encoder
 
-#: What is read at a time: enough rows to make the cost of a chunk small, few enough to stay near the processor.
+#: Limits of a block: enough rows to make the cost per block small, few enough for the cache.
 CHUNK_ROWS, CHUNK_BYTES = 65_536, 4 * 2**20
 
 
 def rows_per_block(row_bytes: float) -> int:
+    """Return the number of rows in a block for the size of one row."""
     return int(min(CHUNK_ROWS, max(64, CHUNK_BYTES // max(row_bytes, 1))))
 
 
 class Origins(NamedTuple):
-    """Where rows come from that were put in order."""
+    """Origins of sorted rows."""
 
     files: Sequence[str]
-    first: Sequence[int]  # the number of each file's first row, when the rows of all files are counted on
-    numbers: NDArray[np.int64]  # (n,) of the rows
+    first: Sequence[int]  # number of each file's first row, counted over all files
+    numbers: NDArray[np.int64]  # (n,) numbers of the rows, counted over all files
 
     def find(self, row: int) -> tuple[str, int]:
-        """Return the file of a row, and its number there."""
+        """Return the file of a row and its number in that file."""
         number = int(self.numbers[row])
         file = bisect_right(self.first, number) - 1
         return self.files[file], number - self.first[file]
 
 
 class Piece(NamedTuple):
-    """Consecutive rows of a file, a table or arrays, and the columns that each field was read from."""
+    """Consecutive rows of a file, a table or arrays, and the columns of each field."""
 
-    where: str  # empty for arrays that were passed in
+    where: str  # empty for arrays of `from_arrays`
     names: Mapping[str, Sequence[str]]  # field -> columns
     first_row: int  # counted from 0
     n_rows: int
-    successors_at: int = 0  # how many rows further on a recorded successor lies
-    origins: Origins | None = None  # of rows that were put in order; `first_row` counts from their beginning
+    successors_at: int = 0  # number of rows from a row to its recorded successor
+    origins: Origins | None = None  # of sorted rows; `first_row` then counts the sorted rows
 
     def column(self, field: str) -> str:
-        """Name the column of a field, as the beginning of a message."""
+        """Return the column of a field as the beginning of a message."""
         shown = _show(self.names[field])
         return f"{self.where}, column {shown}," if self.where else shown
 
     def name(self, field: str, entry: int) -> str:
-        """Name the column of a number of a field; all numbers of a vector may be in one."""
+        """Return the column of entry `entry` of a field; all entries of a vector may share one column."""
         names = self.names[field]
         return names[entry] if len(names) > 1 else names[0]
 
     def place(self, field: str, row: int, entry: tuple[int, ...] | None = None) -> str:
-        """Say where a row of this piece comes from. `entry`: where in the row, when that is known."""
+        """Return the origin of a row of this piece as text, with the place `entry` inside the row if it is known."""
         row += self.first_row + (self.successors_at if field == "next_observations" else 0)
         where = self.where
         if self.origins is not None:
@@ -75,12 +76,12 @@ class Gap(NamedTuple):
     """Rows in which a column has no value."""
 
     field: str
-    entry: int  # which of the columns of the field
+    entry: int  # index among the columns of the field
     rows: NDArray[np.bool_]
 
 
 class Block(NamedTuple):
-    """n consecutive rows; columns that were not recorded are None. The first nine are those of a chunk."""
+    """Consecutive rows. Columns that were not recorded are None. The first nine are the fields of a chunk."""
 
     observations: NDArray[Any]
     reward: Floats
@@ -90,14 +91,14 @@ class Block(NamedTuple):
     weight: Floats | None
     action: NDArray[Any] | None
     propensity: Floats | None
-    starts: NDArray[np.bool_] | None  # None until `vrtd.logs.pairing` finds them, unless they were recorded
-    episode: NDArray[Any] | None  # of several columns: a structured array
-    is_unusable: NDArray[np.bool_] | None  # a value is missing; None: no row with a missing value may be dropped
-    is_unobserved: NDArray[np.bool_] | None  # the observation is missing, so that no row has it as its successor
-    lacks_next: NDArray[np.bool_] | None  # the next observation is missing and no flag says that none is needed
+    starts: NDArray[np.bool_] | None  # None until `vrtd.logs.pairing` marks them, unless they were recorded
+    episode: NDArray[Any] | None  # a structured array if there are several columns
+    is_unusable: NDArray[np.bool_] | None  # a value is missing; None if rows with missing values may not be dropped
+    is_unobserved: NDArray[np.bool_] | None  # the observation is missing, so the row cannot be a successor
+    lacks_next: NDArray[np.bool_] | None  # the next observation is missing and the row is not terminated
     pieces: tuple[Piece, ...]
-    part: int = 0  # rows of different parts follow each other only where the episode says so
-    order: tuple[NDArray[Any], ...] = ()  # the columns that rows are to be sorted by, before they are
+    part: int = 0  # rows of different parts are joined only within an episode
+    order: tuple[NDArray[Any], ...] = ()  # the columns to sort by, before the sort
 
     @property
     def _arrays(self) -> tuple[Any, ...]:
@@ -105,7 +106,7 @@ class Block(NamedTuple):
 
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
-        """Put blocks one after another, as a block of the last one's part."""
+        """Concatenate blocks to one block, which belongs to the part of the last one."""
         if len(blocks) == 1:
             return blocks[0]
         columns = zip(*(block._arrays for block in blocks), strict=True)
@@ -114,7 +115,7 @@ class Block(NamedTuple):
         return Block._make([*arrays, pieces, blocks[-1].part, ()])
 
     def rows_from(self, start: int) -> Block:
-        """Return the rows from `start` on."""
+        """Return the rows from row `start` to the end."""
         pieces, skip = [], start
         for piece in self.pieces:
             left = max(0, piece.n_rows - skip)
@@ -125,9 +126,9 @@ class Block(NamedTuple):
         return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
-        """Say where row `row` of a chunk comes from. The chunk holds these `rows` of the block, or all of them.
+        """Return the origin of row `row` of a chunk that holds the given `rows` of this block (None: all rows).
 
-        A next observation that was not recorded is the observation of one row further on.
+        A next observation that was not recorded is the observation of the following row.
         """
         at = row if rows is None else int(rows[row])
         if field == "next_observations" and self.next_observations is None:
@@ -144,13 +145,15 @@ class Block(NamedTuple):
         raise IndexError(f"row {row} of a chunk with fewer rows")
 
 
-#: Field -> its column; a list of columns, one entry per row each, makes a vector. Values that are missing are masked.
+#: Field -> its column, or a list of columns that form a vector. Missing values are masked.
 Fields = Mapping[str, Any]
 
 
 def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
-    """Check and convert the columns of a block. Raise for missing values, unless rows that have some are dropped;
-    those of next observations are marked."""
+    """Check and convert the columns of a block.
+
+    Missing values are an error unless their rows are to be dropped. Missing next observations are only marked.
+    """
     gaps: list[Gap] = []
     observations = encoder.encode(fields["observations"], "observations", piece, gaps)
     successors = None
@@ -160,8 +163,10 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
         check_length(successors, where, piece)
         shape = observations.shape[1:]
         if successors.shape[1:] != shape:
-            must = f"{where} must have the observations' shape, {shape} a row"
-            raise DataError(must, successors.shape[1:], "name or pass the matching ones")
+            raise DataError(
+                f"{where} must have the shape of the observations, {shape} per row, but has {successors.shape[1:]}.",
+                "Pass next observations that match the observations.",
+            )
         kind = np.result_type(successors, observations)
         observations, successors = observations.astype(kind, copy=False), successors.astype(kind, copy=False)
     counts_nan = encoder.missing != "error"
@@ -179,7 +184,7 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
     episode = join_keys(episodes) if episodes else None
     is_unusable = is_unobserved = lacks_next = None
     if successors is not None:
-        # The successor of a terminated row is not looked at. Which other rows need none, the rows after them tell.
+        # A terminated row needs no successor. Whether another row needs one depends on the rows after it.
         missing = [gap.rows for gap in gaps if gap.field == "next_observations"]
         lacks_next = np.logical_or.reduce([np.zeros(piece.n_rows, np.bool_), *missing]) & ~terminated
     gaps = [gap for gap in gaps if gap.field != "next_observations"]
@@ -196,7 +201,7 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
 
 
 def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[NDArray[Any], ...]:
-    """Return the columns by which rows are told apart or sorted: numbers, times or text."""
+    """Return the columns that name episodes or give the order: numbers, times or text."""
     columns, keys = fields.get(field, []), []
     for k, column in enumerate(columns if isinstance(columns, list) else [columns]):
         where = piece._replace(names={field: (piece.names[field][k],)}).column(field)
@@ -209,20 +214,22 @@ def _keys(fields: Fields, field: str, piece: Piece, gaps: list[Gap]) -> tuple[ND
 
 
 def _convert_key(key: NDArray[Any], where: str) -> NDArray[Any]:
-    """Return a key in a type that can be compared over files and sorted, without a change of any value."""
+    """Convert a key to a type that can be compared across files and sorted, without changing a value."""
     if key.dtype.kind == "S":
         return np.strings.decode(key, "utf-8", "backslashreplace")
-    if key.dtype.kind == "m":  # which DuckDB keeps in microseconds
+    if key.dtype.kind == "m":  # DuckDB would round to microseconds
         return key.astype(np.int64)
     if key.dtype.kind == "f" and key.dtype.itemsize > 8:
-        must = f"{where} must have numbers of at most 64 bits"
-        raise DataError(must, f"dtype {key.dtype}", "convert it to float64")
+        raise DataError(
+            f"{where} must have numbers of at most 64 bits, but has dtype {key.dtype}.",
+            "Convert the column to float64.",
+        )
     kind = np.dtype(np.float32) if key.dtype == np.float16 else key.dtype
     return key.astype(kind.newbyteorder("="), copy=False)
 
 
 def join_keys(keys: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return several columns as one array, whose entries are equal where all of theirs are."""
+    """Return several columns as one structured array."""
     if len(keys) == 1:
         return keys[0]
     joined = np.empty(len(keys[0]), np.dtype([(f"key_{k}", key.dtype) for k, key in enumerate(keys)]))
@@ -232,7 +239,7 @@ def join_keys(keys: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def split_keys(joined: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the columns that were joined."""
+    """Return the columns of an array from `join_keys`."""
     return [joined] if joined.dtype.names is None else [joined[name] for name in joined.dtype.names]
 
 
@@ -245,9 +252,9 @@ def _one_per_row(
     of: str = "of numbers",
     dtype: DTypeLike | None = None,
 ) -> NDArray[Any] | None:
-    """Return a column with one entry per row, of a type if one is named; None for a field that was not recorded.
+    """Return a column with one entry per row as `dtype`, or None for a field that was not recorded.
 
-    Missing entries are put down in `gaps`, and 0 is in their place.
+    Missing entries become 0 and are added to `gaps`.
     """
     array = fields.get(field)
     if array is None:
@@ -263,7 +270,7 @@ def _one_per_row(
 
 
 def _propensity(fields: Fields, piece: Piece, gaps: list[Gap], counts_nan: bool) -> Floats | None:
-    """Return the column of propensities; raise unless all that are there are positive and finite."""
+    """Return the column of propensities; raise unless they are positive and finite or missing."""
     propensity = _one_per_row(fields, "propensity", piece, gaps, counts_nan, dtype=np.float64)
     if propensity is None:
         return None
@@ -273,8 +280,11 @@ def _propensity(fields: Fields, piece: Piece, gaps: list[Gap], counts_nan: bool)
             is_bad &= ~gap.rows
     if is_bad.any():
         row = int(np.argmax(is_bad))
-        must = "a propensity must be positive and finite: it is the probability of the action that was chosen"
-        raise DataError(must, f"{propensity[row]} at {piece.place('propensity', row)}", "repair or drop that row")
+        raise DataError(
+            "A propensity is the probability of the chosen action and must be positive and finite, "
+            f"but is {propensity[row]} in {piece.place('propensity', row)}.",
+            "Fix or drop the row.",
+        )
     return propensity
 
 
@@ -283,26 +293,30 @@ def _check_column(array: NDArray[Any], where: str, piece: Piece) -> NDArray[Any]
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise DataError(f"{where} must have one entry a row", f"shape {array.shape}", "name or pass a single column")
+        raise DataError(
+            f"{where} must have one entry per row, but has shape {array.shape}.", "Name or pass a single column."
+        )
     check_length(array, where, piece)
     return array
 
 
 def _flags(fields: Fields, field: str, piece: Piece, gaps: list[Gap], counts_nan: bool) -> NDArray[np.bool_]:
-    """Return bools, of which a column holds True and False or numbers that are all 1 or 0; all False without one."""
+    """Return flags as booleans. A column holds booleans, or numbers 0 and 1; without one all flags are False."""
     array = _one_per_row(fields, field, piece, gaps, counts_nan, "of True and False, or 1 and 0")
     if array is None:
         return np.zeros(piece.n_rows, dtype=np.bool_)
     if array.dtype.kind != "b":
         bad = np.flatnonzero((array != 0) & (array != 1))
         if bad.size:
-            got = f"{array[bad[0]]} at {piece.place(field, int(bad[0]))}"
-            raise DataError("a flag must be 0 or 1", got, "repair it, or rename the column or name another")
+            raise DataError(
+                f"A flag must be 0 or 1, but is {array[bad[0]]} in {piece.place(field, int(bad[0]))}.",
+                "Fix the value, rename the column if it holds no flags, or name another one.",
+            )
     return array.astype(np.bool_, copy=False)
 
 
 def find_missing(array: NDArray[Any], counts_nan: bool) -> NDArray[np.bool_] | None:
-    """Return the rows (n,) with a masked entry or, if it counts, NaN; None where there are none."""
+    """Return the rows with a masked entry or, if `counts_nan`, a NaN; None if no row has one."""
     is_missing: Any = np.ma.getmask(array)
     if counts_nan and array.dtype.kind in "fmM":
         is_missing = is_missing | np.isnan(np.ma.getdata(array))
@@ -313,9 +327,9 @@ def find_missing(array: NDArray[Any], counts_nan: bool) -> NDArray[np.bool_] | N
 
 
 def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str) -> NDArray[Any]:
-    """Return observations (n, ...): C-contiguous numbers, float32, float64 and integers as they are.
+    """Return observations as a C-contiguous array (n, ...); float32, float64 and integers keep their type.
 
-    Several columns become one (n, d) array, of a type that holds them all.
+    Several columns become one (n, d) array of their common type.
     """
     for column in columns if isinstance(columns, list) else [columns]:
         check_numbers(column, where)
@@ -327,9 +341,9 @@ def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str)
         shapes = {column.shape for column in columns}
         if len(shapes) > 1 or columns[0].ndim != 1:
             raise DataError(
-                f"{where} must be columns with one number a row",
-                f"shapes {', '.join(map(str, sorted(shapes)))}",
-                "name one column of vectors, or several of numbers",
+                f"{where} must be columns with one number per row, but have the shapes "
+                f"{', '.join(map(str, sorted(shapes)))}.",
+                "Name one column of vectors, or several of numbers.",
             )
         array = np.empty((columns[0].size, len(columns)), dtype=np.result_type(*columns))
         for j, column in enumerate(columns):
@@ -337,21 +351,26 @@ def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str)
     kind = array.dtype
     if kind.kind == "b":
         kind = np.dtype(np.uint8)
-    elif kind.kind == "f":  # a half is exact as a single; a long double has no features
+    elif kind.kind == "f":  # float16 fits exactly into float32; features need at most float64
         kind = np.dtype(np.float32 if kind.itemsize <= 4 else np.float64)
     return np.ascontiguousarray(array, dtype=kind.newbyteorder("="))
 
 
 def check_numbers(array: NDArray[Any], where: str, of: str = "of numbers") -> None:
+    """Raise unless an array holds numbers or booleans."""
     if array.dtype.kind not in "biuf" or array.ndim == 0:
-        got = f"dtype {array.dtype}, shape {array.shape}"
-        raise DataError(f"{where} must be an array {of}", got, "convert it first")
+        raise DataError(
+            f"{where} must be an array {of}, but has dtype {array.dtype} and shape {array.shape}.", "Convert it."
+        )
 
 
 def check_length(array: NDArray[Any], where: str, piece: Piece) -> None:
+    """Raise unless an array has one entry per row of a piece."""
     if len(array) != piece.n_rows:
-        got = f"{len(array)} entries for {piece.n_rows} observations"
-        raise DataError(f"{where} must have one entry a row", got, "pass arrays of one length")
+        raise DataError(
+            f"{where} must have one entry per row, but has {len(array)} entries for {piece.n_rows} observations.",
+            "Pass arrays of equal length.",
+        )
 
 
 def _show(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Parts of a log that hold columns with names: tables, and files of tables and arrays."""
+"""Base class of the parts of a log with named columns: tables and files of tables or arrays."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from vrtd.logs.parts import Part
 
 
 class ColumnPart(Part):
-    """Columns by name, a number of rows at a time, which the encoder of a reading makes observations of."""
+    """Part with named columns, which are read in pieces and encoded to observations."""
 
     @abstractmethod
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
-        """Yield all rows, in order, as they are before they are encoded."""
+        """Yield all rows in order, before they are encoded."""
 
     def peek(self, n_rows: int) -> list[Values]:
-        found: list[Values] = []
+        """Return at least the first `n_rows` rows, or all if there are fewer."""
+        pieces: list[Values] = []
         with closing(self.rows()) as rows:
             for piece, values in rows:
-                found.append(values)
+                pieces.append(values)
                 n_rows -= piece.n_rows
                 if n_rows <= 0:
                     break
-        return found
+        return pieces
 
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        """Yield all rows in order as encoded blocks."""
         with closing(self.rows()) as rows:
             for piece, values in rows:
                 for cut, columns in _cut(piece, values, encoder):
@@ -36,7 +38,7 @@ class ColumnPart(Part):
 
 
 def _cut(piece: Piece, values: Values, encoder: Encoder) -> Iterator[tuple[Piece, Values]]:
-    """Yield the rows in pieces that stay small when categories have become many numbers."""
+    """Yield the rows in pieces that stay small after the encoding of categories."""
     step = piece.n_rows if encoder.row_bytes is None else rows_per_block(encoder.row_bytes)
     if step >= piece.n_rows:
         yield piece, values

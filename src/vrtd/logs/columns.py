@@ -1,4 +1,4 @@
-"""Which columns of a file are what: one table of usual names, patterns, and families of numbered columns."""
+"""Assignment of columns to fields by usual names, patterns and families of numbered columns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from vrtd.errors import DataError, InvalidInputError
 
 Names = str | Sequence[str]
 
-#: What a column may be called when it is not named: the first that is there. Gymnasium and Minari, D4RL and d3rlpy
-#: (terminals, timeouts, episode_terminals), RLlib (new_obs, terminateds, truncateds, eps_id), Stable-Baselines (dones),
-#: RLDS (is_first).
+#: Usual names of the columns of each field, of which the first that exists is taken. They come from Gymnasium and
+#: Minari, D4RL and d3rlpy (terminals, timeouts, episode_terminals), RLlib (new_obs, terminateds, truncateds, eps_id),
+#: Stable-Baselines (dones) and RLDS (is_first).
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s", "x"),
     "next_observations": (
@@ -34,21 +34,21 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "starts": ("is_first",),
 }
 VECTORS = ("observations", "next_observations")
-ANY_KIND = (*VECTORS, "action")  # may be one column or several, of numbers, vectors, text or categories
+ANY_KIND = (*VECTORS, "action")  # one column or several, of numbers, vectors, text or categories
 KEYS = ("episode", "order_by")  # may be several columns
-#: In `episode`, where no column has this name: the file that a row comes from.
+#: The name in `episode` that stands for the file of a row, unless a column has this name.
 FILE = "file"
 
-#: What the last row of an episode is where no flag tells.
+#: Treatments of the last row of an episode that no flag marks.
 EpisodeEnd = Literal["terminated", "truncated", "drop"]
-#: What is done about missing values.
+#: Treatments of missing values.
 Missing = Literal["error", "drop", "indicator"]
 
 
 class Columns(NamedTuple):
-    """The columns of each field: as the caller names them, with patterns and None for what is usual, or as they are.
+    """Columns of each field, either as the user names them (with patterns, and None for usual names) or as resolved.
 
-    One column of observations or actions is taken as it is, several are put together.
+    A single column of observations or actions may hold vectors. Several columns form a vector.
     """
 
     observations: Names | None = None
@@ -59,12 +59,12 @@ class Columns(NamedTuple):
     weight: str | None = None
     episode: Names | None = None
     order_by: Names | None = None
-    action: Names | None = None  # only if it is named
-    propensity: str | None = None  # only if it is named
-    done: str | None = None  # cannot be named; in the place of `terminated`, where nothing else tells
+    action: Names | None = None  # never guessed
+    propensity: str | None = None  # never guessed
+    done: str | None = None  # cannot be named; used if there is no column `terminated`
     starts: str | None = None  # cannot be named
-    is_by_file: bool = False  # rows of different files are of different episodes
-    unused_weight: str | None = None  # a column that is called like weights, which nobody asked for
+    is_by_file: bool = False  # whether rows of different files belong to different episodes
+    unused_weight: str | None = None  # a column with a usual name of weights that is not used
 
     @property
     def _named(self) -> dict[str, Names]:
@@ -72,46 +72,48 @@ class Columns(NamedTuple):
 
     @property
     def by_field(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of each field that has some."""
+        """Columns of each field that has any."""
         return {field: (names,) if isinstance(names, str) else tuple(names) for field, names in self._named.items()}
 
     @property
     def roles(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of each field under the names of the parameters of `read`; `starts` is none of them."""
+        """Columns of each field by the names of the parameters of `read`, and `starts`."""
         roles = {"terminated" if field == "done" else field: names for field, names in self.by_field.items()}
         return roles | {"episode": (*roles.get("episode", ()), FILE)} if self.is_by_file else roles
 
     @property
     def all(self) -> list[str]:
-        """Return every column once."""
+        """All columns, each once."""
         return list(dict.fromkeys(name for names in self.by_field.values() for name in names))
 
     def select(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any] | list[NDArray[Any]]]:
-        """Return the array or arrays of each field, from those of each column."""
+        """Return the array of each field, or a list of arrays for several columns."""
         named = self._named.items()
         return {f: arrays[name] if isinstance(name, str) else [arrays[one] for one in name] for f, name in named}
 
     @property
     def remarks(self) -> tuple[str, ...]:
+        """Remarks on a column `done` without a column `truncated`, and on unused weights."""
         remarks = []
         if self.done is not None and self.truncated is None:
             remarks.append(
-                f"column {self.done!r} does not tell termination from truncation: every row it marks counts as "
-                "terminated, and nothing is bootstrapped from it"
+                f"column {self.done!r} does not distinguish termination from truncation: every row that it marks "
+                "counts as terminated and does not bootstrap"
             )
         if self.unused_weight is not None:
             name = self.unused_weight
-            remarks.append(f"column {name!r} is not used; pass weight={name!r} if it holds importance ratios")
+            remarks.append(f"column {name!r} is not used. Pass weight={name!r} if it holds importance ratios")
         return tuple(remarks)
 
 
 def check_episode_end(episode_end: EpisodeEnd | None) -> None:
+    """Raise unless `episode_end` is None or one of its choices."""
     if episode_end is not None:
         check_choice("episode_end", episode_end, get_args(EpisodeEnd))
 
 
 def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
-    """Find what `wanted` means for the columns that are there.
+    """Resolve the columns of `wanted` among the columns `there`.
 
     >>> find_columns(["obs_10", "obs_9", "r", "done"], Columns(), "a.csv").observations
     ('obs_9', 'obs_10')
@@ -121,7 +123,7 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     if FILE in episode and FILE not in there:
         others = tuple(name for name in episode if name != FILE)
         wanted = wanted._replace(episode=others or None)
-        found |= {"is_by_file": True, "episode": None}  # no other column unless it is named
+        found |= {"is_by_file": True, "episode": None}  # without guessing a column
     for field, names in wanted._named.items():
         found[field] = _find_named(field, names, there, where)
     if "observations" in found and "next_observations" not in found:
@@ -133,17 +135,17 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     if found["terminated"] is not None:
         found["done"] = None
     usual_weight = found["weight"] if wanted.weight is None else None
-    if wanted.weight is None:  # it is only used when it is asked for
+    if wanted.weight is None:  # weights are never guessed
         found["weight"] = None
-    if found["starts"] in Columns(**found | {"starts": None}).all:  # it is something else
+    if found["starts"] in Columns(**found | {"starts": None}).all:  # the column has another role
         found["starts"] = None
     for field in ("observations", "reward"):
         if found[field] is None:
             near = [match for alias in ALIASES[field] for match in get_close_matches(alias, there, n=1, cutoff=0.7)]
+            remedy = f"Did you mean {field}={near[0]!r}?" if near else f"Name the column with {field}='...'."
             raise DataError(
-                f"{where} must have a column for {field}, such as {', '.join(ALIASES[field][:3])}",
-                _list(there),
-                f"name it: {field}=" + (f"{near[0]!r}, if that is it" if near else "'...'"),
+                f"{where} has no column for {field}, such as {', '.join(ALIASES[field][:3])}; it has {_list(there)}.",
+                remedy,
             )
     columns = Columns(**found)
     if usual_weight not in columns.all:
@@ -151,13 +153,13 @@ def find_columns(there: Sequence[str], wanted: Columns, where: str) -> Columns:
     counts = Counter(there)
     for name in columns.all:
         if counts[name] > 1:
-            raise DataError(f"{where} must have each column once", f"{name!r} {counts[name]} times", "rename one")
+            raise DataError(f"{where} has {counts[name]} columns named {name!r}.", "Rename all but one of them.")
     names, next_names = (columns.by_field.get(field, ()) for field in VECTORS)
     if next_names and len(names) != len(next_names):
         raise DataError(
-            f"{where} must have as many columns of next observations as of observations",
-            f"{_list(next_names)} for {_list(names)}",
-            "name both: observations=..., next_observations=...",
+            f"{where} must have as many columns of next observations as of observations, "
+            f"but has {_list(next_names)} for {_list(names)}.",
+            "Pass observations=... and next_observations=... with the columns of both.",
         )
     return columns
 
@@ -168,8 +170,9 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
     found: list[str] = []
     for name in wanted:
         if not isinstance(name, str):
-            must = f"{field} must be a column's name, a pattern or a list of them"
-            raise InvalidInputError(must, repr(names), "pass text")
+            raise InvalidInputError(
+                f"{field} must be the name of a column, a pattern or a list of them, but is {names!r}.", "Pass text."
+            )
         if name in there:
             found.append(name)
             continue
@@ -177,17 +180,17 @@ def _find_named(field: str, names: Names, there: Sequence[str], where: str) -> s
         matches = sorted((column for column in there if fnmatchcase(column, name)), key=order_by_number)
         if not matches:
             near = get_close_matches(name, there, n=1, cutoff=0.6)
-            do = f"did you mean {near[0]!r}?" if near else "name one of them"
-            raise DataError(f"{where} must have a column {name!r} for {field}", _list(there), do)
+            remedy = f"Did you mean {near[0]!r}?" if near else "Name one of them."
+            raise DataError(f"{where} has no column {name!r} for {field}; it has {_list(there)}.", remedy)
         found += matches
     if not found:
-        raise InvalidInputError(f"{field} must name at least one column", repr(names), "pass a name")
+        raise InvalidInputError(f"{field} must name at least one column, but is {names!r}.", "Pass a name.")
     if field in ANY_KIND:
         return found[0] if is_one else tuple(found)
     if field in KEYS:
         return found[0] if len(found) == 1 else tuple(found)
     if len(found) != 1:
-        raise DataError(f"{field} must be one column of {where}", _list(found), "name one of them")
+        raise DataError(f"{field} must be one column of {where}, but matches {_list(found)}.", "Name one of them.")
     return found[0]
 
 
@@ -201,16 +204,16 @@ def _find_usual(field: str, there: Sequence[str], where: str) -> str | tuple[str
             numbers = [int(re.split(r"[_.]", name)[-1]) for name in members]
             if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
                 raise DataError(
-                    f"the columns {members[0]} to {members[-1]} of {where} must be numbered without a gap",
-                    _list(members),
-                    f"name the ones you mean: {field}=...",
+                    f"The columns {members[0]} to {members[-1]} of {where} must be numbered without "
+                    f"a gap, but are {_list(members)}.",
+                    f"Pass {field}=... with the columns to use.",
                 )
             return tuple(members)
     return None
 
 
 def _find_successors(observations: str | tuple[str, ...], there: Sequence[str]) -> str | tuple[str, ...] | None:
-    """Return the columns that are called like the observations' with next_ before it."""
+    """Return the columns with the names of the observations after the prefix next_, or None."""
     if isinstance(observations, str):
         return f"next_{observations}" if f"next_{observations}" in there else None
     successors = tuple(f"next_{name}" for name in observations)
@@ -223,5 +226,5 @@ def _list(names: Sequence[str]) -> str:
 
 
 def order_by_number(name: str) -> list[tuple[int, int, str]]:
-    """Return a key for sorting: x_2 comes before x_10."""
+    """Return a sort key by which x_2 comes before x_10."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]

@@ -1,6 +1,6 @@
-"""Categories and missing values: how the columns of a table become the numbers of an observation.
+"""Encoding of columns with categories and missing values as the numbers of an observation.
 
-Which levels and means that takes, the first rows of a log tell: see `vrtd.logs.pilot`.
+The levels and means come from the first rows of a log; see `vrtd.logs.pilot`.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
 from vrtd.logs.columns import KEYS, VECTORS, Missing
 from vrtd.tables import library
 
-#: The rows that show which levels a category has, which columns have missing values, and the means of columns.
+#: Number of first rows that decide the levels of categories, the columns with missing values and the means.
 PILOT_ROWS = 5000
 
-#: Rows of columns by name: numbers as NumPy arrays, masked where a value is null; categories as text of Arrow.
+#: Rows of columns by name: numbers as NumPy arrays, masked where a value is null; categories as Arrow text.
 Values = Mapping[str, Any]
 
 
 class Encoder:
-    """The numbers that columns become in one reading of a log, and how many values were not in the pilot rows."""
+    """Encoder of the columns in one reading of a log, which also counts unseen and missing values."""
 
     def __init__(
         self,
         space: ObservationSpace | None = None,
         missing: Missing = "error",
-        actions: ActionCoding = ActionCoding(),  # noqa: B008 - it cannot be changed
+        actions: ActionCoding = ActionCoding(),  # noqa: B008 - immutable
     ) -> None:
         self.missing, self._actions = missing, actions
-        self.unseen: Counter[str] = Counter()  # rows with a value that is no level, by column
-        self.lacking: Counter[str] = Counter()  # missing values that were filled in or make rows unusable, by column
+        self.unseen: Counter[str] = Counter()  # rows with a value that is not a level, by column
+        self.lacking: Counter[str] = Counter()  # missing values that are filled in or make rows unusable, by column
         self._columns = () if space is None else space.columns
         self._widths = [len(column.numbers) for column in self._columns]
         self._is_plain = not any(column.levels is not None or column.fill is not None for column in self._columns)
 
     @property
     def row_bytes(self) -> int | None:
-        """How many bytes an observation has; None where columns are taken as they are."""
+        """Bytes of an observation, or None if columns are not encoded."""
         return None if self._is_plain else 8 * sum(self._widths)
 
     def name_numbers(self, names: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-        """Return names of columns by field, with one for each number of an observation instead of one a column."""
+        """Return the names of columns by field, repeated for each number of an observation."""
         if self._is_plain:
             return names
         return {**names, **{field: self._repeat(names[field]) for field in VECTORS if field in names}}
@@ -60,7 +60,7 @@ class Encoder:
         return [name for name, width in zip(names, self._widths, strict=True) for _ in range(width)]
 
     def encode(self, columns: Any, field: str, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
-        """Return observations (n, ...) made of a column or a list of them; missing entries are put down in `gaps`."""
+        """Return observations (n, ...) from a column or a list of columns, and add missing entries to `gaps`."""
         where, listed = piece.column(field), columns if isinstance(columns, list) else [columns]
         if len(listed) == 1 and self._columns:
             listed = [widen(listed[0], len(self._columns))]
@@ -74,8 +74,10 @@ class Encoder:
         if len(listed) == 1 and isinstance(listed[0], np.ndarray) and listed[0].ndim == 2:
             listed = list(listed[0].T)
         if len(listed) != len(self._columns):
-            must = f"{where} must have {len(self._columns)} entries a row, as the first rows have"
-            raise DataError(must, len(listed), "keep observations of different shapes apart")
+            raise DataError(
+                f"{where} must have {len(self._columns)} entries per row, like the first rows, but has {len(listed)}.",
+                "Read observations of different shapes separately.",
+            )
         observations = np.zeros((len(listed[0]), sum(self._widths)))
         at = 0
         for j, (column, values, width) in enumerate(zip(self._columns, listed, self._widths, strict=True)):
@@ -93,7 +95,7 @@ class Encoder:
     def _encode_category(
         self, levels: Sequence[str], values: Any, into: NDArray[Any], name: str
     ) -> NDArray[np.bool_] | None:
-        """Set one number of each row to 1; return the rows with a missing value if that is no level like others."""
+        """Set one number of each row to 1, and return the rows with a missing value unless it counts as 'other'."""
         from pyarrow import compute
 
         found = compute.index_in(values, value_set=library().array(levels, library().string()))
@@ -112,10 +114,12 @@ class Encoder:
     def _encode_number(
         self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str, name: str
     ) -> NDArray[np.bool_] | None:
-        """Set the first number of each row, or both; return the rows with a missing value if they are not filled."""
+        """Set the number of each row and its indicator, and return the rows whose missing value is not filled in."""
         if values.ndim != 1:
-            must = f"{where} must be columns with one number a row"
-            raise DataError(must, f"shape {values.shape}", "name one column of vectors, or several of numbers")
+            raise DataError(
+                f"{where} must be columns with one number per row, but one of them has shape {values.shape}.",
+                "Name one column of vectors, or several of numbers.",
+            )
         into[:, 0] = convert_observations(_fill(values), where)
         rows = find_missing(values, self.missing != "error")
         if rows is None or fill is None:
@@ -125,13 +129,13 @@ class Encoder:
         return None
 
     def encode_action(self, columns: Any, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
-        """Return actions (n,) or (n, k) made of a column or a list of them; missing entries are put down in `gaps`."""
+        """Return actions (n,) or (n, k) from a column or a list of columns, and add missing entries to `gaps`."""
         if self._actions.width is not None:
             columns = widen(columns, self._actions.width)
         return convert_actions(columns, self._actions, piece, gaps, self.missing != "error")
 
     def check(self, gaps: Sequence[Gap], piece: Piece) -> None:
-        """Raise for the first row with a missing value that can be neither filled nor dropped."""
+        """Raise for the first row with a missing value that can be neither filled in nor dropped."""
         if self.missing == "drop":
             for gap in gaps:
                 self.lacking[piece.name(gap.field, gap.entry)] += int(gap.rows.sum())
@@ -143,23 +147,27 @@ class Encoder:
         raise self.refuse(gap.field, place)
 
     def refuse(self, field: str, place: str) -> DataError:
-        """Return the error for a missing value that can be neither filled nor dropped."""
-        must, do = "every column that is used must have a value in every row", "fill it in, or choose missing='drop'"
+        """Return the error for a missing value that can be neither filled in nor dropped."""
+        problem, remedy = f"A value is missing in {place}.", "Fill in the value, or pass missing='drop'."
         if field in KEYS:
-            must, do = f"{field} must have a value in every row", "fill or drop that row"
+            problem = f"{field} must have a value in every row, but a value is missing in {place}."
+            remedy = "Fill in the value, or drop the row."
         elif field in VECTORS and self.missing == "error":
-            do += " or missing='indicator'"
+            remedy = "Fill in the value, or pass missing='drop' or missing='indicator'."
         elif field in VECTORS and not self._columns:
-            must = "only numbers and vectors can be filled in with missing='indicator'"
+            problem = f"A value is missing in {place}, and missing='indicator' can fill in only numbers and vectors."
         elif field in VECTORS:
-            must = f"a column of numbers that lacks some must lack one in the first {PILOT_ROWS:,} rows to be filled in"
+            problem = (
+                f"A value is missing in {place}, and missing='indicator' can fill in a column only if one of its "
+                f"first {PILOT_ROWS:,} values is missing."
+            )
         elif self.missing == "indicator":
-            must = "only observations may be missing with missing='indicator'"
-        return DataError(must, f"no value at {place}", do)
+            problem = f"A value is missing in {place}, and missing='indicator' can fill in only observations."
+        return DataError(problem, remedy)
 
 
 def find_first_gap(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:
-    """Return the gap with the first row that lacks a value, and where that is."""
+    """Return the gap with the first missing value, and the place of that value."""
     rows = [(int(np.argmax(gap.rows)), gap) for gap in gaps if gap.rows.any()]
     if not rows:
         return None
@@ -168,7 +176,7 @@ def find_first_gap(gaps: Sequence[Gap], piece: Piece) -> tuple[Gap, str] | None:
 
 
 def widen(vectors: Any, width: int) -> Any:
-    """Return vectors of length `width` if all of them are missing, because then none shows its length."""
+    """Return missing vectors of length `width` if all vectors are missing, so that none shows its length."""
     if not isinstance(vectors, np.ma.MaskedArray) or vectors.ndim != 2 or not np.ma.getmaskarray(vectors).all():
         return vectors
     return np.ma.MaskedArray(np.zeros((len(vectors), width), vectors.dtype), True)
@@ -179,5 +187,5 @@ def _fill(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def to_values(array: Any, name: str, piece: Piece, kind: ColumnType) -> Any:
-    """Return a column of Arrow as text if it is a category, else as numbers."""
+    """Return an Arrow column as text if it is a category, and as numbers otherwise."""
     return to_text(array) if kind.is_category else to_masked(array, name, piece)

@@ -1,7 +1,7 @@
-"""Data sets that keep every episode by itself: Minari's, on this machine, and d3rlpy's.
+"""Data sets that store every episode separately: local Minari data sets and files of d3rlpy.
 
-They are read as the plain files they are. The metadata of Minari name an environment, and spaces. They are looked at as
-text: no environment is built, nothing is imported.
+The metadata of Minari, which name an environment and its spaces, are read as text: no environment is created, and
+nothing is imported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HDF5_UNVERIFIED = "is HDF5 without checksums"
 _MAIN, _METADATA = "main_data.hdf5", "metadata.json"
 _NAMES = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
 _COLUMNS = Columns("observations", "rewards", None, "terminations", "truncations")
-_ACTION = "actions"  # read if it is named
+_ACTION = "actions"  # read only on request
 
 
 def hdf5_library() -> Any:
@@ -43,19 +43,23 @@ def hdf5_library() -> Any:
 
 
 class StoredArray(Protocol):
-    """An array, in memory or in a file, of which rows can be taken."""
+    """Array in memory or in a file whose rows can be read."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        ...
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        ...
 
     def __getitem__(self, rows: slice, /) -> Any: ...
 
 
 class Episode(NamedTuple):
-    """T steps. Observations are one array or several, which are laid side by side, T + 1 with the final one."""
+    """Episode of T steps, with T + 1 observations if the final one is included. Several arrays are concatenated."""
 
     where: str
     observations: Sequence[tuple[str, StoredArray]]  # name, rows
@@ -64,7 +68,7 @@ class Episode(NamedTuple):
 
 
 def _make_blocks(episodes: Generator[Episode, None, None], encoder: Encoder) -> Generator[Block, None, None]:
-    """Yield blocks of several short episodes, or of a part of a long one."""
+    """Yield blocks of several short episodes or of a part of a long one."""
     waiting: list[Block] = []
     wanted: str | None = None
     with closing(episodes):
@@ -76,9 +80,9 @@ def _make_blocks(episodes: Generator[Episode, None, None], encoder: Encoder) -> 
                 wanted = wanted or kind
                 if kind != wanted:
                     raise DataError(
-                        f"the observations of {episode.where} must be like the first episode's, {wanted}",
-                        kind,
-                        "keep data of different spaces apart",
+                        f"The observations of {episode.where} must be like those of the first episode, {wanted}, "
+                        f"but are {kind}.",
+                        "Store data of different spaces separately.",
                     )
                 waiting.append(block)
                 n_rows = sum(block.reward.size for block in waiting)
@@ -97,9 +101,9 @@ def _cut(episode: Episode, encoder: Encoder) -> Iterator[Block]:
         for name, rows in episode.observations:
             if rows.shape[:1] != (n_wanted,):
                 raise DataError(
-                    f"{episode.where}, {name}, must have {n_wanted} entries for {n_steps} rewards",
-                    f"shape {rows.shape}",
-                    "the episode is incomplete: record it again or remove it",
+                    f"{episode.where}, {name}, must have {n_wanted} entries for {n_steps} rewards, "
+                    f"but has shape {rows.shape}.",
+                    "Record the episode again or remove it: it is incomplete.",
                 )
         step = rows_per_block(8 * sum(prod(rows.shape[1:]) for _, rows in episode.observations))
         for start in range(0, n_steps, step):
@@ -114,7 +118,7 @@ def _cut(episode: Episode, encoder: Encoder) -> Iterator[Block]:
 
 
 def _lay_side_by_side(episode: Episode, start: int, stop: int) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return observations, and the name of each of their entries, or one name for all."""
+    """Return observations with the name of each of their entries, or one name for all entries."""
     arrays = [
         convert_observations(np.asarray(rows[start:stop]), f"{episode.where}, {name},")
         for name, rows in episode.observations
@@ -128,25 +132,28 @@ def _lay_side_by_side(episode: Episode, start: int, stop: int) -> tuple[NDArray[
 
 
 class D3rlpyPart(Part):
-    """observations_0, rewards_0, terminated_0 and so on. The final observation of an episode is not kept."""
+    """File of d3rlpy with arrays observations_0, rewards_0, ..., which lacks the final observations of episodes."""
 
     unverified = HDF5_UNVERIFIED
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         self.where, self._path = str(path), path
         self.missing = missing
-        self.columns = _choose_columns(wanted, missing, f"{path}, which d3rlpy wrote,")
+        self.columns = _choose_columns(wanted, missing, f"the d3rlpy file {path}")
         with translate_errors(self.where), hdf5_library().File(path, "r") as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
             if len(self._numbers) != int(file["num_episodes"][()]):
-                what = f"{len(self._numbers)} for {file['num_episodes'][()]}"
-                raise DataError(f"{path} must hold all of its episodes", what, "the file is damaged: write it again")
+                raise DataError(
+                    f"{path} is damaged: it has {len(self._numbers)} episodes instead of {file['num_episodes'][()]}.",
+                    "Write the file again.",
+                )
             self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
             first = file["observations_0"]
             self.kinds = {"observations": ColumnType(f"{first.dtype} {first.shape[1:]}", row_shape=None)}
             self.space = ObservationSpace("states" if first.ndim == 1 and first.dtype.kind in "iu" else "box")
 
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        """Yield all rows in order as encoded blocks."""
         yield from _make_blocks(self._episodes(), encoder)
 
     def _episodes(self) -> Generator[Episode, None, None]:
@@ -164,16 +171,38 @@ class D3rlpyPart(Part):
 
 
 def from_minari(path: str | os.PathLike[str]) -> Log:
-    """Make a log of a local Minari data set: its folder, or the data folder inside.
+    """Create a log from a local Minari data set.
 
-    Observations of dictionary and tuple spaces are laid side by side, in the order of their names. Every step has its
-    successor, the final observation of an episode included. Needs h5py, or pyarrow for data sets in Arrow or Parquet.
+    The data set includes the final observation of every episode, so that every step has its successor. Observations of
+    dictionary and tuple spaces are concatenated in the order of their names. Use ``vrtd.logs.read`` to include actions.
+
+    Parameters
+    ----------
+    path : path
+        Folder of the data set, or the folder ``data`` in it.
+
+    Returns
+    -------
+    Log
+        The transitions of all episodes.
+
+    Raises
+    ------
+    DataError
+        If the folder is not a Minari data set, if it is damaged, or if its observations are JPEG images.
+    MissingExtraError
+        If h5py is not installed, or pyarrow for data sets in Arrow or Parquet.
+
+    Examples
+    --------
+    >>> from vrtd.logs import from_minari
+    >>> log = from_minari("datasets/D4RL/pen/human-v2")  # doctest: +SKIP
     """
     return PartsLog([MinariPart(Path(path), Columns(), "error")], in_thread=True)
 
 
 def find_data_folder(path: Path) -> Path | None:
-    """Return the folder with the data of a Minari data set, None if this is no such data set."""
+    """Return the folder with the data of a Minari data set, or None if the path is not one."""
     for folder in (path / "data", path):
         if (folder / _MAIN).is_file() or (folder / _METADATA).is_file():
             return folder
@@ -181,13 +210,15 @@ def find_data_folder(path: Path) -> Path | None:
 
 
 class MinariPart(Part):
-    """A local Minari data set."""
+    """Local Minari data set."""
 
     def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
         folder = find_data_folder(path)
         if folder is None:
-            must = f"{path} must be the folder of a Minari data set"
-            raise DataError(must, f"no data/{_METADATA} or data/{_MAIN}", "check the path")
+            raise DataError(
+                f"{path} is not the folder of a Minari data set: it has no data/{_METADATA} or data/{_MAIN}.",
+                "Check the path.",
+            )
         self._folder, self.where = folder, str(folder)
         self.missing = missing
         self.columns = _choose_columns(wanted, missing, self.where)
@@ -199,7 +230,8 @@ class MinariPart(Part):
         self.space = _describe_space(metadata)
         if self._kind not in ("hdf5", "arrow", "parquet"):
             raise DataError(
-                f"the data format of {folder} must be hdf5, arrow or parquet", repr(self._kind), "convert the data set"
+                f"The data format of {folder} must be hdf5, arrow or parquet, but is {self._kind!r}.",
+                "Convert the data set.",
             )
         self.unverified = HDF5_UNVERIFIED if self._kind == "hdf5" else "has no page checksums"
         with translate_errors(self.where):
@@ -212,6 +244,7 @@ class MinariPart(Part):
                 self.n_rows = sum(_count_rows(file) - 1 for file in self._files())
 
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
+        """Yield all rows in order as encoded blocks."""
         yield from _make_blocks(self._read_hdf5() if self._kind == "hdf5" else self._read_tables(), encoder)
 
     def _read_hdf5(self) -> Generator[Episode, None, None]:
@@ -246,7 +279,9 @@ class MinariPart(Part):
         for folder in sorted(folders, key=lambda folder: int(folder.name)):
             files = sorted(folder.glob(f"*.{self._kind}"))
             if len(files) != 1:
-                raise DataError(f"{folder} must hold one .{self._kind} file", len(files), "write the data set again")
+                raise DataError(
+                    f"{folder} must hold one .{self._kind} file, but holds {len(files)}.", "Write the data set again."
+                )
             check_regular(files[0])
             yield files[0]
 
@@ -258,12 +293,14 @@ def _read_metadata(folder: Path) -> Mapping[str, Any]:
     with translate_errors(str(path)):
         metadata = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(metadata, dict):
-            raise DataError(f"{path} must hold a JSON object", type(metadata).__name__, "restore the file")
+            raise DataError(
+                f"{path} must hold a JSON object, but holds a {type(metadata).__name__}.", "Restore the file."
+            )
         return metadata
 
 
 def _read_space(metadata: Mapping[str, Any]) -> Any:
-    """Return the space of the observations as JSON, None where the metadata do not tell."""
+    """Return the observation space as JSON, or None if the metadata do not contain it."""
     text = metadata.get("observation_space")
     with suppress(ValueError):
         return json.loads(text) if isinstance(text, str) else None
@@ -278,13 +315,12 @@ def _describe_space(metadata: Mapping[str, Any]) -> ObservationSpace:
 
 
 def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
-    """Return the shape of an observation, where it is one array and the metadata tell. Refuse images kept as JPEG."""
+    """Return the shape of an observation if the metadata contain it, and raise for images stored as JPEG."""
     space = _read_space(metadata)
     if metadata.get("jpeg_encoding", True) and _has_images(space):
         raise DataError(
-            f"the observations of {where} must be stored as numbers",
-            "images as JPEG",
-            "store the data set with jpeg_encoding=False",
+            f"The observations of {where} must be stored as numbers, but are JPEG images.",
+            "Store the data set with jpeg_encoding=False.",
         )
     match space:
         case {"type": "Box", "shape": [*shape]} if all(isinstance(n, int) and n >= 0 for n in shape):
@@ -293,7 +329,7 @@ def _check_space(metadata: Mapping[str, Any], where: str) -> tuple[int, ...] | N
 
 
 def _has_images(space: Any) -> bool:
-    """Tell by the rule by which Minari stores a space as JPEG, but for the bounds, which may be long lists."""
+    """Return whether Minari stores a space as JPEG, by its rule except for the bounds, which may be long lists."""
     match space:
         case {"subspaces": dict(spaces)}:
             return any(map(_has_images, spaces.values()))
@@ -309,24 +345,26 @@ def _episodes(file: Any) -> list[str]:
 
 
 def _find_leaves(item: Any, name: str, where: str) -> list[tuple[str, StoredArray]]:
-    """Return the arrays under a group, in the order of their names, _index_2 before _index_10."""
+    """Return the arrays of a group in the order of their names, _index_2 before _index_10."""
     if isinstance(item, Mapping):
         return [leaf for key in sorted(item, key=_in_order) for leaf in _find_leaves(item[key], f"{name}/{key}", where)]
     if item.dtype.kind not in "biuf":
-        raise DataError(f"{where}, {name}, must hold numbers", f"dtype {item.dtype}", "convert the data set")
+        raise DataError(f"{where}, {name}, must hold numbers, but has dtype {item.dtype}.", "Convert the data set.")
     return [(name, item)]
 
 
 def _take_array(item: Any, name: str, where: str) -> Any:
-    """Return what is one array; raise where it is a group of them."""
+    """Return an array unchanged, and raise for a group of arrays."""
     if isinstance(item, Mapping):
-        must = f"{where}, {name}, must be one array"
-        raise DataError(must, f"the parts {', '.join(map(str, item))}", "convert the data set, or read it without them")
+        raise DataError(
+            f"{where}, {name}, must be one array, but has the parts {', '.join(map(str, item))}.",
+            "Convert the data set, or read it without these values.",
+        )
     return item
 
 
 def _to_groups(array: Any, name: str, piece: Piece) -> Any:
-    """Return a column of Arrow as an array, or structures as groups of them."""
+    """Return an Arrow column as an array, or a structure as a group of arrays."""
     if not arrow_library().types.is_struct(array.type):
         return to_numpy(array, name, piece)
     return {field.name: _to_groups(array.field(field.name), f"{name}/{field.name}", piece) for field in array.type}
@@ -356,13 +394,17 @@ def _count_rows(path: Path) -> int:
 
 
 def _choose_columns(wanted: Columns, missing: Missing, where: str) -> Columns:
-    """Return the columns that are read, with actions if they are named."""
+    """Return the columns to read, with actions if they are requested."""
     for field in wanted._replace(action=None).by_field:
-        raise InvalidInputError(f"the columns of {where} are known", f"{field} named", "omit it")
+        raise InvalidInputError(f"{field} cannot be named for {where} because its columns are known.", f"Drop {field}.")
     if wanted.action not in (None, _ACTION):
-        do = f"pass action={_ACTION!r}, or omit it"
-        raise InvalidInputError(f"the actions of {where} are called {_ACTION!r}", repr(wanted.action), do)
+        raise InvalidInputError(
+            f"action must be {_ACTION!r} for {where}, but is {wanted.action!r}.",
+            f"Pass action={_ACTION!r}, or omit it.",
+        )
     if missing == "indicator":
-        must = f"missing must be 'error' or 'drop' for {where}"
-        raise InvalidInputError(must, repr(missing), "missing values are filled in only in columns of tables")
+        raise InvalidInputError(
+            f"missing must be 'error' or 'drop' for {where}, but is {missing!r}.",
+            "Pass one of these: missing values can be filled in only in columns of tables.",
+        )
     return _COLUMNS._replace(action=wanted.action)

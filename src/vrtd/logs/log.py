@@ -1,4 +1,4 @@
-"""What a log of transitions is: chunks of rows, in order, as often as they are asked for."""
+"""The log interface: chunks of transitions in order, which can be read repeatedly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vrtd.features import ObservationSpace
     from vrtd.problems import Transitions
 
-#: Steps of one environment before the next one's come, in the log of several; batches that are chosen keep them whole.
+#: Consecutive rows per environment in the log of a vector environment. Automatic batch sizes are multiples of it.
 SEGMENT = 64
 
 _FLOAT, _BOOL = np.dtype(np.float64), np.dtype(np.bool_)
@@ -30,36 +30,76 @@ _KINDS = {
     "starts": _BOOL,
 }
 _OPTIONAL = ("weight", "action", "propensity", "starts")
+_SINGULAR = {"observations": "observation", "next_observations": "next observation"}  # for messages
 
 
 class Chunk(NamedTuple):
-    """n consecutive transitions. A terminated one does not bootstrap: its successor is not looked at. A truncated one
-    bootstraps from its successor, the last observation before the reset."""
+    """Consecutive transitions.
 
-    observations: NDArray[Any]  # (n, ...) C-contiguous
-    reward: Floats  # (n,)
-    next_observations: NDArray[Any]  # (n, ...) C-contiguous, of the dtype of the observations
-    terminated: NDArray[np.bool_]  # (n,)
-    truncated: NDArray[np.bool_]  # (n,) the end of an episode or of the recording that is no termination
-    weight: Floats | None = None  # (n,) importance ratios; None: all 1
-    action: NDArray[Any] | None = None  # (n,) integers below the number of actions, or floats, (n,) or (n, k)
-    propensity: Floats | None = None  # (n,) probability with which the action was chosen
-    starts: NDArray[np.bool_] | None = None  # (n,) first rows of episodes; None: those after an end
-    #: Where row i of the field `name` of this chunk comes from, in words: file, column, row.
+    Parameters
+    ----------
+    observations : ndarray of shape (n, ...)
+        Observations, C-contiguous.
+    reward : ndarray of shape (n,)
+        Rewards, float64.
+    next_observations : ndarray of shape (n, ...)
+        Next observations, C-contiguous and of the same type as the observations. The successor of a terminated row is
+        ignored. The successor of a truncated row is the last observation before the reset.
+    terminated : ndarray of bool of shape (n,)
+        Whether the row ends its episode for good. Such a row does not bootstrap.
+    truncated : ndarray of bool of shape (n,)
+        Whether the episode or the recording stops after the row without termination. Such a row bootstraps.
+    weight : ndarray of shape (n,), optional
+        Importance ratios, float64. All rows have weight 1 if omitted.
+    action : ndarray of shape (n,) or (n, k), optional
+        Actions: int64 numbers from 0 on, float64 numbers or float64 vectors.
+    propensity : ndarray of shape (n,), optional
+        Probability with which each action was chosen, float64.
+    starts : ndarray of bool of shape (n,), optional
+        Whether the row is the first of its episode. If omitted, episodes start after a terminated or truncated row.
+    locate : callable, optional
+        Function that maps a field name and a row of the chunk to the origin of the value: file, column and row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vrtd.logs import Chunk
+    >>> x, no = np.array([[0.0], [1.0]]), np.zeros(2, dtype=bool)
+    >>> chunk = Chunk(x, np.ones(2), x + 1.0, terminated=np.array([False, True]), truncated=no)
+    >>> chunk.n_rows, chunk.ends
+    (2, array([False,  True]))
+    """
+
+    observations: NDArray[Any]
+    reward: Floats
+    next_observations: NDArray[Any]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    weight: Floats | None = None
+    action: NDArray[Any] | None = None
+    propensity: Floats | None = None
+    starts: NDArray[np.bool_] | None = None
     locate: Callable[[str, int], str] | None = None
 
     @property
     def n_rows(self) -> int:
+        """Number of rows."""
         return len(self.reward)
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name, without those that were not given."""
+        """Arrays by field name, without the fields that are None."""
         arrays = zip(self._fields[:-1], self[:-1], strict=True)
         return {name: values for name, values in arrays if values is not None}
 
     def check(self) -> None:
-        """Raise unless types and lengths are as they are said to be."""
+        """Check the types and lengths of all fields.
+
+        Raises
+        ------
+        DataError
+            If a field has the wrong type, shape or length.
+        """
         if self._is_sound():
             return
         columns: tuple[Any, ...] = self[:-1]
@@ -68,20 +108,26 @@ class Chunk(NamedTuple):
                 continue
             is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
             if not is_array or values.ndim == 0 or (kind is not None and (values.dtype, values.ndim) != (kind, 1)):
-                must = f"{name} of a chunk must be an array" + ("" if kind is None else f" of one {kind} per row")
-                raise _refuse(must, values)
+                content = "" if kind is None else f" with one {kind} per row"
+                raise _refuse(f"The field {name!r} of a chunk must be an array{content}", values)
         if self.action is not None and not _is_action(self.action):
-            must = "action of a chunk must be an array of one int64, float64 or float64 vector per row"
-            raise _refuse(must, self.action)
+            content = "one int64, float64 or float64 vector per row"
+            raise _refuse(f"The field 'action' of a chunk must be an array with {content}", self.action)
         lengths = {name: len(values) for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
-            raise DataError("all fields of a chunk must be equally long", lengths, "correct the log")
+            raise DataError(
+                f"The fields of a chunk must have the same length, but have the lengths {lengths}.",
+                "Pass arrays of equal length.",
+            )
         if self.next_observations.dtype != self.observations.dtype:
-            must = f"next observations must be of the type of the observations, {self.observations.dtype}"
-            raise DataError(must, self.next_observations.dtype, "convert them")
+            raise DataError(
+                f"The next observations of a chunk are {self.next_observations.dtype}, "
+                f"but its observations are {self.observations.dtype}.",
+                "Convert both to the same type.",
+            )
 
     def _is_sound(self) -> bool:
-        """Return whether all is as it nearly always is. This is checked first, because small chunks come often."""
+        """Return whether all fields have the expected types and lengths; fast, because many chunks are small."""
         try:
             shape = self.reward.shape
             return bool(
@@ -100,7 +146,18 @@ class Chunk(NamedTuple):
             return False
 
     def part(self, first: int, last: int) -> Chunk:
-        """Return rows first, ..., last - 1 without copying them."""
+        """Return a range of rows without copying them.
+
+        Parameters
+        ----------
+        first, last : int
+            The rows from ``first`` to ``last`` - 1 are returned.
+
+        Returns
+        -------
+        Chunk
+            Views of the rows.
+        """
         if first <= 0 and last >= len(self.reward):
             return self
         locate, rows = self.locate, slice(first, last)
@@ -108,14 +165,31 @@ class Chunk(NamedTuple):
         return Chunk._make([*columns, None if locate is None else lambda field, row: locate(field, row + first)])
 
     def copy(self) -> Chunk:
-        """Return the same rows in arrays of their own."""
+        """Return a copy that shares no memory with this chunk.
+
+        Returns
+        -------
+        Chunk
+            The same rows in new arrays.
+        """
         columns: dict[str, Any] = {name: values.copy() for name, values in self.columns.items()}
         return self._replace(**columns)
 
     @staticmethod
     def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-        """Join chunks in new arrays. If only some of them have weights, the rows of the others get weight 1. Other
-        columns that only some of them have are left out."""
+        """Join chunks into one with new arrays.
+
+        Parameters
+        ----------
+        chunks : sequence of Chunk
+            Chunks to join. If only some of them have weights, the rows of the others get weight 1. Other optional
+            fields that only some of them have are left out.
+
+        Returns
+        -------
+        Chunk
+            All rows in the order of the chunks.
+        """
         if any(chunk.weight is not None for chunk in chunks):
             chunks = [
                 chunk._replace(weight=np.ones(chunk.n_rows)) if chunk.weight is None else chunk for chunk in chunks
@@ -126,22 +200,35 @@ class Chunk(NamedTuple):
         return Chunk(**columns)
 
     def mark_truncated(self, rows: slice) -> Chunk:
-        """Return the same rows, with these marked as truncated: nothing continues them."""
+        """Return the same rows with some of them marked as truncated.
+
+        Parameters
+        ----------
+        rows : slice
+            Rows to mark, because no row continues them.
+
+        Returns
+        -------
+        Chunk
+            The rows with a new array ``truncated``.
+        """
         truncated = self.truncated.copy()
         truncated[rows] = True
         return self._replace(truncated=truncated)
 
     @property
     def ends(self) -> NDArray[np.bool_]:
-        """(n,) where the next row does not continue this one."""
+        """Whether each row is terminated or truncated, so that the next row does not continue it."""
         if not is_any(self.truncated):
             return self.terminated
         return self.terminated | self.truncated
 
     @property
     def successors(self) -> NDArray[Any]:
-        """Next observations, with the current observation where a transition terminates: its successor is ignored, and
-        need not be a state that features know."""
+        """Next observations, with the current observation in terminated rows.
+
+        The successor of a terminated row is ignored and need not be a valid input of the features.
+        """
         if not is_any(self.terminated):
             return self.next_observations
         successors = self.next_observations.copy()
@@ -156,11 +243,37 @@ class Chunk(NamedTuple):
         return f"Chunk({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
 
     def place(self, field: str, row: int, n_before: int) -> str:
-        """Say where row `row` of a field comes from; `n_before` rows of the log came before this chunk."""
+        """Return the origin of a value as text.
+
+        Parameters
+        ----------
+        field : str
+            Name of a field of the chunk.
+        row : int
+            Row of the chunk.
+        n_before : int
+            Number of rows of the log before this chunk.
+
+        Returns
+        -------
+        str
+            File, column and row if they are known, otherwise the row of the log.
+        """
         return f"row {n_before + row} of the log" if self.locate is None else self.locate(field, row)
 
     def check_finite(self, n_before: int) -> None:
-        """Raise if a number that is used is not finite, or a weight is negative."""
+        """Check that all numbers in use are finite and that no weight is negative.
+
+        Parameters
+        ----------
+        n_before : int
+            Number of rows of the log before this chunk, for the message.
+
+        Raises
+        ------
+        DataError
+            If a number is not finite, unless it is the successor of a terminated row, or if a weight is negative.
+        """
         places: list[tuple[int, str]] = []
         for name in ("observations", "next_observations", "reward", "weight"):
             values = getattr(self, name)
@@ -172,75 +285,114 @@ class Chunk(NamedTuple):
             places += [(int(row), name) for row in np.flatnonzero(is_bad)[:1]]
         if places:
             row, name = min(places, key=lambda place: place[0])
-            got = f"another in {name}: {self.place(name, row, n_before)}"
-            raise DataError("every number of a log must be finite", got, "repair or drop it")
+            numbers = np.ravel(getattr(self, name)[row])
+            raise DataError(
+                f"The {_SINGULAR.get(name, name)} is {numbers[~np.isfinite(numbers)][0]} "
+                f"in {self.place(name, row, n_before)}.",
+                "Fix or drop the row.",
+            )
         self.check_weight(n_before)
 
     def check_weight(self, n_before: int) -> None:
-        """Raise if a weight is negative."""
+        """Check that no weight is negative.
+
+        Parameters
+        ----------
+        n_before : int
+            Number of rows of the log before this chunk, for the message.
+
+        Raises
+        ------
+        DataError
+            If a weight is negative.
+        """
         if self.weight is not None and (self.weight < 0.0).any():
             row = int(np.argmax(self.weight < 0.0))
-            where = self.place("weight", row, n_before)
-            raise DataError("weights must not be negative", f"{self.weight[row]}: {where}", "repair or drop that row")
+            raise DataError(
+                f"Weights must not be negative, but the weight is {self.weight[row]} "
+                f"in {self.place('weight', row, n_before)}.",
+                "Fix or drop the row.",
+            )
 
 
 def _is_action(values: NDArray[Any]) -> bool:
     return (values.dtype.kind, values.ndim) in (("i", 1), ("f", 1), ("f", 2)) and values.dtype.itemsize == 8
 
 
-def _refuse(must: str, values: Any) -> DataError:
-    got = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
-    return DataError(must, got, "let vrtd.logs.from_arrays make the log")
+def _refuse(rule: str, values: Any) -> DataError:
+    content = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
+    return DataError(f"{rule}, but is {content}.", "Create the log with vrtd.logs.from_arrays.")
 
 
 class Log(ABC):
-    """A source of chunks that can be read again from the beginning. The arrays of a chunk may be the caller's own, or
-    views of each other: they are read, never written to."""
+    """Abstract base class of logs: transitions in chunks, which can be read repeatedly.
+
+    Use ``vrtd.logs.from_arrays``, ``vrtd.logs.read`` or ``vrtd.logs.from_env`` to create one. A subclass must define
+    ``chunks`` and ``n_rows``. The arrays of a chunk must not be written to: they may belong to the caller or be views
+    of each other.
+
+    Examples
+    --------
+    >>> from vrtd.logs import Log, from_arrays
+    >>> log = from_arrays([[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0])
+    >>> isinstance(log, Log), sum(chunk.n_rows for chunk in log.chunks())
+    (True, 2)
+    """
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all chunks from the first on."""
+        """Iterate over all chunks, from the first.
+
+        Yields
+        ------
+        Chunk
+            Consecutive transitions.
+        """
 
     @property
     @abstractmethod
     def n_rows(self) -> int | None:
-        """How many transitions there are at most, or None while that is not known; for progress and plans."""
+        """Upper bound on the number of transitions, or None if it is unknown."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader should know, the most important first: rows that were dropped and why, integrity that cannot be
-        verified. Complete after a whole reading, and about that reading only."""
+        """Remarks on the last complete reading, the most important first.
+
+        They report the rows that were dropped and why, and whether the integrity of the files could be verified.
+        """
         return ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes an answer from this log doubtful, such as a large share of rows that were dropped. Complete after
-        a whole reading."""
+        """Reasons to doubt results from this log, such as many dropped rows, after a complete reading."""
         return ()
 
     @property
     def space(self) -> ObservationSpace | None:
-        """What the observations are; None: only the rows tell."""
+        """Description of the observations, or None if only the rows show what they are."""
         return None
 
     @property
     def roles(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns that each field was read from; empty where there are no columns with names."""
+        """Columns that each field is read from; empty if the columns have no names."""
         return {}
 
     @property
     def knows_first(self) -> bool:
-        """Whether it is known if the first row begins an episode. If not, it may go on from the rows before the log."""
+        """Whether the log records if its first row starts an episode.
+
+        If False, the first row may continue an episode that began before the log.
+        """
         return False
 
     @property
     def segment(self) -> int | None:
-        """Rows come in stretches of this many consecutive steps of one environment of several; None: one trajectory."""
+        """Number of consecutive rows per environment in the log of a vector environment, or None for one trajectory."""
         return None
 
     @property
     def origin(self) -> str:
-        """Where the rows come from, in words."""
+        """Short description of the source of the rows."""
         return ""
 
     def __repr__(self) -> str:
@@ -249,7 +401,7 @@ class Log(ABC):
         return f"Log({self._size}{origin}{''.join(roles)})"
 
     def _repr_html_(self) -> str:
-        from vrtd.report.notebook import build_summary  # here, because reading needs no HTML
+        from vrtd.report.notebook import build_summary  # imported here because reading needs no HTML
 
         entries = {"rows": self._size, "from": self.origin}
         entries |= {role: shorten(columns) for role, columns in self.roles.items()}
@@ -262,54 +414,66 @@ class Log(ABC):
 
 
 def check_log(log: Any) -> None:
+    """Raise unless the argument is a log."""
     if not isinstance(log, Log):
-        raise InvalidInputError("log must be a Log", type(log).__name__, "make one with vrtd.logs: from_arrays, read")
+        raise InvalidInputError(
+            f"log must be a Log, but is of type {type(log).__name__}.",
+            "Create one with vrtd.logs.from_arrays or vrtd.logs.read.",
+        )
 
 
 class WrappedLog(Log):
-    """A log that delegates all but `chunks` to another log."""
+    """Base class of logs that delegate everything except `chunks` to another log."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     @property
     def n_rows(self) -> int | None:
+        """Upper bound on the number of transitions of the wrapped log."""
         return self._log.n_rows
 
     @property
     def remarks(self) -> tuple[str, ...]:
+        """Remarks of the wrapped log."""
         return self._log.remarks
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Warnings of the wrapped log."""
         return self._log.warnings
 
     @property
     def space(self) -> ObservationSpace | None:
+        """Description of the observations of the wrapped log."""
         return self._log.space
 
     @property
     def roles(self) -> Mapping[str, tuple[str, ...]]:
+        """Columns of the wrapped log."""
         return self._log.roles
 
     @property
     def knows_first(self) -> bool:
+        """Whether the wrapped log records if its first row starts an episode."""
         return self._log.knows_first
 
     @property
     def segment(self) -> int | None:
+        """Number of consecutive rows per environment of the wrapped log."""
         return self._log.segment
 
     @property
     def origin(self) -> str:
+        """Source of the rows of the wrapped log."""
         return self._log.origin
 
 
 def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
-    """Yield the chunks of one reading, checked.
+    """Check and yield the chunks of one reading.
 
-    Rows that nothing continues are marked as truncated: the last of each segment, and of the log if it `is_over`, so
-    that what comes next does not continue it.
+    The last row of each segment is marked as truncated. If the log `is_over`, its last row is marked too, so that the
+    rows of the next log do not continue it.
     """
     first, last = 0, None
     for chunk in log.chunks():
@@ -331,7 +495,7 @@ def checked_chunks(log: Log, is_over: bool) -> Iterator[Chunk]:
 
 
 def shorten(names: Sequence[str], most: int = 3) -> str:
-    """Return the first few names, and how many more there are.
+    """Return the first names and the number of the others.
 
     >>> shorten(["a", "b", "c", "d"])
     'a, b, c and 1 more'
@@ -341,35 +505,41 @@ def shorten(names: Sequence[str], most: int = 3) -> str:
 
 
 def is_any(flags: NDArray[np.bool_]) -> bool:
-    """Return whether a flag is set; several times as fast as any() for small chunks, which come often."""
+    """Return whether a flag is set, several times as fast as any() for small chunks, which are frequent."""
     return flags.tobytes() != bytes(flags.size)
 
 
 def all_observations(chunks: Sequence[Chunk]) -> NDArray[Any]:
-    """Return all observations, then all successors that are used: an order that no split changes."""
+    """Return all observations followed by all successors in use, an order that does not depend on the chunks."""
     successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
     return np.concatenate([*(chunk.observations for chunk in chunks), *successors])
 
 
 def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) -> Transitions:
-    """Read a whole log into memory, with features of its observations.
+    """Read a whole log into memory as feature rows.
 
     Parameters
     ----------
     log : Log
-        The log. Its weights are kept.
-    features : Any
-        Whatever `vrtd.Evaluator` takes as features.
+        Log to read. Its weights are kept.
+    features : Features, str, callable or None
+        Features in any form that ``vrtd.Evaluator`` accepts.
     discount : float
-        Discount in [0, 1] of every row but the terminated ones, which have discount 0.
-    seed : int or None
-        Seed of the shuffle of the rows, which makes batches of them alike. None keeps their order.
+        Discount factor in [0, 1]. Terminated rows get discount 0.
+    seed : int or None, default=0
+        Seed of the shuffle of the rows. None keeps the order of the log. A shuffle makes batches of consecutive rows
+        representative of all rows.
 
     Returns
     -------
     Transitions
-        All rows of the log. When they are in order, `ends` marks the last row of each episode and segment. When they
-        are shuffled, no row continues another one and `ends` is True everywhere.
+        All rows of the log. If they are in order, ``ends`` marks the last row of each episode and segment. If they are
+        shuffled, ``ends`` is True in every row, because no row continues another.
+
+    Raises
+    ------
+    DataError
+        If the log has no rows, or if it has numbers that are not finite or weights that are negative.
 
     Examples
     --------
@@ -379,7 +549,7 @@ def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) 
     >>> data.phi_next.ravel()[:2], data.discount
     (array([2., 3.]), array([0.9, 0.9, 0. ]))
     """
-    from vrtd.features import as_features, complete  # here, because reading needs neither of them nor Numba
+    from vrtd.features import as_features, complete  # imported here because reading needs neither these nor Numba
     from vrtd.problems import Transitions
 
     check_log(log)
@@ -393,7 +563,7 @@ def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) 
         chunks.append(chunk.copy())  # the log may use its memory again
         n += chunk.n_rows
     if not n:
-        raise DataError("a log must have rows to make a data set", "none", "record some")
+        raise DataError("The log has no rows for a data set.", "Pass a log with at least one transition.")
     rows = Chunk.concatenate(chunks)
     bound = complete(as_features(features), log.space).bind(all_observations([rows]))
     is_shuffled = seed is not None

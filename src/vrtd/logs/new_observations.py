@@ -1,4 +1,4 @@
-"""Observations that a user has values computed of: tables and arrays become arrays like those of the log."""
+"""Conversion of new observations, from tables or arrays, to arrays like those of a log."""
 
 from __future__ import annotations
 
@@ -22,89 +22,94 @@ _MOST_NAMED = 8  # columns in a message
 
 
 def as_observations(space: ObservationSpace, given: Any) -> NDArray[Any]:
-    """Return observations like those of the log that the space describes.
+    """Convert observations to an array like those of the log.
 
     Parameters
     ----------
     space : ObservationSpace
         `Log.space` of the log.
     given : table, mapping or array
-        A table or arrays by name, as for `encode`. Anything else is an array with a row for each observation.
+        Table or arrays by name, as for `encode`. Anything else is an array with one row per observation.
 
     Returns
     -------
     ndarray
-        One row for each observation.
+        One row per observation.
     """
     if isinstance(given, ArrowStream | Mapping):
         return encode(space, given)
-    do = f"pass a table with the columns {_list(space)}" if space.columns else "pass an array of numbers"
+    remedy = f"Pass a table with the columns {_list(space)}." if space.columns else "Pass an array of numbers."
     try:
         array = np.asarray(given)
     except ValueError:
-        must = "observations must have equally many numbers each"
-        raise InvalidInputError(must, f"{given!r:.60}", do) from None
+        raise InvalidInputError(
+            f"observations must all have the same number of entries, but are {given!r:.60}.", remedy
+        ) from None
     if array.dtype.kind not in "biuf":
-        raise InvalidInputError("observations must be numbers, or a table", f"{given!r:.60}", do)
+        raise InvalidInputError(f"observations must be numbers or a table, but are {given!r:.60}.", remedy)
     n_numbers = space.n_numbers
     if array.ndim == 1 and n_numbers is not None and n_numbers > 1:
-        must = f"observations must have {n_numbers} numbers each, which is the shape (n, {n_numbers})"
-        raise InvalidInputError(must, f"the shape {array.shape}", "pass a list with one row for each observation")
+        raise InvalidInputError(
+            f"observations must have the shape (n, {n_numbers}), but have the shape {array.shape}.",
+            "Pass a list with one row per observation.",
+        )
     return array
 
 
 def as_actions(space: ObservationSpace, given: Any) -> NDArray[Any]:
-    """Return actions like those of the log that the space describes: numbers, also of words that it knows.
+    """Return actions as numbers like those of the log; words are replaced by their numbers.
 
     >>> as_actions(ObservationSpace("states", actions=("left", "right")), ["right", "left"]).tolist()
     [1, 0]
     """
-    must = "actions must be an array with one for each observation"
+    rule = "actions must be an array with one action per observation"
     try:
         actions = np.asarray(given)
     except ValueError:  # rows of different lengths
-        raise InvalidInputError(must, f"{given!r:.60}", "pass rows of one length") from None
+        raise InvalidInputError(f"{rule}, but are {given!r:.60}.", "Pass rows of equal length.") from None
     if actions.ndim == 0:
-        do = "pass a list of them; a level is passed as return_interval=0.95"
-        raise InvalidInputError(must, f"{given!r:.60}", do)
+        raise InvalidInputError(
+            f"{rule}, but are {given!r:.60}.",
+            "Pass a list of actions. To set a confidence level use return_interval=0.95.",
+        )
     if actions.dtype.kind not in "UO":
         return actions
     numbers = {word: number for number, word in enumerate(space.actions)}
     unknown = [word for word in actions.ravel().tolist() if not isinstance(word, str) or word not in numbers]
     if unknown:
         known = f"one of {', '.join(space.actions)}" if numbers else "a number, as in the log"
-        raise DataError(f"every action must be {known}", repr(unknown[0]), "pass actions of the log")
+        raise DataError(f"Every action must be {known}, but one is {unknown[0]!r}.", "Pass actions of the log.")
     return np.array([numbers[word] for word in actions.tolist()], np.int64)
 
 
 def encode(space: ObservationSpace, table: Any) -> NDArray[Any]:
-    """Return the observations of a table, as those of the log that the space describes.
+    """Return the observations of a table as numbers like those of the log.
 
     Parameters
     ----------
     space : ObservationSpace
-        `Log.space` of a log.
+        `Log.space` of the log.
     table : table or mapping
-        A table of polars, pandas, DuckDB or pyarrow, or arrays by name, with at least the columns of the log. It may
-        have the numbers of an observation instead, with the names that they have in the files of `vrtd.evaluate`.
+        Table of polars, pandas, DuckDB or pyarrow, or arrays by name. It has at least the columns of the log, or the
+        numbers of an observation with their names in the files of `vrtd.evaluate`.
 
     Returns
     -------
     ndarray
-        One row of numbers for each row of the table, or one state.
+        One row of numbers, or one state, per row of the table.
 
     Raises
     ------
     DataError
-        If a column is not there, is of another type, or lacks a value that is not filled in. A missing category counts
-        as "other", like a value that is no level.
+        If a column is missing, has another type, or lacks a value that cannot be filled in. A missing category counts
+        as "other", like a value that is not a level.
     """
     reader = _open_table(space, table)
     space = _match_columns(space, reader.schema.names)
     names = _find_names(space, reader.schema.names)
     for name in names:
         if reader.schema.names.count(name) > 1:
-            raise DataError("the table must have each column once", f"{name!r} several times", "rename one")
+            raise DataError(f"The table has several columns named {name!r}.", "Rename all but one of them.")
     is_state = space.kind == "states" and len(names) == 1
     columns = Columns(names[0] if is_state else names)
     types = find_types(reader.schema, columns, "the table")
@@ -119,40 +124,50 @@ def encode(space: ObservationSpace, table: Any) -> NDArray[Any]:
         rows = encoder.encode(values[0] if is_state else values, "observations", piece, gaps)
         lacking = find_first_gap(gaps, piece)
         if lacking is not None:
-            must = "a column of numbers must have a value in every row, unless the log had missing ones there"
-            raise DataError(must, f"no value at {lacking[1]}", "fill it in")
+            raise DataError(
+                f"A value is missing in {lacking[1]}, but the log had no missing values in this column.",
+                "Fill in the value.",
+            )
         if not is_state and rows.shape[1:] != (n_numbers,):
-            must = f"{where} must have {n_numbers} numbers a row, as the log has"
-            raise DataError(must, rows.shape[1:], "pass observations of the same kind")
+            raise DataError(
+                f"{where} must have {n_numbers} numbers per row, like the log, but has the shape {rows.shape[1:]}.",
+                "Pass observations like those of the log.",
+            )
         found.append(rows.astype(np.float64, copy=False) if space.kind == "columns" else rows)
         first += batch.num_rows
     if not first:
-        raise DataError("the table must have rows", "none", "pass a table with a row for each observation")
+        raise DataError("The table has no rows.", "Pass a table with one row per observation.")
     return np.concatenate(found)
 
 
 def _open_table(space: ObservationSpace, table: Any) -> Any:
     pyarrow = library()
-    must = "observations must be a table, arrays by name, or an array with a row for each observation"
+    rule = "observations must be a table, arrays by name, or an array with one row per observation"
     if isinstance(table, Mapping):
         try:
             table = pyarrow.table(dict(table))
         except (TypeError, ValueError) as error:  # a single observation, or arrays of different lengths
-            raise InvalidInputError(must, f"a {type(table).__name__} ({error})", _advise(space)) from None
+            raise InvalidInputError(
+                f"{rule}, but are a {type(table).__name__} that is not a table: {error}.", _advise(space)
+            ) from None
     if not isinstance(table, ArrowStream):
-        do = "pass a table of polars, pandas >= 2.2, DuckDB or pyarrow"
-        raise InvalidInputError("a table must have the Arrow C stream", f"a {type(table).__name__}", do)
+        raise InvalidInputError(
+            f"A table must provide the Arrow C stream, but is of type {type(table).__name__}.",
+            "Pass a table of polars, pandas >= 2.2, DuckDB or pyarrow.",
+        )
     try:
         return pyarrow.RecordBatchReader.from_stream(table)
     except (TypeError, ValueError):  # one column, not a table
-        raise InvalidInputError(must, f"a {type(table).__name__}, which is one column", _advise(space)) from None
+        raise InvalidInputError(
+            f"{rule}, but are a {type(table).__name__}, which is a single column.", _advise(space)
+        ) from None
 
 
 def _advise(space: ObservationSpace) -> str:
-    """Return what to pass for observations of this space."""
+    """Return the remedy for observations of the wrong kind."""
     if space.columns:
-        return f"pass a table with the columns {_list(space)}, or an array of numbers"
-    return "pass an array of numbers"
+        return f"Pass a table with the columns {_list(space)}, or an array of numbers."
+    return "Pass an array of numbers."
 
 
 def _list(space: ObservationSpace) -> str:
@@ -162,8 +177,10 @@ def _list(space: ObservationSpace) -> str:
 
 
 def _match_columns(space: ObservationSpace, there: Sequence[str]) -> ObservationSpace:
-    """Return the space with the columns that a table has: those of the log, or its numbers as `vrtd.evaluate` calls
-    them."""
+    """Return the space with the columns of a table.
+
+    These are the columns of the log, or the numbers of an observation with their names in files of `vrtd.evaluate`.
+    """
     if space.columns:
         names, are_there = space.names or (), {*there}
         is_like_log = all(column.name in are_there for column in space.columns)
@@ -174,12 +191,11 @@ def _match_columns(space: ObservationSpace, there: Sequence[str]) -> Observation
     if single or (names and n_numbers in (None, len(names))):
         return _with_columns(space, single[:1] or names)
     last = "..." if n_numbers is None else f"observation_{n_numbers - 1}"
-    must = (
-        f"the table must have the columns observation_0 to {last}"
-        if n_numbers != 1
-        else ("the table must have the column observation")
+    columns = "column observation" if n_numbers == 1 else f"columns observation_0 to {last}"
+    raise DataError(
+        f"The table must have the {columns}, but has {', '.join(map(repr, there)) or 'no columns'}.",
+        "Rename its columns, or pass an array.",
     )
-    raise DataError(must, ", ".join(map(repr, there)) or "no columns", "rename them, or pass an array")
 
 
 def _with_columns(space: ObservationSpace, names: Sequence[str]) -> ObservationSpace:
@@ -194,13 +210,18 @@ def _find_names(space: ObservationSpace, there: Sequence[str]) -> tuple[str, ...
     for name in names:
         if name not in there:
             near = get_close_matches(name, there, n=1, cutoff=0.5)
-            do = f"did you mean {near[0]!r}?" if near else "add it"
-            raise DataError(f"the table must have a column {name!r}", ", ".join(map(repr, there)) or "no columns", do)
+            remedy = f"Did you mean {near[0]!r}?" if near else "Add the column."
+            raise DataError(
+                f"The table has no column {name!r}; it has {', '.join(map(repr, there)) or 'no columns'}.", remedy
+            )
     return names
 
 
 def _check_categories(space: ObservationSpace, names: Sequence[str], types: Mapping[str, ColumnType]) -> None:
     for name, column in zip(names, space.columns, strict=False):
         if types[name].is_category != (column.levels is not None):
-            must = f"the table, column {name}, must hold {'numbers' if column.levels is None else 'a category'}"
-            raise DataError(must, types[name].words, "convert it to what the log had")
+            content = "numbers" if column.levels is None else "a category"
+            raise DataError(
+                f"The table, column {name}, must hold {content}, but holds {types[name].words}.",
+                "Convert the column to its type in the log.",
+            )

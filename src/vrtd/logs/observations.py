@@ -1,4 +1,4 @@
-"""Observations of Gymnasium's spaces as arrays: their layout, and what features may know of them."""
+"""Conversion of observations of Gymnasium spaces to arrays, and their description for features."""
 
 from __future__ import annotations
 
@@ -14,68 +14,71 @@ from vrtd.features import Column, ObservationSpace
 from vrtd.logs.log import Chunk
 from vrtd.problems.environments import gymnasium_library
 
-_REPAIR = "repair the environment or its observation space"
+_REPAIR = "Fix the environment or its observation space."
 
 
 class _Leaf(NamedTuple):
-    """A space of arrays, and where it is in a space of several."""
+    """Space of arrays and its path in a Dict or Tuple space."""
 
-    path: tuple[Any, ...]  # keys of Dict spaces, places in Tuple spaces
+    path: tuple[Any, ...]  # keys of Dict spaces, indices in Tuple spaces
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    low: NDArray[Any]  # (n,) of all numbers
+    low: NDArray[Any]  # (n,) bounds of all numbers
     high: NDArray[Any]
     is_discrete: bool
-    is_numbered: bool  # whether the order of its values means nothing: beside floats, each value then gets a number
+    is_numbered: bool  # whether the order of the values has no meaning, so that they become one-hot beside floats
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many values each discrete number has."""
+        """Number of values of each discrete number."""
         return tuple(int(size) for size in self.high - self.low + 1)
 
     @property
     def name(self) -> str:
+        """Path as text."""
         return ".".join(map(str, self.path))
 
     def check(self, observation: Any, step: int, n_envs: int | None) -> NDArray[Any]:
-        """Return an observation as an array, or those of `n_envs` environments."""
+        """Return an observation, or those of `n_envs` environments, as a checked array."""
         shape = self.shape if n_envs is None else (n_envs, *self.shape)
         try:
             array = np.asarray(observation)
         except ValueError:  # rows of different lengths
             array = np.empty(0, dtype=np.object_)
-        # Assignment alone would spread one number over a row and cut fractions off.
+        # Without this check, assignment would broadcast a single number over a row and truncate fractions.
         if array.shape != shape or (
             array.dtype is not self.dtype and not np.can_cast(array.dtype, self.dtype, "same_kind")
         ):
             raise DataError(
-                f"observations must be what their space says, {self.dtype} of shape {shape}",
-                f"{observation!r:.80} at step {step}",
+                f"Observations must be {self.dtype} of shape {shape}, as in their space, "
+                f"but the observation at step {step} is {observation!r:.80}.",
                 _REPAIR,
             )
         return array
 
     def flatten(self, observation: Any, step: int, n_envs: int | None, as_one_hot: bool) -> NDArray[Any]:
-        """Return the numbers of an observation of the whole space, each in the last axis; discrete ones perhaps as a 1
-        among zeros."""
+        """Return the numbers of this part of an observation along the last axis, discrete ones perhaps as one-hot."""
         try:
             for key in self.path:
                 observation = observation[key]
         except (LookupError, TypeError):
-            must, got = f"observations must have the part {self.name!r} of their space", f"none at step {step}"
-            raise DataError(must, got, _REPAIR) from None
+            raise DataError(
+                f"The observation at step {step} lacks the part {self.name!r} of its space.", _REPAIR
+            ) from None
         flat = self.check(observation, step, n_envs).reshape(*(() if n_envs is None else (n_envs,)), len(self.low))
         if not (as_one_hot and self.is_numbered):
             return flat
         if ((flat < self.low) | (flat > self.high)).any():
-            must = f"observations must lie in their space, part {self.name!r}"
-            raise DataError(must, f"{observation!r:.80} at step {step}", _REPAIR)
+            raise DataError(
+                f"The part {self.name!r} of the observation at step {step} is outside its space: {observation!r:.80}.",
+                _REPAIR,
+            )
         columns = zip(np.moveaxis(flat - self.low, -1, 0), self.sizes, strict=True)
         return np.concatenate([np.eye(size, dtype=np.int8)[column] for column, size in columns], axis=-1)
 
 
 class Layout(NamedTuple):
-    """The shape and the type of one observation in a log, and how to get it from what an environment returns."""
+    """Shape and type of an observation in a log, and its conversion from the observation of an environment."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -83,7 +86,7 @@ class Layout(NamedTuple):
 
     @property
     def is_flattened(self) -> bool:
-        """Whether observations are Dict or Tuple, of which the log has the numbers side by side."""
+        """Whether observations are Dict or Tuple, whose numbers are concatenated."""
         return self.leaves[0].path != ()
 
     @property
@@ -91,13 +94,13 @@ class Layout(NamedTuple):
         return all(leaf.is_discrete for leaf in self.leaves)
 
     def allocate(self, n_rows: int) -> Chunk:
-        """Allocate a chunk of `n_rows` rows that are written later."""
+        """Allocate a chunk of `n_rows` rows to be written later."""
         observations, successors = (np.empty((n_rows, *self.shape), dtype=self.dtype) for _ in range(2))
         terminated, truncated = np.empty((2, n_rows), dtype=np.bool_)
         return Chunk(observations, np.empty(n_rows), successors, terminated, truncated)
 
     def check(self, observation: Any, step: int, n_envs: int | None = None) -> NDArray[Any]:
-        """Return an observation as an array, or those of `n_envs` environments."""
+        """Return an observation, or those of `n_envs` environments, as a checked array."""
         if not self.is_flattened:
             return self.leaves[0].check(observation, step, n_envs)
         parts = [leaf.flatten(observation, step, n_envs, not self._is_discrete) for leaf in self.leaves]
@@ -105,7 +108,7 @@ class Layout(NamedTuple):
 
     @property
     def space(self) -> ObservationSpace:
-        """Return what features may know of the observations. Numbers of a Dict have names."""
+        """Description of the observations for features. Numbers of a Dict have names."""
         if self._is_discrete:
             is_counted = all((leaf.low >= 0).all() for leaf in self.leaves)
             sizes = [int(high) + 1 for leaf in self.leaves for high in leaf.high] if is_counted else []
@@ -129,7 +132,7 @@ def layout_of(space: Any) -> Layout:
     """Return the layout of the observations of one environment."""
     leaves = tuple(_find_leaves(space, ()))
     if not leaves:
-        raise InvalidInputError("the observation space must have a number", f"{space!s:.100}", "add a part to it")
+        raise InvalidInputError(f"The observation space {space!s:.100} contains no numbers.", "Add a part to it.")
     (first, *others) = leaves
     if not first.path:
         return Layout(first.shape, first.dtype, leaves)
@@ -160,9 +163,9 @@ def _find_leaves(space: Any, path: tuple[Any, ...]) -> Iterator[_Leaf]:
         yield _Leaf(path, tuple(space.shape), space.dtype, space.low.ravel(), space.high.ravel(), False, False)
     else:
         raise InvalidInputError(
-            "the observation space must be Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of these",
-            f"{space!s:.100}",
-            "make numbers of it: gymnasium.wrappers.TransformObservation",
+            "The observation space must be Box, Discrete, MultiDiscrete or MultiBinary, "
+            f"or a Dict or Tuple of these, but is {space!s:.100}.",
+            "Convert the observations to numbers with gymnasium.wrappers.TransformObservation.",
         )
 
 

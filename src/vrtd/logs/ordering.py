@@ -1,11 +1,11 @@
-"""Rows in the order of their episodes and of time: DuckDB sorts them into a temporary file.
+"""Sorting of rows by episode and time with DuckDB, into a temporary file.
 
-DuckDB sorts more rows than fit into memory, by columns of any type, within a limit. It is given the keys of each row,
-its number in the log, and everything else as one binary entry, so that all formats are alike and every bit comes back.
-The number makes each key unique: ties keep their order, and the result depends on the rows alone.
+DuckDB sorts more rows than fit into memory, by columns of any type, within a memory limit. It gets the keys of each
+row, its number in the log, and everything else as one binary entry, so that all formats are treated alike and no bit
+changes. The row number makes each key unique, so ties keep their order and the result depends only on the rows.
 
-Rows that are wide would not fit into its memory, because it holds whole groups of them at once: they are written to a
-file beside as they come, and are looked up there by their numbers.
+DuckDB holds whole groups of rows in memory. Wide rows would exceed its limit, so they are written to a second file as
+they arrive and looked up there by their numbers.
 """
 
 from __future__ import annotations
@@ -33,54 +33,55 @@ from vrtd.logs.text_order import TextOrder
 from vrtd.tables import library
 
 MEMORY, THREADS = "512MB", 4
-_GROUP_BYTES, _GROUP_ROWS = 2**25, 2**17  # of a row group in the temporary file
-_WIDE = 256  # bytes of a row that is not sorted itself
-_NAME_ANOTHER = "set the environment variable TMPDIR to a folder with more room"
+_GROUP_BYTES, _GROUP_ROWS = 2**25, 2**17  # limits of a row group in the temporary file
+_WIDE = 256  # bytes above which a row is stored separately
+_NAME_ANOTHER = "Set the environment variable TMPDIR to a folder with more space."
 _ARRAYS = Block._fields[: Block._fields.index("pieces")]
 
 
 class _Sorted(NamedTuple):
-    """The temporary file, and how to read it."""
+    """Description of the temporary file."""
 
     path: Path
-    packed: np.dtype[Any]  # of everything but the keys of a row
-    apart: Path | None  # where that is, in the order of the recording; None: in the file itself
-    episodes: Sequence[str]  # its columns that tell episodes apart
-    first: Sequence[int]  # the number of each file's first row
+    packed: np.dtype[Any]  # type of a row without its keys
+    apart: Path | None  # the file of the rows without keys, in recorded order; None: they are in the sorted file
+    episodes: Sequence[str]  # columns of the sorted file that name the episode
+    first: Sequence[int]  # number of the first row of each input file
     names: Mapping[str, Sequence[str]]  # field -> columns, one for each number of an observation
-    remarks: Sequence[str]  # of the order
+    remarks: Sequence[str]  # on the order
 
 
 class OrderedRows:
-    """The rows of a log in order. They are sorted once; the file is removed with this object, or when Python exits."""
+    """Sorted rows of a log. They are sorted once; the file is removed with this object or when Python exits."""
 
     def __init__(self, files: Sequence[str], columns: Columns) -> None:
         library()
         import_extra("duckdb", "data")
         self._files, self._columns = tuple(files), columns
         self._sorted: _Sorted | None = None
-        #: Rows that come after a terminated row of their episode, by the last whole reading.
+        #: Rows after a terminated row of their episode in the last complete reading.
         self.n_after_end = 0
-        #: How often an episode goes on in another file, by the last whole reading.
+        #: Number of times an episode continues in another file in the last complete reading.
         self.n_file_changes = 0
 
     @property
     def is_sorted(self) -> bool:
+        """Whether the rows have been sorted."""
         return self._sorted is not None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Say what was sorted, and where; nothing before that."""
+        """Remarks on the order and the temporary file, once the rows have been sorted."""
         if self._sorted is None:
             return ()
         roles = self._columns.roles
         within = f" within each {', '.join(roles['episode'])}" if "episode" in roles else ""
         folder = self._sorted.path.parent.parent
-        what = f"rows were put in order by {', '.join(roles['order_by'])}{within}, in a temporary file in {folder}"
-        return (*self._sorted.remarks, what)
+        remark = f"rows were sorted by {', '.join(roles['order_by'])}{within}, in a temporary file in {folder}"
+        return (*self._sorted.remarks, remark)
 
     def sort(self, blocks: Generator[Block, None, None]) -> None:
-        """Sort the rows of these blocks, unless that was done before; whatever stops it leaves no file behind."""
+        """Sort the rows of the blocks unless they are sorted already. An error or interrupt leaves no file behind."""
         with closing(blocks):
             first = next(blocks, None) if self._sorted is None else None
             if first is None:
@@ -131,8 +132,7 @@ def _make_folder() -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="vrtd-"))
     except OSError as error:
-        must = "there must be a folder for a temporary file with the rows in order"
-        raise DataError(must, error, _NAME_ANOTHER) from None
+        raise DataError(f"There is no folder for the temporary file of sorted rows: {error}.", _NAME_ANOTHER) from None
 
 
 def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]) -> _Sorted:
@@ -148,8 +148,8 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
     is_stopped = Event()
 
     def batches() -> Iterator[Any]:
-        """Yield what DuckDB sorts. It would turn an error into text."""
-        n_rows, rows = 0, batch  # the first block is written apart only once
+        """Yield the batches to sort, and keep an error, because DuckDB would turn it into text."""
+        n_rows, rows = 0, batch  # the first block must be written only once
         try:
             while True:
                 for key, text in texts.items():
@@ -179,7 +179,7 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
     with duckdb.connect(config=settings) as connection, ThreadPoolExecutor(1, "vrtd-sort") as thread:
         try:
             connection.register("recorded", pyarrow.RecordBatchReader.from_batches(batch.schema, batches()))
-            # In a thread, so that Ctrl-C is raised here and not inside DuckDB.
+            # In a thread, so that Ctrl-C raises here and not inside DuckDB.
             work = thread.submit(connection.execute, f"{query} (FORMAT parquet, ROW_GROUP_SIZE {group})")
             work.result()
         except duckdb.Error as error:
@@ -188,11 +188,13 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
             what = f"DuckDB: {' '.join(str(error).split()):.300}"
             columns = ", ".join(by)
             if isinstance(error, duckdb.OutOfMemoryException):
-                must = f"the keys of rows must be sortable in {MEMORY} of memory"
-                raise DataError(must, what, f"shorten the values of {columns} and of episodes") from None
+                raise DataError(
+                    f"Sorting the keys of the rows needs more than {MEMORY} of memory: {what}.",
+                    f"Shorten the values of {columns} and the names of episodes.",
+                ) from None
             if isinstance(error, duckdb.IOException):
                 raise _no_room(folder, what) from None
-            raise DataError(f"rows must be sortable by {columns}", what, "name other columns") from None
+            raise DataError(f"The rows cannot be sorted by {columns}: {what}.", "Name other columns.") from None
         except BaseException:
             is_stopped.set()
             connection.interrupt()
@@ -202,8 +204,11 @@ def _sort(first: Block, others: Iterator[Block], folder: Path, by: Sequence[str]
 
 
 def _no_room(folder: Path, what: Any) -> DataError:
-    must = f"{folder.parent} must have room for a temporary file with the rows in order"
-    return DataError(must, f"{shutil.disk_usage(folder).free / 2**30:.1f} GiB left, and {what}", _NAME_ANOTHER)
+    free = shutil.disk_usage(folder).free / 2**30
+    return DataError(
+        f"{folder.parent} has too little space for the temporary file of sorted rows ({free:.1f} GiB free): {what}.",
+        _NAME_ANOTHER,
+    )
 
 
 def _packed_type(block: Block) -> np.dtype[Any]:
@@ -213,12 +218,17 @@ def _packed_type(block: Block) -> np.dtype[Any]:
 
 
 def _make_batch(block: Block, n_before: int, packed: np.dtype[Any], schema: Any, apart: Path | None) -> Any:
-    """Return a record batch of the keys of a block, the numbers of its rows, and the rows, unless these are written to
-    a file of their own; the first one makes the schema."""
+    """Return a record batch with the keys, numbers and contents of the rows of a block.
+
+    With `apart`, the contents are appended to that file instead. The first batch defines the schema.
+    """
     pyarrow, n = library(), block.reward.size
     if _packed_type(block) != packed:
-        what = f"{_packed_type(block)} from {block.locate(None, 'observations', 0)} on, {packed} before"
-        raise DataError("all rows of a log must be of one type", what, "convert the files")
+        raise DataError(
+            f"All rows of a log must have the same type, but the type is {packed} at first and "
+            f"{_packed_type(block)} from {block.locate(None, 'observations', 0)}.",
+            "Convert the files.",
+        )
     rows = np.empty(n, packed)
     for name in packed.names or ():
         rows[name] = getattr(block, name)
@@ -247,7 +257,7 @@ def _unpack(column: Any, packed: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _find_starts(ids: Sequence[Any], last: tuple[Any, ...]) -> NDArray[np.bool_]:
-    """Return where one of the columns is not what it was in the row before."""
+    """Return the rows in which one of the columns differs from the row before."""
     from pyarrow.compute import not_equal
 
     starts = np.empty(len(ids[0]), np.bool_)
@@ -258,13 +268,13 @@ def _find_starts(ids: Sequence[Any], last: tuple[Any, ...]) -> NDArray[np.bool_]
 
 
 def _count_after_end(terminated: NDArray[np.bool_], starts: NDArray[np.bool_], has_ended: bool) -> tuple[int, bool]:
-    """Return how many rows come after a terminated row of their episode, and whether the last episode has one.
+    """Return the number of rows after a terminated row of their episode, and whether the last episode has terminated.
 
-    `has_ended`: whether the episode of the row before these has one.
+    `has_ended` says whether the episode of the row before these has terminated.
     """
     n_ends = np.cumsum(terminated)
     n_before: NDArray[np.int64] = n_ends - terminated
-    n_at_start = np.maximum.accumulate(np.where(starts, n_before, -int(has_ended)))  # of the episode of each row
+    n_at_start = np.maximum.accumulate(np.where(starts, n_before, -int(has_ended)))  # of each row's episode
     return int((n_before > n_at_start).sum()), bool(n_ends[-1] > n_at_start[-1])
 
 

@@ -1,16 +1,16 @@
-"""Every row is given the observation that follows it.
+"""Pairing of rows with their successors.
 
-Where next observations were recorded, rows keep them. Elsewhere row i + 1 follows row i within an episode. A terminated
-row needs no successor and gets zeros. A row at the end of an episode that did not terminate, or at the end of the
-recording, has no successor unless one was recorded: it is dropped and counted, and the row before it, which bootstraps
-from the dropped row's observation, is marked as truncated, unless the log ends there and nothing follows anyway. Rows
-with missing values are dropped in the same way where that was asked for: the rows around them are not joined.
+Recorded next observations are kept. Otherwise row i + 1 is the successor of row i within an episode. A terminated row
+needs no successor and gets zeros. The last row of an episode that did not terminate, or of the recording, has no
+successor unless one was recorded. It is dropped and counted. The row before it bootstraps from its observation and is
+marked as truncated, unless the log ends there and nothing follows. If requested, rows with missing values are dropped
+in the same way, and the rows around them are not joined.
 
-`episode_end` says what the last row of an episode is where no flag tells. Rows of different parts (files) follow each
-other only where an episode column says so, or where rows are sorted: a wrong join would be learned as a transition, a
-cut costs one row, which is reported.
+`episode_end` decides about the last row of an episode that no flag marks. Rows of different parts (files) are joined
+only within an episode of an episode column, or if rows are sorted. A wrong join would be learned as a transition,
+whereas a cut costs only one row, which is reported.
 
-The first row of each episode is marked, unless that was recorded. A row after a gap is none.
+The first row of each episode is marked unless starts were recorded. A row after a gap is not a start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vrtd.logs.log import Chunk
 
 
 class Reason(StrEnum):
-    """Why a row was dropped."""
+    """Reason for which a row was dropped."""
 
     NO_FINAL = "truncated without a final observation"
     NO_NEXT_IN_EPISODE = "the last of an episode without a final observation"
@@ -43,14 +43,14 @@ class Reason(StrEnum):
 
 
 def keep_next(blocks: Iterable[Block], encoder: Encoder) -> Iterator[Chunk]:
-    """Yield rows with the successors that were recorded, where nothing depends on the rows around them."""
+    """Yield rows with their recorded successors, if nothing depends on the rows around them."""
     for block in blocks:
         _check_next(block, block.lacks_next, encoder)
         yield Chunk._make([*block[: Chunk._fields.index("locate")], partial(block.locate, None)])
 
 
 def _check_next(block: Block, lacks_next: NDArray[np.bool_] | None, encoder: Encoder) -> None:
-    """Raise for the first row that needs a next observation and has none."""
+    """Raise for the first row that needs a next observation and lacks it."""
     if lacks_next is not None and lacks_next.any():
         field = "next_observations"
         raise encoder.refuse(field, block.locate(None, field, int(np.argmax(lacks_next))))
@@ -63,19 +63,19 @@ def pair(
     dropped: Counter[Reason],
     encoder: Encoder,
 ) -> Iterator[Chunk]:
-    """Yield rows with the row after them as successor, or with the recorded one; those without one, and those that are
-    to be left out, are counted in `dropped`, by reason.
+    """Pair each row with its recorded successor or with the row after it, and yield the transitions.
 
-    Two rows wait for the next block: a row's successor, and whether that one will be dropped in its turn.
+    Rows without a successor and rows to be left out are counted in `dropped`, by reason. The last two rows of a block
+    wait for the next one, which decides about the successor and whether that row is dropped itself.
     """
     block = _mark_starts(block, None)
     for following in others:
         if block.episode is None or following.episode is None:
-            # Where successors were recorded, the end of a file tells nothing of episodes.
+            # If successors were recorded, the end of a file need not end an episode.
             goes_on = following.part == block.part or block.next_observations is not None
         else:
             goes_on = following.part == block.part or block.episode[-1] == following.episode[0]
-        # Where nothing tells of episodes, the end of a file may be anywhere in one.
+        # Without episodes or flags, a file may end anywhere in an episode.
         following = _mark_starts(following, block if goes_on or episode_end is None else None)
         if not goes_on:
             yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped, encoder)
@@ -90,8 +90,10 @@ def pair(
 
 
 def _mark_starts(block: Block, before: Block | None) -> Block:
-    """Return the block with the first rows of its episodes marked, unless these were recorded. `before` is the block
-    before; None: the first row begins an episode."""
+    """Return the block with the first rows of its episodes marked, unless they were recorded.
+
+    `before` is the preceding block. If it is None, the first row starts an episode.
+    """
     if block.starts is not None:
         return block
     starts = np.append(before is None, block.terminated[:-1] | block.truncated[:-1])
@@ -112,11 +114,10 @@ def _transitions(
     dropped: Counter[Reason],
     encoder: Encoder,
 ) -> Iterator[Chunk]:
-    """Yield those of the first n rows that have a successor. The last row of an episode whose successor was recorded is
-    truncated, unless `episode_end` says something else.
+    """Yield the transitions among the first n rows that have a successor.
 
-    `end` says why nothing follows the last row of the block, all rows of which are then asked for; None: something
-    follows it.
+    The last row of an episode is truncated if its successor was recorded, unless `episode_end` decides otherwise. `end`
+    is the reason why nothing follows the block, whose n rows are then all used, or None if another row follows.
     """
     has_next, terminated = block.next_observations is not None, block.terminated
     is_flagged = terminated | block.truncated
@@ -168,7 +169,7 @@ def _transitions(
         if not kept.size:
             continue
         stop = start + kept.size
-        rows = slice(start, stop) if kept[-1] == stop - 1 else kept  # views, where at most rows at the end are dropped
+        rows = slice(start, stop) if kept[-1] == stop - 1 else kept  # a view if only rows at the end are dropped
         is_end = terminated[rows]
         if block.next_observations is not None:
             successors = block.next_observations[rows]

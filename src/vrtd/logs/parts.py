@@ -1,4 +1,4 @@
-"""A log that consists of parts, each of which reads its rows; `vrtd.logs.pairing` gives every row its successor."""
+"""Logs that consist of parts (files, a table or arrays), whose rows `vrtd.logs.pairing` turns into transitions."""
 
 from __future__ import annotations
 
@@ -23,51 +23,51 @@ from vrtd.logs.pilot import choose_actions, choose_space, find_stored
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 
-_MANY = 0.01  # a larger share of the rows is warned of
+_MANY = 0.01  # share of the rows above which a remark becomes a warning
 
-
-_SAY_WHAT_ENDS = (
-    "say what they are: episode_end='terminated' keeps them, if nothing follows them; episode_end='truncated' and "
-    "episode_end='drop' leave them out"
+_SET_EPISODE_END = (
+    "episode_end='terminated' to keep them if their episodes have terminated, "
+    "or episode_end='drop' to drop them without a warning"
 )
-#: What helps against reasons that are not of the user's choice and concern more than one row.
+#: Remedies for rows that were dropped without the user's request and may be many.
 _REMEDIES = {
-    Reason.NO_FINAL: "they cannot be kept without the observations that follow them: record these as "
-    "next_observations, or accept it with episode_end='drop'",
-    Reason.NO_NEXT_IN_EPISODE: _SAY_WHAT_ENDS,
-    Reason.LAST_OF_FILE: "name the columns that tell episodes apart with episode=..., or " + _SAY_WHAT_ENDS,
+    Reason.NO_FINAL: "Record the observations that follow these rows as next_observations, "
+    "or pass episode_end='drop' to drop the rows without a warning",
+    Reason.NO_NEXT_IN_EPISODE: f"Pass {_SET_EPISODE_END}",
+    Reason.LAST_OF_FILE: f"Name the columns that identify episodes with episode=..., or pass {_SET_EPISODE_END}",
 }
 
 
 class Part(ABC):
-    """A file, a table or arrays."""
+    """Part of a log: a file, a table or arrays."""
 
     where: str
-    n_rows: int | None  # with a successor or not; None when only a reading tells
+    n_rows: int | None  # all rows, with or without a successor; None if only a reading shows it
     columns: Columns
-    #: Columns and types must be the same in all parts of a log.
+    #: Columns and types, which must be the same in all parts of a log.
     kinds: Mapping[str, ColumnType] = {}
     missing: Missing = "error"
-    #: Whether the columns have names of the user's.
+    #: Whether the columns have names chosen by the user.
     has_names: bool = True
-    #: What the observations are, which are then numbers already; None: only the rows tell.
+    #: Description of observations that are encoded already; None if only the rows show what they are.
     space: ObservationSpace | None = None
-    #: Why damage may go unnoticed, or None where checksums are verified.
+    #: Reason why damage may go undetected, or None if checksums are verified.
     unverified: str | None = None
 
     @abstractmethod
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
-        """Yield all rows, in order. Blocks have at least one row each and belong to whoever takes them."""
+        """Yield all rows in order. Each block has at least one row and is not reused."""
 
     def peek(self, n_rows: int) -> list[Values]:  # noqa: ARG002
-        """Return at least the first `n_rows` rows if there are that many; return none if columns have no names."""
+        """Return at least the first `n_rows` rows, or all if there are fewer; none if columns have no names."""
         return []
 
 
 class PartsLog(Log):
-    """The parts one after another, paired into transitions.
+    """Log of one or several parts in sequence.
 
-    `in_thread`: read one block ahead. `space`: that of an earlier log, like which observations are encoded.
+    With `in_thread`, blocks are read ahead in a thread. Observations are encoded as in `space`, the space of an earlier
+    log, if it is given.
     """
 
     def __init__(
@@ -82,10 +82,11 @@ class PartsLog(Log):
         self._ordered: OrderedRows | None = None
         if self._columns.order_by is not None:
             self._ordered = OrderedRows([part.where for part in self._parts], self._columns)
-        self._dropped: Counter[Reason] = Counter()  # by the last whole reading
-        self._unseen: Counter[str] = Counter()  # by the last whole reading
-        self._lacking: Counter[str] = Counter()  # by the last whole reading
-        self._is_divided = False  # by episodes or their ends
+        # Counts of the last complete reading.
+        self._dropped: Counter[Reason] = Counter()
+        self._unseen: Counter[str] = Counter()
+        self._lacking: Counter[str] = Counter()
+        self._is_divided = False  # whether the rows show episodes or ends of episodes
         self._rows_before: int | None = None
         counts = [part.n_rows for part in self._parts]
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
@@ -97,22 +98,27 @@ class PartsLog(Log):
 
     @property
     def n_rows(self) -> int | None:
+        """Upper bound on the number of transitions, or None if it is unknown."""
         return self._n_rows
 
     @property
     def roles(self) -> Mapping[str, tuple[str, ...]]:
+        """Columns that each field is read from; empty if the columns have no names."""
         return self._columns.roles if self._parts[0].has_names else {}
 
     @property
     def space(self) -> ObservationSpace | None:
+        """Description of the observations, or None if only the rows show what they are."""
         return self._space
 
     @property
     def knows_first(self) -> bool:
+        """Whether a column marks the first rows of episodes."""
         return self._columns.starts is not None
 
     @property
     def remarks(self) -> tuple[str, ...]:
+        """Remarks on the last complete reading, the most important first."""
         remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
         remarks += [*self._describe_ended(0.0), *self._describe_shared(), *self._describe_unseen(0.0)]
         if self._parts[0].missing == "indicator":
@@ -133,13 +139,14 @@ class PartsLog(Log):
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt results from this log, after a complete reading."""
         dropped = (*self._describe_dropped(), *self._describe_missing())
         return (*dropped, *self._describe_ended(_MANY), *self._describe_unseen(_MANY))
 
     def _describe_dropped(self) -> tuple[str, ...]:
-        """Describe many rows that were dropped for reasons that are not of the user's choice.
+        """Describe the rows that were dropped without the user's request, if they are many.
 
-        Whoever says that episodes were truncated may not know that such rows are lost without their successors.
+        This includes rows of episodes that the user called truncated, because few users expect these to be dropped.
         """
         if self._episode_end == "drop" or not self._rows_before:
             return ()
@@ -149,57 +156,58 @@ class PartsLog(Log):
             return ()
         ((reason, n_most),) = dropped.most_common(1)
         mostly = "" if n_most == dropped.total() else "mostly "
-        what = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
-        do = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
-        return (f"{what}: {mostly}{reason}; {do}",)
+        problem = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
+        remedy = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
+        return (f"{problem}: {mostly}{reason}. {remedy}",)
 
     def _describe_trajectory(self) -> list[str]:
-        """Say that columns with names show no episodes, which may have been forgotten."""
+        """Report that named columns show no episodes, in case the user forgot to name them."""
         if self._rows_before is None or self._is_divided or not self._parts[0].has_names:
             return []
         is_cut = len(self._parts) > 1 and self._ordered is None and "next_observations" not in self._columns.by_field
-        what = "each file is" if is_cut else "all rows are"
-        return [f"no episode column and no end of an episode: {what} one trajectory"]
+        rows = "each file is" if is_cut else "all rows are"
+        return [f"no episode column and no end of an episode: {rows} one trajectory"]
 
     def _describe_missing(self) -> tuple[str, ...]:
-        """Describe many rows that were dropped because values are missing."""
+        """Describe the rows that were dropped because values are missing, if they are many."""
         n_rows, n = self._rows_before or 0, self._dropped[Reason.MISSING] + self._dropped[Reason.MISSING_NEXT]
         if n <= _MANY * n_rows:
             return ()
-        what = f"{n:,} of {_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
+        problem = f"{n:,} of {_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
         ((name, n_most),) = self._lacking.most_common(1)
         is_observed = any(name in self._columns.by_field.get(field, ()) for field in VECTORS)
-        do = "missing='indicator' keeps rows that lack it" if is_observed else "repair the column"
-        return (f"{what}, most often in column {name!r} ({_count(n_most, 'time')}); {do}",)
+        remedy = "Pass missing='indicator' to keep these rows" if is_observed else "Fix the column"
+        return (f"{problem}, most often in column {name!r} ({_count(n_most, 'time')}). {remedy}",)
 
     def _describe_ended(self, share: float) -> list[str]:
-        """Describe rows that were sorted behind the end of their episode, if these are a larger share."""
+        """Describe the rows that were sorted after the end of their episode, if their share exceeds `share`."""
         n_rows, n = self._rows_before or 0, 0 if self._ordered is None else self._ordered.n_after_end
         if n <= share * n_rows:
             return []
-        what = f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) come after a terminated row of their episode"
-        check = "check that order_by gives the order in which rows were recorded"
-        return [f"{what}: {check}; if different episodes have one name, {say_how_to_tell_apart(self._columns)}"]
+        problem = f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) come after a terminated row of their episode."
+        remedy = "Check that order_by gives the order in which rows were recorded."
+        return [f"{problem} {remedy} If different episodes share a name, {say_how_to_tell_apart(self._columns)}"]
 
     def _describe_shared(self) -> list[str]:
-        """Describe episodes that go on in another file."""
+        """Describe the episodes that continue in another file."""
         n = 0 if self._ordered is None else self._ordered.n_file_changes
         if not n:
             return []
-        apart = say_how_to_tell_apart(self._columns)
-        return [f"episodes go on in another file {n:,} times; if names are reused in each file, {apart}"]
+        remedy = say_how_to_tell_apart(self._columns)
+        return [f"episodes continue in another file {_count(n, 'time')}. If each file reuses the names, {remedy}"]
 
     def _describe_unseen(self, share: float) -> list[str]:
-        """Describe the columns of which a larger share of rows had a value that is no level."""
+        """Describe the columns whose share of rows with a value that is not a level exceeds `share`."""
         n_rows = self._rows_before or 0
         return [
-            f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) have a value in column {name!r} that the first "
-            f"{PILOT_ROWS:,} rows do not show: these values count as one, 'other'"
+            f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) have a value in column {name!r} that does not occur in the "
+            f"first {PILOT_ROWS:,} rows and counts as 'other'"
             for name, n in self._unseen.items()
             if n > share * n_rows
         ]
 
     def chunks(self) -> Iterator[Chunk]:
+        """Read all parts and yield their transitions in chunks."""
         self._dropped, self._unseen, self._lacking = Counter(), Counter(), Counter()
         dropped: Counter[Reason] = Counter()
         n_kept = 0
@@ -220,15 +228,15 @@ class PartsLog(Log):
             raise self._empty(f"{_rows(n_read)}, none with a successor" if n_read else "no rows")
         if self._rows_before not in (None, n_read):
             raise DataError(
-                f"{self._parts[0].where} must be the same at every reading",
-                f"{_rows(n_read)} now and {_rows(self._rows_before or 0)} before",
-                "pass what can be read again: a file, a table or arrays",
+                f"{self._parts[0].where} must be the same in every reading, but has {_rows(n_read)} "
+                f"now and had {_rows(self._rows_before or 0)} before.",
+                "Pass data that can be read repeatedly: a file, a table or arrays.",
             )
         self._rows_before, self._dropped = n_read, dropped
         self._unseen, self._lacking = self._encoder.unseen, self._encoder.lacking
 
     def _blocks(self) -> Generator[Block, None, None]:
-        """Return the blocks of one reading, in order."""
+        """Return the blocks of one reading in order."""
         if self._ordered is None or not self._ordered.is_sorted:
             self._encoder = self._make_encoder()
         if self._ordered is None:
@@ -242,7 +250,7 @@ class PartsLog(Log):
         return Encoder(None if is_encoded else self._space, self._parts[0].missing, self._actions)
 
     def _check_order(self) -> Generator[Block, None, None]:
-        """Yield the blocks as they were recorded; raise where an episode comes back."""
+        """Yield the blocks in recorded order, and raise if an episode appears again after another one."""
         seen = SeenEpisodes(self._columns, self._parts[0].has_names)
         for block in self._recorded_blocks():
             seen.check(block)
@@ -259,9 +267,9 @@ class PartsLog(Log):
                 for what, shape, before in zip(("observations", "actions"), now, shapes, strict=False):
                     if shape != before:
                         raise DataError(
-                            f"the {what} of {part.where} must have one shape",
-                            f"{shape} a row from row {block.pieces[0].first_row} on and {before} before",
-                            f"keep {what} of different shapes apart",
+                            f"The {what} of {part.where} must have the same shape in every row, but have {shape} from "
+                            f"row {block.pieces[0].first_row} and {before} before.",
+                            f"Store {what} of different shapes separately.",
                         )
                 if part.columns.is_by_file:
                     file = np.full(block.reward.size, i)
@@ -272,20 +280,21 @@ class PartsLog(Log):
                 yield block._replace(part=i)
             if part.n_rows not in (None, n_read):
                 raise DataError(
-                    f"{part.where} must hold the {_rows(part.n_rows or 0)} that it announces",
-                    _rows(n_read),
-                    "it is damaged or changed while it was read: write it again",
+                    f"{part.where} announces {_rows(part.n_rows or 0)} but has {_rows(n_read)}: "
+                    "it is damaged, or it changed while it was read.",
+                    "Write it again.",
                 )
 
     @property
     def origin(self) -> str:
+        """Name of the data, or number and first names of the files."""
         places = [part.where for part in self._parts]
         files = f"{len(places):,} files: {shorten([Path(place).name for place in places])}"
         return places[0] if len(places) == 1 else files
 
     def _empty(self, what: str) -> DataError:
-        where = self._parts[0].where if len(self._parts) == 1 else f"the {len(self._parts)} parts of the log"
-        return DataError(f"{where} must hold at least one transition", what, "pass a log with more rows")
+        where = self._parts[0].where if len(self._parts) == 1 else f"the {len(self._parts)} files of the log"
+        return DataError(f"There is no transition in {where}: {what}.", "Pass a log with more rows.")
 
 
 def _rows(n: int) -> str:

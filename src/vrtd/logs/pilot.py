@@ -1,4 +1,4 @@
-"""What the first rows of a log tell: the levels of categories, the words of actions, and means for missing numbers."""
+"""Levels of categories, words of actions and means for missing numbers, from the first rows of a log."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MOST_LEVELS = 1000
 
 
 def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -> ObservationSpace | None:
-    """Return what the observations of the parts are: the names of their columns, and levels and means of the pilot.
+    """Return the space of the observations: their columns, with levels and means from the pilot rows.
 
-    Return None if only a reading of all rows shows it. `known` is the space of an earlier log, which is returned if the
-    columns are the same. Observations of files that hold their space are numbers already, and are not encoded again.
+    Return None if only a complete reading shows it. `known` is the space of an earlier log, which is returned if the
+    columns are the same. Files that hold their space have encoded observations, which are not encoded again.
     """
     stored = find_stored(parts)
     space = _find_space(parts) if stored is None else stored
@@ -39,15 +39,15 @@ def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -
     ours, theirs = ([(column.name, column.levels is None) for column in each.columns] for each in (space, known))
     if ours != theirs or (stored is not None and stored.columns != known.columns):
         raise DataError(
-            "observations must be the columns that were fitted before, categories as categories",
-            f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}",
-            "name the same columns in the same order",
+            "observations must be the same columns as in the log that was fitted before, and of the same kind, but are "
+            f"{', '.join(name for name, _ in ours)} after {', '.join(name for name, _ in theirs)}.",
+            "Name the same columns in the same order.",
         )
     return known._replace(actions=space.actions)
 
 
 def _find_actions(parts: Sequence[Part], stored: tuple[str, ...], known: ObservationSpace | None) -> tuple[str, ...]:
-    """Return the words of the actions 0, 1, ...: those of an earlier log, of the files, or of the pilot."""
+    """Return the words of the actions 0, 1, ...: from an earlier log, from the files or from the pilot rows."""
     first, names = parts[0], parts[0].columns.by_field.get("action", ())
     is_text = len(names) == 1 and names[0] in first.kinds and first.kinds[names[0]].is_category
     if known is None:
@@ -56,15 +56,15 @@ def _find_actions(parts: Sequence[Part], stored: tuple[str, ...], known: Observa
         return _find_levels([rows[names[0]] for rows in _read_pilot(parts)], first.where, names[0], NUMBER_THEM)
     if (is_text and not known.actions) or (not is_text and stored and known.actions and stored != known.actions):
         raise DataError(
-            "actions must be written as in the log that was fitted before",
-            f"{'text' if is_text else shorten(stored)} after {shorten(known.actions) or 'numbers'}",
+            "Actions must be written as in the log that was fitted before, but are "
+            f"{'text' if is_text else shorten(stored)} after {shorten(known.actions) or 'numbers'}.",
             NUMBER_THEM,
         )
     return known.actions or stored
 
 
 def choose_actions(parts: Sequence[Part], space: ObservationSpace | None) -> ActionCoding:
-    """Return how the actions of the parts become numbers."""
+    """Return the rules for the conversion of the actions of the parts to numbers."""
     first, names = parts[0], parts[0].columns.by_field.get("action", ())
     kinds = [part.kinds[name] for part in parts for name in names if name in part.kinds]
     width = None
@@ -77,15 +77,17 @@ def choose_actions(parts: Sequence[Part], space: ObservationSpace | None) -> Act
 
 
 def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
-    """Return the space that all parts hold; None where one of them holds none."""
+    """Return the space that all parts hold, or None if one of them holds none."""
     spaces = [part.space for part in parts]
     if None in spaces:
         return None
     for part in parts[1:]:
         if part.space != spaces[0]:
-            must = "all parts of a log must hold observations of one space"
-            what = f"different ones in {parts[0].where} and {part.where}"
-            raise DataError(must, what, "read them apart")
+            raise DataError(
+                "All files of a log must describe their observations alike, "
+                f"but the descriptions in {parts[0].where} and {part.where} differ.",
+                "Read the files separately.",
+            )
     return spaces[0]
 
 
@@ -109,8 +111,8 @@ def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
     for j, name in enumerate(names):
         if types[name].is_category:
             both = (name, *next_names[j : j + 1])
-            do = "it looks like an identifier: leave it out of the observations, or name it as the episode"
-            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name, do)
+            remedy = "Leave it out of the observations or name it as the episode if it is an identifier."
+            levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name, remedy)
             columns.append(Column(name, levels))
         else:
             following = _find_following(first.columns, pilot, next_names[j : j + 1]) if fills else []
@@ -120,17 +122,22 @@ def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
 
 
 def _check_roles(part: Part) -> None:
-    """Raise unless categories are observations or actions only, and those of rows and of their successors are alike."""
+    """Raise unless categories are only observations or actions, with next observations of the same type."""
     fields, types = part.columns.by_field, part.kinds
     for name, successor in zip(fields["observations"], fields.get("next_observations", ()), strict=False):
         if types[name].is_category != types[successor].is_category:
-            must = f"{part.where}, column {successor}, must be like column {name}"
-            raise DataError(must, f"{types[successor].words} after {types[name].words}", "convert one of them")
+            raise DataError(
+                f"{part.where}, column {successor}, must be like column {name}, "
+                f"but holds {types[successor].words} instead of {types[name].words}.",
+                "Convert one of them.",
+            )
     for field, names in fields.items():
         for name in names if field not in ANY_KIND else ():
             if name in types and types[name].is_category:
-                must = f"{part.where}, column {name}, must have one role"
-                raise DataError(must, f"observations and {field}", "leave it out of the observations, or copy it")
+                raise DataError(
+                    f"{part.where}, column {name}, holds categories and cannot be both observations and {field}.",
+                    "Leave it out of the observations, or copy it.",
+                )
 
 
 def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values]) -> ObservationSpace:
@@ -143,8 +150,11 @@ def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values]) -> Ob
     if shape is None:
         shapes = [array.shape[1:] for array in rows if not np.ma.getmaskarray(array).all()]
         if not shapes:
-            must = f"the lists of {parts[0].where}, column {name}, must show how long they are"
-            raise DataError(must, f"nulls in the first {PILOT_ROWS:,} rows", "drop these rows before")
+            raise DataError(
+                f"The length of the lists of {parts[0].where}, column {name}, is unknown, "
+                f"because they are null in the first {PILOT_ROWS:,} rows.",
+                "Drop these rows first.",
+            )
         shape = shapes[0]
     if shape == ():
         fill = _find_fill(rows, following) if fills else None
@@ -152,9 +162,8 @@ def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values]) -> Ob
             return ObservationSpace("columns", (Column(name, fill=fill),))
         if fill is not None:
             raise DataError(
-                f"{parts[0].where}, column {name}, must have a state in every row, because states have no mean",
-                "missing values",
-                "choose missing='drop', or convert the column to a category or to floats",
+                f"{parts[0].where}, column {name}, has missing states, which have no mean to replace them.",
+                "Pass missing='drop', or convert the column to a category or to floats.",
             )
         return ObservationSpace("states", (Column(name),))
     if len(shape) > 1:
@@ -168,7 +177,7 @@ def _choose_one(parts: Sequence[Part], name: str, pilot: Sequence[Values]) -> Ob
 
 
 def _read_pilot(parts: Sequence[Part]) -> Iterator[Values]:
-    """Yield the first rows of a log, over its parts, cut to the same number for every way of splitting it."""
+    """Yield the first rows of a log, the same ones however it is split into parts."""
     n_left = PILOT_ROWS
     for part in parts:
         for values in part.peek(n_left):
@@ -179,7 +188,7 @@ def _read_pilot(parts: Sequence[Part]) -> Iterator[Values]:
             return
 
 
-def _find_levels(arrays: Sequence[Any], where: str, name: str, do: str) -> tuple[str, ...]:
+def _find_levels(arrays: Sequence[Any], where: str, name: str, remedy: str) -> tuple[str, ...]:
     """Return the values of a category, sorted: numbers before text."""
     from pyarrow import compute
 
@@ -187,9 +196,9 @@ def _find_levels(arrays: Sequence[Any], where: str, name: str, do: str) -> tuple
     if len(unique) > MOST_LEVELS:
         n_rows = sum(map(len, arrays))
         raise DataError(
-            f"{where}, column {name}, must have at most {MOST_LEVELS:,} different values to be a category",
-            f"{len(unique):,} in the first {n_rows:,} rows",
-            do,
+            f"{where}, column {name}, must have at most {MOST_LEVELS:,} different values "
+            f"to be a category, but has {len(unique):,} in the first {n_rows:,} rows.",
+            remedy,
         )
     return tuple(sorted(sorted(unique), key=_as_number))
 
@@ -203,9 +212,9 @@ def _as_number(level: str) -> tuple[float, str]:
 
 
 def _find_following(columns: Columns, pilot: Sequence[Values], names: Sequence[str]) -> list[NDArray[Any]]:
-    """Return next observations of the pilot: of rows that do not terminate, nor end an episode, so that they need one.
+    """Return the next observations of the pilot rows that need one: rows that neither terminate nor end an episode.
 
-    Where rows of episodes are yet to be put in order, none of them tells.
+    If the rows of episodes have yet to be sorted, these rows are unknown and the result is empty.
     """
     fields, sizes = columns.by_field, [len(next(iter(values.values()))) for values in pilot]
     if not names or not pilot or {"episode", "order_by"} <= fields.keys():
@@ -224,7 +233,7 @@ def _find_following(columns: Columns, pilot: Sequence[Values], names: Sequence[s
 
 
 def _find_fill(arrays: Sequence[NDArray[Any]], following: Sequence[NDArray[Any]]) -> float | None:
-    """Return the mean of a column, or None if no value is missing, neither there nor in next observations."""
+    """Return the mean of a column, or None if no value is missing in it and in the next observations."""
     values, successors = (
         np.concatenate([np.empty(0), *(np.ma.filled(array.astype(np.float64), np.nan) for array in each)])
         for each in (arrays, following)

@@ -1,4 +1,4 @@
-"""Policies for live environments: whatever names or computes actions becomes one function that returns valid ones."""
+"""Policies for live environments: conversion of names, functions, arrays and models to checked functions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from vrtd.errors import DataError, InvalidInputError, VrtdError
 from vrtd.problems.environments import gymnasium_library
 from vrtd.problems.mdp import policy_matrix
 
-#: (observation, number of the step) -> an action that the environment takes; for a vector environment, batches of both.
+#: (observation, step) -> a valid action; for a vector environment, batches of observations and actions.
 Actor = Callable[[Any, int], Any]
 
-_PURPOSE = 0x706F6C  # keeps the draws of a policy apart from those of the environment with the same seed
-_DRAWS = 1024  # at a time: one call a step would cost more than the step
+_PURPOSE = 0x706F6C  # makes the draws of a policy differ from those of an environment with the same seed
+_DRAWS = 1024  # per call, because a call per step would cost more than the step
 
 
 @runtime_checkable
 class Predictor(Protocol):
-    """What Stable-Baselines calls a model: `predict(observation)` returns an action, or an action and a state."""
+    """Object with a method `predict`, as a model of Stable-Baselines."""
 
-    def predict(self, observation: Any) -> Any: ...
+    def predict(self, observation: Any) -> Any:
+        """Return an action, or a tuple of an action and a state."""
+        ...
 
 
 #: "random" | "package.module:name" | function of an observation | (S, A) probabilities | (S,) actions | Predictor
@@ -38,15 +40,15 @@ Policy = str | Callable[[Any], Any] | ArrayLike | Predictor
 
 
 class ActionLayout(NamedTuple):
-    """What one action is in a log."""
+    """Form of one action in a log."""
 
-    shape: tuple[int, ...]  # as the environment takes it
+    shape: tuple[int, ...]  # in the environment
     dtype: type[np.int64 | np.float64]
-    first: int  # what the environment calls action 0
+    first: int  # the environment's number of action 0
 
     @staticmethod
     def of(space: Any) -> ActionLayout | None:
-        """Return the layout of the actions of one environment; None unless these are Discrete or a Box of floats."""
+        """Return the layout of the actions of one environment, or None unless they are Discrete or a Box of floats."""
         spaces = gymnasium_library().spaces
         if isinstance(space, spaces.Discrete):
             return ActionLayout((), np.int64, int(space.start))
@@ -55,44 +57,44 @@ class ActionLayout(NamedTuple):
         return None
 
     def allocate(self, n_rows: int) -> NDArray[Any]:
-        """Allocate `n_rows` actions of an environment."""
+        """Allocate an array of `n_rows` actions."""
         return np.empty((n_rows, *self.shape), self.dtype)
 
     def convert(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions of an environment as a log has them: (n,) numbers from 0 on, or (n, k)."""
+        """Convert actions of an environment to their form in a log: numbers from 0 on (n,), or vectors (n, k)."""
         return actions - self.first if self.dtype is np.int64 else actions.reshape(len(actions), -1)
 
 
 def as_policy(
     policy: Policy, observation_space: Any, action_space: Any, n_envs: int | None = None, clip_actions: bool = False
 ) -> Callable[[int], Actor]:
-    """Return a function that makes, from a seed, an actor that begins anew.
+    """Return a function that creates a fresh actor from a seed.
 
     Parameters
     ----------
     policy : Policy
-        One of
+        One of the following.
 
-        - "random": uniform on a Discrete space, `sample()` of a copy of any other, both with their own seed;
-        - a function of the observation that returns an action;
-        - (S, A) probabilities or (S,) integer actions, where both spaces are Discrete;
-        - an object with `predict(observation)` that returns an action or a tuple of action and state. The state is not
-          handed back: a recurrent policy must remember by itself;
-        - "package.module:name", which names such a function or object: see `load_policy`.
+        - "random": uniform on a Discrete space, `sample()` of a copy of any other space, both with their own seed.
+        - A function of the observation that returns an action.
+        - An array of probabilities (S, A) or integer actions (S,), if both spaces are Discrete.
+        - An object with a method `predict(observation)` that returns an action or a tuple of action and state. The
+          state is not passed back, so a recurrent policy must store it.
+        - "package.module:name", the name of such a function or object; see `load_policy`.
 
-        A function or object that draws random numbers uses a generator of its own. Two readings are then not the same.
+        A function or object that draws random numbers uses its own generator, so that two readings differ.
     observation_space, action_space : gymnasium.Space
-        Those of one environment.
+        Spaces of one environment.
     n_envs : int, optional
-        None for one environment. Functions and predictors of a vector environment are called with the batch of its
-        `n_envs` observations and return the batch of actions.
-    clip_actions : bool
+        Number of environments of a vector environment. Functions and predictors are then called with the batch of
+        observations and return the batch of actions. None for a single environment.
+    clip_actions : bool, default=False
         Whether actions of a Box are clipped to its bounds.
 
     Returns
     -------
     Callable[[int], Actor]
-        From a seed to an actor.
+        Function from a seed to an actor.
     """
     check = _ActionCheck(action_space, n_envs, clip_actions)
     if isinstance(policy, str) and ":" in policy:
@@ -117,12 +119,12 @@ def load_policy(text: str) -> Callable[[Any], Any] | Predictor:
     Parameters
     ----------
     text : str
-        "package.module:name". The name is that of a function of an observation, or of an object with `predict`. The
-        module is imported, so its code runs; the current folder is not searched unless Python does so itself.
+        Name of a function of an observation, or of an object with `predict`, as "package.module:name". The module is
+        imported, so its code runs. The current folder is searched only if Python does so itself.
 
     Returns
     -------
-    Callable or Predictor
+    callable or Predictor
         The function or object.
 
     Examples
@@ -133,59 +135,58 @@ def load_policy(text: str) -> Callable[[Any], Any] | Predictor:
     match = re.fullmatch(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)", text)
     if match is None:
         raise InvalidInputError(
-            "a policy of installed code must be written package.module:name", repr(text), "write it so"
+            f"policy must be 'random' or have the form package.module:name, but is {text!r}.",
+            "Write the name of a function in this form.",
         )
     module_name, name = match.groups()
     try:
         module = import_module(module_name)
     except Exception as error:  # a module may raise anything
         raise InvalidInputError(
-            f"the module {module_name} of the policy must be installed and importable",
-            f"{type(error).__name__}: {error}",
-            "install it, or correct its name",
+            f"The module {module_name} of the policy cannot be imported: {type(error).__name__}: {error}.",
+            "Install the module, or correct its name.",
         ) from error
     try:
         policy: Any = getattr(module, name)
     except AttributeError:
         near = get_close_matches(name, dir(module), n=1)
-        do = f"did you mean {near[0]!r}?" if near else "name a function, or an object with predict"
-        raise InvalidInputError(f"the policy must be in the module {module_name}", f"no {name!r} there", do) from None
+        remedy = f"Did you mean {near[0]!r}?" if near else "Name a function, or an object with a method predict."
+        raise InvalidInputError(f"The module {module_name} has no policy {name!r}.", remedy) from None
     if isinstance(policy, type) or not (callable(policy) or isinstance(policy, Predictor)):
         raise InvalidInputError(
-            "a policy of installed code must be a function of an observation, or an object with predict",
-            f"the class {name}" if isinstance(policy, type) else f"{policy!r:.60}",
-            "name another, or make an instance of it in the module",
+            f"The policy {text!r} must be a function of an observation or an object with a method predict, "
+            f"but is {f'the class {name}' if isinstance(policy, type) else f'{policy!r:.60}'}.",
+            "Name another object, or create an instance in the module.",
         )
     return policy  # type: ignore[no-any-return]
 
 
 def _call(act: Callable[[Any], Any], observation: Any, step: int) -> Any:
-    """Call a policy; say that it failed, and where, if it raises an error of its own."""
+    """Call a policy, and raise an error with the step if it fails."""
     try:
         return act(observation)
     except VrtdError:
         raise
     except Exception as error:  # the code of a user may raise anything
         raise InvalidInputError(
-            "the policy must return an action for every observation",
-            f"{type(error).__name__}: {' '.join(f'{error}'.split()):.200} at step {step}",
-            "correct the policy",
+            f"The policy failed at step {step}: {type(error).__name__}: {' '.join(f'{error}'.split()):.200}.",
+            "Fix the policy.",
         ) from error
 
 
 def _act_on_batch(act: Callable[[Any], Any], n_envs: int, observations: Any) -> Any:
-    """Call a policy with the observations of a vector environment; explain it if it is made for one observation."""
+    """Call a policy with a batch of observations, and explain the error if it accepts only single ones."""
     try:
         return act(observations)
     except (TypeError, ValueError, LookupError) as error:
         try:
             act(observations[0])
-        except Exception:  # not for one observation either: the error is the policy's own
+        except Exception:  # it fails for one observation, too
             raise error from None
         raise InvalidInputError(
-            f"the policy of a vector environment must take the batch of its {n_envs} observations",
-            f"one that takes a single observation ({type(error).__name__}: {error})",
-            "return an action for each row, or use a single environment: leave n_envs out",
+            f"The policy must accept the batch of {n_envs} observations of a vector environment, "
+            f"but accepts only a single observation ({type(error).__name__}: {error}).",
+            "Return an action for each row, or omit n_envs to use a single environment.",
         ) from error
 
 
@@ -208,9 +209,9 @@ def _random(space: Any, n_envs: int | None) -> Callable[[int], Actor]:
     batched = space if n_envs is None else gym.vector.utils.batch_space(space, n_envs)
 
     def sample(seed: int) -> Actor:
-        own = deepcopy(batched)  # the environment's own would remember from one reading to the next
-        own.seed(int(np.random.SeedSequence([seed, _PURPOSE]).generate_state(1)[0]))
-        return lambda _observation, _step: own.sample()
+        copied = deepcopy(batched)  # the environment's space would keep its state between readings
+        copied.seed(int(np.random.SeedSequence([seed, _PURPOSE]).generate_state(1)[0]))
+        return lambda _observation, _step: copied.sample()
 
     return sample
 
@@ -220,14 +221,13 @@ def _tabular(policy: ArrayLike, observations: Any, actions: Any, n_envs: int | N
     for what, space in (("observation", observations), ("action", actions)):
         if not isinstance(space, gym.spaces.Discrete):
             raise InvalidInputError(
-                f"a policy that is an array needs a Discrete {what} space",
-                f"{space!s:.100}",
-                "pass a function of the observation, or an object with predict",
+                f"A policy that is an array needs a Discrete {what} space, but the space is {space!s:.100}.",
+                "Pass a function of the observation, or an object with a method predict.",
             )
     n, start, least = int(observations.n), int(observations.start), int(actions.start)
     pi = policy_matrix(policy, n, int(actions.n))
     cumulative = pi.cumsum(axis=1)
-    # Rounding must not leave a gap below 1, nor an action of probability 0 above it.
+    # Rounding must not leave a gap below 1, nor draw an action of probability 0.
     cumulative[cumulative >= cumulative[:, -1:]] = 1.0
     rows = cumulative.tolist()
 
@@ -236,9 +236,8 @@ def _tabular(policy: ArrayLike, observations: Any, actions: Any, n_envs: int | N
         outside = (s < start) | (s >= start + n)
         if np.any(outside):
             raise DataError(
-                f"observations must lie in {observations}",
-                f"{s[outside].flat[0]} at {_place(step, outside, n_envs)}",
-                "repair the environment or its observation space",
+                f"The observation {s[outside].flat[0]} at {_place(step, outside, n_envs)} is outside {observations}.",
+                "Fix the environment or its observation space.",
             )
         return s - start
 
@@ -255,15 +254,18 @@ def _tabular(policy: ArrayLike, observations: Any, actions: Any, n_envs: int | N
 
 @final
 class _ActionCheck:
-    """Actions that come from outside: in the space, of its type, and of one row per environment of a vector."""
+    """Check that actions of a policy are in the space, and conversion to its type."""
 
     def __init__(self, space: Any, n_envs: int | None, clip: bool) -> None:
         gym = gymnasium_library()
         check_flag("clip_actions", clip)
         self._space, self._n_envs, self._clip = space, n_envs, clip
         self._is_box = isinstance(space, gym.spaces.Box) and space.dtype.kind == "f"
-        must, do = "clip_actions is for action spaces that are a Box of floats", "leave it out"
-        require(self._is_box or not clip, must, f"{space!s:.100}", do)
+        require(
+            self._is_box or not clip,
+            f"clip_actions needs an action space that is a Box of floats, but the space is {space!s:.100}.",
+            "Drop clip_actions.",
+        )
         self._whole = space if n_envs is None else gym.vector.utils.batch_space(space, n_envs)
         self._bounds = _bounds(space)
         self._shape = space.shape if n_envs is None else (n_envs, *(space.shape or ()))
@@ -271,7 +273,7 @@ class _ActionCheck:
         self._is_one_integer = n_envs is None and isinstance(space, gym.spaces.Discrete)
 
     def __call__(self, action: Any, step: int) -> Any:
-        if self._bounds is None:  # a space that is none of arrays
+        if self._bounds is None:  # not a space of arrays
             if not self._whole.contains(action):
                 raise self._error(action, f"step {step}")
             return action
@@ -284,31 +286,34 @@ class _ActionCheck:
             raise self._error(action, f"step {step}") from None
         if array.shape != self._shape or array.dtype.kind not in self._kinds:
             raise self._error(action, f"step {step}")
-        if self._is_box:  # 0.7 is within a float32 bound of 0.7, whatever that is in float64
+        if self._is_box:  # 0.7 must count as inside a float32 bound of 0.7
             with np.errstate(over="ignore"):
                 array = array.astype(self._space.dtype, copy=False)
         if self._clip:
-            array = np.clip(array, low, high)  # NaN stays
+            array = np.clip(array, low, high)  # keeps NaN
         inside = (array >= low) & (array <= high)
         if not inside.all():
             raise self._error(action, _place(step, ~inside, self._n_envs))
-        # Tables and lists are looked up with an int, not with an array that holds one.
+        # Environments use an int, not an array that holds one, as an index of lists.
         return int(array) if self._is_one_integer else array.astype(self._space.dtype, copy=False)
 
     def _error(self, action: Any, where: str) -> InvalidInputError:
         count = "" if self._n_envs is None else f"{self._n_envs} "
-        do = "return " + ("elements of it" if self._bounds is None else f"the shape {self._shape}, within its bounds")
+        kind = "an integer" if self._is_one_integer else f"actions of shape {self._shape}"
+        within = f"Return {kind} within the bounds of the space"
+        remedy = "Return elements of the space." if self._bounds is None else f"{within}."
         if self._n_envs is not None and np.shape(action) == self._space.shape:
-            do += ": an action for each observation of the batch; or use a single environment"
+            remedy = f"{within}, one action for each observation of the batch, or use a single environment."
         elif self._is_box and not self._clip:
-            do += "; or pass clip_actions=True to clip them"
+            remedy = f"{within}, or pass clip_actions=True to clip them."
         return InvalidInputError(
-            f"the policy must return {count}actions of {self._space!s:.100}", f"{action!r:.100} at {where}", do
+            f"The policy must return {count}actions of {self._space!s:.100}, but returned {action!r:.100} at {where}.",
+            remedy,
         )
 
 
 def _bounds(space: Any) -> tuple[Any, Any] | None:
-    """The least and the largest action of a space of arrays."""
+    """Return the smallest and the largest action of a space of arrays."""
     spaces = gymnasium_library().spaces
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.start + space.n) - 1
@@ -319,7 +324,7 @@ def _bounds(space: Any) -> tuple[Any, Any] | None:
     if isinstance(space, spaces.Box):
         if space.dtype.kind != "f":
             return space.low, space.high
-        largest = np.finfo(space.dtype).max  # infinity is in an unbounded box, but no environment can use it
+        largest = np.finfo(space.dtype).max  # an unbounded Box contains infinity, which no environment can use
         return np.maximum(space.low, -largest), np.minimum(space.high, largest)
     return None
 
@@ -333,7 +338,7 @@ def _generator(seed: int) -> np.random.Generator:
 
 
 def _draws(draw: Callable[[int], NDArray[Any]], n_envs: int | None) -> Iterator[Any]:
-    """One number after another, or one array of `n_envs` numbers after another."""
+    """Yield numbers one by one, or arrays of `n_envs` numbers."""
     while True:
         if n_envs is None:
             yield from draw(_DRAWS).tolist()

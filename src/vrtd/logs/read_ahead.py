@@ -1,4 +1,4 @@
-"""Items that are made in a thread while others are used."""
+"""Production of items in a thread while the consumer uses earlier ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Item = TypeVar("Item")
 
 
 def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """Yield the same items; the next ones, two at most, are made in a thread while the consumer is busy.
+    """Yield the same items, while a thread prepares up to two further ones.
 
-    An error of the producer is raised where its item would have come. When this iterator is closed, or forgotten, the
-    thread ends after the item it is at, and `items` is closed there.
+    An error of the producer is raised in place of its item. When this iterator is closed or deleted, the thread ends
+    after its current item and closes `items`.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="vrtd-read-ahead") as thread:
         coming = deque(thread.submit(next, items, None) for _ in range(2))
@@ -23,9 +23,9 @@ def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None
             while (item := coming.popleft().result()) is not None:
                 coming.append(thread.submit(next, items, None))
                 yield item
-                del item  # before the next one has come
+                del item  # before the next one arrives
         finally:
             for future in coming:
                 future.cancel()
-            with suppress(RuntimeError):  # the interpreter ends, and takes no more tasks
+            with suppress(RuntimeError):  # the interpreter is shutting down and accepts no tasks
                 thread.submit(items.close)

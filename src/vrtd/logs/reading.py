@@ -1,4 +1,4 @@
-"""Logs from files and tables: paths, folders and patterns become parts of one log."""
+"""Logs from tables and from files, folders and patterns of files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PARTS: dict[str, Callable[[Path, Columns, Missing], Part]] = {
 
 
 class ReadOptions(TypedDict, total=False):
-    """The keywords of `read`, for functions that pass them on."""
+    """Keyword arguments of `read`, for functions that pass them on."""
 
     observations: str | Sequence[str] | None
     next_observations: str | Sequence[str] | None
@@ -68,57 +68,80 @@ def read(
     order_by: str | Sequence[str] | None = None,
     episode_end: EpisodeEnd | None = None,
     missing: Missing = "error",
-    format: str | None = None,  # noqa: A002 - what it is called everywhere
+    format: str | None = None,  # noqa: A002 - the usual name
     space: ObservationSpace | None = None,
 ) -> Log:
-    """Make a log of files or of a table.
+    """Create a log from files or from a table.
 
     Parameters
     ----------
     data : path, sequence of paths, or table
-        Parquet, CSV, npz or HDF5 files by their suffix: a file, a folder (all files of one format in it, and in its
-        folders), a pattern such as 'logs/*.parquet', the folder of a Minari data set, or a list of these. Files are
-        read in the order of their names, a list in its own. Or a table that speaks the Arrow C stream: of polars,
-        pandas, DuckDB or pyarrow. A RecordBatchReader can be read once; everything else as often as wanted.
-    observations, next_observations : str or sequence of str, optional
-        Columns: a name, a pattern ('x_*') or a list of names. Columns that are not named are found by convention.
-    reward, terminated, truncated : str, optional
-        One column each.
+        Files or a table. Files may be Parquet, CSV, npz or HDF5, as their suffix says: a file, a folder (all files of
+        one format in it and its subfolders), a pattern such as ``'logs/*.parquet'``, the folder of a Minari data set,
+        or a list of these. A list is read in its order, the files of a folder or pattern in the order of their names.
+        A table must provide the Arrow C stream, as those of polars, pandas, DuckDB and pyarrow do. A
+        RecordBatchReader can be read only once.
+    observations : str or sequence of str, optional
+        Columns of the observations. Pass a name, a pattern such as ``'x_*'`` or a list of names. If omitted, the usual
+        names are tried, as for ``next_observations``, ``reward``, ``terminated``, ``truncated`` and ``episode``.
+    next_observations : str or sequence of str, optional
+        Columns of the next observations. Pass a name, a pattern or a list of names.
+    reward : str, optional
+        Column of rewards.
+    terminated : str, optional
+        Column of flags of rows that end their episode for good.
+    truncated : str, optional
+        Column of flags of rows after which the episode stops without termination.
     weight : str, optional
-        The column of importance ratios. Without it all rows have weight 1, whatever columns there are.
+        Column of importance ratios. It is never guessed: if omitted, all rows have weight 1.
     action : str or sequence of str, optional
-        The column of actions. Discrete ones are whole numbers 0, 1, ... or words, continuous ones floats or vectors.
-        Several columns, a list or a pattern, make a vector. Words are sorted and numbered; the first 5,000 rows must
-        show all of them. Without it the log has no actions, whatever columns there are.
+        Column of actions. Discrete actions are whole numbers from 0 on, or words; continuous actions are floats or
+        vectors. Several columns form a vector. Words are sorted and numbered, and the first 5,000 rows must contain
+        all of them. The column is never guessed: if omitted, the log has no actions.
     propensity : str, optional
-        The column of the probabilities with which the actions were chosen, or densities of continuous ones. Without it
-        the log has none.
+        Column of the probabilities with which the actions were chosen. For continuous actions, these are densities.
+        The column is never guessed.
     episode : str or sequence of str, optional
-        Columns that change where another episode begins. 'file' stands for the file that a row comes from, where no
+        Columns that change where a new episode begins. The name ``'file'`` stands for the file of a row, unless a
         column has this name.
     order_by : str or sequence of str, optional
-        Columns that say in which order the rows of an episode were recorded, such as a time or a step. Rows are sorted
-        by episode, these columns, file and row, in a temporary file that is made at the first reading and removed with
-        the log. Without an episode column all rows are one trajectory. Needs DuckDB. None: rows are in order.
+        Columns that give the order of the rows of an episode, such as a time or a step. The rows are sorted by
+        episode, by these columns, by file and by row. The sort needs DuckDB and writes a temporary file, which is
+        removed with the log. Without an episode column all rows are one trajectory. If omitted, the rows must be in
+        order.
     episode_end : {'terminated', 'truncated', 'drop'}, optional
-        What the last row of an episode is where no flag tells. 'terminated': it is kept, and nothing is bootstrapped.
-        'truncated': it is kept where its successor was recorded and is not null; elsewhere it is only the successor of
-        the row before. 'drop': it is left out. None is 'truncated'. Many rows that are lost are a warning, but for
-        'drop'.
-    missing : {'error', 'drop', 'indicator'}
-        What is done where a value is missing (null or NaN). 'drop' leaves out the rows that need it; the rows around
-        them are not joined. 'indicator' puts the mean of the first 5,000 rows in the place of a missing number of an
-        observation, and adds a number that is 1 there and 0 elsewhere; a missing category counts as 'other'.
-    format : str, optional
-        Decides where suffixes do not: 'parquet', 'csv', 'npz', 'hdf5' or 'minari'.
+        Treatment of the last row of an episode that no flag marks. 'terminated' keeps it without bootstrapping.
+        'truncated' keeps it if its next observation was recorded and is not null; otherwise the row is dropped and
+        serves only as the successor of the row before. 'drop' drops it. None is the same as 'truncated'. If many rows
+        are dropped, ``Log.warnings`` says so, except with 'drop'.
+    missing : {'error', 'drop', 'indicator'}, default='error'
+        Treatment of missing values (null or NaN). 'error' raises an error. 'drop' drops the rows that need the value,
+        without joining the rows around them. 'indicator' replaces a missing number of an observation by the mean of
+        the first 5,000 rows and adds a number that is 1 there and 0 elsewhere; a missing category counts as 'other'.
+    format : {'parquet', 'csv', 'npz', 'hdf5', 'minari'}, optional
+        Format of the files. If omitted, their suffix decides.
     space : ObservationSpace, optional
-        `Log.space` of an earlier log: categories, words of actions and missing values become the same numbers as there.
-        Default: what the first 5,000 rows show.
+        ``Log.space`` of an earlier log, so that categories, words of actions and missing values are encoded alike. If
+        omitted, the first 5,000 rows decide.
 
     Returns
     -------
     Log
-        The transitions, in the order in which they were recorded.
+        The transitions in the order in which they were recorded.
+
+    Raises
+    ------
+    DataError
+        If a file is missing or damaged, if a column is not found, or if the rows cannot be used. Errors in the rows are
+        raised when the log is read.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> from vrtd.logs import read
+    >>> log = read(pyarrow.table({"state": [0, 1, 2], "reward": [1.0, 2.0, 3.0]}), episode_end="terminated")
+    >>> [chunk.next_observations.tolist() for chunk in log.chunks()]
+    [[1, 2, 0]]
     """
     if format is not None:
         check_choice("format", format, _PARTS)
@@ -131,34 +154,38 @@ def read(
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
-            "data must be a path, a pattern, a list of them, or a table with the Arrow C stream (__arrow_c_stream__)",
-            f"{type(data).__name__} {' '.join(repr(data).split()):.60}",
-            "name files, or pass a table of polars, pandas >= 2.2, DuckDB or pyarrow; arrays go to from_arrays",
+            "data must be a path, a pattern, a list of them, or a table with the Arrow C stream "
+            f"(__arrow_c_stream__), but is the {type(data).__name__} {' '.join(repr(data).split()):.60}.",
+            "Name files, or pass a table of polars, pandas >= 2.2, DuckDB or pyarrow "
+            "(for arrays use vrtd.logs.from_arrays).",
         )
     files = [file for path in paths for file in _find_files(os.fspath(path), format)]
     for file in files:
         check_regular(file)
     kinds = Counter(format or _format_of(file) for file in files)
     if len(kinds) > 1:
-        raise DataError("the parts of a log must be of one format", _count(kinds), "pass format=, or fewer files")
+        raise DataError(
+            f"The files of a log must have one format, but include {_count(kinds)}.", "Pass format=... or fewer files."
+        )
     (kind,) = kinds
     parts = [_PARTS[kind](file, wanted, missing) for file in files]
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
     CsvPart.share_order([part for part in parts if isinstance(part, CsvPart)])
-    in_thread = kind != "parquet"  # which reads ahead by itself
+    in_thread = kind != "parquet"  # Parquet parts read ahead themselves
     return PartsLog(parts, in_thread, episode_end, space)
 
 
 def _check_same_columns(one: Part, other: Part) -> None:
-    """Raise unless the parts have the same columns of the same types. The names decide what each of them holds."""
+    """Raise unless the parts have the same columns with the same types, in any order."""
     for name in [*one.kinds, *other.kinds]:
-        words = [part.kinds[name].words if name in part.kinds else "no" for part in (one, other)]
-        if words[0] != words[1]:
-            kinds = [f"{word} {name!r}" for word in words]
-            what = f"{kinds[0]} in {one.where} and {kinds[1]} in {other.where}"
-            do = "convert the parts, or read them apart"
-            raise DataError("all parts of a log must have the same columns", what, do)
+        kinds = [f"of type {part.kinds[name].words}" if name in part.kinds else "missing" for part in (one, other)]
+        if kinds[0] != kinds[1]:
+            raise DataError(
+                "All files of a log must have the same columns, "
+                f"but column {name!r} is {kinds[0]} in {one.where} and {kinds[1]} in {other.where}.",
+                "Convert the files, or read them separately.",
+            )
 
 
 def _find_files(path: str, kind: str | None) -> list[Path]:
@@ -171,16 +198,18 @@ def _find_files(path: str, kind: str | None) -> list[Path]:
         return [place]
     if not has_magic(path):
         is_word = not place.suffix and os.sep not in path
-        of_env = " (vrtd.logs.from_env makes a log of an environment)" if is_word else ""
-        raise DataError(f"{path} must be there", "no such file or folder", f"check the path{of_env}")
+        hint = " (for an environment use vrtd.logs.from_env)" if is_word else ""
+        raise DataError(f"{path} does not exist.", f"Check the path{hint}.")
     files = [Path(match) for match in sorted(glob(path, recursive=True)) if _is_file(Path(match))]
     if not files:
-        raise DataError(f"the pattern {path} must match a file", "none", "check it, and the folder it starts from")
+        raise DataError(
+            f"The pattern {path} matches no file.", "Check the pattern and the folder from which it starts."
+        )
     return files
 
 
 def _find_inside(folder: Path, kind: str | None) -> list[Path]:
-    """Return the files of one format; what begins with . or _ is bookkeeping of whoever wrote the folder."""
+    """Return the files of one format. Names that begin with . or _ are skipped: they hold bookkeeping of writers."""
     files = []
     for file in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
@@ -189,8 +218,11 @@ def _find_inside(folder: Path, kind: str | None) -> list[Path]:
     kinds = Counter(map(_format_of, files))
     if kind not in kinds:
         if len(kinds) != 1:
-            must = f"{folder} must hold files of one format ({', '.join(_SUFFIXES)})"
-            raise DataError(must, _count(kinds) or "none", "pass format=, or name the files")
+            raise DataError(
+                f"{folder} must hold files of one format ({', '.join(_SUFFIXES)}), "
+                f"but holds {_count(kinds) or 'no such files'}.",
+                "Pass format=... or name the files.",
+            )
         (kind,) = kinds
     return [file for file in files if _format_of(file) == kind]
 
@@ -204,8 +236,10 @@ def _format_of(file: Path) -> str:
         return "minari"
     suffix = file.suffix.lower()
     if suffix not in _SUFFIXES:
-        must = f"the suffix of {file} must be one of {', '.join(_SUFFIXES)}"
-        raise DataError(must, repr(file.suffix), "rename it or pass format=")
+        raise DataError(
+            f"The suffix of {file} must be one of {', '.join(_SUFFIXES)}, but is {file.suffix!r}.",
+            "Rename the file or pass format=...",
+        )
     return _SUFFIXES[suffix]
 
 
@@ -214,42 +248,47 @@ def _count(kinds: Counter[str]) -> str:
 
 
 def check_options(columns: Mapping[str, Any], others: Collection[str] = ()) -> None:
-    """Raise if a keyword is none of `ReadOptions`; suggest one of them, or of the `others` that the caller has."""
+    """Raise if a keyword is not in `ReadOptions`; suggest one of those or of the caller's `others`."""
     for name in columns:
         if name not in ReadOptions.__annotations__:
             near = find_nearest(name, (*ReadOptions.__annotations__, *others))
-            do = "see vrtd.logs.read" if near is None else f"did you mean {near!r}?"
-            raise InvalidInputError("keywords must be arguments of this function", repr(name), do)
+            remedy = "See vrtd.logs.read." if near is None else f"Did you mean {near!r}?"
+            raise InvalidInputError(f"There is no keyword argument {name!r}.", remedy)
 
 
 def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = None) -> Log | Chunk:
-    """Return a log or a chunk as it is, and make a log of a table, arrays by name or files with these columns and this
-    space."""
+    """Return a log or a chunk unchanged; create a log from a table, named arrays or files."""
     check_options(columns)
     if isinstance(data, Mapping):
         try:
             data = library().table(dict(data))
         except (TypeError, ValueError) as error:  # single numbers, columns of different lengths, vectors
-            must = "a dict of data must hold columns of the same length, with one number or word in each row"
-            raise DataError(must, error, "repair it; arrays of vectors go to vrtd.logs.from_arrays") from None
+            raise DataError(
+                "A dict of data must hold columns of equal length with one number or word per row, "
+                f"but cannot be converted to a table: {error}.",
+                "Correct the columns, or use vrtd.logs.from_arrays for arrays of vectors.",
+            ) from None
     if isinstance(data, str) and not is_file_name(data) and not os.path.lexists(data):
-        do = "check the path; an environment goes to vrtd.logs.from_env, or to vrtd.evaluate"
-        raise DataError(f"{data} must be there", "no such file or folder", do)
+        raise DataError(
+            f"{data} does not exist.",
+            "Check the path (for an environment use vrtd.logs.from_env or vrtd.evaluate).",
+        )
     if not isinstance(data, Log | Chunk):
         return read(data, **columns, space=space)
     for name in columns:
-        kind = type(data).__name__
-        raise InvalidInputError(f"{name} is for tables and files", f"a {kind}", f"drop {name}")
+        raise InvalidInputError(
+            f"{name} is only for tables and files, but the data are a {type(data).__name__}.", f"Drop {name}."
+        )
     return data
 
 
 def describe_start(columns: ReadOptions) -> str:
-    """Return what a progress bar says until the first rows come."""
+    """Return the text of a progress bar before the first rows arrive."""
     return "starting" if columns.get("order_by") is None else "sorting the rows"
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether text names files: it has the suffix of one, is a pattern, or is a path with folders that exists.
+    """Return whether text names files: by its suffix, as a pattern, or as an existing path with a separator.
 
     A single word may be the id of an environment, even if a folder has this name.
     """

@@ -1,4 +1,4 @@
-"""Text that rows are sorted by: numbers as text would be in a wrong order, dates of one form are in the right one."""
+"""Checks of text columns to sort by: dates of one form sort correctly, numbers as text do not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from vrtd.errors import DataError
 
 _NUMBERS = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
-#: Numbers with leading zeros, and dates with or without times, are in order if all have the form of the first.
+#: Numbers with leading zeros and dates with or without times sort correctly if all have the form of the first.
 _ORDERED = r"\d{1,20}|\d{4}-\d\d(-\d\d)?([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]00:?00)?)?"
 
 
 class TextOrder:
-    """What the values of a column have in common, as far as they were seen."""
+    """Common form of the values of a text column."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,7 +21,7 @@ class TextOrder:
         self._common: set[str] | None = None  # patterns that all values match
 
     def see(self, values: Any) -> None:
-        """Take note of an Arrow array of text."""
+        """Update the common form with an Arrow array of text."""
         from pyarrow.compute import all as all_of
         from pyarrow.compute import match_substring_regex
 
@@ -37,12 +37,14 @@ class TextOrder:
         return self._common is not None and self._form in self._common
 
     def check(self) -> None:
-        """Raise if the values are numbers, which do not sort as such."""
+        """Raise if the values are numbers, which do not sort correctly as text."""
         if self._common is not None and _NUMBERS in self._common and not self._is_ordered:
-            must = f"column {self._name!r} must hold numbers or times for rows to be sorted by it"
-            raise DataError(must, "numbers as text, which sort as 1, 10, 2", "convert it to numbers")
+            raise DataError(
+                f"Rows cannot be sorted by column {self._name!r}: it holds numbers as text, which sort as 1, 10, 2.",
+                "Convert the column to numbers.",
+            )
 
     @property
     def remark(self) -> str | None:
-        """Say that the order is that of text, unless that is the order of the values."""
-        return None if self._is_ordered else f"column {self._name!r} holds text: rows were sorted by it as text"
+        """Remark that rows are sorted as text, or None if that is the order of the values."""
+        return None if self._is_ordered else f"column {self._name!r} holds text and was sorted as text"

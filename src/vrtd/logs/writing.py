@@ -1,4 +1,4 @@
-"""A log as a file, from which the same rows come back."""
+"""Writing of logs to Parquet, CSV and npz files, from which the same rows are read back."""
 
 from __future__ import annotations
 
@@ -22,22 +22,52 @@ from vrtd.tables import library
 
 
 def write(log: Log, path: str | os.PathLike[str]) -> None:
-    """Write the transitions of a log as .parquet (with page checksums), .csv or .npz, by the suffix of `path`.
+    """Write the transitions of a log to a Parquet, CSV or npz file.
 
-    Reading the file gives the same rows, bit for bit; a CSV file has no types, so its numbers come back as float64.
-    Weights, actions and propensities come back if they are named: weight='weight', action='action' (or 'action_*' for
-    vectors in Parquet and CSV), propensity='propensity'. The last row of each segment is truncated in the file.
-    Parquet and npz files also keep `log.space`, so that the same features are chosen; a CSV file cannot.
-    Parquet and CSV are written chunk by chunk, npz from memory. The file is there whole or not at all.
+    Parameters
+    ----------
+    log : Log
+        Log to write.
+    path : path
+        File to write, with the suffix ``.parquet``, ``.csv`` or ``.npz``. It is written completely or not at all.
+
+    Raises
+    ------
+    InvalidInputError
+        If the suffix is another one, or if a CSV file cannot hold the observations.
+
+    See Also
+    --------
+    vrtd.logs.read : Read the file.
+
+    Notes
+    -----
+    ``read`` returns the same rows bit for bit, except that the numbers of a CSV file become float64. It reads weights,
+    actions and propensities only if they are named: ``weight='weight'``, ``action='action'`` (``action='action_*'`` for
+    vectors in Parquet and CSV files) and ``propensity='propensity'``. The last row of each segment is marked as
+    truncated in the file.
+
+    Parquet and npz files also keep ``Log.space``, so that the same features are chosen. Parquet files have page
+    checksums. Parquet and CSV files are written chunk by chunk, npz files from memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from vrtd.logs import from_arrays, read, write
+    >>> path = Path(tempfile.mkdtemp()) / "log.npz"
+    >>> write(from_arrays([[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0]), path)
+    >>> read(path).n_rows
+    2
     """
     check_log(log)
     suffix = Path(path).suffix.lower()
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".npz": _write_npz}
-    check_choice("the suffix of path", suffix, writers)
+    check_choice("The suffix of path", suffix, writers)
     if suffix != ".npz":
         library()
     chunks = checked_chunks(log, is_over=False)
-    first = next(chunks)  # what cannot be read leaves no file behind
+    first = next(chunks)  # before the file is created, so that a bad log leaves none behind
     with write_at_once(path) as file:
         writers[suffix](first, chain([first], chunks), log.space, file)
 
@@ -58,15 +88,18 @@ def _write_csv(first: Chunk, chunks: Iterator[Chunk], _space: ObservationSpace |
     from pyarrow.csv import CSVWriter
 
     if first.observations.ndim > 2:
-        what = f"shape {first.observations.shape[1:]}"
-        raise InvalidInputError("observations in a CSV file must be numbers or vectors", what, "write Parquet or npz")
+        raise InvalidInputError(
+            f"A CSV file can hold only numbers and vectors, but observations have the shape "
+            f"{first.observations.shape[1:]}.",
+            "Write a Parquet or npz file.",
+        )
     with CSVWriter(file, _batch(first, np.float64).schema) as writer:
         for chunk in chunks:
             writer.write_batch(_batch(chunk, np.float64))
 
 
 def _write_npz(_first: Chunk, chunks: Iterator[Chunk], space: ObservationSpace | None, file: IO[bytes]) -> None:
-    # A log may use the memory of a chunk for the next one.
+    # The log may reuse the memory of a chunk for the next one.
     arrays: dict[str, Any] = _name_columns(Chunk.concatenate([chunk.copy() for chunk in chunks]))
     if space is not None:
         arrays[SPACE_KEY] = np.frombuffer(pack_space(space, ["observations"]), np.uint8)
@@ -74,9 +107,9 @@ def _write_npz(_first: Chunk, chunks: Iterator[Chunk], space: ObservationSpace |
 
 
 def _batch(chunk: Chunk, dtype: DTypeLike | None = None) -> Any:
-    """Make a record batch: numbers as one column, vectors as numbered ones, anything larger as nested lists.
+    """Return a record batch: numbers as one column, vectors as numbered columns, larger arrays as nested lists.
 
-    Observations get the type `dtype`, or keep theirs.
+    Observations are converted to `dtype` unless it is None.
     """
     pyarrow = library()
     columns: dict[str, Any] = {}
@@ -96,5 +129,5 @@ def _batch(chunk: Chunk, dtype: DTypeLike | None = None) -> Any:
 
 
 def _name_columns(chunk: Chunk) -> dict[str, Any]:
-    """Return the arrays of a chunk under names by which `read` finds them."""
+    """Return the arrays of a chunk under names that `read` recognises."""
     return {ALIASES[name][0] if name == "starts" else name: values for name, values in chunk.columns.items()}

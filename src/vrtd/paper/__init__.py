@@ -1,1 +1,1 @@
-"""The reproduction of Xu, Wang, Zhou and Liang (ICLR 2020): experiments, claims and the verb `reproduce`."""
+"""Reproduction of Xu, Wang, Zhou and Liang (ICLR 2020): experiments, claims and the function `reproduce`."""

@@ -1,4 +1,4 @@
-"""TD and VRTD with several batch sizes on finite chains: what Figures 1, 1.5 and 2 of the paper share."""
+"""TD and VRTD with several batch sizes on finite chains: the code that Figures 1, 2 and 3 of the paper share."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Compare = Callable[[Table], list[NumberCheck]]
 
-_TD_CLOSELY = 4000  # so many of TD's first updates are looked at one by one
-_TD_STRIDE = 50  # the last updates of TD are looked at every so many
-# Criteria of ours. "Much" slower, as a share of the whole run that a batch size needs beyond TD; how it would be with a
-# stricter one is looked at beyond the paper.
+_TD_CLOSELY = 4000  # the exact error is computed after each of TD's first 4000 updates
+_TD_STRIDE = 50  # interval between checkpoints in TD's last updates
+# Our criteria for "much slower": the extra pseudo-gradients that a batch size needs compared with TD, as a share of the
+# run. The stricter one is tested beyond the paper.
 MUCH_SLOWER, STRICTER = 0.2, 0.1
-# "Much" smaller, and "substantially" reduced, as a share of TD's error.
+# Our criterion for "much smaller" and "substantially reduced", as a share of TD's error.
 MUCH_SMALLER = 0.5
 _START = {0.0: "zeros", 1.0: "ones"}
 
 
 def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Table]:
-    """`curves` over pseudo-gradients and `floors`, the errors averaged over the last updates, of every cell.
+    """Return the tables `curves` (error over pseudo-gradients) and `floors` (error averaged over the last updates).
 
-    `also` are pseudo-gradients that the caller will simulate.
+    `also` is the number of pseudo-gradients that the caller will simulate in addition.
     """
     n_gradients, sizes = settings["n_gradients"], settings["batch_sizes"]
     runner.expect(n_gradients * len(sizes) * sum(cell["n_runs"] for cell in settings["cells"]) + also)
@@ -47,7 +47,7 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
         problem = build_problem(cell)
         theta_0 = np.full(problem.n_features, cell["theta_0"])
         options = {"sampling": settings["sampling"], "n_gradients": n_gradients, "theta_0": theta_0}
-        td_floor, smaller = np.nan, list[Floats]()  # errors with the smaller batches, TD's first
+        td_floor, smaller = np.nan, list[Floats]()  # errors with the smaller batches, starting with TD's
         for M in sizes:
             method = make_algorithm(settings["step_size"], M)
             window, grid = choose_checkpoints(settings, M)
@@ -56,7 +56,7 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
                 problem, method, n_runs=cell["n_runs"], seed=settings["seed"], initial=settings["initial"],
                 checkpoints=axis, **options,
             )  # fmt: skip
-            # The approximation of VRTD on a trajectory is for a stationary first state; TD's recursion for any.
+            # VRTD's approximation on a trajectory assumes a stationary first state; TD's recursion allows any.
             first = settings["initial"] if M == 1 else "stationary"
             every = np.arange(_TD_CLOSELY + 1) if M == 1 else np.arange(0, n_gradients + 1, 2 * M)
             exact = exact_curve(problem, method, checkpoints=np.union1d(axis, every), initial=first, **options)
@@ -89,9 +89,9 @@ def measure(settings: Settings, runner: Runner, also: int = 0) -> dict[str, Tabl
 
 
 def choose_checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the last updates are averaged, and where the curve is drawn.
+    """Return the checkpoints at which the last updates are averaged, and those at which the curve is drawn.
 
-    With t uniform, the mean error over the inner updates of an epoch is the mean error of what it returns, so the ends
+    With t uniform, the mean error over the inner updates of an epoch equals the mean error of its output, so the ends
     of the epochs are enough.
     """
     end, last = settings["n_gradients"], settings["last_updates"]
@@ -103,14 +103,14 @@ def choose_checkpoints(settings: Settings, batch_size: int) -> tuple[NDArray[np.
 
 
 def draw_convergence(where: dict[str, Any], axes: Axes, tables: Tables) -> None:
-    """A curve for each batch size."""
+    """Draw a curve for each batch size."""
     for M in np.unique(tables["curves"]["batch_size"]):
         part = rows_where(tables["curves"], batch_size=M, **where)
         draw_means(axes, part, "TD" if M == 1 else f"VRTD, M = {M}")
 
 
 def draw_by_batch_size(axes: Axes, whole: Table, series: Sequence[tuple[str, dict[str, Any]]], y_label: str) -> None:
-    """For each of the series and each batch size a mark with its interval, and the expected value as a bar across."""
+    """Draw a mark with its interval for each series and batch size, and the expected value as a horizontal bar."""
     sizes = np.unique(whole["batch_size"])
     for k, (label, where) in enumerate(series):
         part = rows_where(whole, **where)
@@ -123,7 +123,7 @@ def draw_by_batch_size(axes: Axes, whole: Table, series: Sequence[tuple[str, dic
 
 
 def draw_floors(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Errors averaged over the last updates by batch size."""
+    """Draw the errors averaged over the last updates by batch size."""
     draw_by_batch_size(axes, floors, series, "squared error, mean of the last updates")
 
 
@@ -131,27 +131,27 @@ def draw_floors(axes: Axes, floors: Table, series: Sequence[tuple[str, dict[str,
 
 
 def falls(floors: Table, basis: Basis) -> list[NumberCheck]:
-    """Each batch size has a smaller error than the one before it."""
-    found = []
+    """Check that each batch size has a smaller error than the one before it."""
+    checks = []
     for small, large in pairwise(np.unique(floors["batch_size"])):
         for row, before in _pairs(floors, large, small):
             words = _condition(row), f"error at M = {large} / error at M = {small}"
-            found.append(_compare(row, before, "to_smaller", basis, words, 1.0))
-    return found
+            checks.append(_compare(row, before, "to_smaller", basis, words, 1.0))
+    return checks
 
 
 def improves(floors: Table, basis: Basis) -> list[NumberCheck]:
-    """Each batch size has at most MUCH_SMALLER of TD's error."""
-    found = []
+    """Check that each batch size has at most MUCH_SMALLER of TD's error."""
+    checks = []
     for M in np.unique(floors["batch_size"])[1:]:
         for row, td in _pairs(floors, M, 1):
             words = f"M = {M}", f"error of VRTD / error of TD ({_condition(row)})"
-            found.append(_compare(row, td, "to_td", basis, words, MUCH_SMALLER))
-    return found
+            checks.append(_compare(row, td, "to_td", basis, words, MUCH_SMALLER))
+    return checks
 
 
 def _compare(row: Row, other: Row, column: str, basis: Basis, words: tuple[str, str], below: float) -> NumberCheck:
-    """The error of a row over that of another: exact, or simulated and then in a column of the row."""
+    """Compare the ratio of two rows' errors with a limit; a simulated ratio is stored in a column of the first row."""
     if basis == "exact":
         return NumberCheck(*words, row["exact"] / other["exact"], below=below)
     standard_error, n_runs = row[f"{column}_standard_error"], row["n_runs"]
@@ -159,30 +159,35 @@ def _compare(row: Row, other: Row, column: str, basis: Basis, words: tuple[str, 
 
 
 def reduces(floors: Table, basis: Basis) -> list[NumberCheck]:
-    """The largest batch size has at most MUCH_SMALLER of TD's error; the others are looked at beyond that."""
+    """Check that the largest batch size has at most MUCH_SMALLER of TD's error.
+
+    The others are tested beyond the claim.
+    """
     largest = f"M = {floors['batch_size'].max()}"
     return [replace(each, stated=each.condition == largest) for each in improves(floors, basis)]
 
 
 def slows(floors: Table) -> list[NumberCheck]:
-    """Until the error is twice TD's floor, a batch size needs at most MUCH_SLOWER of the whole run beyond TD; STRICTER
-    is beyond what is stated."""
-    found = []
+    """Check that larger batches reach twice TD's floor with a delay of at most MUCH_SLOWER of the whole run.
+
+    The stricter criterion, STRICTER, is tested beyond the claim.
+    """
+    checks = []
     for M in np.unique(floors["batch_size"])[1:]:
         for row, td in _pairs(floors, M, 1):
-            if td["reach"] <= 0:  # the error begins there, so there is nothing to reach
+            if td["reach"] <= 0:  # the initial error is already below the threshold
                 continue
             later = (row["reach"] - td["reach"]) / row["n_gradients"] if row["reach"] > 0 else np.inf
             counts = f"{row['reach']:,} against {td['reach']:,}" if row["reach"] > 0 else "never"
             quantity = f"pseudo-gradients to twice the error of TD: {counts}, as a share of the run ({_condition(row)})"
             check = NumberCheck(f"M = {M}", quantity, float(later), below=MUCH_SLOWER, basis=row["basis"])
             strict = f"M = {M}, with {STRICTER:g} of the run"
-            found += [check, replace(check, condition=strict, below=STRICTER, stated=False)]
-    return found
+            checks += [check, replace(check, condition=strict, below=STRICTER, stated=False)]
+    return checks
 
 
 def agreement(tables: Tables) -> list[NumberCheck]:
-    """Simulated errors are the expected ones, or near the approximate ones."""
+    """Check that simulated errors agree with the exact ones, or are close to the approximate ones."""
     return [agrees(f"{_condition(row)}, M = {row['batch_size']}", row) for row in rows(tables["floors"])]
 
 
@@ -205,9 +210,9 @@ def make_claims(
     basis: Basis,
     judged: Callable[[Compare, Table], list[NumberCheck]] = lambda compare, floors: compare(floors),
 ) -> list[Claim]:
-    """What the paper says of each of these figures: batches reduce the error, substantially, and are not much slower.
+    """Make the paper's three claims on a figure: batches reduce the error, substantially, and are not much slower.
 
-    `judged` applies a comparison of floors to those that the paper speaks of, and to others beyond it.
+    `judged` applies a comparison to the floors that the paper reports, and to further ones beyond the claim.
     """
     criteria = {"much_smaller": MUCH_SMALLER, "much_slower": MUCH_SLOWER, "stricter": STRICTER}
     texts = read_texts("batch-sizes", {"figure": figure, "words": words, "basis": basis, **criteria})["claims"]

@@ -1,7 +1,8 @@
-"""Figure 4: TD with a step that is halved when the error stops decreasing, against VRTD with a constant step.
+"""Figure 5: TD with a step that is halved when the error stops decreasing, against VRTD with a constant step.
 
-The paper's rule leaves open how one sees that the error has stopped. It needs theta_star and couples the runs, so it is
-applied to the exact error of TD; the halving times that come out are simulated as a fixed schedule.
+The paper does not say how to detect that the error has stopped decreasing. A rule on the error needs theta_star and
+couples the runs. It is therefore applied to the exact error of TD, and the resulting halving times are simulated as a
+fixed schedule.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Axis = Literal["n_gradients", "n_samples"]
-Rule = Callable[[Sequence[float]], bool]  # from the errors so far, whether to halve the step now
-STRIDE = 40  # exact errors are computed every so many updates
-# The required accuracy is VRTD's own: its final error, to within a tenth. Larger ones are looked at beyond the paper.
+Rule = Callable[[Sequence[float]], bool]  # returns whether to halve the step now, given the errors up to now
+STRIDE = 40  # updates between two exact errors
+# The required accuracy is VRTD's final error, to within a tenth. Larger ones are tested beyond the paper.
 REQUIRED = 1.1
 WITHIN = (REQUIRED, 1.5, 2.0)
-MUCH_FASTER = 2.0  # a criterion of ours
+MUCH_FASTER = 2.0  # our criterion
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     return {
         "problem": "frozen_lake",
         "arguments": {"seed": 0},
@@ -46,22 +48,23 @@ def settings(n_runs: int, seed: int) -> Settings:
         "batch_size": 5000,
         "starts": {"ones": 1.0, "zeros": 0.0},
         "windows": [1000, 2000, 5000],  # the mean errors of successive windows are compared
-        "least_decrease": 0.05,  # by less than this the error has stopped decreasing
-        "most_halvings": 20,  # a step a million times smaller: nothing moves any more
-        "authors_halvings": [12_000, 20_000],  # a remark in the paper's source
+        "least_decrease": 0.05,  # a smaller relative decrease means that the error has stopped decreasing
+        "most_halvings": 20,  # the step is then a million times smaller, and theta no longer moves
+        "authors_halvings": [12_000, 20_000],  # from a remark in the paper's source
         "n_runs": n_runs,
         "seed": seed,
     }
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
+    """Simulate VRTD and TD under each halving rule, beside the expected errors."""
     problem, step, end = build_problem(settings), settings["step_size"], settings["n_gradients"]
     recursion, initial, batch_size = MarkovTD(problem), settings["initial"], settings["batch_size"]
     runner.expect(settings["n_runs"] * end * len(settings["starts"]) * (len(settings["windows"]) + 2))
     axis = np.union1d(make_log_grid(end) // STRIDE * STRIDE, np.arange(0, end + 1, 1000))
 
     d, n_states = problem.n_features, problem.mrp.n_states
-    trace = np.tile(pack(np.diag([*[1.0] * d, 0.0])), n_states)  # of E[u u^T], out of the packed moments by state
+    trace = np.tile(pack(np.diag([*[1.0] * d, 0.0])), n_states)  # trace @ x is E|u|^2, for packed moments x by state
 
     @cache
     def stride(step_size: float) -> Floats:
@@ -95,7 +98,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 def follow(
     stride: Callable[[float], Floats], x: Floats, trace: Floats, rule: Rule, settings: Settings
 ) -> tuple[Floats, list[int]]:
-    """The exact errors trace.x of TD, 0 to n_gradients by STRIDE, and when `rule` has halved the step."""
+    """Return the exact errors trace.x of TD, every STRIDE updates, and the times at which `rule` halves the step."""
     step, errors, times = settings["step_size"], [float(trace @ x)], list[int]()
     for t in range(STRIDE, settings["n_gradients"] + 1, STRIDE):
         x = stride(step) @ x
@@ -107,8 +110,11 @@ def follow(
 
 
 def stops_decreasing(window: int, least_decrease: float) -> Rule:
-    """Halve after a window whose mean error is not below that of the window before by `least_decrease`. The comparison
-    that follows a halving is left out."""
+    """Return the rule that halves the step when the mean error of a window stops decreasing.
+
+    The step is halved after a window whose mean error is not below that of the previous window by the share
+    `least_decrease`. The comparison after a halving is skipped.
+    """
     n, halved = window // STRIDE, False
 
     def rule(errors: Sequence[float]) -> bool:
@@ -129,33 +135,36 @@ def _draw(start: str, x: Axis, axes: Axes, tables: Tables) -> None:
 
 
 def vrtd_is_faster(curves: Table, x: Axis, above: float) -> list[NumberCheck]:
-    """Until its error is down to WITHIN times VRTD's final one, TD needs `above` times as much as VRTD: for ever, where
-    it does not get there within the run."""
-    found = []
+    """Check that TD needs more than `above` times as much as VRTD to reach WITHIN times VRTD's final error.
+
+    The ratio is infinite if TD does not reach it within the run.
+    """
+    checks = []
     for start in dict.fromkeys(curves["start"].tolist()):
         part = rows_where(curves, start=start)
         vrtd = rows_where(part, basis="approximation")
         for label in dict.fromkeys(part["method"][part["basis"] == "exact"].tolist()):
             for factor in WITHIN:
                 target = factor * vrtd["exact"][-1]
-                td, own = (_first(each, x, target) for each in (rows_where(part, method=label), vrtd))
+                td, ours = (_first(each, x, target) for each in (rows_where(part, method=label), vrtd))
                 stated = factor == REQUIRED
                 condition = f"{label.removeprefix('TD, ')}, from {start}"
                 condition += "" if stated else f", to {factor:g} times VRTD's final error"
-                counts = f"{td:,} against {own:,}" if td < inf else f"TD does not get there, VRTD after {own:,}"
+                counts = f"{td:,} against {ours:,}" if td < inf else f"TD does not get there, VRTD after {ours:,}"
                 quantity = f"{AXIS_LABELS[x]} of TD / of VRTD to {factor:g} times VRTD's final error: {counts}"
-                ratio = td / max(own, 1)
-                found.append(NumberCheck(condition, quantity, ratio, above=above, basis="approximation", stated=stated))
-    return found
+                ratio = td / max(ours, 1)
+                check = NumberCheck(condition, quantity, ratio, above=above, basis="approximation", stated=stated)
+                checks.append(check)
+    return checks
 
 
 def _first(curve: Table, x: Axis, target: float) -> float:
-    """Where the expected error is at most the target for the first time; infinite where it never is."""
+    """Return where the expected error first is at most the target, or infinity if it never is."""
     return next(iter(curve[x][curve["exact"] <= target].tolist()), inf)
 
 
 def samples_are_gradients(tables: Tables) -> list[NumberCheck]:
-    """As many samples are drawn as pseudo-gradients are counted."""
+    """Check that the number of samples drawn equals the number of pseudo-gradients."""
     condition, what = "the two algorithms of the figure", "samples drawn / pseudo-gradients"
     return [
         NumberCheck(
@@ -167,7 +176,7 @@ def samples_are_gradients(tables: Tables) -> list[NumberCheck]:
 
 
 def agreement(curves: Table) -> list[NumberCheck]:
-    """Simulated errors at the end of the budget are the expected ones."""
+    """Check that simulated errors at the end of the budget agree with the expected ones."""
     return [agrees(f"{row['method']}, from {row['start']}", row) for row in _last_rows(curves)]
 
 
@@ -194,8 +203,8 @@ EXPERIMENT = make_experiment(
         ("zeros-samples", "curves"): partial(_draw, "zeros", "n_samples"),
     },
     tests={
-        "figure-4-much-faster": _test_speed("n_gradients", MUCH_FASTER),
-        "figure-4-fewer-samples": _test_speed("n_samples", 1.0),
+        "figure-5-much-faster": _test_speed("n_gradients", MUCH_FASTER),
+        "figure-5-fewer-samples": _test_speed("n_samples", 1.0),
         "samples-are-gradients": ClaimTest(samples_are_gradients),
     },
     numbers={"required": REQUIRED, "much_faster": MUCH_FASTER},

@@ -1,6 +1,6 @@
-"""The paper's counter-example to an earlier analysis, and chains on which its own Theorem 1 and Corollary 1 fail.
+"""The paper's counter-example to an earlier analysis, which is right, and counter-examples to the paper itself.
 
-The counter-example is right; Theorem 1 and Corollary 1 fail on chains that meet their conditions.
+Theorem 1 and Corollary 1 fail on chains that meet their conditions.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# Batches whose mean is this close to that of v have nearly the same mean.
+# A batch whose mean differs from that of v by less than this counts as having nearly the same mean.
 NEAR = 0.1
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     return {
         "seed": seed,
         "n_runs": n_runs,
         "uniform": {"bound": 3, "batch": [1, 2, -3], "n_batches": 700},
-        # Each next state is a fair coin's, the feature is 1 and the reward +1 or -1, so theta_star = 0.
+        # The next state is decided by a fair coin, the feature is 1 and the reward +1 or -1, so theta_star = 0.
         "coin": {"gamma": 0.5, "step_size": 0.02, "batch_size": 2000, "radius": 1.0, "n_epochs": 10},
         "mdp_seeds": [0, 1, 2, 3, 4],
-        "batch_factors": [1.02, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0],  # of the least that is allowed
+        # Multiples of the smallest batch size that Theorem 1 allows.
+        "batch_factors": [1.02, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0],
         "mdp_targets": [1e-2, 1e-3, 1e-4],
         "coin_targets": [1e-2, 1e-4, 1e-6],
         "gammas": [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 0.9999],
@@ -47,6 +49,7 @@ def settings(n_runs: int, seed: int) -> Settings:
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
+    """Compute both counter-examples; only the error of the coin is simulated as well."""
     problems = {f"random MDP {seed}": random_mdp(seed, normalize=True) for seed in settings["mdp_seeds"]}
     epochs, floor = _measure_coin(settings, runner)
     return {
@@ -60,23 +63,23 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 
 
 def _moment(h: Fraction, k: int) -> Fraction:
-    """E v^k for v uniform on [-h, h]."""
+    """Return E v^k for v uniform on [-h, h]."""
     return (h ** (k + 1) - (-h) ** (k + 1)) / (k + 1) / (2 * h)
 
 
 def _compute_moments(uniform: Settings) -> Table:
-    """First and second moment of v and of the batch, in exact arithmetic."""
-    h, batch, found = Fraction(uniform["bound"]), [Fraction(v) for v in uniform["batch"]], []
+    """Compute the first and second moment of v and of the batch in exact arithmetic."""
+    h, batch, moments = Fraction(uniform["bound"]), [Fraction(v) for v in uniform["batch"]], []
     for name, k in (("mean", 1), ("mean square", 2)):
         of_v, of_batch = _moment(h, k), sum(v**k for v in batch) / len(batch)
         gap = of_batch - of_v
         row = {"moment": name, "of_v": float(of_v), "of_batch": float(of_batch), "difference": float(gap)}
-        found.append(row | {"as_fraction": str(gap)})
-    return table(found)
+        moments.append(row | {"as_fraction": str(gap)})
+    return table(moments)
 
 
 def _draw_batches(uniform: Settings, seed: int) -> Table:
-    """What other batches of that size do: by how much their mean and mean square differ from those of v."""
+    """Draw random batches of the same size: how much their mean and mean square differ from those of v."""
     h = uniform["bound"]
     v = np.random.default_rng(seed).uniform(-h, h, (uniform["n_batches"], len(uniform["batch"])))
     mean, square = (float(_moment(Fraction(h), k)) for k in (1, 2))
@@ -84,11 +87,12 @@ def _draw_batches(uniform: Settings, seed: int) -> Table:
 
 
 def make_coin(gamma: float) -> LinearProblem:
+    """Return the chain with two states in which the next state is decided by a fair coin."""
     return LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], gamma), [[1.0], [1.0]])
 
 
 def _measure_coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
-    """Errors after each epoch, and averaged over the epochs, beside the bounds; theta_0 = theta_star."""
+    """Return the errors after each epoch and averaged over the epochs, with the bounds; theta_0 = theta_star."""
     chosen, n_runs = settings["coin"], settings["n_runs"]
     problem, a, M, n = make_coin(chosen["gamma"]), chosen["step_size"], chosen["batch_size"], chosen["n_epochs"]
     epochs, start = np.arange(1, n + 1), problem.theta_star
@@ -116,7 +120,7 @@ def _measure_coin(settings: Settings, runner: Runner) -> tuple[Table, Table]:
 
 
 def _bound(name: str, problem: LinearProblem, factors: list[float]) -> Iterator[Row]:
-    """Where the error settles, at the step of Corollary 1 with R = |theta_star|, and the bounds of it."""
+    """Compute the stationary error and its bounds, at the step of Corollary 1 with R = |theta_star|."""
     lam, g2 = problem.lambda_A, float(1.0 + problem.mrp.edges.discount.max()) ** 2
     a, least, theta_0 = lam / (16.0 * g2), 32.0 * g2 / lam**2 + 0.5, np.zeros(problem.n_features)
     for factor in factors:
@@ -133,7 +137,7 @@ def _bound(name: str, problem: LinearProblem, factors: list[float]) -> Iterator[
 
 
 def _plan(settings: Settings, problems: dict[str, LinearProblem]) -> Iterator[Row]:
-    """What the plans of Corollary 1 reach: coins from 1, random MDPs from 0 with R = |theta_star|."""
+    """Follow the plans of Corollary 1: coins from theta = 1, random MDPs from 0 with R = |theta_star|."""
     for target in settings["coin_targets"]:
         for gamma in settings["gammas"]:
             yield _reach(f"coin, gamma = {gamma:g}", make_coin(gamma), target, np.ones(1), settings["coin"]["radius"])
@@ -144,7 +148,7 @@ def _plan(settings: Settings, problems: dict[str, LinearProblem]) -> Iterator[Ro
 
 
 def _reach(name: str, problem: LinearProblem, target: float, theta_0: Floats, radius: float) -> Row:
-    """The error after the epochs that Corollary 1 asks for, with its step and batch size."""
+    """Compute the error after the number of epochs of Corollary 1, with its step and batch size."""
     plan = vrtd_iid_complexity(problem, target, theta_0, radius, form="printed")
     moments = vrtd_iid_moments(problem, plan.step_size, plan.batch_size, plan.n_epochs, theta_0)
     return {
@@ -212,7 +216,7 @@ def _show_corollary1(axes: Axes, tables: Tables) -> None:
 
 def _differ(tables: Tables) -> list[NumberCheck]:
     mean, square = tables["moments"]["difference"].tolist()
-    found = [
+    checks = [
         NumberCheck("the batch {1, 2, -3}", name, value, above=expected - SAME, below=expected + SAME)
         for name, value, expected in (
             ("difference of the means", mean, 0.0),
@@ -226,37 +230,37 @@ def _differ(tables: Tables) -> list[NumberCheck]:
     others = NumberCheck(
         "random batches of 3", quantity, estimate, se, int(near.size), above=0.5, basis="simulated", stated=False
     )
-    return [*found, others]
+    return [*checks, others]
 
 
 def _keeps_bound(tables: Tables) -> list[NumberCheck]:
-    """The error of the coin, exact and simulated, and where the errors of random MDPs settle are at most the bound."""
-    coin, (floor,), found = tables["coin"], rows(tables["coin_floor"]), []
+    """Check that the errors of the coin and the stationary errors of the random MDPs are at most the bound."""
+    coin, (floor,), checks = tables["coin"], rows(tables["coin_floor"]), []
     if floor["conditions_hold"] == "yes":
         worst = float((coin["exact"] / coin["printed"]).max())
         mean, se = floor["mean"] / floor["printed"], floor["standard_error"] / floor["printed"]
         quantity = "error / bound, mean over the epochs"
-        found += [
+        checks += [
             NumberCheck("coin", "error / bound, at its largest over the epochs", worst, below=AT_MOST_1),
             NumberCheck("coin, simulated", quantity, mean, se, floor["n_runs"], below=AT_MOST_1, basis="simulated"),
         ]
     for row in rows(rows_where(tables["theorem1"], conditions_hold="yes")):
         quantity = f"error / bound as m grows, M = {row['batch_size']:,}"
-        found.append(NumberCheck(row["chain"], quantity, row["exact"] / row["printed"], below=AT_MOST_1))
-    return found
+        checks.append(NumberCheck(row["chain"], quantity, row["exact"] / row["printed"], below=AT_MOST_1))
+    return checks
 
 
 def _agree(tables: Tables) -> list[NumberCheck]:
-    """The simulated error of the coin is the exact one."""
+    """Check that the simulated error of the coin agrees with the exact one."""
     return [agrees("coin", row) for row in rows(tables["coin_floor"])]
 
 
 def _reaches_target(tables: Tables) -> list[NumberCheck]:
-    found = []
+    checks = []
     for row in rows(rows_where(tables["corollary1"], conditions_hold="yes")):
         quantity = f"error reached / target, eps = {row['target']:g}"
-        found.append(NumberCheck(row["chain"], quantity, row["error"] / row["target"], below=AT_MOST_1))
-    return found
+        checks.append(NumberCheck(row["chain"], quantity, row["error"] / row["target"], below=AT_MOST_1))
+    return checks
 
 
 EXPERIMENT = make_experiment(

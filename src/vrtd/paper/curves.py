@@ -1,4 +1,4 @@
-"""Error curves of simulations beside the expected ones, as rows of a table and drawn; what all figures share."""
+"""Error curves of simulations and their expected values: as rows of a table, and as drawings for all figures."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FIRST_SHOWN = 100  # pseudo-gradients or samples
 
 
 def make_log_grid(end: int) -> NDArray[np.int64]:
-    """Where a curve is looked at: at 0, and evenly on a logarithmic axis."""
+    """Return the checkpoints of a curve: 0, and points evenly spaced on a logarithmic axis."""
     return np.unique(np.r_[0, np.geomspace(10, end, 120).astype(np.int64)])
 
 
 def make_curve_rows(
     labels: dict[str, Any], result: Result, shown: NDArray[np.bool_], expected: Floats | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each checkpoint that is shown: mean over runs, standard error and, if known, the expected error."""
+    """Make a row per checkpoint shown: mean over runs, standard error and, if known, the expected error."""
     summary = result.summary()
     columns = {
         "n_gradients": result.n_gradients,
@@ -46,8 +46,10 @@ def draw_band(axes: Axes, part: Table, label: str, x: str = "n_gradients", metri
 
 
 def draw_means(axes: Axes, part: Table, label: str, x: str = "n_gradients") -> None:
-    """One curve on logarithmic axes: the mean with a band of two standard errors; the expected error in black, dashed
-    where it is exact, dotted where it is approximate."""
+    """Draw one curve on logarithmic axes: the mean over runs with a band of two standard errors.
+
+    The expected error is black: dashed if it is exact, dotted if it is approximate.
+    """
     gone = int(part["n_diverged"][-1])
     draw_band(axes, part, f"{label}, {gone} runs diverged and left out" if gone else label, x)
     dashes = "--" if part["basis"][0] == "exact" else ":"
@@ -71,7 +73,7 @@ def finish_axes(
     place: Literal["best", "upper right", "upper center"] = "best",
     ticks: Sequence[str] | None = None,
 ) -> None:
-    """Label the axes, and the ticks of x if they have names; make some logarithmic, and add a grid and a legend."""
+    """Label the axes, and the ticks of x if `ticks` names them; set logarithmic scales; add a grid and a legend."""
     if "x" in log:
         axes.set_xscale("log")
     if "y" in log:

@@ -1,7 +1,7 @@
-"""From numbers to verdicts: comparisons with intervals, and what follows from them for a claim.
+"""Verdicts on claims, computed from comparisons of intervals with limits.
 
-A verdict is computed from comparisons alone. Each says: this quantity, in this condition, must lie between these limits
-if the claim is true. Its interval either lies inside, or outside, or contains a limit, and then nothing is decided.
+A comparison states that a quantity, in a condition, must lie between two limits if the claim is true. It holds if the
+interval of the quantity lies inside the limits, fails if it lies outside, and is undecided if it contains a limit.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from vrtd.tables import Tables
 from vrtd.theory import Condition
 from vrtd.theory.curves import EXACT
 
-# That every interval of every claim covers its quantity.
+# Probability with which all intervals of all claims cover their quantities together.
 CONFIDENCE = 0.99
-# Exact numbers are right to about this, relative to themselves.
+# Relative accuracy of exact numbers.
 ROUNDING = 1e-9
-# Inequalities are not strict, and exact numbers are right to 1e-9.
+# Limit of inequalities that are not strict, with an allowance for rounding.
 AT_MOST_1 = 1.0 + 1e-8
-# Two exact numbers are the same up to this.
+# Largest difference at which two exact numbers count as equal.
 SAME = 1e-6
-# Approximate errors of VRTD on a trajectory are within this of the true ones, up to moderate steps.
+# Relative accuracy of approximate errors of VRTD on a trajectory, up to moderate steps.
 APPROXIMATION = 0.1
 
 Basis = Literal["exact", "approximation", "simulated"]
-# "finite": about the paper's own experiments; "universal": about every chain, so that one exception refutes it and no
-# number of instances proves it; "observation": what was seen here and the paper does not say.
+# "finite": a claim on the paper's own experiments. "universal": a claim on every chain, which one exception refutes and
+# no number of instances proves. "observation": something seen here that the paper does not claim.
 Kind = Literal["finite", "universal", "observation"]
 Verdict = Literal[
     "proved", "holds", "no exception found", "holds under conditions", "does not hold", "undecided", "observation"
@@ -45,65 +45,65 @@ Verdict = Literal[
 
 @dataclass(frozen=True)
 class NumberCheck:
-    """If the claim is true then, in this condition, above < quantity < below."""
+    """Condition, quantity and limits: if the claim is true then above < quantity < below in this condition."""
 
-    condition: str  # conditions are judged one by one; comparisons of one condition stand or fall together
+    condition: str  # conditions are judged separately, with all comparisons of a condition together
     quantity: str  # in words or symbols, e.g. "error at M = 500 / error at M = 50"
     estimate: float
-    standard_error: float = 0.0  # of a mean over runs; 0 for what is exact
-    n_runs: int = 0  # independent runs behind it; 0 for what is exact
+    standard_error: float = 0.0  # of a mean over runs; 0 for exact values
+    n_runs: int = 0  # independent runs behind the estimate; 0 for exact values
     above: float = -math.inf
     below: float = math.inf
     basis: Basis = "exact"
-    stated: bool = True  # whether the paper makes the claim for this condition, or we ask beyond it
-    uncertainty: float | None = None  # by how much an approximation may be off; APPROXIMATION of itself unless given
+    stated: bool = True  # whether the paper makes the claim for this condition; if not, it is tested beyond the paper
+    uncertainty: float | None = None  # largest error of an approximation; None: the share APPROXIMATION of the estimate
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.above) or math.isfinite(self.below)):
-            raise InvalidInputError("a comparison must have a limit", self.quantity, "give above, below or both")
+            raise InvalidInputError(f"The comparison of {self.quantity} has no limit.", "Give above, below or both.")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A checkable statement: of the paper, or for an observation our own."""
+    """Statement that can be checked: one of the paper, or our own for an observation."""
 
     name: str
     place: str
     statement: str  # in our own words
-    test: str  # what is compared with what
-    needs: tuple[str, ...]  # experiments
+    test: str  # describes the comparisons
+    needs: tuple[str, ...]  # names of experiments
     evidence: Callable[[Mapping[str, Tables]], Sequence[NumberCheck]]
-    agreement: Callable[[Mapping[str, Tables]], Sequence[NumberCheck]] | None = None  # simulation against recursion
+    agreement: Callable[[Mapping[str, Tables]], Sequence[NumberCheck]] | None = None  # of simulations with recursions
     kind: Kind = "finite"
     proof: str = ""  # of a universal claim: the heading of docs/what-holds.md under which it is proved
-    note: str = ""  # what to make of it, or what takes its place
+    note: str = ""  # how to interpret the verdict, or what replaces the statement
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, get_args(Kind))
         if self.proof and self.kind != "universal":
-            raise InvalidInputError("only a universal claim can have a proof", self.name, "leave proof out")
+            raise InvalidInputError(f"The claim {self.name!r} is {self.kind} and has a proof.", "Leave proof out.")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A comparison with its interval and what it says: True, False, or None where the interval contains a limit."""
+    """Comparison with its interval and outcome: True, False, or None if the interval contains a limit."""
 
     comparison: NumberCheck
     low: float
     high: float
     outcome: bool | None
-    more: float | None = None  # so many times the runs would decide it, if the estimate is right
+    more: float | None = None  # factor by which the runs must grow to decide it, if the estimate is right
 
     @property
     def margin(self) -> float:
-        """How far the interval is inside the limits, in units of the limit: negative when it is not."""
+        """Distance of the interval from the nearest limit, in units of the limit; negative if it is not inside."""
         c = self.comparison
         gaps = [(c.below - self.high, c.below), (self.low - c.above, c.above)]
         margin = min(gap / (abs(limit) or 1.0) for gap, limit in gaps if math.isfinite(limit))
         return -math.inf if math.isnan(margin) else margin
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON, which has neither NaN nor infinities; `float` reads the words."""
+        """Return plain JSON; infinities are strings that `float` reads, and NaN is null."""
         c = self.comparison
         numbers = {"estimate": c.estimate, "standard_error": c.standard_error, "low": self.low, "high": self.high}
         plain = {name: str(x) if math.isinf(x) else None if math.isnan(x) else x for name, x in numbers.items()}
@@ -114,20 +114,20 @@ class Judged:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its verdict."""
+    """Claim with its verdict."""
 
     claim: Claim
     verdict: Verdict
-    where: str  # conditions: under which it holds, fails or was observed, or why nothing is decided
+    where: str  # the conditions under which it holds, fails or was observed, or the reason why it is undecided
     judged: tuple[Judged, ...]
-    decisive: Judged  # the comparison on which the verdict turns
-    runs_needed: int | None  # of a reproduction, to decide what is open
+    decisive: Judged  # the comparison that decides the verdict
+    runs_needed: int | None  # n_runs of a reproduction that would decide the undecided comparisons
 
     @property
     def supporting(self) -> Judged | None:
-        """Beside the decisive comparison, which fails, the tightest one of the conditions under which the claim holds.
+        """Tightest comparison among the conditions under which the claim holds; the decisive one fails.
 
-        None where the verdict does not depend on conditions.
+        None if the verdict does not depend on conditions.
         """
         if self.verdict != "holds under conditions":
             return None
@@ -136,7 +136,7 @@ class Finding:
         return min((e for e in stated if e.comparison.condition not in not_held), key=lambda each: each.margin)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         claim, supporting = self.claim, self.supporting
         return {
             "name": claim.name,
@@ -159,17 +159,19 @@ class Finding:
 
 
 def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int = 1000) -> Finding:
-    """The verdict on one claim out of `n_claims`, whose intervals hold together with probability CONFIDENCE.
+    """Judge one of `n_claims` claims, whose intervals hold together with probability CONFIDENCE.
 
-    `n_runs` are those of the reproduction, of which a comparison may have had a share.
+    `n_runs` is the number of runs of the reproduction; a comparison may use only a part of them.
     """
     evidence = list(claim.evidence(tables))
     if not any(comparison.stated for comparison in evidence):
-        raise InvalidInputError("a claim must have a comparison that the paper states", claim.name, "see its evidence")
+        raise InvalidInputError(
+            f"The claim {claim.name!r} has no comparison that the paper states.", "Correct its evidence."
+        )
     agreement = list(claim.agreement(tables)) if claim.agreement is not None else []
     level = (1.0 - CONFIDENCE) / n_claims / (len(evidence) + len(agreement))
     judged = tuple(_judge_check(comparison, level) for comparison in evidence)
-    # Runs that diverged leave no number, and agree with nothing.
+    # Runs that diverged have no finite error, so they contradict the recursion.
     contradicted = [
         each
         for each in (_judge_check(comparison, level) for comparison in agreement)
@@ -187,24 +189,24 @@ def judge(claim: Claim, tables: Mapping[str, Tables], n_claims: int, n_runs: int
 
 
 def count_verdicts(findings: Iterable[Finding]) -> dict[Verdict, int]:
-    """How many findings have each verdict, in the order of the vocabulary; observations are the last entry.
+    """Count the findings with each verdict, in the order of `Verdict`; observations are the last entry.
 
     >>> list(count_verdicts([]))[-1]
     'observation'
     """
-    found = Counter(finding.verdict for finding in findings)
-    return {verdict: found[verdict] for verdict in get_args(Verdict)}
+    counts = Counter(finding.verdict for finding in findings)
+    return {verdict: counts[verdict] for verdict in get_args(Verdict)}
 
 
 def _observation(judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
-    """An observation is no claim of the paper: it has no other verdict, and the numbers say where it was made."""
-    found = _by_outcome(judged)
+    """Return the verdict "observation", the conditions under which it was made, and all comparisons."""
+    groups = _by_outcome(judged)
     words = {True: "observed under", False: "not observed under", None: "undecided under"}
-    return "observation", _join(*(_list(words[outcome], names) for outcome, names in found.items())), judged
+    return "observation", _join(*(_list(words[outcome], names) for outcome, names in groups.items())), judged
 
 
 def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequence[Judged]]:
-    """With the conditions it rests on, and the comparisons among which the decisive one is."""
+    """Return the verdict, its conditions, and the comparisons that contain the decisive one."""
     ours = [each for each in judged if each.comparison.stated]
     stated, beyond = _by_outcome(ours), _by_outcome([each for each in judged if not each.comparison.stated])
     fails, open_ = ([each for each in ours if each.outcome is outcome] for outcome in (False, None))
@@ -225,19 +227,19 @@ def _verdict(claim: Claim, judged: Sequence[Judged]) -> tuple[Verdict, str, Sequ
 
 
 def _by_outcome(judged: Sequence[Judged]) -> dict[bool | None, list[str]]:
-    """Conditions by what their comparisons say together; one that fails in part says in which."""
+    """Group conditions by the outcome of their comparisons; one that fails in part says how many hold."""
     groups: dict[str, list[bool | None]] = {}
     for each in judged:
         groups.setdefault(each.comparison.condition, []).append(each.outcome)
-    found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    result: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for name, outcomes in groups.items():
         held = outcomes.count(True)
         share = f" ({held} of {len(outcomes)} comparisons hold)" if held else ""
         if False in outcomes:
-            found[False].append(f"{name}{share}")
+            result[False].append(f"{name}{share}")
         else:
-            found[None if None in outcomes else True].append(name)
-    return found
+            result[None if None in outcomes else True].append(name)
+    return result
 
 
 def _list(words: str, conditions: Sequence[str]) -> str:
@@ -252,7 +254,7 @@ def _judge_check(c: NumberCheck, level: float) -> Judged:
     low, high = _interval(c, level)
     if math.isnan(low):
         return Judged(c, low, high, None)
-    bounded = [(low - c.above, high - c.above)] if c.above > -math.inf else []  # an infinite limit is none
+    bounded = [(low - c.above, high - c.above)] if c.above > -math.inf else []  # infinite limits are not checked
     bounded += [(c.below - high, c.below - low)] if c.below < math.inf else []
     if all(least > 0.0 for least, _ in bounded):
         return Judged(c, low, high, True)
@@ -262,11 +264,11 @@ def _judge_check(c: NumberCheck, level: float) -> Judged:
 
 
 def _interval(c: NumberCheck, level: float) -> tuple[float, float]:
-    if math.isinf(c.estimate):  # what is never reached takes infinitely long
+    if math.isinf(c.estimate):  # the time to an event that never happens
         return c.estimate, c.estimate
     if c.n_runs and c.estimate > 0.0:
-        # Means of skewed positive quantities, and their ratios: an interval for the logarithm covers at its rate with
-        # few runs too, as one about the mean does not, since a mean that is low comes with an error that is.
+        # Means of skewed positive quantities, and their ratios. With few runs an interval for the logarithm has its
+        # nominal coverage; one for the mean does not, because a low mean comes with a low standard error.
         factor = math.exp(min(_student(c.n_runs, level) * c.standard_error / c.estimate, 700.0))
         return c.estimate / factor, c.estimate * factor
     if c.n_runs:
@@ -279,7 +281,10 @@ def _interval(c: NumberCheck, level: float) -> tuple[float, float]:
 
 
 def _more(c: NumberCheck, level: float) -> float | None:
-    """How many times the runs would make the interval too short to contain the limit, if the estimate is right."""
+    """Return the factor by which the runs must grow so that the interval no longer contains the limit.
+
+    The estimate is assumed to be right.
+    """
     if c.n_runs == 0 or c.estimate <= 0.0 or not 0.0 < c.standard_error < math.inf:
         return None
     distance = min(abs(math.log(limit / c.estimate)) for limit in (c.above, c.below) if 0.0 < limit < math.inf)
@@ -303,9 +308,9 @@ def _student(n_runs: float, level: float) -> float:
 
 
 def agrees(condition: str, row: Mapping[str, Any]) -> NumberCheck:
-    """A row with the `mean` of `n_runs` runs, its `standard_error` and the `exact` value: are they the same?
+    """Compare the `mean` of a row with its `exact` value, given `n_runs` runs and a `standard_error`.
 
-    Where the `basis` of the exact value is an approximation, they may differ by APPROXIMATION.
+    If the `basis` of the exact value is an approximation, they may differ by the share APPROXIMATION.
     """
     tolerance = APPROXIMATION if row["basis"] == "approximation" else ROUNDING
     return NumberCheck(
@@ -315,7 +320,7 @@ def agrees(condition: str, row: Mapping[str, Any]) -> NumberCheck:
 
 
 def average_runs(values: Floats) -> dict[str, float]:
-    """The mean of a value a run and its standard error; NaN where a run has diverged, so that it is not hidden.
+    """Return the mean of one value per run and its standard error; both are NaN if a run has diverged.
 
     >>> average_runs(np.array([1.0, 2.0, 3.0, 2.0]))["mean"]
     2.0
@@ -324,7 +329,7 @@ def average_runs(values: Floats) -> dict[str, float]:
 
 
 def paired_ratio(x: Floats, y: Floats) -> tuple[float, float]:
-    """Of the means of x and y over the same runs, and its standard error to first order.
+    """Return the ratio of the means of x and y over the same runs, and its standard error to first order.
 
     >>> paired_ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
     (0.5, 0.0)
@@ -344,5 +349,5 @@ def are_met(conditions: Iterable[Condition]) -> Literal["yes", "no"]:
 
 
 def ratio(x: float, se_x: float, y: float, se_y: float) -> tuple[float, float]:
-    """x/y and its standard error (to first order, as if x and y were independent)."""
+    """Return x/y and its standard error (to first order, as if x and y were independent)."""
     return x / y, abs(x / y) * math.hypot(se_x / x, se_y / y)

@@ -1,4 +1,4 @@
-"""What an experiment is: settings as data, tables that a measurement fills, figures and claims that rest on them."""
+"""Experiments: settings as data, a measurement that fills tables, and the figures and claims based on them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from vrtd.tables import Table, Tables
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Settings = Mapping[str, Any]  # plain JSON: all that decides the numbers
+Settings = Mapping[str, Any]  # plain JSON that determines all numbers
 Draw = Callable[["Axes", Tables], None]
 Evidence = Callable[[Tables], Sequence[NumberCheck]]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """`settings(n_runs, seed)` says what to do, `measure` does it, `figures` show it, `claims` are judged by it.
+    """Experiment of the paper: its settings, measurement, figures and claims.
 
-    `measure` depends on the settings alone: equal settings give equal tables, to the bit.
+    `measure` depends only on the settings: equal settings give equal tables, to the bit.
     """
 
     name: str
     title: str
     place: str  # in the paper
-    question: str  # what the paper says there, in our own words
-    method: str  # what is done here, and what was chosen where the paper is silent
+    question: str  # the paper's statement, in our own words
+    method: str  # the procedure here, with the choices that the paper leaves open
     weight: float  # its share of the time of a whole reproduction, for the progress display
     settings: Callable[[int, int], Settings]
     measure: Callable[[Settings, Runner], dict[str, Table]]
@@ -48,7 +48,7 @@ class Experiment:
 
 
 class ClaimTest(NamedTuple):
-    """How a claim is tested: by `evidence`, which decides nothing where simulation and recursion do not agree."""
+    """Test of a claim: `evidence`, which counts only if simulation and recursion agree."""
 
     evidence: Evidence
     agreement: Evidence | None = None
@@ -67,8 +67,9 @@ def make_experiment(
 ) -> Experiment:
     """Put the functions of an experiment together with its texts, `texts/NAME.toml`.
 
-    `figures` maps the name of a figure and the table that it shows to a function that draws it, `tests` the names of
-    claims to their tests. `claims` that are shared with other experiments come first. `numbers` are named in the texts.
+    `figures` maps the name of a figure and the table it shows to a function that draws it. `tests` maps the names of
+    claims to their tests. `claims` are claims shared with other experiments; they come first. `numbers` are inserted
+    into the texts.
     """
     texts = read_texts(name, numbers)
     return Experiment(
@@ -86,7 +87,7 @@ def make_experiment(
 
 
 def make_claim(experiment: str, name: str, text: dict[str, Any], test: ClaimTest) -> Claim:
-    """Put a claim on one experiment together. One with a proof is about every chain."""
+    """Make a claim on one experiment. A claim with a proof is universal: it is about every chain."""
 
     def take_tables(evidence: Evidence) -> Callable[[Mapping[str, Tables]], Sequence[NumberCheck]]:
         return lambda tables: evidence(tables[experiment])
@@ -98,7 +99,7 @@ def make_claim(experiment: str, name: str, text: dict[str, Any], test: ClaimTest
 
 
 def read_texts(name: str, numbers: Mapping[str, float | str] = {}) -> dict[str, Any]:
-    """Read `texts/NAME.toml`, with numbers and phrases in the place of their names."""
+    """Read `texts/NAME.toml` and replace the names of numbers and phrases by their values."""
     content = files("vrtd.paper").joinpath("texts", f"{name}.toml").read_text(encoding="utf-8")
     values = {key: value if isinstance(value, str) else f"{value:g}" for key, value in numbers.items()}
 
@@ -112,7 +113,7 @@ def read_texts(name: str, numbers: Mapping[str, float | str] = {}) -> dict[str, 
 
 
 def build_problem(spec: Mapping[str, Any]) -> LinearProblem:
-    """Build a problem of the library, or a chain that is written out."""
+    """Build a problem of the library, or a chain given by its matrices."""
     if "problem" not in spec:
         return LinearProblem(MarkovRewardProcess(spec["P"], spec["R"], spec["gamma"]), spec["phi"])
     problem: LinearProblem = LIBRARY[spec["problem"]](**spec["arguments"])
@@ -120,12 +121,12 @@ def build_problem(spec: Mapping[str, Any]) -> LinearProblem:
 
 
 def make_algorithm(step_size: float, batch_size: int) -> Algorithm:
-    """Make VRTD, or TD where the batch is one sample."""
+    """Make VRTD, or TD if the batch is one sample."""
     return TD(step_size) if batch_size == 1 else VRTD(step_size, batch_size)
 
 
 class Runner:
-    """Simulates for a measurement, tells how far it is and adds up what it costs."""
+    """Simulator for a measurement, which reports progress and adds up the cost."""
 
     def __init__(self, progress: Callable[[float], None] | None = None, threads: int | None = None) -> None:
         self._progress, self._threads = progress, threads
@@ -133,7 +134,7 @@ class Runner:
         self.n_gradients, self.seconds, self.compile_seconds = 0, 0.0, 0.0
 
     def expect(self, n_gradients: int) -> None:
-        """Pseudo-gradients, over all runs, of all simulations to come."""
+        """Set the number of pseudo-gradients of all simulations to come, over all runs."""
         self._expected = n_gradients
 
     def simulate(
@@ -150,7 +151,7 @@ class Runner:
         initial: int | ArrayLike = "stationary",
         metrics: Sequence[str | QuadraticForm] = ("squared_error",),
     ) -> Result:
-        """Call `vrtd.simulate`, and count what it does."""
+        """Call `vrtd.simulate` and add up its pseudo-gradients and seconds."""
         size = n_runs * n_gradients
 
         def tell(share: float) -> None:

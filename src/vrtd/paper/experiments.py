@@ -1,4 +1,4 @@
-"""The paper's experiments: one module each, or a package; what they say is in `texts/`."""
+"""The paper's experiments: one module or package each; their texts are in `texts/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vrtd.paper.evidence import Claim
     from vrtd.paper.experiment import Experiment
 
-#: In the order in which they are run and shown.
+#: Names of the experiments, in the order in which they are run and shown.
 NAMES = (
     "random-mdp-iid",
     "random-mdp-markov",
@@ -23,7 +23,7 @@ NAMES = (
     "bounds",
 )
 
-#: The experiment behind a figure, by the number that is printed in the paper. Table 1 has the name of its experiment.
+#: The experiment behind each figure of the paper, by printed number. Table 1 has the name of its experiment.
 FIGURES = {
     "figure-1": "random-mdp-iid",
     "figure-2": "random-mdp-markov",
@@ -34,17 +34,17 @@ FIGURES = {
 
 
 def check_name(name: str) -> str:
-    """Return the name of the experiment that is called so, or that a figure of this name shows."""
+    """Return the name of an experiment, given this name or that of its figure."""
     chosen: str = check_choice("name of an experiment", name, (*NAMES, *FIGURES))
     return FIGURES.get(chosen, chosen)
 
 
 def find(name: str) -> Experiment:
-    """Return the experiment of this name, whose module is imported now and not before."""
+    """Import the module of an experiment and return the experiment."""
     experiment: Experiment = import_module(f"vrtd.paper.{name.replace('-', '_')}").EXPERIMENT
     return experiment
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """Return every claim of the paper that is judged."""
+    """Return all claims and observations that are judged."""
     return tuple(claim for name in NAMES for claim in find(name).claims)

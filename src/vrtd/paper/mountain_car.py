@@ -1,6 +1,6 @@
-"""Figure 3: the norm of the expected TD update on Mountain Car, and what it depends on.
+"""Figure 4: the norm of the expected TD update (NEU) on Mountain Car, and its dependence on features and time limit.
 
-The paper names neither the features' bandwidth nor a time limit: all that is likely, then.
+The paper gives neither the bandwidth of the features nor a time limit, so several plausible values are tried.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ States = tuple[Floats, Floats]  # before and after each test transition
 
 BANDWIDTHS = (1.0, 5.0, 20.0)
 FEATURE_SEEDS = (0, 1, 2, 3, 4)
-TIME_LIMITS = {None: "no limit", 200: "limit 200"}  # Gymnasium's environment as registered has the second
-MAIN: dict[str, Any] = {"bandwidth": 5.0, "feature_seed": 0, "time_limit": None}  # the variant of the figure
-# The other variants take so many times fewer runs. Without a limit the runs differ more: at g = 20, 50 of them leave
-# one of the five draws undecided, 60 decide it narrowly and 100 clearly.
+TIME_LIMITS = {None: "no limit", 200: "limit 200"}  # 200 is the limit of Gymnasium's registered environment
+MAIN: dict[str, Any] = {"bandwidth": 5.0, "feature_seed": 0, "time_limit": None}  # the variant shown in the figure
+# The runs of the other variants are fewer by these factors. Without a limit the runs differ more: at g = 20, 50 runs
+# leave one of the five draws undecided, 60 decide it narrowly and 100 clearly.
 OTHERS_SHARE = {None: 10, 200: 20}
 _PAPER_BATCH = 1000
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     return {
         "n_features": 20,
         "gamma": 0.95,
         "step_size": 0.2,
         "n_gradients": 300_000,
-        "every": 10_000,  # the curve
-        # The last pseudo-gradients are averaged. Episodes of 200 steps end at every multiple of 200, where TD's
-        # parameter is not what it is on average; a prime stride falls on all of their steps.
+        "every": 10_000,  # interval between the checkpoints of the curve
+        # NEU is averaged over the last pseudo-gradients. Episodes of 200 steps end at every multiple of 200, where
+        # TD's parameter is not typical; a prime stride visits all steps of an episode.
         "last_gradients": 100_000,
         "stride": 499,
         "n_test": 1000,
-        "n_test_steps": 1_000_000,  # of the trajectory from which the test transitions are drawn
+        "n_test_steps": 1_000_000,  # length of the trajectory from which the test transitions are drawn
         "test_seed": 0,
         "seed": seed,
         "variants": [
@@ -66,6 +67,7 @@ def _variant(n_runs: int, features: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
+    """Simulate TD and VRTD with every variant of features and time limit, and measure the NEU."""
     end, variants = settings["n_gradients"], settings["variants"]
     runner.expect(end * sum(variant["n_runs"] * len(variant["batch_sizes"]) for variant in variants))
     curve = np.arange(0, end + 1, settings["every"])
@@ -76,7 +78,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
     floors: list[dict[str, Any]] = []
     for variant in variants:
         car, limit = make_car(settings, variant), variant["time_limit"]
-        if limit not in states:  # on which alone they depend
+        if limit not in states:  # test transitions depend only on the time limit
             states[limit] = draw_states(settings, car)
         form = make_neu(car, *states[limit])
         labels = {name: variant[name] for name in ("bandwidth", "feature_seed")} | {"limit": TIME_LIMITS[limit]}
@@ -89,7 +91,7 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
             errors = result.values(form.name)[:, np.isin(axis, window)].mean(axis=1)
             td = errors if M == 1 else td
             common = labels | {"batch_size": M, "n_runs": result.n_runs}
-            ratio, ratio_se = paired_ratio(errors, td)  # run by run on the same transitions
+            ratio, ratio_se = paired_ratio(errors, td)  # paired by run, on the same transitions
             rest = {
                 "ratio": ratio,
                 "ratio_standard_error": ratio_se,
@@ -102,23 +104,23 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 
 
 def make_car(settings: Settings, variant: Mapping[str, Any]) -> Simulator:
+    """Return Mountain Car with the features and the time limit of a variant."""
     return mountain_car(
         variant["feature_seed"], settings["n_features"], settings["gamma"], variant["bandwidth"], variant["time_limit"]
     )
 
 
 def draw_states(settings: Settings, car: Simulator) -> States:
-    """Transitions drawn without replacement from one long trajectory."""
+    """Draw the test transitions without replacement from one long trajectory."""
     rng = np.random.default_rng(settings["test_seed"])
     steps = rng.choice(settings["n_test_steps"], settings["n_test"], replace=False)
     return visited(car, np.sort(steps), settings["test_seed"])
 
 
 def make_neu(car: Simulator, before: Floats, after: Floats) -> QuadraticForm:
-    """|mean of delta phi|^2 = |A theta + b|^2 over test transitions, each with the reward -1.
+    """Return the NEU, |mean of delta phi|^2 = |A theta + b|^2, over test transitions, each with the reward -1.
 
-    A may be nearly singular. The centre is the smallest of those for which |A theta + b| is least, so that little is
-    lost to rounding.
+    A may be nearly singular. The centre is the smallest minimiser of |A theta + b|, which keeps rounding errors small.
     """
     phi, phi_next = features_at(car, before), features_at(car, after)
     A = phi.T @ (car.params.gamma * phi_next - phi) / len(phi)
@@ -128,7 +130,7 @@ def make_neu(car: Simulator, before: Floats, after: Floats) -> QuadraticForm:
 
 
 def _is_main(row: Mapping[str, Any]) -> bool:
-    """Whether a row is of the variant whose curves are drawn."""
+    """Return whether a row belongs to the variant whose curves are drawn."""
     main = MAIN["bandwidth"], MAIN["feature_seed"], TIME_LIMITS[MAIN["time_limit"]]
     return (row["bandwidth"], row["feature_seed"], row["limit"]) == main
 
@@ -153,7 +155,7 @@ def _draw_variants(axes: Axes, tables: Tables) -> None:
         draw_marks(axes, x, part["ratio"], part["ratio_standard_error"], f"{limit}, {part['n_runs'].min()} runs")
         for place, row in zip(x, rows(part), strict=True):
             if _is_main(row):
-                label = f"Figure 3, {row['n_runs']} runs"
+                label = f"Figure 4, {row['n_runs']} runs"
                 axes.plot(place, row["ratio"], "o", markersize=8, fillstyle="none", color="black", label=label)
     axes.axhline(1.0, color="black", linewidth=0.8)
     x_label = "g of the kernel exp(−g‖z − z′‖²), from wide to narrow"  # noqa: RUF001
@@ -165,8 +167,11 @@ def _draw_variants(axes: Axes, tables: Tables) -> None:
 
 
 def has_smaller_neu(tables: Tables) -> list[NumberCheck]:
-    """VRTD ends with a smaller NEU than TD: the paper's batch for every variant, larger ones beyond it."""
-    found = []
+    """Check that VRTD ends with a smaller NEU than TD, for every variant.
+
+    The paper states it for its own batch size; larger ones are tested beyond the paper.
+    """
+    checks = []
     for row in rows(tables["floors"]):
         M = row["batch_size"]
         if M == 1:
@@ -176,8 +181,8 @@ def has_smaller_neu(tables: Tables) -> list[NumberCheck]:
         condition = f"g = {row['bandwidth']:g}, {row['limit']}{shown}{'' if stated else f', M = {M}'}"
         quantity = f"NEU of VRTD / NEU of TD, M = {M}, draw {row['feature_seed']} of the features"
         numbers = row["ratio"], row["ratio_standard_error"], row["n_runs"]
-        found.append(NumberCheck(condition, quantity, *numbers, below=1.0, basis="simulated", stated=stated))
-    return found
+        checks.append(NumberCheck(condition, quantity, *numbers, below=1.0, basis="simulated", stated=stated))
+    return checks
 
 
 EXPERIMENT = make_experiment(
@@ -186,6 +191,6 @@ EXPERIMENT = make_experiment(
     measure,
     weight=53.0,
     figures={("convergence", "curves"): _draw_curves, ("variants", "floors"): _draw_variants},
-    tests={"figure-3-smaller-neu": ClaimTest(has_smaller_neu)},
+    tests={"figure-4-smaller-neu": ClaimTest(has_smaller_neu)},
     numbers={"paper_batch": _PAPER_BATCH},
 )

@@ -1,4 +1,4 @@
-"""The page of a reproduction: verdicts first, then every experiment with its figures."""
+"""The HTML page of a reproduction: the verdicts, then every experiment with its figures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from vrtd.paper.wording import condition, limits, measured
 from vrtd.report import html
 from vrtd.report.numbers import count, number, plural
 
-MOST_COMPARISONS = 40  # in the table of one claim
-_LONG = 200  # characters; a longer list of conditions is folded
+MOST_COMPARISONS = 40  # rows in the table of one claim
+_LONG = 200  # characters; longer lists of conditions are folded
 _MARKS: dict[Verdict, html.Mark] = {
     "proved": html.Mark("holds", "■"),
     "holds": html.Mark("holds", "✓"),
@@ -28,7 +28,7 @@ _OUTCOMES = {True: "✓ inside", False: "✗ outside", None: "? open"}
 
 @dataclass(frozen=True)
 class Section:
-    """An experiment as done."""
+    """Experiment with the settings used and the figures drawn."""
 
     experiment: Experiment
     settings: Settings
@@ -36,7 +36,7 @@ class Section:
 
 
 def build_page(findings: Sequence[Finding], sections: Sequence[Section], manifest: Mapping[str, Any]) -> html.Page:
-    """Return the page; `manifest` is plain JSON, whose `n_runs` and `seed` are shown at the top."""
+    """Build the page; `manifest` is plain JSON, whose `n_runs` and `seed` are shown at the top."""
     counts = count_verdicts(findings)
     others = plural(counts.pop("observation"), "observation")
     paper = html.element("cite", "Reanalysis of Variance Reduced Temporal Difference Learning")
@@ -158,7 +158,7 @@ def _list_badges(findings: Iterable[Finding]) -> html.Html:
 
 
 def _fold_long(text: str) -> str:
-    """Return a text, behind its beginning when it is long."""
+    """Return a text, folded behind its first words if it is long."""
     return text if len(text) <= _LONG else html.fold(f"{text[: _LONG // 2].rsplit(' ', 1)[0]} …", text)
 
 

@@ -1,6 +1,6 @@
-"""Figure 1: batch sizes on the random MDP, independent samples.
+"""Figure 1: batch sizes on the random MDP with independent samples.
 
-The paper gives no seed, no start and no number of updates in all; those are choices.
+The paper does not give the seed, theta_0 or the total number of updates; these are our choices.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SEEDS = (0, 1, 2, 3, 4)
-FEATURES = ("raw", "normalised")  # as described, norms reach 1.75; divided by the largest, Assumption 2 holds
+FEATURES = ("raw", "normalised")  # raw norms reach 1.75; after division by the largest, Assumption 2 holds
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     return {
         "sampling": "iid",
         "step_size": 0.1,

@@ -1,6 +1,6 @@
-"""Figure 1.5: Figure 1 on a trajectory, and whether correlated samples cost accuracy.
+"""Figure 2: batch sizes on the random MDP on a trajectory, and whether correlated samples cost accuracy.
 
-A lazy chain, whose successive samples are alike, is added.
+A lazy chain, whose successive samples are similar, is added.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LAZY = "raw, lazy chain"
-# Two compiled loops may round differently; runs that take another path differ by far more.
+# Two compiled loops may round differently; runs on different paths differ by far more.
 _SAME_RUN = 1e-9
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     lazy = {"problem": "random_mdp", "arguments": {"seed": 0, "laziness": 0.9}, "n_runs": n_runs}
     same = {"sampling": "markov", "lazy": lazy, "radius": 100.0, "n_same": 20_000}
     return {**random_mdp_iid.settings(n_runs, seed), **same}
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
+    """Measure curves and floors, compare them with independent samples, and count runs that change."""
     n_methods, n_runs = len(settings["batch_sizes"]), settings["lazy"]["n_runs"]
     also = n_runs * n_methods * (settings["n_gradients"] + 2 * settings["n_same"])
     tables = batch_sizes.measure(settings, runner, also)
@@ -40,9 +42,11 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
 
 
 def _measure_samplings(settings: Settings, floors: Table, runner: Runner) -> Table:
-    """The floors on a trajectory, and those of a chain whose successive samples are alike, beside the exact ones of
-    independent samples."""
-    step, lazy, found = settings["step_size"], settings["lazy"], []
+    """Return the floors on a trajectory beside the exact floors with independent samples.
+
+    The floors of the lazy chain are included.
+    """
+    step, lazy, lazy_rows = settings["step_size"], settings["lazy"], []
     problem = build_problem(lazy)
     for M in settings["batch_sizes"]:
         result = runner.simulate(
@@ -50,18 +54,18 @@ def _measure_samplings(settings: Settings, floors: Table, runner: Runner) -> Tab
             seed=settings["seed"], checkpoints=batch_sizes.choose_checkpoints(settings, M)[0],
         )  # fmt: skip
         labels = {"mdp_seed": 0, "features": LAZY, "batch_size": M, "n_runs": result.n_runs}
-        found.append(labels | average_runs(result.values("squared_error").mean(axis=1)))
+        lazy_rows.append(labels | average_runs(result.values("squared_error").mean(axis=1)))
     iid = [
         float(stationary_second_moment(problem, step, M).trace())
         for problem in map(build_problem, (*settings["cells"], lazy))
         for M in settings["batch_sizes"]
     ]
-    both = {name: np.concatenate([floors[name], column]) for name, column in table(found).items()}
+    both = {name: np.concatenate([floors[name], column]) for name, column in table(lazy_rows).items()}
     return both | {"iid": np.array(iid)}
 
 
 def _count_different_runs(settings: Settings, runner: Runner) -> Table:
-    """How many runs change when Algorithm 2 projects, and when TD is written as VRTD with a batch of one."""
+    """Count the runs that change if Algorithm 2 projects, and if TD is written as VRTD with a batch of one."""
     problem = build_problem({"problem": "random_mdp", "arguments": {"seed": 0}})
     step, radius, n_runs = settings["step_size"], settings["radius"], settings["lazy"]["n_runs"]
 
@@ -69,14 +73,15 @@ def _count_different_runs(settings: Settings, runner: Runner) -> Table:
         n_gradients, seed = settings["n_same"], settings["seed"]
         return runner.simulate(problem, method, n_runs=n_runs, n_gradients=n_gradients, seed=seed, checkpoints=1).theta
 
-    found = []
+    records = []
     for M in settings["batch_sizes"]:
         theta = simulate(TD(step) if M == 1 else VRTD(step, M))
         other = simulate(VRTD(step, 1) if M == 1 else VRTD(step, M, radius))
-        differs = ~(np.abs(theta - other).max(axis=1) <= _SAME_RUN * np.abs(theta).max(axis=1))  # NaN is not the same
+        # NaN counts as different.
+        differs = ~(np.abs(theta - other).max(axis=1) <= _SAME_RUN * np.abs(theta).max(axis=1))
         what = "VRTD with a batch of one, instead of TD" if M == 1 else f"projection onto radius {radius:g}, or none"
-        found.append({"what": what, "batch_size": M, "n_runs": n_runs, "n_different": int(differs.sum())})
-    return table(found)
+        records.append({"what": what, "batch_size": M, "n_runs": n_runs, "n_different": int(differs.sum())})
+    return table(records)
 
 
 def _draw_samplings(axes: Axes, tables: Tables) -> None:
@@ -93,8 +98,8 @@ def _draw_samplings(axes: Axes, tables: Tables) -> None:
 
 
 def is_above_iid(tables: Tables) -> list[NumberCheck]:
-    """At every batch size the error on a trajectory exceeds that with independent samples."""
-    found = []
+    """Check that the error on a trajectory exceeds that with independent samples at every batch size."""
+    checks = []
     for row in rows(tables["samplings"]):
         is_lazy = row["features"] == LAZY
         condition = "the lazy chain 0.9 I + 0.1 P" if is_lazy else f"MDP {row['mdp_seed']}, {row['features']} features"
@@ -103,8 +108,8 @@ def is_above_iid(tables: Tables) -> list[NumberCheck]:
         check = NumberCheck(
             condition, quantity, estimate, se, row["n_runs"], 1.0, basis="simulated", stated=not is_lazy
         )
-        found.append(check)
-    return found
+        checks.append(check)
+    return checks
 
 
 def _is_td(tables: Tables) -> list[NumberCheck]:
@@ -119,7 +124,7 @@ EXPERIMENT = make_experiment(
     measure,
     weight=12.0,
     figures={**random_mdp_iid.FIGURES, ("samplings", "samplings"): _draw_samplings},
-    claims=batch_sizes.make_claims("random-mdp-markov", "1.5", "On a trajectory", "simulated"),
+    claims=batch_sizes.make_claims("random-mdp-markov", "2", "On a trajectory", "simulated"),
     tests={
         "iid-error-below-markov": ClaimTest(is_above_iid, batch_sizes.agreement),
         "batch-of-one-is-td": ClaimTest(_is_td),

@@ -1,7 +1,7 @@
-"""Finished experiments in a folder: kept while their settings, this code and its libraries are the same.
+"""Finished experiments in a folder, which are kept as long as settings, code and libraries stay the same.
 
-An experiment's tables are written first and its record last, each whole or not at all; the record holds their
-checksums. So whatever ends a process, an experiment is either there as it was measured, or it is not there.
+The tables of an experiment are written first and its record, with their checksums, last; each file is written whole or
+not at all. However a process ends, an experiment is therefore either stored as measured or not stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vrtd.tables import Tables, parse_csv, write_csv
 
 
 class Measured(NamedTuple):
-    """An experiment with its tables and what they cost."""
+    """Experiment with its tables and their cost."""
 
     experiment: Experiment
     settings: Settings
@@ -25,7 +25,7 @@ class Measured(NamedTuple):
 
 
 def load(experiment: Experiment, settings: Settings, folder: Path) -> Measured | None:
-    """Return what was measured with these settings by this code, if it is there and undamaged."""
+    """Load the tables measured with these settings by this code; None if they are missing or damaged."""
     record = store.read_record(folder / f"{experiment.name}.json")
     if record is None or record["digest"] != store.digest(settings):
         return None
@@ -39,7 +39,10 @@ def load(experiment: Experiment, settings: Settings, folder: Path) -> Measured |
 
 
 def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Runner) -> Measured:
-    """Measure, and keep the tables. A record of other settings goes first, so that never one is beside the other."""
+    """Measure and store the tables.
+
+    A record of other settings is removed first, so that a record never stands next to tables of other settings.
+    """
     tables = experiment.measure(settings, runner)
     remove(experiment, folder)
     checksums = {
@@ -53,7 +56,7 @@ def measure(experiment: Experiment, settings: Settings, folder: Path, runner: Ru
 
 
 def remove(experiment: Experiment, folder: Path) -> None:
-    """Remove what was measured with other settings: the record first, then the tables that it names."""
+    """Remove a stored experiment: first its record, then the tables that the record names."""
     record = store.read_record(folder / f"{experiment.name}.json")
     (folder / f"{experiment.name}.json").unlink(missing_ok=True)
     for name in record["tables"] if record is not None else ():
@@ -61,4 +64,5 @@ def remove(experiment: Experiment, folder: Path) -> None:
 
 
 def file_name(experiment: Experiment, table: str) -> str:
+    """Return the name of the CSV file of a table."""
     return f"{experiment.name}-{table}.csv"

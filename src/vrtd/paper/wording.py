@@ -1,4 +1,4 @@
-"""Measured numbers, limits and verdicts in words."""
+"""Texts for measured numbers, limits and verdicts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from vrtd.paper.evidence import Judged, Kind, NumberCheck
 from vrtd.report.numbers import MINUS, plural, round_apart
 
-_ALLOWANCE = 1e-6  # for rounding, in limits
+_ALLOWANCE = 1e-6  # relative allowance for rounding in limits
 
 
 def measured(judged: Judged) -> str:
-    """The estimate with its interval; what is exact has none."""
+    """Format the estimate with its interval; exact values have none."""
     c = judged.comparison
     values = (c.estimate, judged.low, judged.high) if c.basis != "exact" and judged.low < judged.high else (c.estimate,)
     estimate, *interval = round_apart(values, (c.above, c.below))
@@ -20,12 +20,12 @@ def measured(judged: Judged) -> str:
 
 
 def condition(kind: Kind, c: NumberCheck) -> str:
-    """What the limits of a comparison mean, in words: a claim needs them, an observation is made inside them."""
+    """Describe the limits of a comparison: a claim must be inside them, an observation is made inside them."""
     return f"{'observed if' if kind == 'observation' else 'must be'} {limits(c)}"
 
 
 def totals(counts: Mapping[str, int]) -> str:
-    """How many claims have each verdict, and how many observations there are beside them.
+    """Format the number of claims with each verdict, and the number of observations.
 
     >>> totals({"holds": 2, "undecided": 0, "observation": 1})
     '2 claims: 2 holds; 1 observation'
@@ -38,7 +38,10 @@ def totals(counts: Mapping[str, int]) -> str:
 
 
 def limits(c: NumberCheck) -> str:
-    """In symbols. A limit a little beyond a plain number allows for rounding: that number may be reached."""
+    """Format the limits in symbols.
+
+    A limit a little beyond a round number allows for rounding, so the round number itself is allowed: >= or <=.
+    """
     parts = []
     for limit, sign, reached, outward in ((c.above, ">", "≥", -1.0), (c.below, "<", "≤", 1.0)):
         plain = float(f"{limit:.6g}")

@@ -1,4 +1,4 @@
-"""What methods are evaluated on: chains with features, simulators, data sets, and a library of named problems."""
+"""Problems on which methods are evaluated: chains with features, simulators, data sets, and a library by name."""
 
 from vrtd.problems.environments import RestartChain as RestartChain
 from vrtd.problems.environments import restart_chain as restart_chain

@@ -10,15 +10,15 @@ import numpy as np
 from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError
 
-# Arnoldi's iteration (ARPACK): size of the basis, number of restarts, relative accuracy.
+# Arnoldi iteration (ARPACK): size of the basis, number of restarts, relative accuracy.
 RADIUS_BASIS, RADIUS_RESTARTS, RADIUS_TOLERANCE = 60, 1000, 1e-9
 
 
 def cone_radius(product: Callable[[Floats], Floats], start: Floats) -> float:
-    """Return the spectral radius of the map `product` of vectors to 1e-9; inf where it overflows.
+    """Return the spectral radius of the linear map ``product`` to 1e-9, or inf if it overflows.
 
-    The radius of a map that preserves a cone is its rightmost eigenvalue, and `start`, a vector inside the cone, is
-    never orthogonal to the eigenvector.
+    The radius of a map that preserves a cone is its rightmost eigenvalue. ``start``, a vector inside the cone, is never
+    orthogonal to the eigenvector.
 
     >>> round(cone_radius(lambda x: x / [1.0, 2.0, 3.0, 4.0], np.ones(4)), 9)
     1.0
@@ -47,6 +47,6 @@ def cone_radius(product: Callable[[Floats], Floats], start: Floats) -> float:
         return inf
     except ArpackNoConvergence:
         raise AccuracyError(
-            f"the mean-square radius must be found to {RADIUS_TOLERANCE:g}; got no convergence; "
-            "use another step size, or fewer features"
+            f"The mean-square radius did not converge to a relative accuracy of {RADIUS_TOLERANCE:g}. "
+            "Use another step size, or fewer features."
         ) from None

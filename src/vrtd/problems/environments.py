@@ -1,4 +1,4 @@
-"""Gymnasium's environments, an optional library: where they are made, and those with a transition table as chains."""
+"""Gymnasium environments: how they are made, and the exact chains of those with a transition table."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from vrtd.problems.stationary import closed_classes
 
 Outcome = tuple[float, int, float, bool]  # probability, next state, reward, terminated
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Gymnasium colours its warnings, also where nothing shows colours
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # Gymnasium colours its warnings even if the output does not show colours
 
 
 def gymnasium_library() -> Any:
-    """Import Gymnasium, or say how to install it."""
+    """Import Gymnasium, or raise an error that says how to install it."""
     return import_extra("gymnasium", "gym")
 
 
 def make(name: str, n_envs: int | None = None) -> Any:
-    """Return `gymnasium.make(name)`, or a vector environment of `n_envs` of them. Warnings come without colours."""
+    """Return ``gymnasium.make(name)``, or a vector environment of ``n_envs`` copies.
+
+    Warnings of Gymnasium are issued without colours.
+    """
     gym = gymnasium_library()
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -37,9 +40,8 @@ def make(name: str, n_envs: int | None = None) -> Any:
             env = gym.make(name) if n_envs is None else gym.make_vec(name, num_envs=n_envs, vectorization_mode="sync")
     except (gym.error.Error, ImportError) as error:
         raise InvalidInputError(
-            "env must be an environment or the id of one that Gymnasium can make",
-            f"{name!r} ({error})",
-            "register it, or install what it needs (or pass the environment itself to vrtd.evaluate)",
+            f"env must be an environment, or the id of one that Gymnasium can make, but got {name!r} ({error}).",
+            "Register it, or install the packages that it needs (or pass the environment itself to vrtd.evaluate).",
         ) from error
     for warning in caught:
         warnings.warn(_COLOUR.sub("", str(warning.message)), UserWarning, stacklevel=2)
@@ -47,49 +49,69 @@ def make(name: str, n_envs: int | None = None) -> Any:
 
 
 def open_environment(env: Any) -> AbstractContextManager[Any]:
-    """Make an environment from its id, to be closed afterwards. An environment that exists is left open."""
+    """Return a context manager for an environment.
+
+    An environment that is made from its id is closed at the end. An existing environment is left open.
+    """
     return closing(make(env)) if isinstance(env, str) else nullcontext(env)
 
 
 def environment_name(env: Any) -> str:
-    """Return the id of an environment, or the name of its class where it has none."""
+    """Return the id of an environment, or the name of its class if it has no id."""
     return str(env if isinstance(env, str) else env.spec.id if env.spec else type(env.unwrapped).__name__)
 
 
 class RestartChain(NamedTuple):
-    """A chain whose terminating transitions lead back to the start; its states are those an episode can be in."""
+    """Chain of an episodic environment, whose terminating transitions lead back to the start.
+
+    Attributes
+    ----------
+    mrp : MarkovRewardProcess
+        The chain. Its states are those in which an episode can be.
+    states : ndarray of int, shape (n,)
+        The environment's number of each state of the chain, in increasing order.
+    start : ndarray of shape (n,)
+        Probability that an episode starts in each state of the chain.
+    """
 
     mrp: MarkovRewardProcess
-    states: NDArray[np.int64]  # states[i] is the environment's own number of state i of the chain; rising
-    start: Floats  # with which probability an episode starts in state i
+    states: NDArray[np.int64]
+    start: Floats
 
 
 def restart_chain(env: Any, policy: ArrayLike, discount: float, *, restart: str = "terminate") -> RestartChain:
     """Return the exact chain of a finite environment under a policy.
 
-    Finite are `FrozenLake-v1`, `CliffWalking`, `Taxi-v3` and all others with
-    `P[s][a] = [(probability, next state, reward, terminated), ...]` and `initial_state_distrib`.
-    Terminal states are no states of the chain: the transition that ends an episode goes to the start of the next one.
-    The table is that of `env.unwrapped`, and wrappers do not count: time limits are no part of the chain, and only a
-    live run without one has its frequencies.
+    The environment needs a table ``P[s][a] = [(probability, next state, reward, terminated), ...]`` and the
+    distribution ``initial_state_distrib``, as ``FrozenLake-v1``, ``CliffWalking`` and ``Taxi-v3`` have them. Terminal
+    states are not states of the chain: the transition that ends an episode leads to the start of the next one.
+
+    The table is that of ``env.unwrapped``. Wrappers have no effect, so a time limit is not part of the chain, and only
+    runs without a time limit visit the states with the frequencies of the chain.
 
     Parameters
     ----------
-    env : Gymnasium environment or str
+    env : gymnasium.Env or str
         An environment, or the id of one.
     policy : array_like or str
-        (S, A) probabilities or (S,) actions in the environment's own numbers, or "random" (uniform).
+        (S, A) probabilities or (S,) actions in the environment's numbering of states, or "random" for the uniform
+        policy.
     discount : float
-        In [0, 1]; 1 where every state leads to a termination.
-    restart : str
-        "terminate" gives the transition that ends an episode discount 0: nothing is counted through the reset, values
-        are those of episodes. "bootstrap" lets it keep the discount (the ergodic chain of the paper's experiments):
-        values count what comes after the reset, too.
+        Discount in [0, 1]. It may be 1 only if every state leads to a termination.
+    restart : {"terminate", "bootstrap"}, default="terminate"
+        Discount of the transition that ends an episode. With "terminate" it is 0, and the values are those of episodes.
+        With "bootstrap" the transition keeps its discount, and the values include the rewards after the reset (the
+        ergodic chain of the paper's experiments).
 
     Returns
     -------
     RestartChain
         The chain, the environment's numbers of its states, and the distribution of the start.
+
+    Raises
+    ------
+    InvalidInputError
+        If the environment is not finite, its table is not valid, or an argument is not valid.
 
     Examples
     --------
@@ -105,20 +127,18 @@ def restart_chain(env: Any, policy: ArrayLike, discount: float, *, restart: str 
     through_reset = gamma if restart == "bootstrap" else 0.0
     if through_reset == 1.0:
         raise InvalidInputError(
-            "discount must be below 1 where nothing terminates",
-            '1 with restart="bootstrap"',
-            'lower it, or choose restart="terminate"',
+            'discount must be below 1 if nothing terminates, but is 1 with restart="bootstrap".',
+            'Lower discount, or choose restart="terminate".',
         )
     table, start = _table(env)
     if callable(policy):
         raise InvalidInputError(
-            'the policy of an exact chain must be "random", (S, A) probabilities or (S,) actions',
-            f"{policy!r:.80}",
-            f"tabulate it, e.g. np.array([policy(s) for s in range({len(table)})])",
+            f'policy of an exact chain must be "random", (S, A) probabilities or (S,) actions, but got {policy!r:.80}.',
+            f"Tabulate it, e.g. np.array([policy(s) for s in range({len(table)})]).",
         )
     pi = policy_matrix(policy, len(table), len(table[0]))
 
-    # Transitions that differ in nothing are one edge; the spread of others is part of the noise that TD sees.
+    # Equal transitions are merged. Others stay apart, because their spread is part of the noise of TD.
     edges: defaultdict[tuple[int, int, float, float], float] = defaultdict(float)
     beginnings = [int(s) for s in np.flatnonzero(start)]
     waiting, seen = list(beginnings), set(beginnings)
@@ -148,19 +168,21 @@ def restart_chain(env: Any, policy: ArrayLike, discount: float, *, restart: str 
 
 
 def _table(env: Any) -> tuple[list[list[list[Outcome]]], Floats]:
-    """Return P[s][a] in plain numbers, and the distribution of the start, both checked."""
+    """Return P[s][a] in plain numbers and the distribution of the start, both checked."""
     gym = gymnasium_library()
     with open_environment(env) as live:
         if not isinstance(live, gym.Env):
-            raise InvalidInputError("env must be a Gymnasium environment or its id", f"{live!r:.80}", "pass one")
+            raise InvalidInputError(
+                f"env must be a Gymnasium environment or the id of one, but got {live!r:.80}.", "Pass one of them."
+            )
         base = live.unwrapped
         P, first = getattr(base, "P", None), getattr(base, "initial_state_distrib", None)
         spaces = (base.observation_space, base.action_space)
         if P is None or first is None or not all(isinstance(space, gym.spaces.Discrete) for space in spaces):
             raise InvalidInputError(
-                "an exact chain needs an environment with Discrete spaces, a table `P` and `initial_state_distrib`",
-                f"{base}",
-                "estimate from its transitions instead: vrtd.logs.from_env",
+                "env of an exact chain must have Discrete spaces, a table P and initial_state_distrib, "
+                f"but got {base}.",
+                "Estimate from its transitions instead (vrtd.logs.from_env).",
             )
         S, A = (int(space.n) for space in spaces)
         start = check_probabilities("initial_state_distrib", first, (S,), ("state",))
@@ -172,9 +194,8 @@ def _outcomes(P: Any, s: int, a: int, n_states: int) -> list[Outcome]:
         entries = list(P[s][a])
     except (LookupError, TypeError):
         raise InvalidInputError(
-            "the table of an environment must have P[s][a] for every state and action",
-            f"none at state {s}, action {a}",
-            "complete the table",
+            f"The table of the environment has no P[s][a] for state {s} and action {a}.",
+            "Complete the table.",
         ) from None
     outcomes = []
     for entry in entries:
@@ -186,9 +207,9 @@ def _outcomes(P: Any, s: int, a: int, n_states: int) -> list[Outcome]:
             is_sound = False
         if not is_sound:
             raise InvalidInputError(
-                f"P[s][a] must hold (probability, state in 0..{n_states - 1}, finite reward, terminated)",
-                f"{entry!r:.80} at state {s}, action {a}",
-                "repair the table",
+                f"P[s][a] must hold (probability, state in 0..{n_states - 1}, finite reward, "
+                f"terminated), but got {entry!r:.80} at state {s}, action {a}.",
+                "Correct the table.",
             )
         outcomes.append(outcome)
     return outcomes
@@ -199,7 +220,7 @@ def _check_termination(mrp: MarkovRewardProcess, states: NDArray[np.int64]) -> N
     for members in closed_classes(mrp.P):
         if lasting[members].all():
             raise InvalidInputError(
-                "discount must be below 1 where some states never lead to a termination",
-                f"1, and no way to an end from state {states[members[0]]}",
-                "lower it, or choose a policy that ends every episode",
+                "discount must be below 1 if some states never lead to a termination, "
+                f"but is 1, and no termination can be reached from state {states[members[0]]}.",
+                "Lower discount, or choose a policy that ends every episode.",
             )

@@ -1,4 +1,4 @@
-"""Named problems: each function returns a `LinearProblem`, or a `Simulator` where there is no finite chain."""
+"""Named problems: functions that return a ``LinearProblem``, or a ``Simulator`` if the state space is not finite."""
 
 from __future__ import annotations
 
@@ -25,12 +25,37 @@ def random_mdp(
     normalize: bool = False,
     laziness: float = 0.0,
 ) -> LinearProblem:
-    """Dense random chain of the VRTD experiments (Xu, Wang, Zhou, Liang 2020): all entries uniform on [0, 1].
+    """Return the dense random chain of the VRTD paper.
 
-    Transition probabilities are the uniform draws divided by their row sums. With `normalize` the features are
-    divided by their largest row norm, as the theorems assume. With `laziness`, the probability of staying where one is
-    before anything else, successive states are as alike as you wish.
+    Transition probabilities are draws from the uniform distribution on [0, 1], divided by their row sums. Rewards of
+    transitions and features are uniform on [0, 1].
 
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the random draws.
+    n_states : int, default=50
+        Number of states.
+    n_features : int, default=4
+        Number of features, at most the number of states.
+    gamma : float, default=0.95
+        Discount in [0, 1).
+    normalize : bool, default=False
+        Divide the features by their largest row norm, as the theorems assume.
+    laziness : float, default=0.0
+        Probability in [0, 1) of staying in a state. Otherwise the transition is drawn as without laziness.
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    References
+    ----------
+    Xu, T., Wang, Z., Zhou, Y., Liang, Y. (2020), Reanalysis of variance reduced temporal difference learning, ICLR.
+
+    Examples
+    --------
     >>> problem = random_mdp(seed=0)
     >>> problem.mrp.n_states, problem.phi.shape
     (50, (50, 4))
@@ -53,12 +78,42 @@ def random_mdp(
 def garnet(
     seed: int = 0, n_states: int = 100, branching: int = 5, n_features: int = 8, gamma: float = 0.95
 ) -> LinearProblem:
-    """Sparse Garnet chain (Archibald, McKinnon, Thomas 1995).
+    """Return a Garnet, a sparse random chain.
 
-    Each state has `branching` distinct successors, uniform among all states; their probabilities are the gaps
+    Each state has ``branching`` distinct successors, drawn uniformly from all states. Their probabilities are the gaps
     between sorted uniform cut points. Rewards of transitions and features are uniform on [0, 1]. The draw is repeated
-    until there is one closed class, on which the features have full rank.
+    until the chain has one closed class and the features have full rank on it.
 
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the random draws.
+    n_states : int, default=100
+        Number of states.
+    branching : int, default=5
+        Number of distinct successors of each state.
+    n_features : int, default=8
+        Number of features, at most the number of states.
+    gamma : float, default=0.95
+        Discount in [0, 1).
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    Raises
+    ------
+    InvalidInputError
+        If none of 1000 draws has one closed class on which the features have full rank.
+
+    References
+    ----------
+    Archibald, T. W., McKinnon, K. I. M., Thomas, L. C. (1995), On the generation of Markov decision processes, Journal
+    of the Operational Research Society 46(3).
+
+    Examples
+    --------
     >>> problem = garnet(seed=0, n_states=30, branching=3)
     >>> problem.mrp.P.nnz, problem.phi.shape
     (90, (30, 8))
@@ -87,14 +142,45 @@ def off_policy_garnet(
     n_actions: int = 2,
     difference: float = 1.0,
 ) -> LinearProblem:
-    """A Garnet in which every action has branches of its own, seen under another policy than the evaluated one.
+    """Return a Garnet with several actions, observed under another policy than the evaluated one.
 
-    The behaviour takes all actions alike. The evaluated policy is, in every state, (1 - difference) times the behaviour
-    plus `difference` times probabilities that are uniform on the simplex, so importance ratios are below `n_actions`,
-    and with `difference` 0 they are 1. Branches (action by action), rewards of transitions, policy and features are
-    drawn as in `garnet`, in this order, and again until the behaviour has one closed class, on which the features have
-    full rank. Whether TD converges is left to chance.
+    The behaviour policy takes all actions with equal probability. In every state, the evaluated policy is
+    (1 - difference) times the behaviour policy plus ``difference`` times probabilities that are uniform on the simplex.
+    Importance ratios are therefore below ``n_actions``, and they are 1 if ``difference`` is 0.
 
+    Branches (action by action), rewards of transitions, policy and features are drawn as in ``garnet``, in this order.
+    The draw is repeated until the chain under the behaviour policy has one closed class and the features have full rank
+    on it. TD converges for some draws and diverges for others.
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the random draws.
+    n_states : int, default=100
+        Number of states.
+    branching : int, default=5
+        Number of distinct successors of each state under each action.
+    n_features : int, default=8
+        Number of features, at most the number of states.
+    gamma : float, default=0.95
+        Discount in [0, 1).
+    n_actions : int, default=2
+        Number of actions, at least 2.
+    difference : float, default=1.0
+        Difference between the two policies in [0, 1]. With 0 they are equal.
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    Raises
+    ------
+    InvalidInputError
+        If none of 1000 draws has one closed class on which the features have full rank.
+
+    Examples
+    --------
     >>> problem = off_policy_garnet(seed=0)
     >>> edges = problem.mrp.edges
     >>> edges.origin.size, problem.phi.shape, bool(edges.weight.max() < 2.0)
@@ -121,12 +207,28 @@ def off_policy_garnet(
 
 
 def boyan_chain(seed: int = 0) -> LinearProblem:
-    """Boyan's (1999) chain: 13 states, 4 interpolating features, values -2 s, theta_star = (-24, -16, -8, 0).
+    """Return Boyan's chain: 13 states, undiscounted episodes, and 4 features that represent the values exactly.
 
-    States 12..2 move one or two down with reward -3, state 1 moves to 0 with reward -2, undiscounted. The end of an
-    episode is a restart: state 0 is visited for one step and goes to 12 with reward and discount 0. Nothing is random:
-    `seed` is accepted for uniformity.
+    States 12, ..., 2 move one or two states down with reward -3, and state 1 moves to state 0 with reward -2. State 0
+    is visited for one step and restarts the chain at state 12 with reward and discount 0. The value of state s is -2 s.
+    The features interpolate between 4 states, and theta_star is (-24, -16, -8, 0).
 
+    Parameters
+    ----------
+    seed : int, default=0
+        Not used, because nothing in this problem is random.
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    References
+    ----------
+    Boyan, J. A. (1999), Least-squares temporal difference learning, ICML.
+
+    Examples
+    --------
     >>> boyan_chain().mrp.values[[12, 8, 4, 0]]
     array([-24., -16.,  -8.,   0.])
     """
@@ -138,21 +240,40 @@ def boyan_chain(seed: int = 0) -> LinearProblem:
 
 
 def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = None) -> LinearProblem:
-    """Sutton and Barto's random walk with tabular features, as a restart chain.
+    """Return Sutton and Barto's random walk with tabular features, as a restart chain.
 
-    Episodes start in the middle of an odd number of states and end beyond either end: reward 1 on the right,
-    `left_reward` on the left, which is 0 for 5 states and -1 otherwise unless given. An exit goes to the middle with
-    discount 0; every other transition has reward 0 and discount 1. Values rise linearly: (s + 1)/6 for 5 states,
-    (s - 9)/10 for 19. When (n_states + 1)/2 is even, as for 19, the chain has period 2. Nothing is random: `seed` is
-    accepted for uniformity.
+    Episodes start in the middle state and end beyond the left or the right end. The reward is 1 at the right end and
+    ``left_reward`` at the left end. An exit leads to the middle state with discount 0. Every other transition has
+    reward 0 and discount 1. Values increase linearly: state s has the value (s + 1)/6 with 5 states, and (s - 9)/10
+    with 19. The chain has period 2 if (n_states + 1)/2 is even, as it is for 19 states.
 
+    Parameters
+    ----------
+    seed : int, default=0
+        Not used, because nothing in this problem is random.
+    n_states : int, default=5
+        Number of states, an odd number of at least 3.
+    left_reward : float, optional
+        Reward at the left end. If not given, it is 0 with 5 states and -1 otherwise.
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    References
+    ----------
+    Sutton, R. S., Barto, A. G. (2018), Reinforcement Learning: An Introduction, 2nd edition, example 6.2.
+
+    Examples
+    --------
     >>> (6 * random_walk().mrp.values).round(12).tolist()
     [1.0, 2.0, 3.0, 4.0, 5.0]
     """
     _rng(seed)
     check_count("n_states", n_states, least=3)
     n = n_states
-    require(n % 2, "n_states must be odd, so that there is a middle", n, f"pass {n - 1} or {n + 1}")
+    require(n % 2, f"n_states must be odd, but is {n}.", f"Pass {n - 1} or {n + 1}.")
     if left_reward is None:
         left_reward = 0.0 if n == 5 else -1.0
     middle = n // 2
@@ -162,14 +283,33 @@ def random_walk(seed: int = 0, n_states: int = 5, left_reward: float | None = No
 
 
 def baird(seed: int = 0) -> LinearProblem:
-    """Baird's (1995) star, on which off-policy TD diverges: seven states, eight features (Sutton and Barto's form).
+    """Return Baird's star, on which off-policy TD diverges: 7 states and 8 features.
 
-    The behaviour goes to the seventh state with probability 1/7, else to one of the other six; the evaluated policy
-    always goes to the seventh. So all seven states are visited alike, and importance ratios are 7 and 0. Rewards are 0
-    and gamma is 0.99: all values are 0, and so is a solution. As the features outnumber the states there are more of
-    them: errors are measured by "value_error", "neu" or "mspbe". Runs begin away from the solution, at theta_0 =
-    (1, 1, 1, 1, 1, 1, 10, 1) as a rule. Nothing is random: `seed` is accepted for uniformity.
+    The behaviour policy moves to the seventh state with probability 1/7 and otherwise to one of the other six. The
+    evaluated policy always moves to the seventh state. All seven states are therefore visited equally often, and the
+    importance ratios are 7 and 0. Rewards are 0 and gamma is 0.99, so all values are 0 and theta = 0 is a solution.
 
+    There are more features than states, so there are other solutions. Measure errors with the metrics "value_error",
+    "neu" or "mspbe". A run that starts at theta = 0 stays there; the usual start is theta_0 = (1, 1, 1, 1, 1, 1, 10,
+    1).
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Not used, because nothing in this problem is random.
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    References
+    ----------
+    Baird, L. (1995), Residual algorithms: reinforcement learning with function approximation, ICML. The features are
+    those of Sutton, R. S., Barto, A. G. (2018), Reinforcement Learning: An Introduction, 2nd edition, section 11.2.
+
+    Examples
+    --------
     >>> problem = baird()
     >>> problem.phi[[0, 6]]
     array([[2., 0., 0., 0., 0., 0., 0., 1.],
@@ -194,12 +334,33 @@ _LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")  # start, frozen, hole, goal
 
 
 def frozen_lake(seed: int = 0, n_features: int = 4, gamma: float = 0.95) -> LinearProblem:
-    """The 4 x 4 Frozen Lake of the VRTD experiments (Xu, Wang, Zhou, Liang 2020), its map that of Gymnasium.
+    """Return the 4 x 4 Frozen Lake of the VRTD paper, with the map of Gymnasium.
 
-    From the start and the frozen cells one moves to a neighbour (up, down, left, right), with probabilities uniform on
-    [0, 1] divided by their sum. A hole or the goal is visited for one step and leads back to the start; entering the
-    goal pays 1. Nothing terminates: values count what comes after a return. Features are uniform on [0, 1].
+    In the start cell and the frozen cells, the agent moves to a neighbouring cell (up, down, left, right). The
+    probabilities are draws from the uniform distribution on [0, 1], divided by their sum. A hole or the goal is visited
+    for one step and leads back to the start. Entering the goal pays 1. Nothing terminates: values include the rewards
+    after a return to the start. Features are uniform on [0, 1].
 
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the random draws.
+    n_features : int, default=4
+        Number of features, at most the number of states.
+    gamma : float, default=0.95
+        Discount in [0, 1).
+
+    Returns
+    -------
+    LinearProblem
+        The chain with its features.
+
+    References
+    ----------
+    Xu, T., Wang, Z., Zhou, Y., Liang, Y. (2020), Reanalysis of variance reduced temporal difference learning, ICLR.
+
+    Examples
+    --------
     >>> problem = frozen_lake(seed=0)
     >>> problem.mrp.P.nnz, problem.phi.shape
     (39, (16, 4))
@@ -231,18 +392,21 @@ def _check_sizes(n_states: int, n_features: int, branching: int = 1) -> None:
     check_count("n_states", n_states, least=2)
     for name, value in (("n_features", n_features), ("branching", branching)):
         check_count(name, value)
-        got = f"{value} for {n_states} states"
-        require(value <= n_states, f"{name} must be at most n_states", got, f"lower {name}")
+        require(
+            value <= n_states,
+            f"{name} must be at most n_states={n_states}, but is {value}.",
+            f"Lower {name}.",
+        )
 
 
 def _branches(rng: np.random.Generator, n: int, k: int, n_rows: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """k distinct ones of n successors for each row, and their probabilities."""
+    """Return k distinct successors out of n for each row, and their probabilities."""
     successor = np.concatenate([np.sort(rng.choice(n, size=k, replace=False)) for _ in range(n_rows)])
     return successor, _simplex(rng, n_rows, k).ravel()
 
 
 def _simplex(rng: np.random.Generator, n: int, k: int) -> NDArray[np.float64]:
-    """n rows of k probabilities: the gaps between sorted uniform cut points."""
+    """Return n rows of k probabilities: the gaps between sorted uniform cut points."""
     cuts = np.sort(rng.random((n, k - 1)), axis=1)
     return np.diff(cuts, axis=1, prepend=0.0, append=1.0)
 
@@ -257,8 +421,10 @@ def _first_solvable(draw: Callable[[], tuple[MarkovRewardProcess, NDArray[np.flo
         d = phi.shape[1]
         if recurrent.size >= d and np.linalg.matrix_rank(phi[recurrent]) == d:
             return LinearProblem(mrp, phi)
-    must = "a Garnet must have one closed class on which its features have full rank"
-    raise InvalidInputError(must, f"none in 1000 draws with {what}", "raise branching or lower n_features")
+    raise InvalidInputError(
+        f"None of 1000 draws with {what} has one closed class on which the features have full rank.",
+        "Raise branching or lower n_features.",
+    )
 
 
 def _from_rows(n: int, rows: list[tuple[int, int, float, float, float]]) -> MarkovRewardProcess:
@@ -268,5 +434,5 @@ def _from_rows(n: int, rows: list[tuple[int, int, float, float, float]]) -> Mark
 
 _PROBLEMS = (random_mdp, garnet, boyan_chain, random_walk, baird, off_policy_garnet, frozen_lake, mountain_car)
 
-#: Every named problem; the value is called as `LIBRARY[name](seed=0)`.
+#: All named problems. ``LIBRARY[name](seed=0)`` returns one.
 LIBRARY: Mapping[str, Callable[..., Any]] = MappingProxyType({problem.__name__: problem for problem in _PROBLEMS})

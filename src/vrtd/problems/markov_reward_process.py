@@ -1,4 +1,4 @@
-"""A finite Markov reward process: validated once, exact quantities on demand."""
+"""A finite Markov reward process, validated when it is built, with exact quantities computed on demand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,27 @@ from vrtd.problems.stationary import DENSE_LIMIT, closed_classes, gth, large_sta
 
 
 class Edges(NamedTuple):
-    """The transitions of positive probability, sorted by origin; `indptr[s]:indptr[s + 1]` are those that leave s.
+    """Transitions of positive probability, sorted by origin.
 
-    Two edges may join the same states with different rewards or discounts.
+    Those that leave state s are ``indptr[s]:indptr[s + 1]``. Two transitions may join the same states with different
+    rewards or discounts.
+
+    Attributes
+    ----------
+    indptr : ndarray of int, shape (S + 1,)
+        First transition of each state.
+    origin : ndarray of int, shape (n,)
+        State that the transition leaves.
+    successor : ndarray of int, shape (n,)
+        State that the transition leads to.
+    probability : ndarray of shape (n,)
+        Probability of the transition, given its origin.
+    reward : ndarray of shape (n,)
+        Reward.
+    discount : ndarray of shape (n,)
+        Discount, 0 if the transition ends an episode.
+    weight : ndarray of shape (n,)
+        Importance ratio, of mean 1 in every state. All are 1 on-policy.
     """
 
     indptr: NDArray[np.int64]
@@ -28,20 +46,34 @@ class Edges(NamedTuple):
     probability: Floats
     reward: Floats
     discount: Floats
-    weight: Floats  # importance ratios, of mean 1 in every state; all 1 where the chain is the policy's own
+    weight: Floats
 
 
 @final
 class MarkovRewardProcess:
-    """A Markov chain with rewards and discounts on its transitions.
+    """Markov chain with rewards and discounts on its transitions.
 
-    Args:
-        P: (S, S) transition probabilities, dense or scipy-sparse; rows may miss 1 by 1e-8 and are normalised.
-        R: (S,) rewards on leaving a state, or (S, S) rewards of transitions. With a sparse P, (S, S) rewards are
-            sparse with the same stored entries as P (a reward of 0 is stored explicitly).
-        gamma: a discount in [0, 1), or (S, S) discounts in [0, 1] of transitions (sparse as R is, if P is sparse).
-            A transition that ends an episode has discount 0; 1 is allowed.
+    Parameters
+    ----------
+    P : array_like or scipy.sparse array of shape (S, S)
+        Transition probabilities. Rows must sum to 1 within 1e-8 and are normalised.
+    R : array_like of shape (S,), or array_like or scipy.sparse array of shape (S, S)
+        Rewards on leaving a state, or rewards of transitions. With a sparse ``P``, rewards of transitions are sparse
+        with the same stored entries as ``P`` (a reward of 0 is stored explicitly).
+    gamma : float, or array_like or scipy.sparse array of shape (S, S)
+        Discount in [0, 1), or discounts of transitions in [0, 1], sparse if ``P`` is sparse. A transition that ends an
+        episode has discount 0.
 
+    Attributes
+    ----------
+    edges : Edges
+        The transitions, read-only.
+    rewards_averaged : bool
+        Whether the rewards of parallel transitions were replaced by their mean, which leaves the values unchanged and
+        reduces the noise.
+
+    Examples
+    --------
     >>> mrp = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], gamma=0.9)
     >>> mrp.stationary.round(4)
     array([0.5714, 0.4286])
@@ -49,20 +81,18 @@ class MarkovRewardProcess:
     array([13.6986, 15.0685])
     """
 
-    edges: Edges  # read-only
-    rewards_averaged: (
-        bool  # whether rewards of parallel transitions were replaced by their mean: same values, less noise
-    )
+    edges: Edges
+    rewards_averaged: bool
 
     def __init__(self, P: ArrayLike | Any, R: ArrayLike | Any, gamma: ArrayLike | Any) -> None:
         from scipy import sparse
 
         pattern = _canonical("P", P) if sparse.issparse(P) else None
-        # The transitions' own check names an entry that is not finite as s -> s'.
+        # _sort_edges names the first entry that is not finite, as s -> s'.
         table = real_array("P", P, finite=False) if pattern is None else pattern
         if len(table.shape) != 2 or table.shape[0] != table.shape[1] or table.shape[0] == 0:
             raise InvalidInputError(
-                "P must be a square matrix", f"the shape {table.shape}", "pass (S, S) probabilities"
+                f"P must be a square matrix, but has the shape {table.shape}.", "Pass (S, S) probabilities."
             )
         n = table.shape[0]
         if pattern is None:
@@ -88,8 +118,34 @@ class MarkovRewardProcess:
         rewards_averaged: bool = False,
         weight: ArrayLike | None = None,
     ) -> Self:
-        """A process from its list of transitions, in any order; parallel transitions are kept apart.
+        """Return the process with these transitions, given in any order.
 
+        Parallel transitions are kept apart.
+
+        Parameters
+        ----------
+        n_states : int
+            Number of states.
+        origin, successor : array_like of int, shape (n,)
+            States that the transitions leave and lead to.
+        probability : array_like of shape (n,)
+            Probabilities. Those of the transitions from one state must sum to 1 within 1e-8 and are normalised.
+        reward : array_like of shape (n,)
+            Rewards.
+        discount : array_like of shape (n,)
+            Discounts in [0, 1].
+        rewards_averaged : bool, default=False
+            Whether the rewards of parallel transitions are already replaced by their mean.
+        weight : array_like of shape (n,), optional
+            Importance ratios, of mean 1 in every state. If not given, all are 1.
+
+        Returns
+        -------
+        MarkovRewardProcess
+            The process.
+
+        Examples
+        --------
         >>> MarkovRewardProcess.from_edges(1, [0, 0], [0, 0], [0.5, 0.5], [0.0, 1.0], [0.9, 0.0]).values
         array([0.90909091])
         """
@@ -102,9 +158,9 @@ class MarkovRewardProcess:
         shapes = [column.shape for column in columns]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InvalidInputError(
-                "origin, successor, probability, reward, discount and weight must be vectors of one length",
-                f"the shapes {', '.join(map(str, shapes))}",
-                "pass one entry per transition",
+                "origin, successor, probability, reward, discount and weight must be vectors of the same length, but "
+                f"their shapes are {', '.join(map(str, shapes))}.",
+                "Pass one entry per transition.",
             )
         self = cls.__new__(cls)
         self.edges = _sort_edges(n, columns)
@@ -116,39 +172,46 @@ class MarkovRewardProcess:
 
     @property
     def n_states(self) -> int:
+        """Number of states S."""
         return self.edges.indptr.size - 1
 
     @cached_property
     def is_weighted(self) -> bool:
-        """Whether transitions carry importance ratios: the chain is then the behaviour's, and `mean_reward`,
-        `discounted_P` and `values` are the target policy's."""
+        """Whether any transition has an importance ratio other than 1.
+
+        If so, the chain is that of the behaviour policy, and ``mean_reward``, ``discounted_P`` and ``values`` are those
+        of the target policy.
+        """
         return bool(np.any(self.edges.weight != 1.0))
 
     @cached_property
     def P(self) -> Any:
-        """Transition probabilities: dense if a dense P came, else a `scipy.sparse.csr_array`; read-only."""
+        """Transition probabilities, read-only: dense if a dense ``P`` was passed, otherwise a ``csr_array``."""
         return frozen(self._csr.toarray()) if self._is_dense else self._csr
 
     @cached_property
     def discounted_P(self) -> Any:
-        """(S, S) `csr_array` of E[discount 1{s'} | s]: what carries values one step back."""
+        """Matrix E[discount 1{s'} | s] as a ``csr_array`` of shape (S, S), weighted by the importance ratios.
+
+        The values solve v = mean_reward + discounted_P v.
+        """
         return self.matrix(self.edges.probability * self.edges.weight * self.edges.discount)
 
     @cached_property
     def mean_reward(self) -> Floats:
-        """(S,) expected reward on leaving each state."""
+        """Expected reward on leaving each state, of shape (S,)."""
         edges = self.edges
         mean = np.bincount(edges.origin, edges.probability * edges.weight * edges.reward, minlength=self.n_states)
         return frozen(mean.astype(np.float64))
 
     @property
     def r_max(self) -> float:
-        """The largest |reward| of a possible transition."""
+        """Largest absolute reward of a possible transition."""
         return float(np.abs(self.edges.reward).max())
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the transitions, in hexadecimal: equal processes have equal digests."""
+        """SHA-256 of the transitions in hexadecimal. Equal processes have equal digests."""
         sha = hashlib.sha256()
         for array in self.edges if self.is_weighted else self.edges[:-1]:
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
@@ -156,20 +219,23 @@ class MarkovRewardProcess:
 
     @cached_property
     def recurrent_class(self) -> NDArray[np.int64]:
-        """Sorted states of the one closed class; several such classes are a ReducibleChainError."""
+        """Sorted states of the only closed class.
+
+        A chain with several closed classes raises a ``ReducibleChainError``.
+        """
         return frozen(one_closed_class(self._csr))
 
     @cached_property
     def period(self) -> int:
-        """The period of the closed class: 1 when the chain is aperiodic."""
+        """Period of the closed class: 1 if the chain is aperiodic."""
         return period(self._recurrent_P)
 
     @cached_property
     def stationary(self) -> Floats:
-        """(S,) stationary distribution; exactly 0 on transient states.
+        """Stationary distribution, of shape (S,), exactly 0 on transient states.
 
-        Up to 2,000 recurrent states by subtraction-free elimination, above by sparse methods; the L1 residual
-        |mu P - mu| is at most 1e-12, or an AccuracyError says what it is.
+        With up to 2,000 recurrent states it is computed by subtraction-free elimination, with more by sparse methods.
+        An ``AccuracyError`` is raised if the L1 residual ``|mu P - mu|`` is above 1e-12.
         """
         P = self._recurrent_P
         mu = np.zeros(self.n_states)
@@ -178,32 +244,53 @@ class MarkovRewardProcess:
 
     @cached_property
     def values(self) -> Floats:
-        """(S,) expected discounted sum of rewards from each state."""
-        # The system is singular exactly when some closed class never discounts.
+        """Expected discounted sum of rewards from each state, of shape (S,).
+
+        A ``SingularSystemError`` is raised if the transitions of some closed class all have discount 1.
+        """
+        # The system is singular if and only if all discounts of some closed class are 1.
         edges, n = self.edges, self.n_states
         undiscounted = np.bincount(edges.origin, (edges.discount < 1.0) & (edges.weight > 0.0), minlength=n) == 0
-        target = self.matrix(edges.probability * edges.weight).copy()  # where the target policy leads
+        target = self.matrix(edges.probability * edges.weight).copy()  # the chain under the target policy
         target.eliminate_zeros()
         for states in closed_classes(target):
             if undiscounted[states].all():
                 raise SingularSystemError(
-                    "every closed class must have a discount below 1",
-                    f"discount 1 on all transitions of the class of state {states[0]}",
-                    "give the transitions that end an episode discount 0",
+                    "Every closed class must have a discount below 1, but the class of state "
+                    f"{states[0]} has discount 1 on all transitions.",
+                    "Give the transitions that end an episode discount 0.",
                 )
         return frozen(self.discounted_sum(self.mean_reward))
 
     def discounted_sum(self, reward: Floats, decay: float = 1.0) -> Floats:
-        """Return the sum over k >= 0 of (decay `discounted_P`)^k `reward`, for (S,) or (S, k) rewards."""
+        """Return the sum over k >= 0 of (decay ``discounted_P``)^k ``reward``.
+
+        Parameters
+        ----------
+        reward : ndarray of shape (S,) or (S, k)
+            Expected rewards on leaving each state, in one or several columns.
+        decay : float, default=1.0
+            Additional discount in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (S,) or (S, k)
+            The discounted sums.
+
+        Raises
+        ------
+        AccuracyError
+            If the relative residual is above 1e-10 or the relative error may be above 1e-6.
+        """
         from scipy.sparse import eye_array
         from scipy.sparse.linalg import splu
 
         n, D, r = self.n_states, self.discounted_P, reward
-        # A row sum may round up to 1 where every discount is below it.
+        # A row sum may round up to 1 although every discount is below 1.
         contraction = decay * min(float(D.sum(axis=1).max()), float(self.edges.discount.max()))
         if n <= DENSE_LIMIT:
             v = np.linalg.solve(np.eye(n) - decay * D.toarray(), r)
-        elif contraction <= 0.999:  # LU of a random sparse graph fills in; iteration does not care
+        elif contraction <= 0.999:  # iteration, because the LU factors of a random sparse graph are dense
             v = r
             for _ in range(int(np.ceil(np.log(1e-16) / np.log(max(contraction, 1e-16))))):
                 v = r + decay * (D @ v)
@@ -211,40 +298,40 @@ class MarkovRewardProcess:
             v = splu(eye_array(n, format="csc") - decay * D.tocsc()).solve(r)
         scale = np.maximum(1.0, np.abs(v).max(axis=0))
         residual = float((np.abs(r + decay * (D @ v) - v) / scale).max())
-        # The error is at most the residual, itself known up to rounding, over 1 - contraction; where some state never
-        # discounts that says nothing.
+        # The error is at most (residual + rounding) / (1 - contraction). There is no such bound if contraction is 1.
         error = (residual + float(np.finfo(np.float64).eps)) / (1.0 - contraction) if contraction < 1.0 else 0.0
         if not (residual <= 1e-10 and error <= 1e-6):
             raise AccuracyError(
-                "values must solve v = r + P v to 1e-10 and be known to a millionth; got the residual "
-                f"{residual:.3g} and an error of up to {error:.3g}, relative to the values; "
-                "use discounts that are not so close to 1"
+                f"The values have the relative residual {residual:.3g} (at most 1e-10 is accepted) and a relative "
+                f"error of up to {error:.3g} (at most 1e-6). Use discounts that are less close to 1."
             )
         return np.asarray(v)
 
     @property
     def mixing_constant(self) -> float:
-        """kappa of sup_s TV(P^t(s, .), stationary) <= kappa rho^t, t >= 0; the pair minimises kappa/(1 - rho)."""
+        """Constant kappa of geometric mixing.
+
+        sup_s TV(P^t(s, .), stationary) <= kappa rho^t for all t >= 0. Of all such pairs, (kappa, rho) minimises
+        kappa/(1 - rho). The chain must be aperiodic and have at most 2,000 states.
+        """
         return self._mixing[0]
 
     @property
     def mixing_rate(self) -> float:
-        """rho of sup_s TV(P^t(s, .), stationary) <= kappa rho^t, t >= 0; the pair minimises kappa/(1 - rho)."""
+        """Rate rho of geometric mixing, see ``mixing_constant``."""
         return self._mixing[1]
 
     @cached_property
     def _mixing(self) -> tuple[float, float]:
         if self.n_states > DENSE_LIMIT:
             raise InvalidInputError(
-                f"mixing constants need at most {DENSE_LIMIT} states",
-                self.n_states,
-                "use a smaller or aggregated chain",
+                f"Mixing constants need a chain of at most {DENSE_LIMIT} states, but this one has {self.n_states}.",
+                "Use a smaller or aggregated chain.",
             )
         if self.period > 1:
             raise InvalidInputError(
-                "mixing constants need an aperiodic chain",
-                f"period {self.period}",
-                "make it lazy, e.g. 0.9 P + 0.1 I; everything else works with a periodic chain",
+                f"Mixing constants exist only for aperiodic chains, but this chain has period {self.period}.",
+                "Make it lazy, e.g. 0.9 P + 0.1 I.",
             )
         return mixing_constants(self._csr.toarray(), self.stationary)
 
@@ -258,11 +345,22 @@ class MarkovRewardProcess:
         return self._csr if states.size == self.n_states else self._csr[states, :][:, states]
 
     def matrix(self, weight: Floats) -> Any:
-        """The (S, S) CSR matrix with `weight` on the transitions, parallel ones added; read-only."""
+        """Return the (S, S) matrix with ``weight`` on the transitions.
+
+        Parameters
+        ----------
+        weight : ndarray of shape (n,)
+            One number per transition. Those of parallel transitions are added.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            The matrix, read-only.
+        """
         from scipy.sparse import csr_array
 
         n = self.n_states
-        # scipy's graph routines want one index type, 32 bits where that is enough.
+        # scipy's graph routines need one index type for all arrays, of 32 bits if possible.
         indptr: Any = self.edges.indptr.astype(np.int32 if weight.size < 2**31 else np.int64)
         M = csr_array((weight.copy(), self.edges.successor.copy(), indptr), shape=(n, n))
         M.sum_duplicates()
@@ -272,9 +370,9 @@ class MarkovRewardProcess:
 
 
 def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
-    """Check origin, successor, probability, reward, discount and weight; return the sorted transitions."""
+    """Check origin, successor, probability, reward, discount and weight, and return the sorted transitions."""
     origin, successor, probability, reward, discount, weight = columns
-    for name, value, holds, must in (
+    for name, value, holds, condition in (
         ("probabilities", probability, probability >= 0.0, "be finite and non-negative"),
         ("rewards", reward, True, "be finite"),
         ("weights", weight, weight >= 0.0, "be finite and non-negative"),
@@ -283,15 +381,17 @@ def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
         bad = np.flatnonzero(~(holds & np.isfinite(value)))
         if bad.size:
             i = bad[0]
-            got = f"{value[i]} on the transition {origin[i]} -> {successor[i]}"
-            raise InvalidInputError(f"{name} must {must}", got, "repair that entry")
+            raise InvalidInputError(
+                f"{name} must {condition}, but got {value[i]} on the transition {origin[i]} -> {successor[i]}.",
+                "Correct that entry.",
+            )
     sums: Floats = np.bincount(origin, probability, minlength=n).astype(np.float64)
     check_row_sums("P", sums, ("row",))
     mean_weight: Floats = np.bincount(origin, probability * weight, minlength=n) / sums
     check_row_sums("P times weight", mean_weight, ("row",))
     kept = np.flatnonzero(probability > 0.0)
     place = origin[kept].astype(np.int64) * n + successor[kept]
-    if not (np.diff(place) > 0).all():  # a full order, so that equal processes have equal digests
+    if not (np.diff(place) > 0).all():  # sort by all columns, so that equal processes have equal digests
         kept = kept[np.lexsort((weight[kept], reward[kept], discount[kept], place))]
     origin = origin[kept]
     edges = Edges(
@@ -299,7 +399,7 @@ def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
         origin=origin,
         successor=successor[kept].astype(np.int32),
         probability=probability[kept] / sums[origin],
-        reward=reward[kept] + 0.0,  # no negative zeros: they would change the digest
+        reward=reward[kept] + 0.0,  # + 0.0 removes negative zeros, which would change the digest
         discount=discount[kept],
         weight=weight[kept],
     )
@@ -309,41 +409,51 @@ def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
 
 
 def _canonical(name: str, matrix: Any) -> Any:
-    """A private CSR copy with sorted, unique entries."""
+    """Return a private CSR copy with sorted, unique entries."""
     from scipy.sparse import csr_array
 
     if matrix.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{name} must be an array of real numbers", f"dtype {matrix.dtype}", "pass numbers")
+        raise InvalidInputError(
+            f"{name} must be an array of real numbers, but got dtype {matrix.dtype}.", "Pass numbers."
+        )
     copy = csr_array(matrix, dtype=np.float64, copy=True)
     copy.sum_duplicates()
     return copy
 
 
 def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int32], short: tuple[int, ...]) -> Floats:
-    """R or gamma on each stored transition, from an (S, S) matrix or from its `short` shape: (S,) or one number."""
+    """Return R or gamma on each stored transition, from an (S, S) matrix or from the shape ``short``: (S,) or ()."""
     from scipy import sparse
 
     is_sparse = sparse.issparse(value)
     table: Any = _canonical(name, value) if is_sparse else real_array(name, value, finite=False)
     if table.shape == short and short == ():
         if not 0.0 <= table < 1.0:
-            raise InvalidInputError(f"{name} must lie in [0, 1)", table, "pass less, or discounts of transitions")
+            raise InvalidInputError(
+                f"{name} must lie in [0, 1), but got {table}.", "Pass a smaller number, or discounts of transitions."
+            )
         return np.full(origin.shape, table)
     if table.shape == short and not is_sparse:
         return np.asarray(table[origin])
     square = (int(origin[-1]) + 1,) * 2 if pattern is None else pattern.shape
     if table.shape != square:
-        raise InvalidInputError(f"{name} must have the shape {short} or {square}", table.shape, "reshape it")
+        raise InvalidInputError(
+            f"{name} must have the shape {short} or {square}, but got {table.shape}.", "Reshape it."
+        )
     if is_sparse != (pattern is not None):
-        got, do = ("a sparse matrix", "use .toarray()") if is_sparse else ("a dense matrix", "pass csr_array")
-        raise InvalidInputError(f"{name} of transitions must be sparse when P is, and dense when P is", got, do)
+        kinds, remedy = (
+            ("sparse, but P is dense", "Use .toarray().")
+            if is_sparse
+            else ("dense, but P is sparse", "Pass a csr_array with the stored entries of P.")
+        )
+        raise InvalidInputError(f"{name} of transitions is {kinds}.", remedy)
     if not is_sparse:
         return np.asarray(table.ravel())
     if not (np.array_equal(table.indptr, pattern.indptr) and np.array_equal(table.indices, pattern.indices)):
         raise InvalidInputError(
-            f"a sparse {name} must have the stored entries of P, zeros included",
-            f"{table.nnz} stored entries against {pattern.nnz} of P, not all in the same places",
-            f"build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape)",
+            f"A sparse {name} must have the same stored entries as P, zeros included, but it has {table.nnz} stored "
+            f"entries and P has {pattern.nnz}, not all in the same places.",
+            f"Build {name} as csr_array((data, P.indices, P.indptr), shape=P.shape).",
         )
     return np.asarray(table.data)
 
@@ -351,10 +461,11 @@ def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int3
 def _state_indices(name: str, value: ArrayLike, n: int) -> NDArray[np.int32]:
     array = np.asarray(value)
     if array.dtype.kind not in "iu":
-        raise InvalidInputError(f"{name} must hold integers", f"dtype {array.dtype}", "pass state indices")
+        raise InvalidInputError(f"{name} must hold integers, but got dtype {array.dtype}.", "Pass state indices.")
     bad = np.flatnonzero((array < 0) | (array >= n))
     if bad.size:
         raise InvalidInputError(
-            f"{name} must hold states 0..{n - 1}", f"{array.flat[bad[0]]} at entry {bad[0]}", "repair that entry"
+            f"{name} must hold states 0..{n - 1}, but got {array.flat[bad[0]]} at entry {bad[0]}.",
+            "Correct that entry.",
         )
     return array.astype(np.int32)

@@ -1,4 +1,4 @@
-"""A finite Markov decision process; a policy turns it into the reward process that is evaluated."""
+"""A finite Markov decision process, which a policy turns into the Markov reward process to be evaluated."""
 
 from __future__ import annotations
 
@@ -15,13 +15,26 @@ from vrtd.problems.markov_reward_process import MarkovRewardProcess
 
 @final
 class MDP:
-    """A Markov decision process with A actions on S states.
+    """Markov decision process with A actions and S states.
 
-    Args:
-        P: (A, S, S) transition probabilities; each row sums to 1 within 1e-8 and is normalised.
-        R: (S,), (A, S) or (A, S, S) rewards.
-        gamma: a discount in [0, 1), or an array of discounts in [0, 1] that broadcasts to (A, S, S).
+    Parameters
+    ----------
+    P : array_like of shape (A, S, S)
+        Transition probabilities. Rows must sum to 1 within 1e-8 and are normalised.
+    R : array_like of shape (S,), (A, S) or (A, S, S)
+        Rewards of states, of actions in states, or of transitions.
+    gamma : float or array_like
+        Discount in [0, 1), or discounts in [0, 1] that broadcast to (A, S, S).
 
+    Attributes
+    ----------
+    n_actions : int
+        Number of actions A.
+    n_states : int
+        Number of states S.
+
+    Examples
+    --------
     >>> stay, swap = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
     >>> mdp = MDP([stay, swap], R=[[0.0, 1.0], [0.0, 0.0]], gamma=0.5)
     >>> mdp.chain([1, 0]).values  # leave state 0, stay in state 1
@@ -31,11 +44,13 @@ class MDP:
     def __init__(self, P: ArrayLike, R: ArrayLike, gamma: ArrayLike) -> None:
         p = real_array("P", P)
         if p.ndim != 3 or p.shape[1] != p.shape[2] or 0 in p.shape:
-            raise InvalidInputError("P must have the shape (A, S, S)", p.shape, "pass one (S, S) matrix per action")
+            raise InvalidInputError(
+                f"P must have the shape (A, S, S), but got {p.shape}.", "Pass one (S, S) matrix per action."
+            )
         if (p < 0.0).any():
             a, s, t = (int(i) for i in np.argwhere(p < 0.0)[0])
             raise InvalidInputError(
-                "P must be non-negative", f"{p[a, s, t]} at action {a}, {s} -> {t}", "repair that entry"
+                f"P must be non-negative, but got {p[a, s, t]} at action {a}, {s} -> {t}.", "Correct that entry."
             )
         sums = p.sum(axis=2)
         check_row_sums("P", sums, ("action", "state"))
@@ -43,19 +58,20 @@ class MDP:
         r = real_array("R", R)
         if r.shape not in ((S,), (A, S), (A, S, S)):
             raise InvalidInputError(
-                f"R must have the shape ({S},), ({A}, {S}) or ({A}, {S}, {S})", r.shape, "reshape R"
+                f"R must have the shape ({S},), ({A}, {S}) or ({A}, {S}, {S}), but got {r.shape}.", "Reshape R."
             )
         g = real_array("gamma", gamma)
         bad = (g < 0.0) | (g >= 1.0 if g.ndim == 0 else g > 1.0)
         if bad.any():
             raise InvalidInputError(
-                "gamma must be a number in [0, 1) or discounts in [0, 1]", g[bad].flat[0], "repair that discount"
+                f"gamma must be a number in [0, 1) or discounts in [0, 1], but got {g[bad].flat[0]}.",
+                "Correct that discount.",
             )
         try:
             g = np.broadcast_to(g, p.shape)
         except ValueError:
             raise InvalidInputError(
-                f"gamma must broadcast to (A, S, S) = {p.shape}", f"the shape {g.shape}", "reshape gamma"
+                f"gamma must broadcast to (A, S, S) = {p.shape}, but has the shape {g.shape}.", "Reshape gamma."
             ) from None
         self._P = frozen(p / sums[:, :, None])
         self._R = np.broadcast_to(r if r.ndim == 3 else r[..., :, None], p.shape)
@@ -64,21 +80,41 @@ class MDP:
     def chain(
         self, policy: ArrayLike, average_rewards: bool = False, behaviour: ArrayLike | None = None
     ) -> MarkovRewardProcess:
-        """The reward process under `policy`: (S, A) probabilities, or (S,) integer actions.
+        """Return the Markov reward process under a policy.
 
-        Actions that give one transition different rewards, discounts or weights become parallel transitions. With
-        `average_rewards` those of equal discount are merged at their mean reward: same values, less noise.
+        Actions that give one transition different rewards, discounts or weights become parallel transitions.
 
-        With a `behaviour`, another policy, transitions are the behaviour's, each weighted by the importance ratio
-        policy(a|s) / behaviour(a|s), also where that is 0. The values are still those of `policy`. Merged transitions
-        have their mean ratio, and the reward that leaves E[weight reward] as it was.
+        Parameters
+        ----------
+        policy : array_like of shape (S, A) or (S,)
+            Probabilities of actions, or integer actions, or "random" for the uniform policy.
+        average_rewards : bool, default=False
+            Merge parallel transitions of equal discount at their mean reward. The values stay the same and the noise
+            decreases.
+        behaviour : array_like of shape (S, A) or (S,), optional
+            The behaviour policy, if the data come from another policy than the evaluated one. The transitions are then
+            those of the behaviour policy, each with the importance ratio policy(``a|s``) / behaviour(``a|s``), also if
+            it is 0. The values are still those of ``policy``. Merged transitions have their mean ratio, and the reward
+            that keeps E[weight reward].
 
+        Returns
+        -------
+        MarkovRewardProcess
+            The chain.
+
+        Raises
+        ------
+        InvalidInputError
+            If the behaviour policy never takes an action that the policy takes.
+
+        Examples
+        --------
         >>> stay, swap = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
         >>> mdp = MDP([stay, swap], R=[[0.0, 1.0], [0.0, 0.0]], gamma=0.5)
         >>> chain = mdp.chain([1, 0], behaviour=[[0.5, 0.5], [0.75, 0.25]])
         >>> chain.edges.probability.tolist(), chain.edges.weight.round(9).tolist()
         ([0.5, 0.5, 0.25, 0.75], [0.0, 2.0, 0.0, 1.333333333])
-        >>> chain.values  # as those of mdp.chain([1, 0])
+        >>> chain.values  # those of mdp.chain([1, 0])
         array([1., 2.])
         """
         target = policy_matrix(policy, self.n_states, self.n_actions)
@@ -87,9 +123,9 @@ class MDP:
         if missed.size:
             s, a = (int(i) for i in missed[0])
             raise InvalidInputError(
-                "the behaviour must take every action that the policy takes",
-                f"probability 0 of action {a} in state {s}, which the policy takes with {target[s, a]:.6g}",
-                "give that action a positive probability",
+                "behaviour must take every action that the policy takes, but in state "
+                f"{s} it never takes action {a}, which the policy takes with probability {target[s, a]:.6g}.",
+                "Give that action a positive probability.",
             )
         joint = taken.T[:, :, None] * self._P
         action, origin, successor = np.nonzero(joint)
@@ -107,7 +143,7 @@ class MDP:
         merged, representative = total(probability), order[first]
         if average_rewards:
             counted, plain = total(probability * weight), total(probability * reward) / merged
-            # A reward of weight 0 does not count: the plain mean will do.
+            # A reward of weight 0 has no effect: keep the unweighted mean.
             reward = np.divide(total(probability * weight * reward), counted, out=plain, where=counted > 0.0)
             weight = counted / merged
         else:
@@ -125,11 +161,24 @@ class MDP:
 
 
 def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = "policy") -> Floats:
-    """Return (S, A) probabilities.
+    """Return a policy as (S, A) probabilities.
 
-    A policy is given by (S, A) probabilities, whose rows may miss 1 by 1e-8, by (S,) integer actions, or by "random",
-    which is uniform.
+    Parameters
+    ----------
+    policy : array_like or str
+        (S, A) probabilities, whose rows sum to 1 within 1e-8; (S,) integer actions; or "random" for the uniform policy.
+    n_states, n_actions : int
+        The numbers of states S and actions A.
+    name : str, default="policy"
+        Name of the policy in error messages.
 
+    Returns
+    -------
+    ndarray of shape (S, A)
+        Probabilities.
+
+    Examples
+    --------
     >>> policy_matrix([1, 0], n_states=2, n_actions=3)
     array([[0., 1., 0.],
            [1., 0., 0.]])
@@ -141,17 +190,21 @@ def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = 
     raw = np.asarray(policy)
     if raw.shape == (S,):
         if raw.dtype.kind not in "iu":
-            raise InvalidInputError(f"a {name} of shape (S,) must hold integers", f"dtype {raw.dtype}", "pass actions")
+            raise InvalidInputError(
+                f"{name} of shape (S,) must hold integers, but has dtype {raw.dtype}.",
+                "Pass one action number per state.",
+            )
         bad = np.flatnonzero((raw < 0) | (raw >= A))
         if bad.size:
             raise InvalidInputError(
-                f"actions must lie in 0..{A - 1}", f"{raw[bad[0]]} at state {bad[0]}", "repair that action"
+                f"actions must lie in 0..{A - 1}, but got {raw[bad[0]]} at state {bad[0]}.", "Correct that action."
             )
         one_hot: Floats = np.eye(A)[raw]
         return one_hot
     pi = real_array(name, policy)
     if pi.shape != (S, A):
         raise InvalidInputError(
-            f"{name} must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},)", pi.shape, "pass one row per state"
+            f"{name} must have the shape (S, A) = ({S}, {A}) or (S,) = ({S},), but got {pi.shape}.",
+            "Pass one row per state.",
         )
     return check_probabilities(name, pi, (S, A), ("state", "action"))

@@ -12,34 +12,63 @@ from vrtd.arrays import Floats, frozen, real_array
 from vrtd.checks import check_count, check_fraction, check_positive, require
 from vrtd.problems.simulator import Simulator
 
-# Streams of trajectories that are not runs: purposes that no run has.
+# Purposes of random streams that no run uses.
 _STANDARDISATION, _VISITS = 2, 3
 _STANDARDISATION_STEPS = 100_000
 
 
 class MountainCarParams(NamedTuple):
+    """Parameters of the compiled functions of Mountain Car."""
+
     gamma: float
-    time_limit: float  # steps after which an episode is cut short; inf: never
-    mean: Floats  # (2,) of position and velocity under the policy
-    std: Floats  # (2,)
-    waves: Floats  # (3, d) turns for a standard deviation of position and of velocity, and the phase
+    time_limit: float  # steps after which an episode is truncated, or inf
+    mean: Floats  # (2,) mean of position and velocity under the policy
+    std: Floats  # (2,) their standard deviations
+    waves: Floats  # (3, d) turns per standard deviation of position and of velocity, and the phase
     amplitude: float
 
 
 def mountain_car(
     seed: int = 0, n_features: int = 20, gamma: float = 0.95, bandwidth: float = 5.0, time_limit: int | None = None
 ) -> Simulator:
-    """Mountain Car as the VRTD experiments describe it (Xu, Wang, Zhou, Liang 2020): every step costs 1.
+    """Return the Mountain Car of the VRTD paper, with random Fourier features.
 
-    The car starts at (-0.5, 0), pushes left, right or not at all with equal probability, and is put back at the start
-    in the transition that reaches the goal, without an end: the value is -1/(1 - gamma) everywhere. With `time_limit`
-    (200 in Gymnasium) an episode is cut short after that many steps: the last one bootstraps from the state it reached,
-    and the next begins at the start.
+    Every step costs 1. The car starts at position -0.5 with velocity 0 and pushes left, right or not at all with equal
+    probability. The transition that reaches the goal puts it back at the start and does not terminate, so the value is
+    -1/(1 - gamma) everywhere. With ``time_limit``, an episode is truncated after that many steps: the last step
+    bootstraps from the state that it reached, and the next one begins at the start.
 
-    The features sqrt(2/d) cos(w.z + c) approximate the kernel exp(-bandwidth |z - z'|^2): w ~ N(0, 2 bandwidth I) and
-    c ~ U[0, 2 pi], drawn in this order with `seed`; z is the state less its mean and divided by its standard
-    deviation along 100,000 steps of the same policy, with the same time limit, on a fixed stream.
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the random features.
+    n_features : int, default=20
+        Number of random Fourier features.
+    gamma : float, default=0.95
+        Discount in [0, 1).
+    bandwidth : float, default=5.0
+        Bandwidth of the kernel that the features approximate. A larger bandwidth separates closer states.
+    time_limit : int, optional
+        Number of steps after which an episode is truncated. If not given, no episode is truncated. Gymnasium uses 200.
 
+    Returns
+    -------
+    Simulator
+        The environment with its policy and features.
+
+    Notes
+    -----
+    The features sqrt(2/d) cos(w.z + c) approximate the kernel ``exp(-bandwidth |z - z'|^2)``. The frequencies w ~ N(0,
+    2 bandwidth I) and the phases c ~ U[0, 2 pi] are drawn in this order with ``seed``. z is the standardised state: its
+    mean and standard deviation are taken from 100,000 steps of the same policy with the same time limit, on a fixed
+    stream.
+
+    References
+    ----------
+    Xu, T., Wang, Z., Zhou, Y., Liang, Y. (2020), Reanalysis of variance reduced temporal difference learning, ICLR.
+
+    Examples
+    --------
     >>> car = mountain_car(bandwidth=1.0, seed=3)
     >>> car.n_features, car.params.mean.round(1)
     (20, array([-0.5,  0. ]))
@@ -70,9 +99,22 @@ def mountain_car(
 
 
 def push_with_velocity(observation: ArrayLike) -> NDArray[np.int64]:
-    """Return the action of Gymnasium's MountainCar-v0 that pushes in the direction of the velocity: it adds energy at
-    every step, so that the car reaches the goal. The observations of a vector environment give one action each.
+    """Return the action of Gymnasium's MountainCar-v0 that pushes in the direction of the velocity.
 
+    It adds energy at every step, so the car reaches the goal.
+
+    Parameters
+    ----------
+    observation : array_like of shape (..., 2)
+        Position and velocity. The observations of a vector environment give one action each.
+
+    Returns
+    -------
+    ndarray of int, shape (...)
+        0 (push left) where the velocity is negative, else 2 (push right).
+
+    Examples
+    --------
     >>> push_with_velocity([-0.5, -0.01]).item(), push_with_velocity([[-0.5, 0.0], [-0.9, -0.02]])
     (0, array([2, 0]))
     """
@@ -80,10 +122,26 @@ def push_with_velocity(observation: ArrayLike) -> NDArray[np.int64]:
 
 
 def visited(car: Simulator, steps: ArrayLike, seed: int = 0) -> tuple[Floats, Floats]:
-    """Positions and velocities before and after some steps of one trajectory, each of shape (len(steps), 2).
+    """Return positions and velocities before and after some steps of one trajectory.
 
-    `steps` are counted from 0 and increase. The trajectory is no run's: its stream has a purpose of its own.
+    The trajectory has a random stream of its own and is not one of the runs of ``simulate``.
 
+    Parameters
+    ----------
+    car : Simulator
+        A Mountain Car, as ``mountain_car`` returns it.
+    steps : array_like of int, shape (n,)
+        The steps to return, counted from 0 and increasing.
+    seed : int, default=0
+        Seed of the trajectory.
+
+    Returns
+    -------
+    before, after : ndarray of shape (n, 2)
+        Position and velocity before and after each of the steps.
+
+    Examples
+    --------
     >>> before, after = visited(mountain_car(), np.arange(3))
     >>> before[0], bool((before[1:] == after[:-1]).all())
     (array([-0.5,  0. ]), True)
@@ -91,15 +149,32 @@ def visited(car: Simulator, steps: ArrayLike, seed: int = 0) -> tuple[Floats, Fl
     _check_car(car)
     places = np.asarray(steps)
     is_list = places.ndim == 1 and places.size > 0 and places.dtype.kind in "iu"
-    must = "steps must be whole numbers of at least 0 that increase"
-    require(is_list and (np.diff(places, prepend=-1) > 0).all(), must, steps, "pass e.g. np.arange(1000)")
+    require(
+        is_list and (np.diff(places, prepend=-1) > 0).all(),
+        f"steps must be increasing whole numbers of at least 0, but got {steps!r}.",
+        "Pass e.g. np.arange(1000).",
+    )
     check_count("seed", seed, least=0)
     return _visited(car.params, places, seed, _VISITS)
 
 
 def features_at(car: Simulator, states: ArrayLike) -> Floats:
-    """Features of states, each a position and a velocity, one row for each.
+    """Return the features of states, one row per state.
 
+    Parameters
+    ----------
+    car : Simulator
+        A Mountain Car, as ``mountain_car`` returns it.
+    states : array_like of shape (n, 2)
+        Positions and velocities.
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+        The features.
+
+    Examples
+    --------
     >>> features_at(mountain_car(), [[-0.5, 0.0], [0.4, 0.01]]).shape
     (2, 20)
     """
@@ -108,7 +183,7 @@ def features_at(car: Simulator, states: ArrayLike) -> Floats:
     _check_car(car)
     places = real_array("states", states)
     is_table = places.ndim == 2 and places.shape[1] == 2
-    require(is_table, "states must be of shape (n, 2)", places.shape, "pass positions and velocities")
+    require(is_table, f"states must have the shape (n, 2), but got {places.shape}.", "Pass positions and velocities.")
     phi = np.empty((len(places), car.n_features))
     compile_loop(describe)(car.params, places, phi)
     return phi
@@ -116,7 +191,7 @@ def features_at(car: Simulator, states: ArrayLike) -> Floats:
 
 def _check_car(car: Simulator) -> None:
     is_car = isinstance(car.params, MountainCarParams)
-    require(is_car, "car must be a Mountain Car", car.name, "pass mountain_car(...)")
+    require(is_car, f"car must be a Mountain Car, but got {car.name!r}.", "Pass mountain_car(...).")
 
 
 def _visited(params: MountainCarParams, steps: NDArray[Any], seed: int, purpose: int) -> tuple[Floats, Floats]:

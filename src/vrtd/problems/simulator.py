@@ -16,17 +16,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulator:
-    """An environment under a policy, as three functions compiled with `vrtd.kernels.jit.dynamics`.
+    """Environment under a policy, with features, as three compiled functions.
 
-    - ``reset(params, state, stream)`` writes a start state into `state`;
-    - ``transition(params, state, stream) -> (reward, discount, done)`` moves `state` on. `discount` is 0 where the
-      transition terminates; `done` says that `reset` follows (a truncated step has `done` and keeps its discount);
-    - ``features(params, state, out)`` writes the `n_features` features of `state` into `out`.
+    Compile the functions with ``vrtd.kernels.jit.dynamics``. They draw random numbers from the stream of the run with
+    ``vrtd.kernels.random.next_uniform``, ``uniform_index`` and ``next_word``.
 
-    `stream` is the run's environment stream: draw from it with `vrtd.kernels.random.next_uniform` and its kin.
+    Parameters
+    ----------
+    name : str
+        Name of the simulator, a Python identifier.
+    reset : callable
+        ``reset(params, state, stream)`` writes a start state into ``state``.
+    transition : callable
+        ``transition(params, state, stream)`` moves ``state`` one step on and returns ``(reward, discount, done)``. The
+        discount is 0 if the transition terminates. ``done`` tells whether ``reset`` follows. A truncated step is done
+        and keeps its discount.
+    features : callable
+        ``features(params, state, out)`` writes the features of ``state`` into ``out``.
+    n_features : int
+        Number of features.
+    state_size : int
+        Number of floats in a state.
+    params : number, array or tuple of them, default=()
+        First argument of the three functions, e.g. a NamedTuple of numbers and arrays.
+
+    Examples
+    --------
+    >>> from vrtd.kernels.jit import dynamics
+    >>> @dynamics
+    ... def reset(params, state, stream):
+    ...     state[0] = 0.0
+    >>> @dynamics
+    ... def transition(params, state, stream):
+    ...     state[0] += 1.0
+    ...     return -1.0, 0.9, state[0] >= 3.0
+    >>> @dynamics
+    ... def features(params, state, out):
+    ...     out[0] = 1.0
+    >>> Simulator("counter", reset, transition, features, n_features=1, state_size=1).n_features
+    1
     """
 
-    samplings: ClassVar[tuple[Sampling, ...]] = ("markov",)  # of `simulate`
+    samplings: ClassVar[tuple[Sampling, ...]] = ("markov",)  # accepted by `simulate`
 
     name: str
     reset: Callable[..., Any]
@@ -40,17 +71,19 @@ class Simulator:
         from numba.core.dispatcher import Dispatcher
 
         check_identifier("the name of a simulator", self.name)
-        must = "reset, transition and features of a simulator must be compiled"
         for function in (self.reset, self.transition, self.features):
-            is_compiled = isinstance(function, Dispatcher)
-            require(is_compiled, must, repr(function), "decorate them with vrtd.kernels.jit.dynamics")
+            require(
+                isinstance(function, Dispatcher),
+                f"reset, transition and features of a simulator must be compiled, but one is {function!r}.",
+                "Decorate them with vrtd.kernels.jit.dynamics.",
+            )
         check_count("n_features of a simulator", self.n_features)
         check_count("state_size of a simulator", self.state_size)
         _check_params(self.params)
 
     @property
     def digest(self) -> str:
-        """Of all that makes its transitions: its functions with what they refer to, its params and sizes."""
+        """SHA-256 in hexadecimal of the three functions with everything they refer to, the params and the sizes."""
         from vrtd.kernels.digest import digest
 
         sizes = int(self.n_features), int(self.state_size)
@@ -62,5 +95,8 @@ def _check_params(params: Any) -> None:
         for item in params:
             _check_params(item)
     else:
-        must = "params of a simulator must be numbers, arrays, or tuples of them"
-        require(isinstance(params, bool | int | float | np.number | np.ndarray), must, params, "pass a NamedTuple")
+        require(
+            isinstance(params, bool | int | float | np.number | np.ndarray),
+            f"params of a simulator must be numbers, arrays or tuples of them, but one is {params}.",
+            "Pass a NamedTuple.",
+        )

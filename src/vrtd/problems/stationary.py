@@ -1,4 +1,4 @@
-"""Classes, period and stationary distribution of a finite chain."""
+"""Communicating classes, period and stationary distribution of a finite chain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DENSE_LIMIT = 2_000
 
 
 def closed_classes(P: csr_array) -> list[Integers]:
-    """The closed communicating classes of a CSR matrix whose stored entries are positive, by smallest state.
+    """Return the closed communicating classes of a CSR matrix with positive entries, sorted by their smallest state.
 
     >>> import scipy.sparse
     >>> [c.tolist() for c in closed_classes(scipy.sparse.csr_array([[1.0, 0, 0], [0.5, 0, 0.5], [0, 0, 1.0]]))]
@@ -39,20 +39,22 @@ def closed_classes(P: csr_array) -> list[Integers]:
 
 
 def one_closed_class(P: csr_array) -> Integers:
-    """The states of the only closed class; several are a ReducibleChainError."""
+    """Return the states of the only closed class, or raise ReducibleChainError if there are several."""
     classes = closed_classes(P)
     if len(classes) > 1:
         states = ", ".join(str(c[0]) for c in classes[:5]) + (", ..." if len(classes) > 5 else "")
         raise ReducibleChainError(
-            "the chain must have one closed class",
-            f"{len(classes)} of them, holding the states {states}",
-            "connect them, or evaluate each class as a chain of its own",
+            f"The chain must have one closed class, but it has {len(classes)}, which contain the states {states}.",
+            "Connect them, or evaluate each class as a separate chain.",
         )
     return classes[0]
 
 
 def period(P: csr_array) -> int:
-    """The period of an irreducible CSR matrix: the gcd of its cycle lengths, from the levels of one search tree."""
+    """Return the period of an irreducible CSR matrix.
+
+    It is the greatest common divisor of the cycle lengths, computed from the levels of a search tree.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     level = dijkstra(P, indices=[0], unweighted=True)[0].astype(np.int64)
@@ -61,10 +63,11 @@ def period(P: csr_array) -> int:
 
 
 def gth(P: Floats, block: int = 64) -> Floats:
-    """Stationary distribution of an irreducible dense matrix by Grassmann, Taksar and Heyman's (1985) elimination.
+    """Return the stationary distribution of an irreducible dense matrix by subtraction-free elimination.
 
-    States are censored out from the last to the first. Nothing is ever subtracted, so each entry comes out with a
-    small *relative* error, however small it is. Updates are gathered over `block` pivots and applied as one product.
+    This is the algorithm of Grassmann, Taksar and Heyman (1985), which eliminates states from the last to the first. It
+    never subtracts, so each entry has a small *relative* error, however small the entry is. Updates are collected over
+    ``block`` pivots and applied as one product.
 
     >>> gth(np.array([[0.7, 0.3], [0.4, 0.6]])).round(6).tolist()
     [0.571429, 0.428571]
@@ -74,14 +77,14 @@ def gth(P: Floats, block: int = 64) -> Floats:
     for stop in range(n, 0, -block):
         start = max(stop - block, 0)
         for k in range(stop - 1, max(start, 1) - 1, -1):
-            W[k, :k] += W[k, k + 1 : stop] @ W[k + 1 : stop, :k]  # what the pivots k+1.. of this block owe
+            W[k, :k] += W[k, k + 1 : stop] @ W[k + 1 : stop, :k]  # pending updates of pivots k + 1, ... of this block
             W[:k, k] += W[:k, k + 1 : stop] @ W[k + 1 : stop, k]
             W[:k, k] /= W[k, :k].sum()
         W[:start, :start] += W[:start, start:stop] @ W[start:stop, :start]
     mu = np.ones(n)
     for k in range(1, n):
         mu[k] = mu[:k] @ W[:k, k]
-        if mu[k] > 1e200:  # the ratios of a long drifting chain leave the range of a float
+        if mu[k] > 1e200:  # the ratios of a long chain with a drift would overflow
             mu[: k + 1] /= mu[k]
     mu /= mu.sum()
     _check(mu, P)
@@ -89,14 +92,18 @@ def gth(P: Floats, block: int = 64) -> Floats:
 
 
 def large_stationary(P: csr_array) -> Floats:
-    """Stationary distribution of an irreducible sparse matrix with at least two states.
+    """Return the stationary distribution of an irreducible sparse matrix with at least two states.
 
-    Solved for the jump chain (self-loops removed, so that laziness costs nothing) and weighted by the holding times.
-    First power iteration on (J + I)/2, which is cheap and ends fast-mixing chains; it is believed only when the
-    residual, extrapolated by its own rate of decay, promises an error below 1e-10. Otherwise the sparse LU factors of
-    I - J without its heaviest state: an M-matrix, which needs no pivoting. (LU comes second because random sparse
-    graphs fill in almost completely, while slow chains are mostly nearly banded.) How parts that exchange less than
-    1e-15 of their mass a step share it cannot be told at this accuracy.
+    It is computed for the jump chain, whose self-loops are removed, and weighted by the holding times. Lazy chains
+    therefore cost no more.
+
+    Power iteration on (J + I)/2 comes first. It is cheap and sufficient for fast-mixing chains. Its result is accepted
+    only if the residual, extrapolated by its own rate of decay, implies an error below 1e-10. Otherwise, sparse LU
+    factors of I - J without the heaviest state solve the system; this M-matrix needs no pivoting. LU comes second
+    because the factors of random sparse graphs are almost dense, while slow chains are mostly nearly banded.
+
+    Between parts of the chain that exchange less than 1e-15 of their mass per step, the split of mass cannot be
+    determined at this accuracy.
     """
     from scipy.sparse import csr_array, eye_array
     from scipy.sparse.linalg import splu
@@ -104,7 +111,7 @@ def large_stationary(P: csr_array) -> Floats:
     n = P.shape[0]
     origin = np.repeat(np.arange(n), np.diff(P.indptr))
     jumps = origin != P.indices
-    leave = np.bincount(origin[jumps], P.data[jumps], minlength=n)  # 1 - P(s, s) without the subtraction
+    leave = np.bincount(origin[jumps], P.data[jumps], minlength=n)  # 1 - P(s, s), without a subtraction
     place = (P.indices[jumps], origin[jumps])
     Jt = csr_array((P.data[jumps] / leave[origin[jumps]], place), shape=(n, n))
 
@@ -112,7 +119,7 @@ def large_stationary(P: csr_array) -> Floats:
     mu = np.ones(n) if limit is None else limit
     if limit is None:
         heaviest = 0
-        for _ in range(4):  # the heaviest state is known only from the solution; a light one loses digits
+        for _ in range(4):  # only the solution shows the heaviest state; removing a light one loses digits
             rest = np.flatnonzero(np.arange(n) != heaviest)
             into = Jt[:, [heaviest]].toarray()[rest, 0]
             M = eye_array(n - 1, format="csc") - Jt[rest, :][:, rest].tocsc()
@@ -123,7 +130,7 @@ def large_stationary(P: csr_array) -> Floats:
                 break
             heaviest = int(mu.argmax())
         mu /= mu.sum()
-        mu += Jt @ mu  # one sweep smooths the rounding of the solve
+        mu += Jt @ mu  # one sweep reduces the rounding error of the solution
     mu = mu / leave
     mu /= mu.sum()
     _check(mu, P)
@@ -131,7 +138,7 @@ def large_stationary(P: csr_array) -> Floats:
 
 
 def _power_iteration(Jt: csr_array) -> Floats | None:
-    """The fixed point of the transposed chain, or None when it comes too slowly to be believed."""
+    """Return the fixed point of the transposed chain, or None if the iteration converges too slowly to be accurate."""
     n = Jt.shape[0]
     mu = np.full(n, 1.0 / n)
     previous, window = np.inf, 32
@@ -141,7 +148,7 @@ def _power_iteration(Jt: csr_array) -> Floats | None:
             residual = float(np.abs(image - mu).sum())
             if residual <= 1e-15:
                 rate = (residual / previous) ** (1 / window)
-                # At the floor of rounding and still not decaying: the chain is slow.
+                # At the level of rounding errors, a residual that hardly decays shows a slow chain.
                 return mu if residual <= 1e-10 * (1.0 - rate) else None
             previous = residual
         mu = 0.5 * (mu + image)
@@ -153,6 +160,6 @@ def _check(mu: Floats, P: Floats | csr_array) -> None:
     residual = float(np.abs(mu @ P - mu).sum())
     if not residual <= RESIDUAL_LIMIT:
         raise AccuracyError(
-            f"the stationary distribution must have an L1 residual |mu P - mu| of at most {RESIDUAL_LIMIT:g}; "
-            f"got {residual:.3g}; make the chain less extreme, or merge its nearly unreachable states"
+            f"The stationary distribution has the L1 residual |mu P - mu| = {residual:.3g}, but at most "
+            f"{RESIDUAL_LIMIT:g} is accepted. Make the chain less extreme, or merge its nearly unreachable states."
         )

@@ -28,46 +28,60 @@ if TYPE_CHECKING:
 
 Column = NDArray[Any]
 
-# Directions whose singular value is below this share of the largest count as dependent.
+# Directions with a singular value below this share of the largest count as linearly dependent.
 _RANK_TOLERANCE = 1e-5
-# Features and rewards of this size can be squared and divided by.
+# The magnitude of features and rewards lies between this and its inverse, so that their products are finite.
 _LEAST_SIZE = 1e-60
-# Share of a row's square that may lie outside of the span of these rows.
+# Share of the squared norm of a row that may lie outside the span of the rows.
 _OUTSIDE = 1e-6
-# A covariance with an eigenvalue below minus this share of the largest is not one.
+# An estimate with an eigenvalue below minus this share of the largest is not accepted as a covariance.
 _NEGATIVE = 1e-9
-# Blocks for the long-run covariance; blocks that show the correlation, and the rows that each must have; how many of
-# these are merged for a variance, so that adjacent ones are nearly independent.
-_BLOCKS = 64
-_MOST_BLOCKS, _LEAST_BLOCKS, _LEAST_BLOCK = 256, 64, 4
-_MERGED = 4
-# Rows that the covariance of the features needs for each of their directions.
+_BLOCKS = 64  # for the long-run covariance
+_MOST_BLOCKS, _LEAST_BLOCKS = 256, 64  # for the correlation
+_LEAST_BLOCK = 4  # rows in each of these blocks
+_MERGED = 4  # of these blocks form one for a variance, so that adjacent ones are nearly independent
+# Rows per direction that the covariance of the features needs.
 _ROWS_PER_DIRECTION = 8
 
 
 @final
 class Transitions:
-    """n transitions as rows of features; means over the rows take the place of expectations.
+    """Rows of n transitions, whose means replace expectations.
 
-    `simulate` takes them in place of a problem, with rows used again and again. `record` draws them from a known chain,
-    `vrtd.logs.data_set` reads them from a log, and `plan` and `vrtd.theory` estimate from them. Rows are consecutive
-    steps of a trajectory, or in any order: a function that needs one or the other says so.
+    ``simulate`` accepts them as a problem and draws rows repeatedly. ``record`` draws them from a known chain,
+    ``vrtd.logs.data_set`` reads them from a log, and ``plan`` and ``vrtd.theory`` estimate from them. The rows are
+    consecutive steps of a trajectory or independent samples; functions that need one of the two say so.
 
     Parameters
     ----------
-    phi : array of shape (n, d)
+    phi : array_like of shape (n, d)
         Features of the states that were left.
-    reward : array of shape (n,)
+    reward : array_like of shape (n,)
         Rewards.
-    phi_next : array of shape (n, d)
+    phi_next : array_like of shape (n, d)
         Features of the states that were reached.
-    discount : float or array of shape (n,)
-        Discounts in [0, 1]; 0 where a transition terminates.
-    weight : array of shape (n,), optional
-        Importance ratios. Default: 1 for every row.
-    ends : boolean array of shape (n,), optional
-        Rows that the next row does not continue. Default: the rows with discount 0. Algorithms with traces use it on
-        logs; sums over lags do not.
+    discount : float or array_like of shape (n,)
+        Discounts in [0, 1], 0 where a transition terminates.
+    weight : array_like of shape (n,), optional
+        Importance ratios. If not given, all are 1.
+    ends : array_like of bool, shape (n,), optional
+        Rows that the next row does not continue. If not given, they are the rows with discount 0. Algorithms with
+        traces use them on logs; sums over lags do not.
+
+    Attributes
+    ----------
+    phi, phi_next : ndarray of shape (n, d)
+        Features of the states that were left and reached.
+    reward, discount : ndarray of shape (n,)
+        Rewards and discounts.
+    ends : ndarray of bool, shape (n,)
+        Rows that the next row does not continue.
+
+    Notes
+    -----
+    One row x defines the pseudo-gradient g_x(theta) = A_x theta + b_x, with A_x = weight phi (discount phi_next -
+    phi)^T and b_x = weight reward phi. ``A``, ``b`` and the noise at ``theta_star`` are means over the rows.
+    ``theta_star`` and all quantities that depend on it need features of full rank.
 
     Examples
     --------
@@ -76,9 +90,9 @@ class Transitions:
     array([5.7143])
     """
 
-    samplings: ClassVar[tuple[Sampling, ...]] = ("dataset",)  # what `simulate` may draw; the first is the default
+    samplings: ClassVar[tuple[Sampling, ...]] = ("dataset",)  # accepted by `simulate`; the first is the default
 
-    phi: NDArray[Any]  # (n, d) float64, or float32 where rows stream by
+    phi: NDArray[Any]  # (n, d) float64, or float32 in rows of a stream
     reward: Floats
     phi_next: NDArray[Any]
     discount: Floats
@@ -96,23 +110,50 @@ class Transitions:
     ) -> None:
         table = real_array("phi", phi)
         if table.ndim != 2 or 0 in table.shape:
-            raise InvalidInputError("phi must have the shape (n, d)", table.shape, "pass one row per transition")
+            raise InvalidInputError(
+                f"phi must have the shape (n, d), but got {table.shape}.", "Pass one row per transition."
+            )
         n = len(table)
         self.phi, self.phi_next = frozen(table), frozen(real_array("phi_next", phi_next))
         if self.phi_next.shape != table.shape:
-            raise InvalidInputError(f"phi_next must have the shape {table.shape}", self.phi_next.shape, "match phi")
+            raise InvalidInputError(
+                f"phi_next must have the shape {table.shape}, but got {self.phi_next.shape}.", "Match phi."
+            )
         self.reward = _check_column("reward", reward, n)
         self.discount = _check_column("discount", np.full(n, discount) if np.ndim(discount) == 0 else discount, n, 1.0)
         self._weight = None if weight is None else _check_column("weight", weight, n, np.inf)
         self.ends = frozen(self.discount == 0.0 if ends is None else np.array(ends, dtype=np.bool_))
         if self.ends.shape != (n,):
-            raise InvalidInputError(f"ends must have the shape ({n},)", self.ends.shape, "pass one flag per transition")
+            raise InvalidInputError(
+                f"ends must have the shape ({n},), but got {self.ends.shape}.", "Pass one flag per transition."
+            )
 
     @classmethod
     def wrap(
         cls, phi: Column, reward: Column, phi_next: Column, discount: Column, weight: Column | None, ends: Column
     ) -> Self:
-        """Wrap arrays that were checked where they arrived. Nothing is copied, converted or checked."""
+        """Return rows that hold these arrays, without copies, conversions or checks.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (n, d)
+            Features of the states that were left.
+        reward : ndarray of shape (n,)
+            Rewards.
+        phi_next : ndarray of shape (n, d)
+            Features of the states that were reached.
+        discount : ndarray of shape (n,)
+            Discounts.
+        weight : ndarray of shape (n,) or None
+            Importance ratios.
+        ends : ndarray of bool, shape (n,)
+            Rows that the next row does not continue.
+
+        Returns
+        -------
+        Transitions
+            The rows.
+        """
         rows = cls.__new__(cls)
         rows.phi, rows.reward, rows.phi_next, rows.discount = phi, reward, phi_next, discount
         rows._weight, rows.ends = weight, ends
@@ -126,24 +167,37 @@ class Transitions:
 
     @property
     def n_rows(self) -> int:
+        """Number of rows n."""
         return len(self.reward)
 
     @property
     def n_features(self) -> int:
+        """Number of features d."""
         return int(self.phi.shape[1])
 
     @property
     def is_weighted(self) -> bool:
-        """Whether importance ratios were given."""
+        """Whether importance ratios were passed."""
         return self._weight is not None
 
     @cached_property
     def weight(self) -> Floats:
-        """(n,) importance ratios."""
+        """Importance ratios, of shape (n,)."""
         return np.broadcast_to(np.float64(1.0), len(self)) if self._weight is None else self._weight
 
     def part(self, first: int, last: int) -> Transitions:
-        """Return rows first, ..., last - 1 without copying them."""
+        """Return consecutive rows, without copying them.
+
+        Parameters
+        ----------
+        first, last : int
+            Number of the first row, and one more than that of the last row.
+
+        Returns
+        -------
+        Transitions
+            Rows first, ..., last - 1.
+        """
         if first == 0 and last >= len(self):
             return self
         rows = slice(first, last)
@@ -152,51 +206,85 @@ class Transitions:
         return Transitions.wrap(*columns, weight, self.ends[rows])
 
     def take(self, at: NDArray[np.intp]) -> Transitions:
-        """Return the rows at these places."""
+        """Return rows by their numbers.
+
+        Parameters
+        ----------
+        at : ndarray of int, shape (m,)
+            The numbers of the rows.
+
+        Returns
+        -------
+        Transitions
+            A copy of these rows.
+        """
         weight = None if self._weight is None else self._weight[at]
         columns = self.phi[at], self.reward[at], self.phi_next[at], self.discount[at]
         return Transitions.wrap(*columns, weight, self.ends[at])
 
     def copy(self) -> Transitions:
-        """Return a copy whose columns may be written."""
+        """Return a copy with writeable columns.
+
+        Returns
+        -------
+        Transitions
+            The copy.
+        """
         weight = None if self._weight is None else self._weight.copy()
         phi, phi_next = self.phi.copy(), self.phi_next.copy()
         return Transitions.wrap(phi, self.reward.copy(), phi_next, self.discount.copy(), weight, self.ends.copy())
 
     def divide(self, sizes: Floats) -> Transitions:
-        """Return the rows with each feature divided by its size."""
+        """Return the rows with each feature divided by its size.
+
+        Parameters
+        ----------
+        sizes : ndarray of shape (d,)
+            The sizes.
+
+        Returns
+        -------
+        Transitions
+            The rows with scaled features.
+        """
         phi, phi_next = self.phi / sizes, self.phi_next / sizes
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
     def as_float64(self) -> Transitions:
-        """Return the rows with features in float64."""
+        """Return the rows with features in float64.
+
+        Returns
+        -------
+        Transitions
+            The rows. Arrays that are float64 already are not copied.
+        """
         phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (self.phi, self.phi_next))
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
     @cached_property
     def left(self) -> Floats:
-        """(n, d) weight phi, so that A_x = left psi^T and b_x = left reward."""
+        """Weighted features weight phi, of shape (n, d). They satisfy A_x = left psi^T and b_x = left reward."""
         phi = np.asarray(self.phi, dtype=np.float64)
         return phi if self._weight is None else phi * self._weight[:, None]
 
     @cached_property
     def psi(self) -> Floats:
-        """(n, d) discount phi_next - phi."""
+        """Differences discount phi_next - phi, of shape (n, d)."""
         return np.asarray(self.discount[:, None] * self.phi_next - self.phi, dtype=np.float64)
 
     @cached_property
     def A(self) -> Floats:
-        """(d, d) mean of weight phi (discount phi_next - phi)^T."""
+        """Mean of weight phi (discount phi_next - phi)^T, of shape (d, d)."""
         return frozen(self.left.T @ self.psi / len(self))
 
     @cached_property
     def b(self) -> Floats:
-        """(d,) mean of weight reward phi."""
+        """Mean of weight reward phi, of shape (d,)."""
         return frozen(self.left.T @ self.reward / len(self))
 
     @cached_property
     def C(self) -> Floats:
-        """(d, d) mean of phi phi^T."""
+        """Mean of phi phi^T, of shape (d, d)."""
         return frozen(self._gram / len(self))
 
     @cached_property
@@ -206,12 +294,12 @@ class Transitions:
 
     @cached_property
     def left_square(self) -> Floats:
-        """(d, d) mean of weight^2 phi phi^T. tr E[A_x S A_x^T] = tr(update_form S) tr(left_square)."""
+        """Mean of weight^2 phi phi^T, of shape (d, d)."""
         return self.C if self._weight is None else frozen(self.left.T @ self.left / len(self))
 
     @cached_property
     def update_form(self) -> Floats:
-        """(d, d) Psi with tr E[A_x S A_x^T] = tr(Psi S) tr(left_square) for every S."""
+        """Matrix Psi with tr E[A_x S A_x^T] = tr(Psi S) tr(left_square) for every S, of shape (d, d)."""
         size = (self.left**2).sum(axis=1)
         return frozen((self.psi * (size / size.sum())[:, None]).T @ self.psi)
 
@@ -219,15 +307,17 @@ class Transitions:
 
     @property
     def rank(self) -> int:
-        """Dimension of the span of the feature rows, each feature divided by its root mean square; rows of weight 0 do
-        not count."""
+        """Dimension of the span of the feature rows.
+
+        Each feature is divided by its root mean square first. Rows of weight 0 are ignored.
+        """
         return int(self.basis.shape[1])
 
     @property
     def basis(self) -> Floats:
-        """(d, rank) an orthonormal basis of the span of the feature rows.
+        """Orthonormal basis of the span of the feature rows, of shape (d, rank).
 
-        TD methods never leave theta_0 plus this span, and are the same in every orthonormal basis of it.
+        TD methods never leave theta_0 plus this span, and they give the same values in every orthonormal basis of it.
         """
         return self._span[0]
 
@@ -237,20 +327,26 @@ class Transitions:
         return self._span[1]
 
     def check_magnitude(self) -> None:
-        """Raise if products of features or rewards might overflow, or vanish."""
+        """Raise if products of features or rewards may overflow or underflow.
+
+        Raises
+        ------
+        InvalidInputError
+            If the largest magnitude of the features or of the rewards is not between 1e-60 and 1e60.
+        """
         for name, table in (("features", self.phi), ("rewards", self.reward)):
             largest = float(np.abs(table).max(initial=0.0))
             if largest and not _LEAST_SIZE < largest < 1.0 / _LEAST_SIZE:
                 raise InvalidInputError(
-                    f"{name} must have magnitude between {_LEAST_SIZE:g} and {1.0 / _LEAST_SIZE:g}",
-                    f"{largest:.3g} as the largest",
-                    "rescale them",
+                    f"{name} must have a magnitude between {_LEAST_SIZE:g} and {1.0 / _LEAST_SIZE:g}, but the largest "
+                    f"is {largest:.3g}.",
+                    f"Rescale the {name}.",
                 )
 
     @cached_property
     def _span(self) -> tuple[Floats, float]:
         self.check_magnitude()
-        # A small scale is no dependence: all columns are brought to one size.
+        # Scale all columns to the same size, so that small columns do not count as linearly dependent.
         norms = np.sqrt(np.einsum("ni,ni->i", self.phi, self.left))
         used = np.flatnonzero(norms > 0.0)
         if not used.size:
@@ -264,9 +360,18 @@ class Transitions:
         return basis, float(np.sqrt(values[-1] / values[kept][0]))
 
     def reduce_rank(self, theta_0: Floats | None = None) -> Transitions:
-        """Return the rows in the coordinates of `basis`, where the features have full rank.
+        """Return the rows in the coordinates of ``basis``, where the features have full rank.
 
-        What `theta_0` has outside of the span never changes. It only shifts the rewards.
+        Parameters
+        ----------
+        theta_0 : ndarray of shape (d,), optional
+            Start of the runs. Its component outside the span never changes and only shifts the rewards. If not given,
+            it is 0.
+
+        Returns
+        -------
+        Transitions
+            The rows in the coordinates of ``basis``, or the rows themselves if their features have full rank.
         """
         if self.rank == self.n_features:
             return self
@@ -274,42 +379,74 @@ class Transitions:
         if theta_0 is not None:
             reward = reward + self.psi @ self.outside(theta_0)
         reduced = Transitions.wrap(self.phi @ B, reward, self.phi_next @ B, self.discount, self._weight, self.ends)
-        reduced._span = np.eye(self.rank), self.condition_number  # full rank by construction, whatever rounding says
+        reduced._span = np.eye(self.rank), self.condition_number  # full rank by construction, despite rounding
         return reduced
 
     def outside(self, theta: Floats) -> Floats:
-        """Return the part of theta that is orthogonal to the span of the rows."""
+        """Return the component of theta that is orthogonal to the span of the rows.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (d,)
+            Parameters.
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            The orthogonal component.
+        """
         if self.rank == self.n_features:
             return np.zeros(self.n_features)
         return np.asarray(theta - self.basis @ (self.basis.T @ theta))
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
-        """Return whether each of these feature rows lies in the span of the transitions' rows."""
+        """Return whether feature rows lie in the span of the transitions.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (m, d)
+            Feature rows.
+
+        Returns
+        -------
+        ndarray of bool, shape (m,)
+            True for rows in the span.
+        """
         if self.rank == phi.shape[1]:
             return np.ones(len(phi), bool)
         outside = phi - (phi @ self.basis) @ self.basis.T
         return np.asarray(np.square(outside).sum(axis=1) <= _OUTSIDE * np.square(phi).sum(axis=1))
 
-    # Solution and noise; the features must have full rank
+    # Solution and noise, which need features of full rank
 
     @cached_property
     def theta_star(self) -> Floats:
-        """(d,) the rows' own solution of A theta + b = 0: least-squares temporal differences (LSTD)."""
+        """Solution of A theta + b = 0, of shape (d,).
+
+        It is the estimate of least-squares temporal differences (LSTD).
+        """
         size = np.sqrt(np.diag(self.C))
         condition = condition_number(self.A / np.outer(size, size)) if (size > 0.0).all() else np.inf
-        got = f"condition number {condition:.3g} from {len(self)} rows"
-        do = "give more rows, or remove dependent features"
-        check_invertible(condition, self.n_features, "A of the transitions must be invertible", got, do, stacklevel=3)
+        check_invertible(
+            condition,
+            self.n_features,
+            f"A of the transitions must be invertible, but has condition number {condition:.3g} from {len(self)} rows.",
+            "Use more rows, or remove dependent features.",
+            stacklevel=3,
+        )
         return frozen(-solve_scaled(self.A, self.b, size))
 
     @cached_property
     def noise(self) -> Floats:
-        """(n, d) g_x at theta_star, whose mean is 0, scaled for the degrees of freedom that theta_star uses up."""
+        """Noise g_x(theta_star) of the rows, whose mean is 0, of shape (n, d).
+
+        It is scaled up for the degrees of freedom that theta_star uses.
+        """
         if len(self) <= self.n_features:
             raise InvalidInputError(
-                "the noise needs more rows than features",
-                f"{len(self)} rows, {self.n_features} features",
-                "use more rows",
+                f"The noise can be estimated only from more rows than features, but there are {len(self)} rows and "
+                f"{self.n_features} features.",
+                "Use more rows.",
             )
         delta = self.reward + self.psi @ self.theta_star
         used = np.sqrt(len(self) / (len(self) - self.n_features))
@@ -317,44 +454,52 @@ class Transitions:
 
     @cached_property
     def noise_covariance(self) -> Floats:
-        """(d, d) covariance of g_x at theta_star."""
+        """Covariance of g_x at theta_star, of shape (d, d)."""
         return frozen(self.noise.T @ self.noise / len(self))
 
     @cached_property
     def lag_window(self) -> int | None:
-        """Number of lags of the noise A^-1 g_x to sum along the rows; None if the correlation outlasts the rows."""
+        """Number of lags to sum of the noise A^-1 g_x along the rows.
+
+        It is None if the correlation extends over too many rows to be estimated.
+        """
         return lag_window(np.asarray(np.linalg.solve(self.A, self.noise.T).T, dtype=np.float64))
 
     @property
     def summed_lags(self) -> int:
-        """`lag_window`, or a tenth of the rows where there is none."""
+        """``lag_window``, or a tenth of the rows if it is None."""
         return len(self) // LEAST_WINDOWS if self.lag_window is None else self.lag_window
 
     @cached_property
     def long_run_covariance(self) -> Floats:
-        """(d, d) long-run covariance of g_x(theta_star) along the rows, positive semidefinite.
+        """Long-run covariance of g_x(theta_star) along the rows, positive semidefinite, of shape (d, d).
 
-        Lags up to the window are summed. If the sum has negative directions, the window is too short, as it is for
-        noise that alternates with a long period. Then block means take its place.
+        Lags up to the window are summed. A sum with negative directions shows that the window is too short, as it is
+        for noise that alternates with a long period. The covariance of block means is returned in this case.
         """
         total = lag_covariance(self.noise, self.summed_lags)
         values = np.linalg.eigvalsh(total)
         if values[0] >= -_NEGATIVE * values[-1]:
             return clip_negative(total)
-        own, _ = block_covariances(block_means(self.noise, min(_BLOCKS, len(self))))
-        return own * len(self)
+        covariance, _ = block_covariances(block_means(self.noise, min(_BLOCKS, len(self))))
+        return covariance * len(self)
 
     @cached_property
     def influence(self) -> Floats:
-        """(B, d) by how much each block of rows moves theta_star: block means of -A^-1 g_x."""
+        """Influence of blocks of rows on theta_star, of shape (B, d).
+
+        It consists of the block means of -A^-1 g_x.
+        """
         if len(self) < self._n_blocks:
-            raise InvalidInputError(f"the influence needs at least {self._n_blocks} rows", len(self), "use more rows")
+            raise InvalidInputError(
+                f"The influence needs at least {self._n_blocks} rows, but there are {len(self)}.", "Use more rows."
+            )
         g = self.left * (self.reward + self.psi @ self.theta_star)[:, None]
         return -solve_scaled(self.A, block_means(g, self._n_blocks).T, np.sqrt(np.diag(self.C))).T
 
     @property
     def merged_influence(self) -> Floats:
-        """(B / 4, d) `influence` of longer blocks."""
+        """``influence`` of blocks that are four times as long, of shape (B / 4, d)."""
         return block_means(self.influence, self._n_blocks // _MERGED)
 
     @property
@@ -363,11 +508,14 @@ class Transitions:
 
     @cached_property
     def effective_blocks(self) -> float:
-        """How many independent blocks the slowest direction is worth, of at most 256; nan for fewer than 256 rows.
+        """Effective number of independent blocks in the slowest direction.
 
-        Block means that follow an AR(1) process with correlation k are worth B (1 - k) / (1 + k) independent ones. The
-        directions are those of the features, on which A rests, and those of the influence, on which the values rest.
-        Few rows for the number of features do not tell these apart: then a direction counts by its variance.
+        It is at most 256, and nan for fewer than 256 rows.
+
+        B block means that follow an AR(1) process with correlation k count as B (1 - k) / (1 + k) independent ones. The
+        directions are those of the features, which determine A, and those of the influence, which determines the
+        values. If there are few rows per feature, these directions cannot be separated, and each direction is weighted
+        by its variance.
         """
         B, scale = self._n_blocks, self.phi.std(axis=0)
         if B < _LEAST_BLOCKS:
@@ -385,7 +533,7 @@ class Transitions:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all columns but `ends`, in hexadecimal."""
+        """SHA-256 of all columns except ``ends``, in hexadecimal."""
         sha = hashlib.sha256()
         for array in (self.phi, self.reward, self.phi_next, self.discount, self.weight):
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
@@ -393,19 +541,21 @@ class Transitions:
 
 
 def _check_column(name: str, values: Any, n: int, most: float | None = None) -> Floats:
-    """Return a private copy of n numbers; with `most`, each of them must lie in [0, most]."""
+    """Return a private copy of n numbers; with ``most``, each of them must lie in [0, most]."""
     column = real_array(name, values)
     if column.shape != (n,):
-        raise InvalidInputError(f"{name} must have the shape ({n},)", column.shape, "pass one number per row of phi")
+        raise InvalidInputError(
+            f"{name} must have the shape ({n},), but got {column.shape}.", "Pass one number per row of phi."
+        )
     if most is not None and not ((column >= 0.0) & (column <= most)).all():
         i = int(((column < 0.0) | (column > most)).argmax())
-        span = "in [0, 1]" if most == 1.0 else "non-negative"
-        raise InvalidInputError(f"{name} must be {span}", f"{column[i]} in row {i}", "correct it")
+        condition = "lie in [0, 1]" if most == 1.0 else "be non-negative"
+        raise InvalidInputError(f"{name} must {condition}, but got {column[i]} in row {i}.", "Correct that row.")
     return frozen(column)
 
 
 def _wide_span(rows: Floats, norms: Floats, used: NDArray[np.int64]) -> tuple[Floats, float]:
-    """Return an orthonormal basis, (d, r), of the span of fewer rows than features, and their condition number."""
+    """Return an orthonormal (d, r) basis of the span of fewer rows than features, and their condition number."""
     _, singular, right = np.linalg.svd(rows / norms[used], full_matrices=False)
     kept = singular > _RANK_TOLERANCE * singular[0]
     basis = np.zeros((len(norms), int(kept.sum())))
@@ -414,8 +564,7 @@ def _wide_span(rows: Floats, norms: Floats, used: NDArray[np.int64]) -> tuple[Fl
 
 
 def _complement(null: Floats, used: NDArray[np.int64], d: int) -> Floats:
-    """Return an orthonormal basis, (d, r), of what is orthogonal to the null vectors of the used features and to the
-    unused features."""
+    """Return an orthonormal (d, r) basis of the used features' directions that are orthogonal to ``null``."""
     inside = np.linalg.qr(null, mode="complete")[0][:, null.shape[1] :] if null.size else np.eye(used.size)
     basis = np.zeros((d, inside.shape[1]))
     basis[used] = inside

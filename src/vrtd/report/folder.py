@@ -1,4 +1,4 @@
-"""The folder that a report is written into: new, empty, or that of an earlier one of the same kind."""
+"""The output folder of a report, which must be new, empty or the folder of an earlier report of the same kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MANIFEST = "manifest.json"
 
 @contextmanager
 def opened(folder: Path, form: str, noun: str, parts: Sequence[str]) -> Iterator[Path]:
-    """The folder with its `parts`, into which nobody else writes; its manifest names the format `form`."""
+    """Lock the folder, create the subfolders `parts`, and record the format `form` in its manifest."""
     with hold(folder, form, noun):
         mark(folder, form, parts)
         yield folder
@@ -24,12 +24,11 @@ def opened(folder: Path, form: str, noun: str, parts: Sequence[str]) -> Iterator
 
 @contextmanager
 def hold(folder: Path, form: str, noun: str, manifest: str = _MANIFEST) -> Iterator[None]:
-    """Keep others from writing into the folder. A new one is removed if nothing was written into it."""
+    """Lock the folder against other processes. A new folder is removed if nothing was written into it."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder, form, manifest))):
         raise InvalidInputError(
-            f"the output folder must be new, empty or that of an earlier {noun}",
-            f"{folder}, which holds something else",
-            "name another",
+            f"The output folder must be new, empty or that of an earlier {noun}, but {folder} holds something else.",
+            "Name another folder.",
         )
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +42,7 @@ def hold(folder: Path, form: str, noun: str, manifest: str = _MANIFEST) -> Itera
 
 
 def mark(folder: Path, form: str, parts: Sequence[str], manifest: str = _MANIFEST) -> None:
-    """Make the folder known as one of this format, before anything else is written; make the folders in it."""
+    """Write the manifest with the format, unless it exists, and create the subfolders."""
     if not (folder / manifest).is_file():
         store.write_json({"format": form}, folder / manifest)
     for part in parts:
@@ -51,13 +50,14 @@ def mark(folder: Path, form: str, parts: Sequence[str], manifest: str = _MANIFES
 
 
 def write_text(text: str, path: Path) -> None:
+    """Write a text file atomically, in UTF-8."""
     with write_at_once(path) as file:
         file.write(text.encode())
 
 
 def _is_ours(folder: Path, form: str, manifest: str) -> bool:
     if all(path.name.startswith(f".{manifest}.") for path in folder.iterdir()):
-        return True  # begun, and ended before it had a manifest
+        return True  # a report was interrupted before its manifest was complete
     try:
         check_regular(folder / manifest)
         return bool(json.loads((folder / manifest).read_bytes())["format"] == form)

@@ -1,7 +1,7 @@
-"""Pages: one file each, without scripts and without the network. This is the only file that writes HTML.
+"""HTML pages that consist of one file, without scripts and network access. No other module writes HTML.
 
-Content is text, or `Html` that functions of this file made. Text of any origin is escaped, addresses are built from
-quoted names, and a page's own policy forbids scripts and everything that would be fetched.
+Content is text, or `Html` returned by functions of this module. All text is escaped, addresses are built from quoted
+names, and the content security policy of a page forbids scripts and external resources.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from urllib.parse import quote
 from vrtd.plots import Figure
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_INLINE = ("a", "b", "cite", "span", "strong", "summary", "th", "td")  # no line of the file ends after these
+_INLINE = ("a", "b", "cite", "span", "strong", "summary", "th", "td")  # no line break follows these
 
 
 class Html(str):
-    """Markup, which is not escaped again."""
+    """Markup, which is not escaped."""
 
 
 LINE_BREAK, EMPTY = Html("<br>\n"), Html("")
@@ -30,7 +30,7 @@ LINE_BREAK, EMPTY = Html("<br>\n"), Html("")
 
 @dataclass(frozen=True)
 class Page:
-    """A whole page. The record of how it came about is at its end, as JSON behind its title."""
+    """A complete page, with a folded JSON record of the results at its end."""
 
     title: str
     header: Html  # below the title
@@ -41,6 +41,7 @@ class Page:
 
     @property
     def html(self) -> str:
+        """The page as text."""
         style = files("vrtd.report").joinpath("style.css").read_text(encoding="utf-8")
         return f"""<!doctype html>
 <html lang="en">
@@ -65,7 +66,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure as drawn, with the names of its file and of its data's, relative to the page."""
+    """A drawn figure, with the names of its image file and data file relative to the page."""
 
     figure: Figure
     svg: str
@@ -74,48 +75,51 @@ class Panel:
 
 
 class Mark(NamedTuple):
-    """How a verdict looks: a colour never stands alone."""
+    """The colour and symbol of a verdict, since colour alone is not accessible."""
 
     style: str
     symbol: str
 
     def before(self, words: str) -> Html:
+        """Return the symbol followed by the words."""
         return join(element("span", self.symbol, attributes={"aria-hidden": "true"}), f" {words}")
 
 
 def join(*content: str, separator: str = "") -> Html:
-    """Return content as markup."""
+    """Join content into markup; plain text is escaped."""
     return Html(escape(separator).join(each if isinstance(each, Html) else escape(each) for each in content))
 
 
 def element(name: str, *content: str, style: str = "", attributes: Mapping[str, str] | None = None) -> Html:
-    """Return an element with this content; `style` is its class."""
+    """Return an element with this content; `style` is its CSS class."""
     named = ({"class": style} if style else {}) | dict(attributes or {})
     start = "".join(f' {key}="{escape(value)}"' for key, value in named.items())
     return Html(f"<{name}{start}>{join(*content)}</{name}>" + ("" if name in _INLINE else "\n"))
 
 
 def paragraph(*content: str, style: str = "") -> Html:
+    """Return a paragraph."""
     return element("p", *content, style=style)
 
 
 def quiet(*content: str) -> Html:
-    """Return words that stand back behind others."""
+    """Return text in a subdued style."""
     return element("span", *content, style="quiet")
 
 
 def link(anchor: str, *content: str, style: str = "") -> Html:
-    """Return a link to a place on the same page."""
+    """Return a link to an anchor on the same page."""
     return element("a", *content, style=style, attributes={"href": f"#{quote(anchor)}"})
 
 
 def section(title: str, anchor: str, *content: str) -> Html:
+    """Return a section with a heading that has this anchor."""
     heading = element("h2", title, attributes={"id": anchor})
     return element("section", heading, *content, attributes={"aria-labelledby": anchor})
 
 
 def card(mark: Mark, verdict: str, source: str, *content: str, style: str = "", anchor: str = "") -> Html:
-    """Return a box that begins with a verdict and what it is about."""
+    """Return a box that begins with a verdict and its source."""
     badge = element("span", mark.before(verdict), style=f"badge {mark.style}")
     classes = " ".join(filter(None, ("claim", style, mark.style)))
     first = paragraph(badge, f"\n{source}", style="quiet")
@@ -123,7 +127,7 @@ def card(mark: Mark, verdict: str, source: str, *content: str, style: str = "", 
 
 
 def tiles(label: str, entries: Iterable[tuple[str, str, Mark | None]]) -> Html:
-    """Return large numbers, each with its words and perhaps the mark of a verdict."""
+    """Return tiles of (number, words, mark), with the number in large type."""
     items = [
         element("li", element("b", value), " ", mark.before(words) if mark else words, style=mark.style if mark else "")
         for value, words, mark in entries
@@ -132,20 +136,21 @@ def tiles(label: str, entries: Iterable[tuple[str, str, Mark | None]]) -> Html:
 
 
 def bullets(items: Iterable[str], style: str = "") -> Html:
+    """Return a list, or nothing if there are no items."""
     listed = [element("li", item) for item in items]
     return element("ul", *listed, style=style) if listed else EMPTY
 
 
 def definitions(entries: Mapping[str, str]) -> Html:
-    """Return names with their texts; a name without a text is left out."""
+    """Return a list of names with their texts; names with an empty text are left out."""
     pairs = (join(element("dt", name), element("dd", text)) for name, text in entries.items() if text)
     return element("dl", *pairs)
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", style: str = "") -> Html:
-    """Return a table in a box that scrolls; the first entry of a row is its head.
+    """Return a table in a scrollable box; the first entry of each row is the row header.
 
-    With the style "answers" the entries of a row lie below each other on narrow screens, each behind its head.
+    With the style "answers", narrow screens show the entries of a row one below the other, each with its column header.
     """
     lines = []
     for first, *rest in rows:
@@ -156,7 +161,7 @@ def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]], capti
         lines.append(element("tr", element("th", first, attributes={"scope": "row"}), *entries))
     top = element("thead", element("tr", *(element("th", head, attributes={"scope": "col"}) for head in heads)))
     parts = (element("caption", caption) if caption else "", top, element("tbody", *lines))
-    # A box that scrolls must be reached by the keyboard.
+    # A scrollable box must be reachable with the keyboard.
     attributes = {"role": "region", "aria-label": label, "tabindex": "0"}
     return element("div", element("table", *parts), style=f"scroll {style}".strip(), attributes=attributes)
 
@@ -181,11 +186,11 @@ def _figure(panel: Panel) -> Html:
 
 
 def fold(title: str, *content: str) -> Html:
-    """Return content behind its title."""
+    """Return content that is folded behind its title."""
     return element("details", element("summary", title), "\n", *content)
 
 
 def fold_json(title: str, value: Any) -> Html:
-    """Return plain values as JSON behind their title."""
+    """Return plain values as JSON, folded behind the title."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return fold(title, element("pre", text, attributes={"role": "region", "aria-label": title, "tabindex": "0"}))

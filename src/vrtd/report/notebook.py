@@ -1,4 +1,4 @@
-"""How objects show themselves in a notebook: a table with two columns, and a small figure beside it."""
+"""Notebook representation of objects: a table with two columns, and a small figure beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vrtd.report.svg import draw_small
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Notebooks align the cells of a table to the right unless a cell itself says otherwise.
+# Notebooks align table cells to the right unless a cell has its own style.
 _LEFT = {"style": "text-align: left; vertical-align: top"}
 _NARROW = {"style": "max-width: 36em"}
 _SIDE_BY_SIDE = {"style": "display: flex; flex-wrap: wrap; gap: 1em; align-items: center"}
@@ -25,11 +25,16 @@ def build_summary(title: str, entries: Mapping[str, str], draw: Callable[[Axes],
     Parameters
     ----------
     title : str
-        What the object is.
+        The kind of the object.
     entries : mapping of str to str
-        Names and texts, one row each; those without a text are left out.
+        Names and texts, one row each; entries with an empty text are left out.
     draw : callable, optional
-        Draws the figure on axes. Without Matplotlib there is only the table.
+        A function that draws the figure on axes. Without Matplotlib only the table is shown.
+
+    Returns
+    -------
+    str
+        The HTML.
     """
     head = element("tr", element("th", title, attributes=_LEFT | {"colspan": "2"}))
     rows = (

@@ -1,4 +1,4 @@
-"""Numbers and limits for people."""
+"""Formatting of numbers, intervals and settings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
-    """An estimate and the ends of its interval, to two digits of half its width.
+    """Format an estimate and the ends of its interval, to two significant digits of the half-width.
 
     >>> interval(99.987, 99.477, 100.497)
     ('99.99', '99.48', '100.50')
     """
     half = (high - low) / 2.0
-    if 0.0 <= half <= _ROUNDING * abs(value):  # rounding alone tells the ends apart
+    if 0.0 <= half <= _ROUNDING * abs(value):  # the ends differ by rounding errors only
         return number(value, 4), number(value, 4), number(value, 4)
     decimals = max(0, 1 - math.floor(math.log10(half))) if 0.0 < half < math.inf else -1
     if 0 <= decimals <= 6 and max(abs(low), abs(high)) < 1e7:
@@ -29,7 +29,7 @@ def interval(value: float, low: float, high: float) -> tuple[str, str, str]:
 
 
 def round_apart(values: Sequence[float], limits: Sequence[float]) -> list[str]:
-    """To three digits, or as many as keep the values apart and each on its side of the limits."""
+    """Format values with three digits, or with as many as keep them distinct and on their side of the limits."""
     for digits in range(3, 13):
         near = [float(f"{value:.{digits - 1}e}") for value in values]
         pairs = [(value, n, limit) for value, n in zip(values, near, strict=True) for limit in limits]
@@ -40,7 +40,7 @@ def round_apart(values: Sequence[float], limits: Sequence[float]) -> list[str]:
 
 
 def number(value: float, digits: int) -> str:
-    """For people; powers of ten only where there would be many zeros.
+    """Format a number with this many significant digits; very large and small ones with a power of ten.
 
     >>> [number(value, 3) for value in (0.06128, 0.61, 12345.0, 0.0, float("inf"))]
     ['0.0613', '0.610', '12,300', '0', '∞']
@@ -59,7 +59,7 @@ def number(value: float, digits: int) -> str:
 
 
 def percent(share: float) -> str:
-    """A share, such as a level of confidence, in percent.
+    """Format a share, such as a confidence level, in percent.
 
     >>> percent(0.95)
     '95 %'
@@ -68,19 +68,22 @@ def percent(share: float) -> str:
 
 
 def superscript(exponent: int) -> str:
+    """Format a whole number in superscript digits."""
     return str(exponent).translate(_SUPERSCRIPTS)
 
 
 def count(n: Any) -> str:
+    """Format a whole number with thousands separators; other values as they are."""
     return f"{n:,}" if isinstance(n, int) else str(n)
 
 
 def plural(n: int, noun: str) -> str:
+    """Format a number with its noun, in the plural unless the number is 1."""
     return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
 
 
 def describe_settings(settings: Mapping[str, Any]) -> str:
-    """The name of an algorithm with its numbers, and with the flags that are set.
+    """Format the settings of an algorithm: its name, its numbers and the flags that are set.
 
     >>> describe_settings({"name": "vrtd", "step_size": 0.1, "batch_size": 5000, "radius": None, "output": "random"})
     'vrtd, step_size 0.1, batch_size 5,000'

@@ -1,4 +1,4 @@
-"""Figures as SVG in colours that follow the reader's: light or dark, on its own, inside a page or in a notebook."""
+"""Figures as SVG whose colours follow the reader's light or dark theme, for files, pages and notebooks."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-_SIZE, _FONT_SIZE = (5.6, 3.8), 11.0  # inches, points; on a phone the figure is shown at two thirds of its size
-# matplotlib brings the first and measures with it; the second is as wide, the last is anywhere.
+_SIZE, _FONT_SIZE = (5.6, 3.8), 11.0  # inches, points; a phone shows figures at two thirds of this size
+# Matplotlib ships the first font and measures text with it; the second has the same widths, the last is always there.
 _FONTS = ("DejaVu Sans", "Verdana", "sans-serif")
 _RC: dict[Any, Any] = {
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "font.sans-serif": list(_FONTS),
-    "svg.fonttype": "none",  # text stays text: found, read aloud, small
+    "svg.fonttype": "none",  # keeps text searchable and readable by screen readers, and files small
     "svg.hashsalt": "vrtd",  # equal figures give equal bytes
 }
 
-# Name, colour on light and on dark, by the colour in which it is drawn. Okabe and Ito's, moved as little as gives
-# every line a contrast of 3 on its background (two of theirs are too pale on white) and leaves any two as far apart as
-# theirs are for every common kind of colour vision (CIEDE2000 of about 11).
+# Name, colour on a light and colour on a dark background, in the order of the palette. These are the colours of Okabe
+# and Ito, changed as little as possible so that every line has a contrast of 3 to its background (two of theirs are too
+# pale on white) and any two remain distinguishable for all common kinds of colour vision (CIEDE2000 of about 11).
 _SERIES = (
     ("blue", "#0570ae", "#137bd2"),
     ("vermilion", "#bc5400", "#d55e00"),
@@ -47,11 +47,11 @@ _SERIES = (
 )
 _THEME = {drawn.lower(): shown for drawn, shown in zip(PALETTE, _SERIES, strict=True)} | {
     "#ffffff": ("paper", "#ffffff", "#16191d"),
-    "#b0b0b0": ("grid", "#b0b0b0", "#69717a"),  # matplotlib's own for grids
+    "#b0b0b0": ("grid", "#b0b0b0", "#69717a"),  # Matplotlib's colour for grids
 }
 _COLOUR = re.compile(rf'((?:fill|stroke)(?:: |="))({"|".join(_THEME)})')
 _LIGHT, _DARK = (" ".join(f"--{shown[0]}: {shown[at]};" for shown in _THEME.values()) for at in (1, 2))
-# matplotlib does not write a fill that is black, so ink is the one to inherit.
+# Matplotlib omits the fill of black shapes, so they inherit ink.
 _STYLE = f"""
 <style>
 :root {{ color-scheme: light dark; fill: var(--ink); {_LIGHT} }}
@@ -59,8 +59,8 @@ _STYLE = f"""
 </style>"""
 
 
-# A notebook has its own theme, whatever the reader's system has. Ink is the colour of its text; the colours for a light
-# background have a contrast of 3 on the dark ones of notebooks, too.
+# A notebook has its own theme, which is independent of the system's. Ink is the colour of its text. The colours for a
+# light background also have a contrast of 3 on the dark backgrounds of notebooks.
 _NOTEBOOK = (
     "fill: currentColor; stroke-linejoin: round; stroke-linecap: butt; "
     f"{_LIGHT} --ink: currentColor; --paper: none; --grid: #808080;"
@@ -71,22 +71,22 @@ _STYLE_IS_GLOBAL = Lock()  # two threads that draw would restore each other's
 
 
 def draw_svg(figure: Figure, tables: Tables) -> str:
-    """The figure as an SVG element: equal bytes for equal tables, no background."""
+    """Draw a figure as an SVG element without a background; equal tables give equal bytes."""
     svg = _apply_theme(_draw(lambda axes: figure.draw(axes, tables), _SIZE))
     return re.sub(r"<svg[^>]*>", lambda root: root[0] + _STYLE, svg, count=1)
 
 
 def draw_small(draw: Callable[[Axes], Any]) -> Html:
-    """Draw a small figure as an SVG element for the inside of a notebook, whose other content it leaves alone."""
+    """Draw a small figure as an SVG element for a notebook, without styles that affect the rest of the notebook."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a figure that looks poor is no reason to disturb
+        warnings.simplefilter("ignore")  # a warning about the layout would only disturb
         svg = _apply_theme(_draw(draw, _SMALL_SIZE, _SMALL_FONT_SIZE))
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # it would apply to the whole notebook
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # would apply to the whole notebook
     return Html(svg.replace("<svg ", f'<svg style="{_NOTEBOOK}" ', 1))
 
 
 def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: float = _FONT_SIZE) -> str:
-    """Return what `draw` puts on axes of this size, in inches, as an SVG element."""
+    """Call `draw` on axes of this size, in inches, and return the result as an SVG element."""
     try:
         import matplotlib
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -95,7 +95,7 @@ def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: flo
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
     with _STYLE_IS_GLOBAL, matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a reader's own style would change the bytes, and colours that the theme knows
+        matplotlib.rcdefaults()  # the user's style would change the bytes, and colours that the theme replaces
         matplotlib.rcParams.update(_RC | {"font.size": font_size})
         drawing = Drawing(figsize=size, layout="constrained")
         axes = drawing.subplots()
@@ -105,7 +105,7 @@ def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: flo
             if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
                 _set_plain_ticks(axis)
         file, canvas = StringIO(), cast("Any", FigureCanvasSVG(drawing))  # its method has no types
-        # Not savefig, which draws everything twice when there is a layout.
+        # savefig would draw everything twice if there is a layout.
         canvas.print_svg(file, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
     return text[text.index("<svg") :]  # without the address of a DTD
@@ -119,9 +119,9 @@ def draw_panel(folder: Path, figure: Figure, tables: Tables, file: str, data: st
 
 
 def _set_plain_ticks(axis: Axis) -> None:
-    """Powers of ten over two decades and more, else 0.2, 0.5, 1.
+    """Set ticks at powers of ten for an axis of two decades or more, and at 0.2, 0.5, 1 and so on otherwise.
 
-    As text, which is many times faster to set than formulas, and without a tick for each digit, which is half of the
+    Labels are plain text, which renders many times faster than formulas. Leaving out minor ticks halves the rest of the
     time.
     """
     from matplotlib.ticker import LogLocator, NullLocator
@@ -141,11 +141,11 @@ def _power(value: float, _: float) -> str:
 
 
 def _apply_theme(svg: str) -> str:
-    """Replace colours by variables in tags, never in text."""
+    """Replace colours by CSS variables in tags, but not in text."""
     return re.sub(r"<[a-z][^>]*>", lambda tag: _apply_theme_to_tag(tag[0]), svg)
 
 
 def _apply_theme_to_tag(tag: str) -> str:
-    # A glyph of a formula names one font only, which the reader may not have.
+    # A glyph of a formula names a single font, which the reader may not have.
     tag = tag.replace(f"'{_FONTS[0]}'\"", f"'{_FONTS[0]}', '{_FONTS[1]}', {_FONTS[2]}\"")
     return _COLOUR.sub(lambda found: f"{found[1]}var(--{_THEME[found[2]][0]})", tag)

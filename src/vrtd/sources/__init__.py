@@ -1,4 +1,4 @@
-"""Where transitions come from."""
+"""Sources of transitions: chains, simulators and data sets."""
 
 from vrtd.sources.chain import chain_source as chain_source
 from vrtd.sources.data_set import data_set_source as data_set_source

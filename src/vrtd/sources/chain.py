@@ -1,7 +1,7 @@
 """Transitions of a finite chain: independent draws from its stationary distribution, or one trajectory.
 
-A dense chain pads its rows to a power of two, so that the handle s << shift | s' needs no table to be read back. A
-sparse chain, or one with several rewards for a transition, hands out the index of an edge.
+A dense chain pads its rows to a power of two, so that the handle s << shift | s' can be decoded without a table. A
+sparse chain, or one with several rewards per transition, uses the index of an edge as a handle.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _0, _1 = np.uint64(0), np.uint64(1)
 
 
 class ChainData(NamedTuple):
-    """Tables of a chain by handle; those that its kind does not read are empty."""
+    """Tables of a chain, indexed by handle. Those that its kind does not read are empty."""
 
     phi: Any
-    start: Any  # alias cells: the distribution of s_0, or of every s when samples are independent
+    start: Any  # alias cells of the distribution of s_0, or of every s if samples are independent
     cells: Any  # alias cells of the rows of P: row s at s << shift (dense), or at indptr[s]
     reward: Any
-    discount: Any  # one number, or one for each transition
+    discount: Any  # one number, or one per transition
     weight: Any
     indptr: Any
     origin: Any
@@ -118,12 +118,29 @@ def general_read(data, slots, lane, handle):
 def chain_source(
     mrp: MarkovRewardProcess, phi: Floats, sampling: str, start: Floats, specialised: bool = True
 ) -> Source:
-    """The source for `sampling` "iid" or "markov"; `start` is the distribution of s (i.i.d.) or of s_0 (Markov).
+    """Return a source of transitions of a chain.
 
-    Not `specialised`, it is of one kind for all chains, as it is for those with importance ratios.
+    Parameters
+    ----------
+    mrp : MarkovRewardProcess
+        The chain.
+    phi : ndarray of shape (S, d)
+        Features, one row per state.
+    sampling : {"iid", "markov"}
+        Independent draws or one trajectory.
+    start : ndarray of shape (S,)
+        Distribution of every state ("iid") or of the first one ("markov").
+    specialised : bool, default=True
+        Use the tables of this kind of chain. If False, the source is of one kind for all chains, as it always is for
+        chains with importance ratios.
+
+    Returns
+    -------
+    Source
+        The source.
     """
     phi, n, iid = aligned_copy(phi), mrp.n_states, sampling == "iid"
-    edges = mrp.edges  # read-only, and Numba compiles anew for that: the source has copies
+    edges = mrp.edges  # read-only arrays would make Numba compile again, so the source has copies
     cells = build_alias(edges.indptr.copy(), edges.probability.copy())
     start_cells = build_alias(np.array([0, start.size]), start.copy())
     constant = bool(np.all(edges.discount == edges.discount[0]))
@@ -149,7 +166,7 @@ def chain_source(
 
 
 def _is_dense(mrp: MarkovRewardProcess) -> bool:
-    """Whether every state leads to every state, once; 2**16 states keep a handle within 32 bits."""
+    """Return whether every state leads to every state exactly once. With 2**16 states, a handle still has 32 bits."""
     n, successor = mrp.n_states, mrp.edges.successor
     return n <= 2**16 and successor.size == n * n and bool(np.all(successor.reshape(n, n) == np.arange(n)))
 

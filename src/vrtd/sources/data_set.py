@@ -1,5 +1,8 @@
-"""The rows of a data set: a batch is the next rows, from a random one on and around, or a random subset; a fresh sample
-is any row."""
+"""The rows of a data set as a source of transitions.
+
+A batch is a random subset of the rows, or consecutive rows from a random one on, in cyclic order. A fresh sample is a
+row drawn uniformly.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,10 @@ def data_set_draw_batch(data, slots, lane, slot, cursor, stream):
 
 @kernel
 def data_set_choose(data, slots, lane, slot, size, stream):
-    """Row `slot` of a random subset of `size` rows: the start of a shuffle (Fisher and Yates), undone after its end.
+    """Return row ``slot`` of a random subset of ``size`` rows, by the first steps of a Fisher-Yates shuffle.
 
-    Places behind the subset that were swapped had the numbers that are now in it. All rows are taken in order.
+    The last call undoes the shuffle: entries that were swapped out of the subset are restored from the numbers in it.
+    A subset of all rows is taken in order.
     """
     n, order, row = data[2].size, slots.order[lane], np.uint64(slot)
     if size < n:
@@ -62,6 +66,18 @@ def data_set_read(data, slots, lane, handle):
 
 
 def data_set_source(data: Transitions) -> Source:
+    """Return a source of the rows of a data set.
+
+    Parameters
+    ----------
+    data : Transitions
+        The data set.
+
+    Returns
+    -------
+    Source
+        The source.
+    """
     phi, phi_next = aligned_copy(data.phi), aligned_copy(data.phi_next)
     rows = phi, phi_next, data.reward.copy(), data.discount.copy(), np.array(data.weight)
     return Source(

@@ -1,4 +1,4 @@
-"""Transitions of a compiled simulator with compiled features: any state space, nothing stored but the batch."""
+"""Transitions of a compiled simulator with compiled features. Only the current batch is stored."""
 
 from __future__ import annotations
 
@@ -14,13 +14,24 @@ from vrtd.sources.source import Source
 
 
 def simulator_source(simulator: Simulator) -> Source:
-    """The trajectory of a simulator as a source."""
+    """Return a source that follows a trajectory of a simulator.
+
+    Parameters
+    ----------
+    simulator : Simulator
+        The simulator.
+
+    Returns
+    -------
+    Source
+        The source.
+    """
     size, d, name = int(simulator.state_size), int(simulator.n_features), f"simulator_{simulator.name}"
     reset, draw = _bind(simulator.reset, simulator.transition, simulator.features, size, d)
     return Source(name, simulator.params, reset, draw, simulator_read, d, size + d, np.float64, uses_slots=True)
 
 
-@cache  # the same kernels must give the same loop, or every call would compile it anew
+@cache  # the same kernels must give the same loop, or every call would compile it again
 def _bind(reset: Any, transition: Any, features: Any, state_size: int, n_features: int) -> tuple[Any, Any]:
     bindings = {
         "env_reset": reset, "env_transition": transition, "env_features": features,
@@ -29,9 +40,9 @@ def _bind(reset: Any, transition: Any, features: Any, state_size: int, n_feature
     return dynamics(rebind(simulator_reset, bindings)), dynamics(rebind(simulator_draw, bindings))
 
 
-# The cursor of a run is the state and, behind it, the state's features: they are computed once, as the successor's.
-env_reset = env_transition = env_features = UNBOUND  # bound to the simulator's own kernels
-STATE_SIZE = FEATURES = 1  # and to its sizes: a loop of known length has no remainder
+# The cursor of a run holds the state and then its features, so features are computed once per state.
+env_reset = env_transition = env_features = UNBOUND  # bound to the kernels of the simulator
+STATE_SIZE = FEATURES = 1  # bound to its sizes, because a loop of known length has no remainder
 
 
 def simulator_reset(data, slots, lane, cursor, stream):

@@ -1,4 +1,4 @@
-"""What every source of transitions gives to the engine: plain arrays and a few kernels."""
+"""The interface between sources of transitions and the engine: plain arrays and a few kernels."""
 
 from __future__ import annotations
 
@@ -11,31 +11,66 @@ from numpy.typing import NDArray
 
 
 class Slots(NamedTuple):
-    """Room for each interleaved run: for what a simulator computes, and for random subsets of rows; else empty."""
+    """Storage of the interleaved runs, for transitions of simulators and for random subsets of rows.
 
-    phi: NDArray[np.float64]  # (n_lanes, 2 n_slots, d): the states before and after each transition
-    reward: NDArray[np.float64]  # (n_lanes, n_slots)
-    discount: NDArray[np.float64]  # (n_lanes, n_slots)
-    carry: NDArray[np.float64]  # (n_lanes, n_slots)
-    order: NDArray[np.uint32]  # (n_lanes, n_rows): 0, 1, ..., n_rows - 1 between two batches
+    Arrays that a source does not use are empty.
+
+    Attributes
+    ----------
+    phi : ndarray of shape (n_lanes, 2 n_slots, d)
+        Features of the states before and after each transition.
+    reward, discount : ndarray of shape (n_lanes, n_slots)
+        Rewards and discounts.
+    carry : ndarray of shape (n_lanes, n_slots)
+        Discounts of traces, 0 where a transition ends an episode.
+    order : ndarray of shape (n_lanes, n)
+        The row numbers 0, 1, ..., n - 1 of the data set, between two batches.
+    """
+
+    phi: NDArray[np.float64]
+    reward: NDArray[np.float64]
+    discount: NDArray[np.float64]
+    carry: NDArray[np.float64]
+    order: NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Data and kernels of one source.
+    """Source of transitions: data and kernels.
 
-    A transition is known by a handle, an unsigned integer that `draw` returns and `read` turns into a `Transition`; so
-    a batch is a list of handles, whatever the source.
+    A transition is represented by a handle, an unsigned integer, so a batch is a list of handles for every source.
 
-    - ``reset(data, slots, lane, cursor, stream)`` puts the cursor at the start of a run;
-    - ``draw(data, slots, lane, slot, cursor, stream) -> handle`` takes the next sample;
-    - ``draw_batch``, with the arguments of `draw`, takes the next one of a batch, where that is another thing;
-    - ``choose(data, slots, lane, slot, size, stream) -> handle`` takes the next one of a random subset of `size` rows;
-    - ``read(data, slots, lane, handle) -> Transition`` looks it up.
+    Parameters
+    ----------
+    name : str
+        Name of the kind of source, part of the names of compiled loops.
+    data : NamedTuple
+        Arrays and numbers that the kernels read.
+    reset : callable
+        ``reset(data, slots, lane, cursor, stream)`` sets the cursor to the start of a run.
+    draw : callable
+        ``draw(data, slots, lane, slot, cursor, stream) -> handle`` draws the next sample.
+    read : callable
+        ``read(data, slots, lane, handle) -> Transition`` returns the transition of a handle.
+    n_features : int
+        Number of features.
+    cursor_size : int, default=1
+        Number of entries of a cursor, which holds the position of one run.
+    cursor_dtype : type, default=numpy.uint64
+        Type of the entries of a cursor.
+    uses_slots : bool, default=False
+        Whether transitions are stored in `Slots`.
+    draw_batch : callable or None, default=None
+        ``draw_batch``, with the arguments of ``draw``, draws the next sample of a batch. None means ``draw``.
+    choose : callable or None, default=None
+        ``choose(data, slots, lane, slot, size, stream) -> handle`` draws the next row of a random subset of ``size``
+        rows.
+    n_rows : int, default=0
+        Number of rows of a data set. 0 means that samples never end.
     """
 
-    name: str  # tells compiled loops apart
-    data: Any  # a NamedTuple of arrays and scalars
+    name: str
+    data: Any
     reset: Callable[..., Any]
     draw: Callable[..., Any]
     read: Callable[..., Any]
@@ -45,10 +80,11 @@ class Source:
     uses_slots: bool = False
     draw_batch: Callable[..., Any] | None = None
     choose: Callable[..., Any] | None = None
-    n_rows: int = 0  # of a data set; 0: samples never end
+    n_rows: int = 0
 
 
 def make_slots(source: Source, n_lanes: int, n_slots: int, subset: bool = False) -> Slots:
+    """Return the storage for ``n_lanes`` interleaved runs, empty where the source does not use it."""
     order = np.tile(np.arange(source.n_rows if subset else 0, dtype=np.uint32), (n_lanes, 1))
     if not source.uses_slots:
         n_lanes = n_slots = 0

@@ -1,4 +1,4 @@
-"""What is known of the methods: constants, bounds, exact moments and curves, and the advice that follows from them."""
+"""Theory of the methods: constants, bounds, exact moments and curves, and the planner."""
 
 from vrtd.theory.bounds import td_iid_bound as td_iid_bound
 from vrtd.theory.bounds import td_markov_bound as td_markov_bound

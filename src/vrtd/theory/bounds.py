@@ -1,12 +1,12 @@
 """Bounds of the expected squared error of TD and VRTD, by method and sampling.
 
-Each bound has one or more forms: "printed" is the paper's statement, "corrected" the statement with its proof repaired,
-and "sharp" a tighter one from the chain's own constants. `td_markov_bound` has one form only.
+Each bound has one or more forms: "printed" is the paper's statement, "corrected" is the statement with its proof
+repaired, and "sharp" is a tighter bound from the constants of the chain. `td_markov_bound` has one form only.
 
-Notation: u = theta - theta_star, a the step size, M the batch size, lam = lambda_A, gamma the largest discount,
-g2 = (1 + gamma)^2, R the radius, r = r_max, kappa and rho the chain's mixing constants. A bound says
-E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, an epoch of VRTD or an update of TD. C1 and G mean different
-things in different bounds, so the constants of each bound are a tuple of their own.
+Notation: u = theta - theta_star, a is the step size, M the batch size, lam = lambda_A, gamma the largest discount,
+g2 = (1 + gamma)^2, R the radius, r = r_max, kappa and rho the mixing constants of the chain. A bound states
+E|u_k|^2 <= rate^k |u_0|^2 + variance + bias for every k, where k counts epochs of VRTD or updates of TD. C1 and G are
+different numbers in different bounds, so each bound has its own tuple of constants.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ TDIidForm = Literal["printed", "sharp"]
 
 
 class VRTDIidConstants(NamedTuple):
-    """C1 is the contraction an epoch; E|e|^2 <= (D1 |u|^2 + D2)/M, e the error of the batch gradient."""
+    """Constants of Theorem 1.
+
+    C1 is the contraction per epoch. E|e|^2 <= (D1 |u|^2 + D2)/M, where e is the error of the batch gradient.
+    """
 
     C1: float
     D1: float
@@ -58,10 +61,11 @@ class VRTDIidConstants(NamedTuple):
 
 
 class VRTDIidSharpConstants(NamedTuple):
-    """C1 is the contraction an epoch and C0 the one that exact batch gradients would give.
+    """Constants of the sharpened Theorem 1.
 
-    E|u|^2 gains at most `gain` times E|e|^2 in an epoch; `reach` bounds |a sum_{j<M} B^j|, B = I + a A. The others
-    are those of `InstanceConstants`.
+    C1 is the contraction per epoch, and C0 is the contraction with exact batch gradients. An epoch adds at most
+    ``gain`` times E|e|^2 to E|u|^2. ``reach`` is an upper bound of |a sum_{j<M} B^j| with B = I + a A. The other
+    constants are those of ``InstanceConstants``.
     """
 
     C1: float
@@ -75,7 +79,10 @@ class VRTDIidSharpConstants(NamedTuple):
 
 
 class VRTDMarkovConstants(NamedTuple):
-    """C1 is the contraction an epoch, C2 belongs to the bias, C3 and C4 to the variance, G bounds |g_x|."""
+    """Constants of Theorem 2.
+
+    C1 is the contraction per epoch, C2 belongs to the bias, C3 and C4 to the variance. G is an upper bound of |g_x|.
+    """
 
     C1: float
     C2: float
@@ -85,13 +92,16 @@ class VRTDMarkovConstants(NamedTuple):
 
 
 class TDIidConstants(NamedTuple):
-    """C5 = 2 E|g_x(theta_star)|^2."""
+    """Constant of Appendix F.1: C5 = 2 E|g_x(theta_star)|^2."""
 
     C5: float
 
 
 class TDMarkovConstants(NamedTuple):
-    """G = r_max + 2 R bounds |g_x|; C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A."""
+    """Constants of Appendix F.2.
+
+    G = r_max + 2 R is an upper bound of |g_x|. C6 and C7 are the factors of a/lambda_A and of a log(1/a)/lambda_A.
+    """
 
     G: float
     C6: float
@@ -107,28 +117,57 @@ def vrtd_iid_bound(
     *,
     form: VRTDIidForm = "sharp",
 ) -> Bound[Any]:
-    """Bound the error of VRTD on independent samples (Algorithm 1), the subject of the paper's Theorem 1.
+    """Bound the error of VRTD on independent samples (Algorithm 1), as in Theorem 1 of the paper.
 
-    `form="printed"` is Theorem 1 as printed. It is not proven, and it is violated on actual chains. With
-    den = lam - 4 a g2, C1 = (4 a g2 + (4 g2 a^2 + 1)/(a M))/den and the floor is 2 D2 a/((1 - C1) den M).
+    The corrected and the sharp form hold for the outputs ``"random"`` and ``"average"``.
 
-    `form="corrected"` bounds the cross term that the proof drops by 2a<u, e> <= (a lam/2)|u|^2 + (2a/lam)|e|^2. With
-    den = lam/2 - 4 a g2, C1 = (1/(a M) + 4 a g2 + (2a + 2/lam) D1/M)/den and the floor is
-    (2a + 2/lam) D2/((1 - C1) den M).
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    batch_size : int
+        Transitions per batch.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    radius : float, default=None
+        Radius R of a ball that contains theta_star. By default it is ``|theta_star|``. The sharp form has no radius.
+    form : {"printed", "corrected", "sharp"}, default="sharp"
+        The statement of the paper, the statement with its proof repaired, or a tighter bound from the constants of the
+        chain.
 
-    `form="sharp"` uses the chain's own constants: lam, eta, nu and sigma2 of `instance_constants`. It needs no
-    assumption on the features and no radius, and holds for any batch size. With den = lam - a (eta + nu),
-    b^2 = 1 - a lam + a^2 eta, c = a den, lag = the mean of 1 - (1 - c)^t over t = 1..M, w = (1 - (1 - c)^M)/(c M) and
-    reach = a sum_{j<M} b^j,
+    Returns
+    -------
+    Bound
+        The bound per epoch, with its conditions.
+
+    Notes
+    -----
+    Let ``u = theta - theta_star``, ``e`` the error of the batch gradient, ``a`` the step size, ``M`` the batch size,
+    ``lam = lambda_A``, ``g2 = (1 + gamma)^2``, ``r = r_max``, ``D1 = 2 g2`` and ``D2 = 4 (g2 R^2 + r^2)``.
+
+    The printed form is not proven, and it is violated on actual chains. With ``den = lam - 4 a g2`` it states::
+
+        C1 = (4 a g2 + (4 g2 a^2 + 1)/(a M))/den,  floor = 2 D2 a/((1 - C1) den M)
+
+    The corrected form includes the cross term that the printed proof drops, by
+    ``2a<u, e> <= (a lam/2)|u|^2 + (2a/lam)|e|^2``. With ``den = lam/2 - 4 a g2`` it states::
+
+        C1 = (1/(a M) + 4 a g2 + (2a + 2/lam) D1/M)/den,  floor = (2a + 2/lam) D2/((1 - C1) den M)
+
+    The sharp form uses the constants lam, eta, nu and sigma2 of ``instance_constants``. It needs no assumption on the
+    features, and it holds for any batch size. With ``den = lam - a (eta + nu)``, ``b^2 = 1 - a lam + a^2 eta``,
+    ``c = a den``, ``lag`` the mean of ``1 - (1 - c)^t`` over ``t = 1, ..., M``, ``w = (1 - (1 - c)^M)/(c M)`` and
+    ``reach = a sum_{j<M} b^j`` it states::
 
         1 - C0 = lag (1 - a nu/den) - 2 a nu w (reach - 2a),  gain = lag (2 reach - a)/den,  p = nu gain/M,
-        C1 = C0 + sqrt(p (1 - C0)),  floor = sigma2 gain/(M (sqrt(1 - C0) - sqrt(p))^2),
+        C1 = C0 + sqrt(p (1 - C0)),  floor = sigma2 gain/(M (sqrt(1 - C0) - sqrt(p))^2)
 
-    wherever C0 + p < 1. The proof is in docs/what-holds.md.
+    provided that ``C0 + p < 1``. The proof is in ``docs/what-holds.md``.
 
-    The corrected and the sharp form hold for the outputs "random" and "average". D1 = 2 g2, D2 = 4 (g2 R^2 + r^2), and
-    the default radius is |theta_star|.
-
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
     >>> bound = vrtd_iid_bound(problem, 0.02, 2000, [0.0])  # the exact error is 0.0019
@@ -145,7 +184,9 @@ def vrtd_iid_bound(
     a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     if form == "sharp":
         if radius is not None:
-            raise InvalidInputError('radius must be left out with form="sharp"', radius, "drop it, or change the form")
+            raise InvalidInputError(
+                f'radius must be left out with form="sharp", but is {radius}.', "Drop it, or change the form."
+            )
         return _vrtd_iid_sharp(problem, a, M, u0)
     R, found = radius_of(problem, radius), check_assumptions(problem)
     D1, D2 = 2.0 * g2, 4.0 * (g2 * R**2 + problem.mrp.r_max**2)
@@ -176,15 +217,43 @@ def vrtd_markov_bound(
     *,
     form: Form = "corrected",
 ) -> Bound[VRTDMarkovConstants]:
-    """Bound the error of VRTD on a trajectory (Algorithm 2), the subject of the paper's Theorem 2.
+    """Bound the error of VRTD on a trajectory (Algorithm 2), as in Theorem 2 of the paper.
 
-    In both forms C1 = (1/M + 3 a^2 g2)/(a den) with den = lam/2 - 3 a g2; variance and bias are 3 a C4 and C2/lam,
-    each over (1 - C1) den M. The default radius is the least that holds theta_star and theta_0.
+    The corrected form holds for every start state, for the outputs ``"random"`` and ``"average"``, with projection
+    onto ``|theta| <= R``.
 
-    `form="printed"` is Theorem 2 as printed. It is not proven, because its Lemma 5 is false. `form="corrected"` has
-    larger constants, C2 = 16 (R^2 g2 + r^2)(1 + 2 kappa/(1 - rho)) and C4 = G^2 (1 + 4 kappa/(1 - rho)). It holds from
-    every start state, for the outputs "random" and "average", with projection onto |theta| <= R.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    batch_size : int
+        Transitions per batch.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    radius : float, default=None
+        Radius R of the projection. By default it is the least one for which the ball contains theta_star and theta_0.
+    form : {"printed", "corrected"}, default="corrected"
+        The statement of the paper, or the statement with its proof repaired.
 
+    Returns
+    -------
+    Bound
+        The bound per epoch, with its conditions.
+
+    Notes
+    -----
+    Let ``a`` be the step size, ``M`` the batch size, ``lam = lambda_A``, ``g2 = (1 + gamma)^2`` and ``r = r_max``. Both
+    forms state, with ``den = lam/2 - 3 a g2``::
+
+        C1 = (1/M + 3 a^2 g2)/(a den),  variance = 3 a C4/((1 - C1) den M),  bias = C2/(lam (1 - C1) den M)
+
+    The printed form is not proven, because its Lemma 5 is false. The corrected form has the larger constants
+    ``C2 = 16 (R^2 g2 + r^2)(1 + 2 kappa/(1 - rho))`` and ``C4 = G^2 (1 + 4 kappa/(1 - rho))``.
+
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
     >>> bound = vrtd_markov_bound(problem, 0.01, 10_000, [0.0])
@@ -221,14 +290,37 @@ def vrtd_markov_bound(
 def td_iid_bound(
     problem: LinearProblem, step_size: float, theta_0: ArrayLike, *, form: TDIidForm = "sharp"
 ) -> Bound[Any]:
-    """Bound the error of TD on independent samples, the subject of the paper's Appendix F.1.
+    """Bound the error of TD on independent samples, as in Appendix F.1 of the paper.
 
-    `form="printed"` is the appendix's bound with its constant made explicit, C5 = 2 E|g_x(theta_star)|^2. The rate is
-    1 - a lam/2 and the floor 2 a C5/lam, for a <= lam/(4 g2).
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    form : {"printed", "sharp"}, default="sharp"
+        The statement of the paper, or a tighter bound from the constants of the chain.
 
-    `form="sharp"` uses the chain's own constants, for a < lam/q, and needs no assumption on the features. The rate is
-    1 - a lam + a sqrt(a q lam) and the floor a sigma2/(sqrt(lam) - sqrt(a q))^2.
+    Returns
+    -------
+    Bound
+        The bound per update, with its conditions.
 
+    Notes
+    -----
+    Let ``a`` be the step size, ``lam = lambda_A`` and ``g2 = (1 + gamma)^2``.
+
+    The printed form is the bound of the appendix with its constant made explicit, ``C5 = 2 E|g_x(theta_star)|^2``. The
+    rate is ``1 - a lam/2`` and the floor is ``2 a C5/lam``, for ``a <= lam/(4 g2)``.
+
+    The sharp form uses the constants q and sigma2 of ``instance_constants`` and needs no assumption on the features.
+    The rate is ``1 - a lam + a sqrt(a q lam)`` and the floor is ``a sigma2/(sqrt(lam) - sqrt(a q))^2``, for
+    ``a < lam/q``.
+
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
     >>> bound = td_iid_bound(problem, 0.01, [0.0])
@@ -257,11 +349,41 @@ def td_iid_bound(
 def td_markov_bound(
     problem: LinearProblem, step_size: float, theta_0: ArrayLike, radius: float | None = None
 ) -> Bound[TDMarkovConstants]:
-    """Bound the error of projected TD on a trajectory whose first state is stationary: Appendix F.2 of the paper.
+    """Bound the error of projected TD on a trajectory with a stationary first state, as in Appendix F.2 of the paper.
 
-    G = r + 2 R, C6 = G^2 (21 + 12 ln(max(kappa, 1))/ln(1/rho)), C7 = 12 G^2/ln(1/rho); the rate is 1 - a lam and the
-    floor a C6/lam + a C7 max(ln(1/a), 0)/lam, for a <= 1/lam. Of it, a G^2/lam is the variance, which independent
-    samples would leave as well; the rest is the bias of correlated ones.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    radius : float, default=None
+        Radius R of the projection. By default it is the least one for which the ball contains theta_star and theta_0.
+
+    Returns
+    -------
+    Bound
+        The bound per update, with its conditions.
+
+    Notes
+    -----
+    Let ``a`` be the step size, ``lam = lambda_A`` and ``r = r_max``. For ``a <= 1/lam`` the bound states::
+
+        G = r + 2 R,  C6 = G^2 (21 + 12 ln(max(kappa, 1))/ln(1/rho)),  C7 = 12 G^2/ln(1/rho),
+        rate = 1 - a lam,  floor = a C6/lam + a C7 max(ln(1/a), 0)/lam
+
+    The part ``a G^2/lam`` of the floor is the variance, which independent samples have as well. The rest is the bias
+    of correlated samples.
+
+    Examples
+    --------
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> mrp = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5)
+    >>> bound = td_markov_bound(LinearProblem(mrp, [[1.0], [0.5]]), 0.01, [0.0])
+    >>> bound.valid, bound.bias > bound.variance
+    (True, True)
     """
     start, u0 = _check_start(problem, theta_0)
     a, _, lam, _ = check_setting(problem, step_size, 1)
@@ -297,17 +419,17 @@ def _vrtd_iid_sharp(problem: LinearProblem, a: float, M: int, u0: Floats) -> Bou
 
 
 def _contract(rate: float, u0: Floats, variance: float) -> tuple[float, float, float]:
-    """Return rate, |u_0|^2 and variance; the first and the last are inf without a contraction."""
+    """Return rate, |u_0|^2 and variance; rate and variance are inf without a contraction."""
     return (rate, float(u0 @ u0), variance) if 0.0 <= rate < 1.0 else (math.inf, float(u0 @ u0), math.inf)
 
 
 def _exact_gradient_epoch(instance: InstanceConstants, a: float, M: int) -> tuple[float, float, float]:
-    """1 - C0, gain and reach of the sharp form, without cancellation however small the step."""
+    """Return 1 - C0, gain and reach of the sharp form, without cancellation for small steps."""
     lam, eta, nu, _, _ = instance
     den = lam - a * (eta + nu)
-    c, log_b = a * den, 0.5 * math.log1p(max(-a * (lam - a * eta), 1e-15 - 1.0))  # b is 0 at most by rounding
+    c, log_b = a * den, 0.5 * math.log1p(max(-a * (lam - a * eta), 1e-15 - 1.0))  # rounding may make b 0
     reach = a * math.expm1(M * log_b) / math.expm1(log_b)
-    loss, total, t = 0.0, 0.0, 0  # 1 - (1 - c)^t and its sum over 1..t, by the binary digits of M
+    loss, total, t = 0.0, 0.0, 0  # 1 - (1 - c)^t and its sum over 1..t, from the binary digits of M
     for digit in f"{M:b}":
         total, loss, t = total + (t * loss + (1.0 - loss) * total), loss * (2.0 - loss), 2 * t
         if digit == "1":

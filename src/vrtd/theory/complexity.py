@@ -1,7 +1,7 @@
-"""How many pseudo-gradients and samples a target error takes, by the paper's corollaries as printed or corrected.
+"""Pseudo-gradients and samples for a target error, by the paper's corollaries as printed or corrected.
 
-Where the paper's batch size depends on C1, which depends on the batch size, the least batch size that agrees with
-itself is taken; C1 falls as the batch grows, so bisection finds it.
+In the paper the batch size depends on C1, which depends on the batch size. The least consistent batch size is used. It
+is found by bisection, because C1 falls as the batch grows.
 """
 
 from __future__ import annotations
@@ -24,15 +24,41 @@ from vrtd.theory.checks import check_problem
 from vrtd.theory.constants import check_assumptions, growth
 from vrtd.theory.statements import Bound, Condition, Form, Statement, compare
 
-_LARGEST_BATCH = 2**53  # larger counts are no exact floats
+_LARGEST_BATCH = 2**53  # larger integers have no exact float
 ORDER = "1/(eps lambda_A^2) log(1/eps)"
 
 
 @dataclass(frozen=True)
 class Complexity(Statement):
-    """What reaches the target error, if `valid`; of TD a batch is one transition and an epoch one update.
+    """Settings and counts with which a corollary promises a target error.
 
-    Algorithm 1 draws a sample for each pseudo-gradient, 2 batch_size an epoch; Algorithm 2 draws half as many.
+    The target is guaranteed only if ``valid`` is true. For TD a batch is one transition and an epoch is one update.
+    Algorithm 1 draws one sample per pseudo-gradient, ``2 * batch_size`` per epoch. Algorithm 2 draws half as many.
+
+    Attributes
+    ----------
+    statement : str
+        The corollary.
+    target_error : float
+        The target for ``E|theta - theta_star|^2``.
+    step_size : float
+        Step size.
+    batch_size : int
+        Transitions per batch; 1 for TD.
+    n_epochs : int
+        Epochs of VRTD, or updates of TD.
+    n_gradients : int
+        Pseudo-gradients in total.
+    n_samples : int
+        Samples in total.
+    bound : Bound
+        The bound for these settings.
+    order : str
+        Order of ``n_gradients`` in the target ``eps`` and ``lambda_A``.
+    conditions : tuple of Condition
+        The conditions of the bound, and further conditions of the corollary.
+    reason : str
+        Why the corollary is not proven; empty if it is proven.
     """
 
     statement: str
@@ -44,7 +70,7 @@ class Complexity(Statement):
     n_samples: int
     bound: Bound[Any]
     order: str
-    conditions: tuple[Condition, ...]  # those of the bound and further ones
+    conditions: tuple[Condition, ...]
     reason: str
 
 
@@ -56,15 +82,44 @@ def vrtd_iid_complexity(
     *,
     form: Form = "corrected",
 ) -> Complexity:
-    """Count the epochs of VRTD on independent samples (Algorithm 1), the subject of the paper's Corollary 1.
+    """Return settings of VRTD on independent samples (Algorithm 1) for a target error, by Corollary 1 of the paper.
 
-    `form="printed"` is Corollary 1 as printed. It is not proven, because it rests on Theorem 1, and it misses its
-    target. It takes a = lam/(16 g2) and M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2), rounded up.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    target_error : float
+        Target for ``E|theta - theta_star|^2``.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    radius : float, default=None
+        Radius R of a ball that contains theta_star. By default it is ``|theta_star|``.
+    form : {"printed", "corrected"}, default="corrected"
+        The statement of the paper, or the statement with its proof repaired.
 
-    `form="corrected"` rests on the corrected Theorem 1. It takes a = lam/(32 g2) and the least M for which C1 <= 1/2
-    and the floor is at most eps/2. Then C1 - 1/3 and the floor are of the order 1/(lam^2 M), so M is of the order
-    1/(lam^2 min(eps, 1)), and the number of epochs is at most log2(2 |u_0|^2/eps), rounded up.
+    Returns
+    -------
+    Complexity
+        Settings and counts.
 
+    Raises
+    ------
+    InvalidInputError
+        If the target would need batches of more than ``2**53`` transitions.
+
+    Notes
+    -----
+    Let ``lam = lambda_A``, ``g2 = (1 + gamma)^2``, ``eps`` the target, ``a`` the step size and ``M`` the batch size.
+
+    The printed form takes ``a = lam/(16 g2)`` and ``M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2)``, rounded up. It is not
+    proven, because it depends on Theorem 1 as printed, and it misses its target.
+
+    The corrected form takes ``a = lam/(32 g2)`` and the least ``M`` for which ``C1 <= 1/2`` and the floor is at most
+    ``eps/2``. Then ``C1 - 1/3`` and the floor are of order ``1/(lam^2 M)``, so ``M`` is of order
+    ``1/(lam^2 min(eps, 1))``. The number of epochs is at most ``log2(2 |u_0|^2/eps)``, rounded up.
+
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
     >>> plan = vrtd_iid_complexity(problem, 0.01, [1.0])
@@ -95,14 +150,47 @@ def vrtd_markov_complexity(
     *,
     form: Form = "corrected",
 ) -> Complexity:
-    """Count the epochs of VRTD on a trajectory (Algorithm 2), the subject of the paper's Corollary 2.
+    """Return settings of VRTD on a trajectory (Algorithm 2) for a target error, by Corollary 2 of the paper.
 
-    Both forms take a = lam/(24 g2). `form="printed"` is Corollary 2 as printed. It is not proven, because it rests on
-    Theorem 2. It takes M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps, rounded up. That this M exceeds
-    the theorem's 96 g2/lam^2 is certain only for eps <= 100/96.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    target_error : float
+        Target for ``E|theta - theta_star|^2``.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    radius : float, default=None
+        Radius R of the projection. By default it is the least one for which the ball contains theta_star and theta_0.
+    form : {"printed", "corrected"}, default="corrected"
+        The statement of the paper, or the statement with its proof repaired.
 
-    `form="corrected"` rests on the corrected Theorem 2. It takes the least M for which C1 <= 1/2 and the floor is at
-    most eps/2.
+    Returns
+    -------
+    Complexity
+        Settings and counts.
+
+    Raises
+    ------
+    InvalidInputError
+        If the chain is periodic, or if the target would need batches of more than ``2**53`` transitions.
+
+    Notes
+    -----
+    Both forms take the step size ``a = lam/(24 g2)``, with ``lam = lambda_A`` and ``g2 = (1 + gamma)^2``.
+
+    The printed form takes the batch size ``M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps``, rounded
+    up. It is not proven, because it depends on Theorem 2 as printed. This M is certain to exceed ``96 g2/lam^2``, as
+    the theorem demands, only for ``eps <= 100/96``.
+
+    The corrected form takes the least ``M`` for which ``C1 <= 1/2`` and the floor is at most ``eps/2``.
+
+    Examples
+    --------
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> mrp = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5)
+    >>> vrtd_markov_complexity(LinearProblem(mrp, [[1.0], [0.5]]), 0.5, [0.0]).valid
+    True
     """
     check_choice("form", form, get_args(Form))
     eps, lam, g2 = _arguments(problem, target_error)
@@ -110,8 +198,8 @@ def vrtd_markov_complexity(
     a, further = lam / (24.0 * g2), []
     if form == "printed":
         statement, order = "Corollary 2 as printed", "max(1/eps, 1/(eps lambda_A^2)) log(1/eps)"
-        do = "lower target_error to 100/96"
-        further = [compare("target_error", eps, 100.0 / 96.0, "target_error <= 100/96", do)]
+        remedy = "lower target_error to 100/96"
+        further = [compare("target_error", eps, 100.0 / 96.0, "target_error <= 100/96", remedy)]
     else:
         statement, order = "Corollary 2 corrected", ORDER
 
@@ -126,9 +214,34 @@ def vrtd_markov_complexity(
 
 
 def td_iid_complexity(problem: LinearProblem, target_error: float, theta_0: ArrayLike) -> Complexity:
-    """Count the updates of TD on independent samples, as in Appendix F.1: a = min(lam/(4 g2), 2/lam, eps lam/(4 C5)).
+    """Return settings of TD on independent samples for a target error, by Appendix F.1 of the paper.
 
-    t = 2/(lam a) ln(2 |u_0|^2/eps) updates, rounded up.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    target_error : float
+        Target for ``E|theta - theta_star|^2``.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+
+    Returns
+    -------
+    Complexity
+        Settings and counts.
+
+    Notes
+    -----
+    With ``lam = lambda_A`` and ``g2 = (1 + gamma)^2`` the step size is ``a = min(lam/(4 g2), 2/lam, eps lam/(4 C5))``,
+    and the number of updates is ``2/(lam a) ln(2 |u_0|^2/eps)``, rounded up.
+
+    Examples
+    --------
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
+    >>> plan = td_iid_complexity(problem, 0.01, [1.0])
+    >>> plan.valid, plan.batch_size, plan.n_epochs == plan.n_gradients == plan.n_samples
+    (True, 1, True)
     """
     eps, lam, g2 = _arguments(problem, target_error)
     C5 = 2.0 * float(np.trace(problem.noise_covariance))
@@ -140,20 +253,51 @@ def td_iid_complexity(problem: LinearProblem, target_error: float, theta_0: Arra
 def td_markov_complexity(
     problem: LinearProblem, target_error: float, theta_0: ArrayLike, radius: float | None = None
 ) -> Complexity:
-    """Count the updates of projected TD on a trajectory, as in Appendix F.2, with C8 = lam min(1/(3 C6), 1/(6 C7)).
+    """Return settings of projected TD on a trajectory for a target error, by Appendix F.2 of the paper.
 
-    a = min(C8 eps/ln(1/(C8 eps)), 1/lam) and t = 2/(lam a) ln(3 |u_0|^2/eps), rounded up. With the printed 1/C6 the
-    three parts of the bound may add up to more than eps; they are a third each only if C8 eps <= 1/e.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    target_error : float
+        Target for ``E|theta - theta_star|^2``.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    radius : float, default=None
+        Radius R of the projection. By default it is the least one for which the ball contains theta_star and theta_0.
+
+    Returns
+    -------
+    Complexity
+        Settings and counts.
+
+    Raises
+    ------
+    InvalidInputError
+        If the chain is periodic.
+
+    Notes
+    -----
+    With ``C8 = lam min(1/(3 C6), 1/(6 C7))`` the step size is ``a = min(C8 eps/ln(1/(C8 eps)), 1/lam)``, and the number
+    of updates is ``2/(lam a) ln(3 |u_0|^2/eps)``, rounded up. With 1/C6 as printed, the three parts of the bound may
+    add up to more than ``eps``. Each of them is at most a third of it only if ``C8 eps <= 1/e``.
+
+    Examples
+    --------
+    >>> from vrtd.problems import MarkovRewardProcess
+    >>> mrp = MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5)
+    >>> td_markov_complexity(LinearProblem(mrp, [[1.0], [0.5]]), 0.5, [0.0]).valid
+    True
     """
     eps, lam, _ = _arguments(problem, target_error)
     _check_mixing(problem)
     _, C6, C7 = td_markov_bound(problem, 1.0, theta_0, radius).constants
-    # Without rewards and with theta_0 = 0 there is nothing to learn: C6 = C7 = 0.
+    # With rewards of 0 and theta_0 = 0, C6 = C7 = 0 and theta_0 is already the solution.
     x = eps * lam * min(1.0 / (3.0 * C6), 1.0 / (6.0 * C7)) if C6 > 0.0 else 1.0 / math.e
     a = min(x / max(-math.log(x), 1.0), 1.0 / lam)
     bound = td_markov_bound(problem, a, theta_0, radius)
-    do = f"lower target_error to {eps / (math.e * x):.6g}"
-    small = compare("C8 target_error", x, 1.0 / math.e, "C8 target_error <= 1/e", do)
+    remedy = f"lower target_error to {eps / (math.e * x):.6g}"
+    small = compare("C8 target_error", x, 1.0 / math.e, "C8 target_error <= 1/e", remedy)
     order = "1/(eps lambda_A^2) log^2(1/eps)"
     return _count("TD, Markovian", eps, a, bound, order, 0.5 * lam * a, parts=3.0, further=[small])
 
@@ -165,10 +309,13 @@ def _arguments(problem: LinearProblem, target_error: float) -> tuple[float, floa
 
 
 def _check_mixing(problem: LinearProblem) -> None:
-    """On a periodic chain the bounds of a trajectory are infinite: no batch and no number of updates is enough."""
+    """Raise if the chain is periodic: the bounds on a trajectory are then infinite for every batch size."""
     if problem.mrp.period > 1:
         ergodic = check_assumptions(problem).ergodic
-        raise InvalidInputError(ergodic.statement, ergodic.detail, "or count for independent samples")
+        raise InvalidInputError(
+            f"The condition that {ergodic.statement} fails: {ergodic.detail}.",
+            "Alternatively, use the complexity for independent samples.",
+        )
 
 
 def _find_batch(
@@ -179,7 +326,7 @@ def _find_batch(
 ) -> tuple[Bound[Any], int]:
     """Return the least M that has a contraction and is at least `printed_batch`, and its bound.
 
-    Without `printed_batch`, C1 is to be at most 1/2 and the floor eps/2. Once M is enough, so is every larger one.
+    Without `printed_batch` it is the least M with C1 <= 1/2 and a floor of at most eps/2. Every larger M qualifies too.
     """
 
     def is_enough(M: int) -> bool:
@@ -194,9 +341,9 @@ def _find_batch(
     if M > _LARGEST_BATCH:
         norm = float(np.linalg.norm(problem.theta_star))
         raise InvalidInputError(
-            "target_error must be within the reach of batches of at most 2**53 transitions",
-            f"{eps:.6g}, with lambda_A = {problem.lambda_A:.3g} and |theta_star| = {norm:.3g}",
-            "raise target_error, or use features for which lambda_A is larger",
+            f"target_error {eps:.6g} needs batches of more than 2**53 transitions, with lambda_A = "
+            f"{problem.lambda_A:.3g} and |theta_star| = {norm:.3g}.",
+            "Raise target_error, or use features with a larger lambda_A.",
         )
     return bound_of(M), M
 
@@ -214,9 +361,9 @@ def _count(
     parts: float = 2.0,
     further: Sequence[Condition] = (),
 ) -> Complexity:
-    """Count the epochs until the initial error, which falls by e^-decay an epoch, is eps/parts.
+    """Count the epochs until the initial error, which falls by a factor of e^-decay per epoch, is eps/parts.
 
-    Without M, the epochs are updates of TD. `samples` is the number of samples an inner step of VRTD takes.
+    Without M, the epochs are updates of TD. `samples` is the number of samples per inner step of VRTD.
     """
     excess = parts * bound.initial / eps
     n_epochs = math.ceil(math.log(excess) / decay) if excess > 1.0 else 0

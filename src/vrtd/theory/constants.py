@@ -1,4 +1,4 @@
-"""What the bounds are made of: the paper's assumptions checked on a chain, and the chain's own constants."""
+"""The assumptions of the paper, checked on a chain, and the constants of a chain that the bounds use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,20 @@ Definition = Literal["appendix", "section 3.2"]
 
 
 class InstanceConstants(NamedTuple):
-    """What the sharp bounds know of a chain.
+    """Constants of a chain in the sharp bounds.
 
-    lambda_A = |lambda_max(A + A^T)|, eta = |A|^2 (spectral norm), nu = lambda_max(E[A_x^T A_x] - A^T A),
-    q = lambda_max(E[A_x^T A_x]) and sigma2 = E|g_x(theta_star)|^2.
+    Attributes
+    ----------
+    lambda_A : float
+        ``|lambda_max(A + A^T)|``, the rate of contraction.
+    eta : float
+        ``|A|^2``, with the spectral norm.
+    nu : float
+        ``lambda_max(E[A_x^T A_x] - A^T A)``, the multiplicative noise.
+    q : float
+        ``lambda_max(E[A_x^T A_x])``.
+    sigma2 : float
+        ``E|g_x(theta_star)|^2``, the additive noise.
     """
 
     lambda_A: float  # noqa: N815
@@ -37,7 +47,17 @@ class InstanceConstants(NamedTuple):
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The paper's three assumptions."""
+    """The three assumptions of the paper, checked on a chain.
+
+    Attributes
+    ----------
+    solvable : Condition
+        Assumption 1: A is non-singular.
+    bounded_features : Condition
+        Assumption 2: ``|phi(s)| <= 1`` in every state.
+    ergodic : Condition
+        Assumption 3: the chain is irreducible and aperiodic.
+    """
 
     solvable: Condition
     bounded_features: Condition
@@ -45,15 +65,33 @@ class Assumptions:
 
     @property
     def hold(self) -> bool:
+        """Whether all three assumptions hold."""
         return self.solvable.holds and self.bounded_features.holds and self.ergodic.holds
 
 
 def lambda_A(problem: LinearProblem, definition: Definition = "appendix") -> float:
-    """|lambda_max(A + A^T)| as in the paper's appendix, or twice that, as in its Section 3.2.
+    """Return lambda_A, the contraction constant of the paper.
 
-    Only the first makes the proofs valid. They use 2 u^T A u = u^T (A + A^T) u <= -lambda_A |u|^2; with one feature
-    this is an equality for the first definition, so for the second it is false.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    definition : {"appendix", "section 3.2"}, default="appendix"
+        Which of the two definitions in the paper to use.
 
+    Returns
+    -------
+    float
+        ``|lambda_max(A + A^T)|`` for the appendix, twice that value for Section 3.2.
+
+    Notes
+    -----
+    The proofs are valid for the definition in the appendix only. They use
+    ``2 u^T A u = u^T (A + A^T) u <= -lambda_A |u|^2``. With one feature this is an equality for the definition in the
+    appendix, so it is false for the other one.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_walk
     >>> problem = random_walk()
     >>> round(lambda_A(problem), 6), round(lambda_A(problem, "section 3.2"), 6)
@@ -65,16 +103,33 @@ def lambda_A(problem: LinearProblem, definition: Definition = "appendix") -> flo
 
 
 def dobrushin(mrp: MarkovRewardProcess) -> float:
-    """The largest total variation distance between two rows of P, in [0, 1].
+    """Return the Dobrushin coefficient of a chain.
 
-    If it is below 1, kappa = 1 and rho = this are constants of geometric ergodicity (Assumption 3), often far from the
-    best: one step must mix. `mrp.mixing_constant` and `mrp.mixing_rate` are the tight pair.
+    Parameters
+    ----------
+    mrp : MarkovRewardProcess
+        Markov reward process.
 
+    Returns
+    -------
+    float
+        The largest total variation distance between two rows of P, in [0, 1].
+
+    Notes
+    -----
+    If the coefficient is below 1, Assumption 3 (geometric ergodicity) holds with kappa = 1 and rho equal to the
+    coefficient. These constants are often loose, because they require mixing in a single step.
+    ``mrp.mixing_constant`` and ``mrp.mixing_rate`` are the tight pair.
+
+    Examples
+    --------
     >>> round(dobrushin(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.9)), 12)
     0.3
     """
     if not isinstance(mrp, MarkovRewardProcess):
-        raise InvalidInputError("mrp must be a MarkovRewardProcess", type(mrp).__name__, "take problem.mrp")
+        raise InvalidInputError(
+            f"mrp must be a MarkovRewardProcess, but is of type {type(mrp).__name__}.", "Pass problem.mrp."
+        )
     from scipy.spatial.distance import pdist
 
     P = mrp.matrix(mrp.edges.probability).toarray()
@@ -85,20 +140,32 @@ def dobrushin(mrp: MarkovRewardProcess) -> float:
 
 
 def check_assumptions(problem: LinearProblem) -> Assumptions:
-    """The paper's Assumptions 1 to 3 on this chain, with the numbers and what would mend a failure.
+    """Check Assumptions 1 to 3 of the paper on a chain.
 
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+
+    Returns
+    -------
+    Assumptions
+        One condition per assumption, with the numbers and, if it fails, a remedy.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> assumptions = check_assumptions(random_mdp())
     >>> assumptions.hold
     False
     >>> print(assumptions.bounded_features.detail)
-    the largest norm is 1.59588; divide the features by 1.59588, which multiplies theta_star by as much
+    the largest norm is 1.59588; divide the features by 1.59588, which multiplies theta_star by the same factor
     """
     check_problem(problem)
     return _assumptions(problem)
 
 
-@lru_cache(maxsize=16)  # a problem does not change, and bounds are asked for again and again
+@lru_cache(maxsize=16)  # problems are immutable, and many bounds of one problem are evaluated in a row
 def _assumptions(problem: LinearProblem) -> Assumptions:
     smallest = float(np.linalg.svd(problem.A, compute_uv=False)[-1])
     norm = float(np.linalg.norm(problem.phi, axis=1).max())
@@ -113,15 +180,27 @@ def _assumptions(problem: LinearProblem) -> Assumptions:
             "|phi(s)| <= 1 in every state (Assumption 2)",
             norm <= 1.0 + SLACK,
             f"the largest norm is {norm:.6g}",
-            f"divide the features by {norm:.6g}, which multiplies theta_star by as much",
+            f"divide the features by {norm:.6g}, which multiplies theta_star by the same factor",
         ),
         _ergodic(problem.mrp),
     )
 
 
 def instance_constants(problem: LinearProblem) -> InstanceConstants:
-    """The constants of the sharp bounds, exact for the chain.
+    """Return the constants of a chain that the sharp bounds use.
 
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+
+    Returns
+    -------
+    InstanceConstants
+        The constants, exact for the chain.
+
+    Examples
+    --------
     >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
     >>> instance_constants(problem)
     InstanceConstants(lambda_A=1.0, eta=0.25, nu=0.0, q=0.25, sigma2=1.0)
@@ -147,13 +226,13 @@ def _instance_constants(problem: LinearProblem) -> InstanceConstants:
 
 
 def growth(problem: LinearProblem) -> float:
-    """Return 1 + gamma for the largest discount gamma, which bounds |A_x| if |phi| <= 1."""
+    """Return 1 + gamma for the largest discount gamma, an upper bound of |A_x| if |phi| <= 1."""
     check_problem(problem)
     return 1.0 + float(problem.mrp.edges.discount.max())
 
 
 def check_setting(problem: LinearProblem, step_size: float, batch_size: int) -> tuple[float, int, float, float]:
-    """Check the arguments of a statement; return a, M, lambda_A and (1 + gamma)^2."""
+    """Check the arguments of a statement and return a, M, lambda_A and (1 + gamma)^2."""
     check_positive("step_size", step_size)
     check_exact_count("batch_size", batch_size)
     g2 = growth(problem) ** 2
@@ -161,18 +240,19 @@ def check_setting(problem: LinearProblem, step_size: float, batch_size: int) -> 
 
 
 def mixing(problem: LinearProblem) -> tuple[float, float]:
-    """kappa and rho of the chain; inf and 1 for a periodic one, which does not mix."""
+    """Return kappa and rho of the chain; inf and 1 for a periodic chain, which does not mix."""
     mrp = problem.mrp
     return (mrp.mixing_constant, mrp.mixing_rate) if mrp.period == 1 else (math.inf, 1.0)
 
 
 def check_parameter(problem: LinearProblem, name: str, value: ArrayLike) -> Floats:
+    """Check the problem and return ``value`` as a parameter vector."""
     check_problem(problem)
     return check_theta(name, value, problem.n_features)
 
 
 def radius_of(problem: LinearProblem, radius: float | None, *inside: Floats) -> float:
-    """R: as given, or the least for which the ball holds theta_star and the points `inside`."""
+    """Return ``radius``, or the least one for which the ball contains theta_star and the points ``inside``."""
     check_radius(radius)
     if radius is not None:
         return float(radius)
@@ -189,5 +269,5 @@ def _ergodic(mrp: MarkovRewardProcess) -> Condition:
     holds = mrp.period == 1 and n_transient == 0
     if holds and mrp.n_states <= DENSE_LIMIT:
         detail += f", kappa {mrp.mixing_constant:.6g}, rho {mrp.mixing_rate:.6g}"
-    do = "leave the transient states out" if mrp.period == 1 else "make the chain lazy, e.g. 0.9 P + 0.1 I"
-    return judge(statement, holds, detail, do)
+    remedy = "leave the transient states out" if mrp.period == 1 else "make the chain lazy, e.g. 0.9 P + 0.1 I"
+    return judge(statement, holds, detail, remedy)

@@ -1,4 +1,4 @@
-"""Exact curves without simulation: errors as a `Result`, which the same figures draw, and moments."""
+"""Exact error curves and moments of TD and VRTD, computed without simulation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Method = Literal["auto", "exact", "approximate"]
 
 EXACT = "exact"
 APPROXIMATION = "approximation: inner samples as if independent of the batches, whose means have exact covariances"
-# Of the moments of every update or epoch.
+# Limit on the size of an array with the moments of every update or epoch.
 _MOST_NUMBERS = 200_000_000
 
 
@@ -64,13 +64,46 @@ def exact_curve(
     checkpoints: int | ArrayLike = 200,
     method: Method = "auto",
 ) -> Result:
-    """The expected curve of `simulate` with the same arguments, without simulation: a `Result` with one run.
+    """Compute the expected error curve of ``vrtd.simulate`` without simulation.
 
-    Exact for TD and RichardsonTD, with any schedule and with averaging, and for VRTD on independent samples, with
-    batches that are alike or grow. VRTD on a trajectory (Algorithm 2) is exact on tiny chains; elsewhere, or with
-    `method="approximate"`, an approximation, and `provenance["method"]` says so: within a few percent up to the step
-    size of `approximation_limit`.
+    The curve is exact for TD and RichardsonTD with any schedule, for averaged TD, and for VRTD on independent samples,
+    with batches of constant or growing size. For VRTD on a trajectory (Algorithm 2) it is exact on tiny chains and an
+    approximation elsewhere. The approximation is good to a few percent up to the step size of ``approximation_limit``.
 
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    algorithm : Algorithm
+        ``TD``, ``RichardsonTD`` or ``VRTD``, without projection.
+    sampling : {"markov", "iid"}, default="markov"
+        One trajectory, or independent samples.
+    n_gradients : int, default=100_000
+        Pseudo-gradients that the run evaluates.
+    theta_0 : array_like of shape (n_features,), default=None
+        Start. By default it is the zero vector.
+    initial : "stationary", int or array_like of shape (n_states,), default="stationary"
+        Distribution of the first state of the trajectory, or the first state itself.
+    metrics : sequence of str or QuadraticForm, default=("squared_error",)
+        Metrics to compute.
+    checkpoints : int or array_like of int, default=200
+        Number of recorded points, or the numbers of pseudo-gradients at which to record.
+    method : {"auto", "exact", "approximate"}, default="auto"
+        How to treat VRTD on a trajectory. "auto" is exact where the chain and the batch are small enough.
+
+    Returns
+    -------
+    Result
+        A result with one run, which holds the expected values. ``result.theta`` is the mean of theta at the end, and
+        ``result.provenance["method"]`` says whether the curve is exact.
+
+    Raises
+    ------
+    InvalidInputError
+        If no exact moments are known for the algorithm, or if the problem is too large.
+
+    Examples
+    --------
     >>> import vrtd
     >>> problem = vrtd.problems.random_mdp(seed=0)
     >>> curve = exact_curve(problem, vrtd.TD(0.1), sampling="iid", n_gradients=80_000)
@@ -88,9 +121,8 @@ def exact_curve(
     epoch = algorithm.epoch(sampling)
     if n_gradients < epoch.least_gradients:
         raise InvalidInputError(
-            f"n_gradients must be at least one epoch, which counts {epoch.least_gradients}",
-            n_gradients,
-            "raise the budget or lower the batch size",
+            f"n_gradients must be at least {epoch.least_gradients}, which is one epoch, but is {n_gradients}.",
+            "Raise n_gradients or lower the batch size.",
         )
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
@@ -100,9 +132,8 @@ def exact_curve(
     match algorithm:
         case TD(radius=radius) | VRTD(radius=radius) if radius is not None:
             raise InvalidInputError(
-                "exact moments must be of a method without projection, which is not linear",
-                f"radius {radius}",
-                "drop the radius, or simulate",
+                f"exact moments exist for methods without projection only, but radius is {radius}.",
+                "Drop the radius, or simulate.",
             )
         case TD(step_size, _, average):
             iterates = Iterates(weights=(1.0,)) if average else LAST_ITERATE
@@ -119,9 +150,9 @@ def exact_curve(
                 batch_size > 1 or algorithm.grows
             ):
                 raise InvalidInputError(
-                    "exact moments are of Algorithm 1 on independent samples and Algorithm 2 on a trajectory",
-                    f"inner={algorithm.inner!r} with {sampling} samples",
-                    "drop inner, or simulate",
+                    "exact moments exist for Algorithm 1 on independent samples and for Algorithm 2 on a trajectory, "
+                    f"but inner={algorithm.inner!r} was combined with {sampling} samples.",
+                    "Drop inner, or simulate.",
                 )
             check_vrtd_features(d, algorithm.returned)
             sizes = batch_sizes_until(epoch, n_epochs)
@@ -134,9 +165,8 @@ def exact_curve(
                     label = APPROXIMATION
                     if not np.array_equal(distribution, problem.mrp.stationary):
                         raise InvalidInputError(
-                            "the approximation of Algorithm 2 is for a first state that is stationary",
-                            f"initial {initial!r}",
-                            "drop initial, or simulate",
+                            f'initial must be "stationary" for the approximation of Algorithm 2, but is {initial!r}.',
+                            "Drop initial, or simulate.",
                         )
                 increments, n_steps = increments_of(problem, sampling), algorithm.n_steps
                 first, later = successive_epoch_maps(increments, step_size, sizes, algorithm.returned, n_steps)
@@ -144,7 +174,8 @@ def exact_curve(
             Y = unpack(path, d + 1)
         case _:
             raise InvalidInputError(
-                "exact moments are known for TD, RichardsonTD and VRTD", algorithm.name, "simulate instead"
+                f"exact moments are known for TD, RichardsonTD and VRTD, but not for {algorithm.name}.",
+                "Simulate instead.",
             )
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -176,8 +207,26 @@ def exact_curve(
 
 
 def td_iid_moments(problem: LinearProblem, step_size: ArrayLike, n_updates: int, theta_0: ArrayLike) -> Moments:
-    """Moments of TD after 0..n_updates updates; `step_size` is a number or one per update.
+    """Compute the exact moments of TD on independent samples after every update.
 
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float or array_like of shape (n_updates,)
+        Step size, or one step size per update.
+    n_updates : int
+        Number of updates.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+
+    Returns
+    -------
+    Moments
+        Mean and second moment after ``0, ..., n_updates`` updates.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> moments = td_iid_moments(random_mdp(), 0.1, 2000, [0.0] * 4)
     >>> round(float(moments.squared_error[-1]), 2)
@@ -187,11 +236,14 @@ def td_iid_moments(problem: LinearProblem, step_size: ArrayLike, n_updates: int,
     n, steps = int(n_updates), real_array("step_size", step_size)
     if steps.shape not in ((), (n,)):
         raise InvalidInputError(
-            f"step_size must be a number or have the shape ({n},)", steps.shape, "pass n_updates steps"
+            f"step_size must be a number or have the shape ({n},), but has the shape {steps.shape}.",
+            "Pass one step size, or n_updates of them.",
         )
     if not (steps > 0.0).all():
         k = int(np.flatnonzero(~(steps > 0.0).ravel())[0])
-        raise InvalidInputError("step_size must be positive", f"{steps.flat[k]} at update {k}", "pass numbers above 0")
+        raise InvalidInputError(
+            f"step_size must be positive, but is {steps.flat[k]} at update {k}.", "Pass numbers above 0."
+        )
     check_problem(problem)
     theta = check_theta("theta_0", theta_0, problem.n_features)
     counts = _count_all(n, problem.n_features)
@@ -209,12 +261,34 @@ def vrtd_iid_moments(
     output: Output = "random",
     anchor: Anchor = "batch",
 ) -> Moments:
-    """Moments of theta_anchor in VRTD, Algorithm 1, after 0..n_epochs epochs.
+    """Compute the exact moments of the anchor of VRTD on independent samples (Algorithm 1) after every epoch.
 
-    `output` is what an epoch hands on: "random", theta_{m,t} with t uniform on 1..M; "last", theta_{m,M}; "average",
-    the mean of theta_{m,1..M}; "tail", the mean of its second half. With the `anchor` "mean" every epoch uses the exact
-    mean pseudo-gradient instead of the batch's; the error then vanishes.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    batch_size : int
+        Transitions per batch, and inner steps per epoch.
+    n_epochs : int
+        Number of epochs.
+    theta_0 : array_like of shape (n_features,)
+        Start.
+    output : {"random", "last", "average", "tail"}, default="random"
+        Iterate that becomes the next anchor: a random one of the M inner iterates, the last one, the mean of all, or
+        the mean of the second half.
+    anchor : {"batch", "mean"}, default="batch"
+        Pseudo-gradient at the anchor: the mean over the batch, or the exact mean. With the exact mean the error
+        converges to 0.
 
+    Returns
+    -------
+    Moments
+        Mean and second moment after ``0, ..., n_epochs`` epochs.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> moments = vrtd_iid_moments(random_mdp(), 0.1, 50, 400, [0.0] * 4)
     >>> round(float(moments.squared_error[-1]), 2)
@@ -231,18 +305,17 @@ def vrtd_iid_moments(
 
 
 def _count_all(n: int, d: int) -> NDArray[np.int64]:
-    """Return 0..n, unless that many moments of d features are too many."""
+    """Return 0, ..., n, or raise if that many moments of d features are too large for memory."""
     if (n + 1) * triangle(d + 1) > _MOST_NUMBERS:
         raise InvalidInputError(
-            f"moments of every update must be at most {_MOST_NUMBERS:.0e} numbers",
-            f"{n + 1} x {triangle(d + 1)}",
-            "use exact_curve, which keeps its checkpoints only",
+            f"the moments of every update would be {n + 1} x {triangle(d + 1)} numbers, more than {_MOST_NUMBERS:.0e}.",
+            "Use exact_curve, which keeps the checkpoints only.",
         )
     return np.arange(n + 1)
 
 
 def _errors(Y: Floats, theta_star: Floats, forms: Sequence[QuadraticForm]) -> Floats:
-    """(C, n_metrics) the mean of each form; theta - centre is `extended` y."""
+    """Return (C, n_metrics), the mean of each form; theta - centre is `extended` times y."""
     columns = np.empty((len(Y), len(forms)))
     for i, form in enumerate(forms):
         extended = np.column_stack([np.eye(len(theta_star)), theta_star - form.centre])

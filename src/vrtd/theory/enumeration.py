@@ -1,9 +1,9 @@
-"""Exact moments of VRTD, Algorithm 2, on tiny chains: every batch that can occur is looked at.
+"""Exact moments of VRTD on a trajectory (Algorithm 2) on tiny chains, by enumeration of all batches.
 
-Given its batch an epoch is like one of Algorithm 1: inner samples are drawn from the batch as from a distribution, and
-the anchor's pseudo-gradient is that distribution's exact mean. The order of the transitions inside a batch does not
-matter then, only where it starts, where it ends and how often each transition occurs; so batches are counted by type,
-of which there are far fewer than paths.
+Given its batch, an epoch is like an epoch of Algorithm 1: the inner samples are drawn from the batch as a distribution,
+and the pseudo-gradient at the anchor is the exact mean of that distribution. So the order of the transitions inside a
+batch does not matter, only the first state, the last state and how often each transition occurs. Batches are therefore
+counted by these types, of which there are far fewer than paths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vrtd.theory.increments import Increments, zeta
 from vrtd.theory.moments import epoch_maps
 from vrtd.theory.symmetric import outer, quadratic, triangle
 
-#: Batches are enumerated up to this many types: a second or so.
+#: Largest number of types of batches; enumerating them takes about a second.
 MOST_TYPES = 4000
 _MOST_UNKNOWNS, _MOST_EDGES = 2000, 64
 
@@ -27,7 +27,7 @@ Types = dict[tuple[int, tuple[int, ...]], float]  # (last state, counts of trans
 
 
 def batch_types(problem: LinearProblem, batch_size: int) -> list[Types] | None:
-    """The types of batches from each first state, or None if there are too many of them."""
+    """Return the types of batches from each first state, or None if there are too many of them."""
     edges = problem.mrp.edges
     n_states, n_edges = problem.mrp.n_states, edges.origin.size
     if n_states * triangle(problem.n_features + 1) > _MOST_UNKNOWNS or n_edges > _MOST_EDGES:
@@ -56,17 +56,17 @@ def is_enumerable(problem: LinearProblem, batch_size: int) -> bool:
 def enumerated_epoch_map(
     problem: LinearProblem, step_size: float, batch_size: int, output: Output, n_steps: int | None = None
 ) -> Floats:
-    """The map of one epoch of Algorithm 2 on the packed Y_s = E[y y^T; state s], one block a state.
+    """Return the map of one epoch of Algorithm 2 on the packed Y_s = E[y y^T; state s], one block per state.
 
-    It makes `batch_size` inner steps, or `n_steps` if these are fewer.
+    The epoch has ``batch_size`` inner steps, or ``n_steps`` if that is less.
     """
     check_on_policy(problem)
     types = batch_types(problem, batch_size)
     if types is None:
         raise InvalidInputError(
-            f"batches are enumerated for {_MOST_EDGES} transitions, {MOST_TYPES} types and {_MOST_UNKNOWNS} moments",
-            f"more, for {problem.mrp.n_states} states and batch_size {batch_size}",
-            'use the approximation, method="approximate", or simulate',
+            f"batches are enumerated for at most {_MOST_EDGES} transitions, {MOST_TYPES} types "
+            f"and {_MOST_UNKNOWNS} moments, which {problem.mrp.n_states} states with batch_size {batch_size} exceed.",
+            'Use the approximation, method="approximate", or simulate.',
         )
     edges, d = problem.mrp.edges, problem.n_features
     by_edge, phi = zeta(problem), problem.phi[edges.origin]

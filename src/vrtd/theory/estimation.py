@@ -1,4 +1,4 @@
-"""Increments estimated from a sample of transitions, their uncertainty, and how strongly the noise is correlated."""
+"""Increments estimated from a sample of transitions, with bootstrap replicates and the autocorrelation time."""
 
 from __future__ import annotations
 
@@ -18,32 +18,63 @@ from vrtd.theory.increments import Correlation, Increments
 from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.symmetric import operator, outer, quadratic
 
-# The bootstrap draws whole blocks of the sample; fewer say nothing of the spread between them.
+# Number of blocks of the bootstrap. Fewer than the least do not show the spread between them.
 _MOST_BLOCKS, _LEAST_BLOCKS = 200, 20
-# Covariances of blocks that are held at once.
+# Limit on the size of the lag covariances of all blocks.
 _MOST_NUMBERS = 30_000_000
 
 
 class AutocorrelationTime(NamedTuple):
-    """By what factor correlation makes n transitions worth fewer (or more, below 1) independent ones, with an interval.
+    """Integrated autocorrelation time of the TD noise, with a confidence interval.
 
-    tau = tr(A^-1 Sigma_long_run A^-T) / tr(A^-1 Sigma A^-T). A proxy for the mixing constants of the bounds, which a
-    sample cannot give: it sees what the TD noise does, not how fast every function of the chain mixes.
+    The effective sample size of n consecutive transitions is ``n / tau``. The time is
+    ``tau = tr(A^-1 Sigma_long_run A^-T) / tr(A^-1 Sigma A^-T)``. It is a proxy for the mixing constants of the bounds,
+    which cannot be estimated from a sample: it describes the TD noise, not every function of the chain.
+
+    Attributes
+    ----------
+    tau : float
+        The estimate. Values below 1 mean that successive errors partly cancel.
+    low, high : float
+        Ends of the confidence interval.
+    block : int
+        Transitions per block; the estimate compares the means of the blocks.
+    proxy : str
+        Text that marks the number as a proxy.
     """
 
     tau: float
     low: float
     high: float
-    block: int  # transitions in a block, whose means were compared
-    proxy: str = "a proxy for mixing: it bounds nothing"
+    block: int
+    proxy: str = "a proxy for the mixing time, not a bound"
 
 
 def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> AutocorrelationTime:
-    """Integrated autocorrelation time of the TD noise A^-1 g_x(theta_star) along consecutive transitions.
+    """Estimate the integrated autocorrelation time of the TD noise ``A^-1 g_x(theta_star)`` on a trajectory.
 
+    Parameters
+    ----------
+    sample : Transitions
+        Consecutive transitions.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+
+    Returns
+    -------
+    AutocorrelationTime
+        Estimate and interval.
+
+    Raises
+    ------
+    InvalidInputError
+        If the sample is too short for its correlation, or if there is no noise.
+
+    Examples
+    --------
     >>> import vrtd
-    >>> found = autocorrelation_time(vrtd.record(vrtd.problems.random_mdp(), 50_000, shuffle=False))
-    >>> found.low < 128 / 342 < found.high  # the exact ratio
+    >>> time = autocorrelation_time(vrtd.record(vrtd.problems.random_mdp(), 50_000, shuffle=False))
+    >>> time.low < 128 / 342 < time.high  # the exact ratio
     True
     """
     from scipy.stats import chi2
@@ -54,15 +85,16 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
     noise = np.linalg.solve(sample.A, sample.noise.T).T
     if not np.abs(noise).max() > 0.0:
         raise InvalidInputError(
-            "the TD noise of a sample must not vanish", "0 on every row", "there is nothing to time"
+            "the TD noise of the sample is 0 in every row, so it has no autocorrelation time.",
+            "Pass transitions with noise.",
         )
-    # Means over blocks that outlast the correlation are nearly independent; their total variance is a weighted sum of
-    # chi-squares, taken as one with as many degrees of freedom as matches its variance (Satterthwaite).
+    # The means of blocks that are longer than the correlation are nearly independent. Their total variance is a
+    # weighted sum of chi-squares, which is approximated by one chi-square with the same variance (Satterthwaite).
     means = np.array([noise[block].mean(axis=0) for block in blocks])
     covariance = np.cov(means.T).reshape(noise.shape[1], -1)
     if not np.trace(covariance) > 0.0:
-        must = "the TD noise of a sample must not have the same mean in every block"
-        raise InvalidInputError(must, "blocks that do not differ", "there is nothing to time")
+        problem = "the TD noise of the sample has the same mean in every block, so it has no autocorrelation time."
+        raise InvalidInputError(problem, "Pass more transitions.")
     degrees = (len(blocks) - 1) * float(np.trace(covariance) ** 2 / (covariance**2).sum())
     tau = float(np.trace(covariance) * len(sample) / len(blocks) / (noise**2).mean(axis=0).sum())
     tail = (1.0 - confidence) / 2.0
@@ -71,17 +103,19 @@ def autocorrelation_time(sample: Transitions, confidence: float = 0.95) -> Autoc
 
 
 class _LagSums(Correlation):
-    """Lag covariances up to a window, beyond which they are taken as 0."""
+    """Lag covariances up to a window; beyond it they are taken as 0."""
 
     def __init__(self, lags: Floats) -> None:
         self._lags = lags  # (K, d (d + 1), d (d + 1)) C_1, ..., C_K
 
     def within(self, batch_size: float) -> Floats:
+        """Sum the lag covariances with the weights of pairs inside a batch."""
         k = np.arange(1, len(self._lags) + 1)
         weights = np.ones(len(k)) if batch_size == inf else np.maximum(0.0, 1.0 - k / batch_size)
         return np.asarray(np.tensordot(weights, self._lags, 1))
 
     def between(self, batch_size: int, decay: Floats) -> Floats:
+        """Sum the lag covariances with the weights of pairs from two batches."""
         k, M = np.arange(1, len(self._lags) + 1), batch_size
         total: Floats = np.zeros_like(self._lags[0])
         power = np.eye(len(decay))
@@ -100,14 +134,14 @@ def estimate_increments(sample: Transitions, sampling: ChainSampling) -> Increme
 def bootstrap_increments(
     sample: Transitions, sampling: ChainSampling, n_replicates: int, seed: int
 ) -> Iterator[Increments]:
-    """Yield the moments of samples that are drawn again, block by block, from this one."""
+    """Yield the moments of bootstrap samples, which are drawn block by block."""
     yield from _weigh_blocks(sample, sampling, [np.random.default_rng(seed)] * n_replicates)
 
 
 def _weigh_blocks(
     sample: Transitions, sampling: ChainSampling, draws: list[np.random.Generator | None]
 ) -> Iterator[Increments]:
-    """Yield the moments for each draw of blocks; None weighs all rows alike."""
+    """Yield the moments for each draw of blocks; None weights all rows equally."""
     n, d = len(sample), sample.n_features
     zeta = np.column_stack([sample.psi, sample.reward])
     Z = np.einsum("ni,nj->nij", sample.left, zeta).reshape(n, -1)
@@ -126,9 +160,10 @@ def _weigh_blocks(
             theta_star = -np.linalg.solve(mean[:, :d], mean[:, d])
         except np.linalg.LinAlgError:
             raise InvalidInputError(
-                "a sample must determine theta_star when it is drawn again", f"{n} transitions", "bring more of them"
+                f"A is singular on a bootstrap sample of the {n} transitions.",
+                "Use more transitions, or drop features that are rarely non-zero.",
             ) from None
-        # (theta, 1) = move (u, 1): from coordinates of theta to those of the error.
+        # (theta, 1) = move (u, 1) changes the coordinates from theta to the error u.
         move = np.eye(d + 1)
         move[:d, d] = theta_star
         square = np.tensordot(weight, squares, 1) @ _congruence(move)
@@ -149,16 +184,16 @@ def _congruence(move: Floats) -> Floats:
 
 
 def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
-    """(blocks, window, d (d + 1), d (d + 1)) mean products of rows k apart, k = 1..window.
+    """Return (blocks, window, d (d + 1), d (d + 1)), the mean products of rows that are k = 1..window apart.
 
-    A pair belongs to the block of its first row, so the last block lacks the pairs that would end after the sample.
+    A pair belongs to the block of its first row. So the last block lacks the pairs that would end after the sample.
     """
     n, width = Z.shape
     if len(blocks) * window * width**2 > _MOST_NUMBERS:
         raise InvalidInputError(
-            f"covariances of {len(blocks)} blocks over {window} lags must be at most {_MOST_NUMBERS:.0e} numbers",
-            f"{width**2} for each, with this many features",
-            "use fewer features, or plan with the chain",
+            f"the covariances of {len(blocks)} blocks over {window} lags would have {width**2} numbers each, more than "
+            f"{_MOST_NUMBERS:.0e} in total.",
+            "Use fewer features, or plan with the chain.",
         )
     lags = np.empty((len(blocks), window, width, width))
     for b, block in enumerate(blocks):
@@ -169,24 +204,24 @@ def _block_lags(Z: Floats, blocks: list[slice], window: int) -> Floats:
 
 
 def _split(sample: Transitions, correlated: bool, numbers_per_lag: int = 1) -> tuple[int, list[slice]]:
-    """Return the number of correlated lags of the noise A^-1 g_x, and blocks that outlast them."""
+    """Return the number of correlated lags of the noise A^-1 g_x, and blocks that are longer than these lags."""
     largest = np.linalg.eigvals(sample.A).real.max()
     if correlated and largest >= 0.0:
         raise InvalidInputError(
-            "the sample's A must be stable, with eigenvalues of negative real part",
-            f"{largest:.3g} as the largest",
-            "use more transitions, or other features",
+            f"A of the sample must have eigenvalues with negative real parts, but the largest real part is "
+            f"{largest:.3g}.",
+            "Use more transitions, or other features.",
         )
     n, count, window = len(sample), 0, sample.lag_window if correlated else 0
     if window is not None:
         fitting = max(_LEAST_BLOCKS, _MOST_NUMBERS // (max(1, window) * numbers_per_lag))
         count = min(_MOST_BLOCKS, fitting, n // max(1, 2 * window))
     if window is None or count < _LEAST_BLOCKS:
-        what = "a correlation that outlasts it" if window is None else f"correlation over {window} of them"
+        length = "a correlation longer than the sample" if window is None else f"a correlation over {window} of them"
         raise InvalidInputError(
-            f"a sample must hold {_LEAST_BLOCKS} stretches that are nearly independent",
-            f"{n} transitions with {what}",
-            "bring more transitions",
+            f"the sample must have at least {_LEAST_BLOCKS} nearly independent blocks, "
+            f"but has {n} transitions with {length}.",
+            "Use more transitions.",
         )
     ends = np.linspace(0, n, count + 1).round().astype(int).tolist()
     return window, [slice(a, b) for a, b in pairwise(ends)]

@@ -1,6 +1,6 @@
-"""The inequalities behind the bounds, which are the paper's lemmas: both sides computed, as printed or corrected.
+"""The lemmas of the paper as inequalities, with both sides computed on a chain, as printed or corrected.
 
-The left sides are exact on the chain: largest values over its transitions, or over the states it may start from.
+The left sides are exact: they are the largest values over the transitions of the chain, or over its start states.
 """
 
 from __future__ import annotations
@@ -27,14 +27,26 @@ from vrtd.theory.statements import (
     ratio,
 )
 
-#: Transitions whose features are held at one time.
+#: Number of transitions whose features are in memory at the same time.
 EDGES_AT_ONCE = 1 << 16
 _KINDS: dict[Form, str] = {"printed": "as printed", "corrected": "corrected"}
 
 
 @dataclass(frozen=True)
 class Inequality:
-    """left <= right, both sides computed; promised only where the conditions hold."""
+    """Inequality of the paper, with both sides computed on a chain.
+
+    The paper states ``left <= right`` only if all conditions hold.
+
+    Attributes
+    ----------
+    statement : str
+        The lemma, and the form.
+    left, right : float
+        The two sides.
+    conditions : tuple of Condition
+        The conditions of the lemma, checked on the chain.
+    """
 
     statement: str
     left: float
@@ -43,7 +55,7 @@ class Inequality:
 
     @property
     def holds(self) -> bool:
-        """Whether left <= right, up to rounding."""
+        """Whether ``left <= right``, up to rounding."""
         return self.left <= self.right * (1.0 + SLACK)
 
 
@@ -55,13 +67,35 @@ def batch_bias_inequality(
     *,
     form: Form = "corrected",
 ) -> Inequality:
-    """Bound the mean of xi_m(theta) = u^T (g_m(theta) - g(theta)) over a batch: Lemma 1 of the paper.
+    """Compute both sides of Lemma 1, which bounds the mean bias of a batch.
 
-    The left side is that of the worst start state. The right side is (lam/4)|u|^2 + 8 (R^2 g2 + r^2) F/(lam M). As
-    printed, F = 1 + kappa rho/(1 - rho). That is true for a fixed theta, but the theorem needs
-    E|g_m - g|^2 <= 8 (R^2 g2 + r^2) F/M, because its theta depends on the batch. This is proven for the corrected
-    F = 1 + 2 kappa/(1 - rho).
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    batch_size : int
+        Transitions per batch.
+    theta : array_like of shape (n_features,)
+        The point at which the bias is evaluated.
+    radius : float, default=None
+        Radius R. By default it is the least one for which the ball contains theta_star and theta.
+    form : {"printed", "corrected"}, default="corrected"
+        The statement of the paper, or the statement with its proof repaired.
 
+    Returns
+    -------
+    Inequality
+        The left side is for the worst start state.
+
+    Notes
+    -----
+    The bias is the mean of ``xi_m(theta) = u^T (g_m(theta) - g(theta))`` over a batch. Its bound is
+    ``(lam/4)|u|^2 + 8 (R^2 g2 + r^2) F/(lam M)``, with ``F = 1 + kappa rho/(1 - rho)`` in the printed form. That is
+    true for a fixed theta. But theta in the theorem depends on the batch, so the theorem needs
+    ``E|g_m - g|^2 <= 8 (R^2 g2 + r^2) F/M``. This is proven for ``F = 1 + 2 kappa/(1 - rho)``, the corrected form.
+
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
     >>> batch_bias_inequality(problem, 10, [0.0]).holds
@@ -85,8 +119,20 @@ def batch_bias_inequality(
 
 
 def transition_inequalities(problem: LinearProblem) -> tuple[Inequality, Inequality]:
-    """Bound A_x and b_x on every transition, |A_x| <= 1 + gamma and |b_x| <= r_max: Lemma 2 of the paper.
+    """Compute both sides of Lemma 2, which bounds A_x and b_x on every transition.
 
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+
+    Returns
+    -------
+    tuple of two Inequality
+        ``|A_x| <= 1 + gamma`` and ``|b_x| <= r_max``.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_walk
     >>> [inequality.holds for inequality in transition_inequalities(random_walk())]
     [True, True]
@@ -101,9 +147,25 @@ def transition_inequalities(problem: LinearProblem) -> tuple[Inequality, Inequal
 
 
 def pseudo_gradient_inequality(problem: LinearProblem, radius: float) -> Inequality:
-    """Bound g_x on every transition, |g_x(theta)| <= G for every |theta| <= R: Lemma 3 of the paper.
+    """Compute both sides of Lemma 3, which bounds the pseudo-gradient on every transition.
 
-    G = (1 + gamma) R + r_max.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    radius : float
+        Radius R of the ball of parameters.
+
+    Returns
+    -------
+    Inequality
+        ``|g_x(theta)| <= G`` for every ``|theta| <= R``, with ``G = (1 + gamma) R + r_max``.
+
+    Examples
+    --------
+    >>> from vrtd.problems import random_walk
+    >>> pseudo_gradient_inequality(random_walk(), 1.0).holds
+    True
     """
     check_positive("radius", radius)
     phi, psi = _norms(problem)
@@ -115,9 +177,29 @@ def pseudo_gradient_inequality(problem: LinearProblem, radius: float) -> Inequal
 def squared_pseudo_gradient_inequality(
     problem: LinearProblem, theta: ArrayLike, radius: float | None = None
 ) -> Inequality:
-    """Bound |g_x(theta)|^2 on every transition by D1 |u|^2 + D2: Lemma 4 of the paper.
+    """Compute both sides of Lemma 4, which bounds the squared pseudo-gradient on every transition.
 
-    D1 = 2 (1 + gamma)^2 and D2 = 4 ((1 + gamma)^2 R^2 + r_max^2).
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    theta : array_like of shape (n_features,)
+        The point at which the pseudo-gradient is evaluated.
+    radius : float, default=None
+        Radius R of a ball that contains theta_star. By default it is ``|theta_star|``.
+
+    Returns
+    -------
+    Inequality
+        ``|g_x(theta)|^2 <= D1 |u|^2 + D2``, with ``D1 = 2 (1 + gamma)^2`` and
+        ``D2 = 4 ((1 + gamma)^2 R^2 + r_max^2)``.
+
+    Examples
+    --------
+    >>> from vrtd.problems import random_walk
+    >>> problem = random_walk()
+    >>> squared_pseudo_gradient_inequality(problem, [0.0] * problem.n_features).holds
+    True
     """
     point = check_parameter(problem, "theta", theta)
     u, R, edges = point - problem.theta_star, radius_of(problem, radius), problem.mrp.edges
@@ -131,14 +213,31 @@ def squared_pseudo_gradient_inequality(
 
 
 def mixing_inequalities(problem: LinearProblem, lag: int, *, form: Form = "corrected") -> tuple[Inequality, Inequality]:
-    """Bound the distance of the means of A_x and b_x from A and b, `lag` steps after a known transition.
+    """Compute both sides of Lemma 5, which bounds how far A_x and b_x are from their means after a known transition.
 
-    This is Lemma 5 of the paper.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    lag : int
+        Number of steps after the known transition.
+    form : {"printed", "corrected"}, default="corrected"
+        The statement of the paper, or the statement with its proof repaired.
 
-    The known transition x_i ends in s_{i+1}, so s_{i+lag} is lag - 1 steps away: |E[A_{i+lag}|x_i] - A| (Frobenius)
-    is at most 2 (1 + gamma) kappa rho^(lag-1), and that of b at most 2 r_max kappa rho^(lag-1). As printed, without
-    the factor 2 and with rho^lag, both are false. The left sides are the largest over s_{i+1}.
+    Returns
+    -------
+    tuple of two Inequality
+        The inequality for A, in the Frobenius norm, and the one for b. The left sides are the largest over the last
+        state of the known transition.
 
+    Notes
+    -----
+    The known transition ``x_i`` ends in ``s_{i+1}``, so ``s_{i+lag}`` is ``lag - 1`` steps away. The distance
+    ``|E[A_{i+lag}|x_i] - A|`` is at most ``2 (1 + gamma) kappa rho^(lag-1)``, and that of b is at most
+    ``2 r_max kappa rho^(lag-1)``. The printed form has ``rho^lag`` and no factor 2; it is false for both.
+
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.7, 0.3], [0.4, 0.6]], [1.0, -1.0], 0.5), [[1.0], [0.5]])
     >>> [inequality.holds for inequality in mixing_inequalities(problem, 1)]
@@ -167,11 +266,26 @@ def mixing_inequalities(problem: LinearProblem, lag: int, *, form: Form = "corre
 def epoch_inequality_iid(
     problem: LinearProblem, step_size: float, batch_size: int, *, form: Form = "corrected"
 ) -> EpochInequality:
-    """Bound the error after one epoch of VRTD on independent samples (Algorithm 1): Section 4.1 of the paper.
+    """Bound the error after one epoch of VRTD on independent samples (Algorithm 1), as in Section 4.1 of the paper.
 
-    As printed, the inequality is false.
-    `right` takes |u_{m-1}|^2 and E|e_m|^2, e_m = g_m - g at theta_{m-1}.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    batch_size : int
+        Transitions per batch.
+    form : {"printed", "corrected"}, default="corrected"
+        The statement of the paper, which is false, or the statement with its proof repaired.
 
+    Returns
+    -------
+    EpochInequality
+        Its method ``right`` takes ``|u_{m-1}|^2`` and ``E|e_m|^2``, where ``e_m = g_m - g`` at the anchor of the epoch.
+
+    Examples
+    --------
     >>> from vrtd.problems import MarkovRewardProcess
     >>> problem = LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5), [[1.0], [1.0]])
     >>> epoch_inequality_iid(problem, 0.02, 2000).right(0.0, 1 / 2000) > 0.0019  # the exact value
@@ -189,10 +303,31 @@ def epoch_inequality_iid(
 
 
 def epoch_inequality_markov(problem: LinearProblem, step_size: float, batch_size: int) -> EpochInequality:
-    """Bound the error after one epoch of VRTD on a trajectory (Algorithm 2): Section 4.2 of the paper.
+    """Bound the error after one epoch of VRTD on a trajectory (Algorithm 2), as in Section 4.2 of the paper.
 
-    It holds with projection onto a radius of at least |theta_star|, and without projection.
-    `right` takes |u_{m-1}|^2, E|g_m(theta_star)|^2 and the mean over i = 0..M-1 of E[xi_m(theta_{m,i})].
+    The inequality holds without projection, and with projection onto a radius of at least ``|theta_star|``.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    batch_size : int
+        Transitions per batch.
+
+    Returns
+    -------
+    EpochInequality
+        Its method ``right`` takes ``|u_{m-1}|^2``, ``E|g_m(theta_star)|^2`` and the mean of ``E[xi_m(theta_{m,i})]``
+        over ``i = 0, ..., M - 1``.
+
+    Examples
+    --------
+    >>> from vrtd.problems import random_walk
+    >>> inequality = epoch_inequality_markov(random_walk(), 0.001, 100_000)
+    >>> inequality.valid, inequality.contraction < 1.0
+    (True, True)
     """
     a, M, lam, g2 = check_setting(problem, step_size, batch_size)
     den = lam - 3.0 * a * g2
@@ -207,7 +342,10 @@ def _dense(problem: LinearProblem) -> Floats:
 
 
 def _mean_along_chain(P: Floats, f: Floats, M: int) -> Floats:
-    """(1/M) sum_{i<M} P^i f, by the binary digits of M: the sum over i < 2k is that over i < k plus P^k times it."""
+    """Return (1/M) sum_{i<M} P^i f.
+
+    The binary digits of M are used: the sum over i < 2k is the sum over i < k, plus P^k times that sum.
+    """
     total, power = np.zeros_like(f), np.eye(len(P))
     for digit in f"{M:b}":
         total, power = total + power @ total, power @ power
@@ -217,7 +355,7 @@ def _mean_along_chain(P: Floats, f: Floats, M: int) -> Floats:
 
 
 def _norms(problem: LinearProblem) -> tuple[Floats, Floats]:
-    """|phi(s)| and |discount phi(s') - phi(s)| on each transition."""
+    """Return |phi(s)| and |discount phi(s') - phi(s)| for each transition."""
     check_problem(problem)
     phi, edges = problem.phi, problem.mrp.edges
     psi = np.empty(edges.origin.size)

@@ -1,4 +1,4 @@
-"""Limits: the instance-optimal error, the largest stable step size, and where the error settles in the long run."""
+"""Limits: the instance-optimal error, the largest stable step size, and the stationary error of TD and VRTD."""
 
 from __future__ import annotations
 
@@ -36,26 +36,44 @@ from vrtd.theory.moments import (
 )
 
 _HALVINGS = 60
-_TRUSTED = 0.05  # relative error of an approximation
-_SMALL, _LARGE = 1e-3, 0.1  # of the stability limit: where it is measured, and where trust ends
+_TRUSTED = 0.05  # accepted relative error of the approximation
+# Shares of the stability limit: the step at which the approximation is measured, and the largest trusted step.
+_SMALL, _LARGE = 1e-3, 0.1
 _DRIFT_CHANGE = 0.01  # relative change of the drift that may be neglected
-_NO_NOISE = 1e-20  # of |theta_star|^2: rounding
+_NO_NOISE = 1e-20  # share of |theta_star|^2 below which an error is rounding
 
 
 def increments_of(problem: LinearProblem, sampling: ChainSampling) -> Increments:
-    """Moments of the transitions that this sampling gives."""
+    """Return the moments of the transitions under this sampling."""
     check_choice("sampling", sampling, get_args(ChainSampling))
     return independent_increments(problem) if sampling == "iid" else correlated_increments(problem)
 
 
 def instance_optimal(problem: LinearProblem, sampling: ChainSampling = "markov") -> float:
-    """tr(A^-1 Sigma A^-T): n times the squared error, in the long run, of the best that n samples allow.
+    """Return the instance-optimal error, the limit of n times the least squared error that n samples allow.
 
-    Sigma is the covariance of g_x(theta_star); on a trajectory its long-run covariance, with every lag. It is what
-    solving the sample's own A theta + b = 0 attains, and no method does better that uses a transition only through A_x
-    and b_x, as TD, VRTD and LSTD do. (From independent samples, one that knows that their states are stationary under
-    the very chain it estimates can: it reaches the value of a trajectory.)
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    sampling : {"markov", "iid"}, default="markov"
+        One trajectory, or independent samples.
 
+    Returns
+    -------
+    float
+        ``tr(A^-1 Sigma A^-T)``.
+
+    Notes
+    -----
+    Sigma is the covariance of ``g_x(theta_star)`` for independent samples, and its long-run covariance, the sum over
+    all lags, for a trajectory. LSTD, the solution of ``A theta + b = 0`` on the sample, attains this error. No method
+    that uses a transition only through A_x and b_x, as TD, VRTD and LSTD do, can be better. With independent samples, a
+    method that also uses that their states have the stationary distribution of the estimated chain can be better: it
+    reaches the value of a trajectory.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> problem = random_mdp()
     >>> [round(instance_optimal(problem, sampling)) for sampling in ("iid", "markov")]
@@ -66,7 +84,7 @@ def instance_optimal(problem: LinearProblem, sampling: ChainSampling = "markov")
 
 
 def optimal_error(increments: Increments) -> float:
-    """Return the same from moments, which may be estimated."""
+    """Return the instance-optimal error from moments, which may be estimated."""
     return _optimal(increments.A, increments.long_run_covariance())
 
 
@@ -84,11 +102,38 @@ def stationary_second_moment(
     sampling: ChainSampling = "iid",
     method: Literal["exact", "approximate"] = "exact",
 ) -> Floats:
-    """(d, d) limit of E[u u^T] for VRTD; for TD with the default batch size of 1.
+    """Compute the limit of the second moment of ``theta - theta_star`` for VRTD or TD with a constant step.
 
-    On a trajectory with batches above 1 (Algorithm 2) it is exact on tiny chains; elsewhere `method="approximate"` must
-    be asked for. With the `anchor` "mean" (independent samples only) the limit is 0.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    step_size : float
+        Step size.
+    batch_size : int, default=1
+        Transitions per batch. 1 means TD.
+    output : {"random", "last", "average", "tail"}, default="random"
+        Iterate that an epoch of VRTD returns.
+    anchor : {"batch", "mean"}, default="batch"
+        Pseudo-gradient at the anchor: the mean over the batch, or, for independent samples, the exact mean. With the
+        exact mean the limit is 0.
+    sampling : {"iid", "markov"}, default="iid"
+        Independent samples, or one trajectory.
+    method : {"exact", "approximate"}, default="exact"
+        How to treat VRTD on a trajectory (Algorithm 2). The exact method works on tiny chains only.
 
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+        The limit of ``E[u u^T]`` with ``u = theta - theta_star``. Its trace is the stationary squared error.
+
+    Raises
+    ------
+    InvalidInputError
+        If the step size is unstable, or if the chain is too large for the exact method.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> problem = random_mdp()
     >>> [round(float(stationary_second_moment(problem, 0.1, M).trace()), 3) for M in (1, 50)]
@@ -101,7 +146,7 @@ def stationary_second_moment(
     what, d = f"step_size {step_size}, batch_size {batch_size}", problem.n_features
     if sampling == "markov" and anchor != "batch":
         raise InvalidInputError(
-            'anchor "mean" is for independent samples', f"sampling {sampling!r}", "drop one of them"
+            f'anchor="mean" needs independent samples, but sampling is {sampling!r}.', "Drop one of the two."
         )
     check_vrtd_features(d, output)
     T = check_epoch_map(increments_of(problem, sampling), step_size, batch_size, output, anchor).later
@@ -114,11 +159,27 @@ def stationary_second_moment(
 
 
 def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
-    """(d,) the mean of what TD or RichardsonTD returns along a trajectory, in the long run, minus theta_star.
+    """Compute the bias of TD or RichardsonTD on a trajectory in the long run.
 
-    TD with the step a, averaged or not, has the bias a c_1 + a^2 c_2 + ...; RichardsonTD cancels all terms before that
-    with a^levels. From independent samples there is no bias.
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    algorithm : TD or RichardsonTD
+        Algorithm with a constant step and without projection.
 
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        The limit of ``E[theta] - theta_star``.
+
+    Notes
+    -----
+    TD with the step ``a``, averaged or not, has the bias ``a c_1 + a^2 c_2 + ...``. RichardsonTD cancels all terms up
+    to ``a^(levels - 1)``. With independent samples there is no bias.
+
+    Examples
+    --------
     >>> import vrtd
     >>> problem = vrtd.problems.random_mdp()
     >>> biases = [limit_bias(problem, method) for method in (vrtd.TD(0.05), vrtd.RichardsonTD(0.05))]
@@ -133,11 +194,14 @@ def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
             weights = extrapolation_weights(levels)
         case _:
             raise InvalidInputError(
-                "the bias is known for TD without projection and RichardsonTD", algorithm.name, "simulate instead"
+                f"the bias is known for TD without projection and for RichardsonTD, but not for {algorithm.name}.",
+                "Simulate instead.",
             )
     schedule = as_schedule(step_size)
     if not isinstance(schedule, Constant):
-        raise InvalidInputError("a bias in the long run is that of a constant step", repr(schedule), "pass a number")
+        raise InvalidInputError(
+            f"step_size must be constant for a bias in the long run, but is {schedule!r}.", "Pass a number."
+        )
     recursion = MarkovTD(problem)
     means = [recursion.stationary_mean(2.0**m * schedule.value) for m in range(len(weights))]
     return frozen(weights @ np.stack(means))
@@ -146,10 +210,33 @@ def limit_bias(problem: LinearProblem, algorithm: Algorithm) -> Floats:
 def stability_limit(
     problem: LinearProblem, sampling: ChainSampling = "iid", batch_size: int = 1, output: Output = "random"
 ) -> float:
-    """The step size below which E|theta - theta_star|^2 stays bounded: TD's, or VRTD's with this batch size.
+    """Return the step size below which ``E|theta - theta_star|^2`` stays bounded.
 
-    VRTD on a trajectory is judged by the approximation of Algorithm 2 (`exact_curve` says what it leaves out).
+    The limit is exact, except that VRTD on a trajectory is judged by the approximation of ``exact_curve``.
 
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+    sampling : {"iid", "markov"}, default="iid"
+        Independent samples, or one trajectory.
+    batch_size : int, default=1
+        Transitions per batch of VRTD. 1 means TD.
+    output : {"random", "last", "average", "tail"}, default="random"
+        Iterate that an epoch of VRTD returns.
+
+    Returns
+    -------
+    float
+        The step size at which the second moment begins to grow without bound.
+
+    Raises
+    ------
+    InvalidInputError
+        If no step size is stable, which happens if A has an eigenvalue without a negative real part.
+
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> round(stability_limit(random_mdp()), 2)
     1.14
@@ -171,18 +258,32 @@ def stability_limit(
 
 
 def approximation_limit(problem: LinearProblem) -> float:
-    """The step size up to which the approximation of Algorithm 2 is trusted, to about 5 %.
+    """Return the step size up to which the approximation of Algorithm 2 is good to about 5 %.
 
-    Its error is of first order in the step a. The limit is the least of three steps:
+    Parameters
+    ----------
+    problem : LinearProblem
+        Chain and features.
+
+    Returns
+    -------
+    float
+        The largest trusted step size. It is a rule of thumb, not a bound.
+
+    Notes
+    -----
+    The error of the approximation is of first order in the step ``a``. The limit is the least of three steps:
 
     - a tenth of the stability limit;
-    - the step at which the error in the long run is 5 %. It is measured where the truth is known, on TD (a batch of
-      one) at a small step, and extrapolated;
-    - the step at which the neglected change of the drift A is 1 %. To first order the drift is A + a C between batches
-      and about A + (a/3) V inside them, with C = sum_{k>0} E[(A_k - A)(A_0 - A)] and V the same sum over all lags k,
-      so the change is a max(|A^-1 C|, |A^-1 V|/3). A change of 1 % moves the error by about 5 % by the time that the
-      initial error has fallen to 2 % of itself, and by 2 to 3 % more for each further factor of seven.
+    - the step at which the error in the long run is 5 %. It is extrapolated from TD (a batch of one) at a small step,
+      where the exact value is known;
+    - the step at which the neglected change of the drift A is 1 %. To first order the drift is ``A + a C`` between
+      batches and about ``A + (a/3) V`` inside them, with ``C = sum_{k>0} E[(A_k - A)(A_0 - A)]`` and ``V`` the same sum
+      over all lags k. So the relative change is ``a max(|A^-1 C|, |A^-1 V|/3)``. A change of 1 % moves the error by
+      about 5 % until the initial error has fallen to 2 % of itself, and by 2 to 3 % more for each further factor of 7.
 
+    Examples
+    --------
     >>> from vrtd.problems import random_mdp
     >>> round(approximation_limit(random_mdp()), 3)
     0.014
@@ -202,7 +303,7 @@ def approximation_limit(problem: LinearProblem) -> float:
 
 
 def _drift_change(problem: LinearProblem, correlation: Correlation) -> float:
-    """The relative change of the drift that the approximation neglects, over the step."""
+    """Return the relative change of the drift that the approximation neglects, divided by the step."""
     edges, A, d = problem.mrp.edges, problem.A, problem.n_features
     phi, psi = problem.phi[edges.origin], zeta(problem)[:, :d]
     weight = problem.state_distribution[edges.origin] * edges.probability * (phi * psi).sum(axis=1)
@@ -214,13 +315,13 @@ def _drift_change(problem: LinearProblem, correlation: Correlation) -> float:
 
 
 def stable_below(increments: Increments, largest_norm: float) -> float:
-    """The stability limit of TD on independent transitions with these moments; `largest_norm` is that of |phi|^2."""
+    """Return the stability limit of TD on independent transitions; ``largest_norm`` is the largest |phi|^2."""
     still, first, second = td_terms(increments)
     return _crossing(lambda step: inner_radius(still + step * first + step**2 * second), largest_norm)
 
 
 def _crossing(radius: Callable[[float], float], largest_norm: float) -> float:
-    """The step at which the radius passes 1, looked for from above."""
+    """Return the step at which the radius passes 1, searched for from above."""
     from scipy.optimize import brentq
 
     def excess(step: float) -> float:
@@ -237,8 +338,7 @@ def _crossing(radius: Callable[[float], float], largest_norm: float) -> float:
             low, high = low / 2.0, low
         else:
             raise InvalidInputError(
-                "some step size must be mean-square stable, which needs A with eigenvalues of negative real part",
-                f"none down to {low:.3g}",
-                "use the chain's own stationary distribution, or other features",
+                f"no step size down to {low:.3g} is mean-square stable: A needs eigenvalues with negative real parts.",
+                "Use the stationary distribution of the chain, or other features.",
             )
         return float(brentq(excess, low, high, xtol=1e-12 * low, rtol=1e-12))

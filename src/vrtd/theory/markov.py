@@ -1,17 +1,17 @@
 """Exact moments of TD along one trajectory (a Markov jump linear system, Hu and Syed 2019).
 
-The error and the state of the chain are correlated, so the recursion is for Y_s = E[y y^T; state s], one symmetric
-matrix a state, y = (u, 1) as in `vrtd.theory.moments`:
+The error and the state of the chain are correlated. So the recursion is for Y_s = E[y y^T; state s], one symmetric
+matrix per state, with y = (u, 1) as in `vrtd.theory.moments`:
 
     Y'_{s'} = sum over transitions x = (s, s') of p_x F_x Y_s F_x^T,   F_x = I + a phi(s) zeta_x^T on the rows of u.
 
-Longer y hold several iterates on the same trajectory, and a sum of them (`vrtd.theory.moments.Iterates`).
+A longer y contains several iterates on the same trajectory, and a sum of them (`vrtd.theory.moments.Iterates`).
 
-A compiled loop over transitions makes one update. Long runs with a constant step need far fewer: after the chain has
-mixed, Y_s is a fixed linear function W of the total Y = sum_s Y_s (the invariant subspace of the slow modes), found by
-iterating on a basis; the totals then follow a small matrix, whose powers are cheap. A running sum in y is the same in
-every state, so that it is left out of the products with the basis and added in closed form: with it they would be
-ill-conditioned. Where the chain mixes too slowly for that, every update is made.
+A compiled loop over transitions makes one update. Long runs with a constant step do not need every update. After the
+chain has mixed, Y_s is a fixed linear function W of the total Y = sum_s Y_s: this is the invariant subspace of the slow
+modes, which is found by iterating on a basis. The totals then follow a small matrix with cheap powers. A running sum in
+y is the same in every state. It is left out of the products with the basis, which it would make ill-conditioned, and
+added in closed form. If the chain mixes too slowly for this, every update is made.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from vrtd.theory.increments import zeta
 from vrtd.theory.moments import LAST_ITERATE, Iterates, fixed_point, fixed_point_vector
 from vrtd.theory.symmetric import corner, operator, orbit, pack, triangle, unpack
 
-# Relative accuracy of the slow subspace, and of the state's lying in it.
+# Relative accuracy of the slow subspace, and of the test whether the state lies in it.
 _TOLERANCE = 1e-12
-# Numbers in the basis of the slow subspace, and unknowns of a dense solve.
+# Limits on the size of the basis of the slow subspace, and on the unknowns of a dense solve.
 _MOST_NUMBERS, _MOST_UNKNOWNS = 1 << 25, 3000
-# Fewer products with the basis do not find the slow subspace.
+# Least number of products with the basis that can find the slow subspace.
 _LEAST_SWEEPS = 10
-# Updates between two looks at whether the state is slow.
+# Number of updates between two tests whether the state is in the slow subspace.
 _STRIDE = 8
 
 
 class _Slow(NamedTuple):
-    basis: Floats  # (D, S, n, n): W, whose totals are the unit symmetric matrices
+    basis: Floats  # (D, S, n, n): W; its totals are the unit symmetric matrices
     T: Floats  # (D, D) the map of the packed totals
 
 
 class MarkovTD:
-    """The recursion of one problem."""
+    """Recursion of the moments of TD along a trajectory of one problem."""
 
     def __init__(self, problem: LinearProblem, iterates: Iterates = LAST_ITERATE) -> None:
         check_on_policy(problem)
@@ -60,12 +60,12 @@ class MarkovTD:
         self._stationary, self._theta_star, self._iterates = problem.mrp.stationary, problem.theta_star, iterates
 
     def start(self, theta_0: Floats, initial: Floats) -> Floats:
-        """(S, n, n) Y_s when the first state has the distribution `initial`."""
+        """Return Y_s, (S, n, n), if the first state has the distribution ``initial``."""
         y = self._iterates.start(theta_0 - self._theta_star)
         return np.asarray(initial[:, None, None] * np.outer(y, y))
 
     def update(self, Y: Floats, step_size: float, n_updates: int = 1) -> Floats:
-        """Y after so many updates; Y may be a stack (k, S, n, n)."""
+        """Return Y after ``n_updates`` updates; Y may be a stack (k, S, n, n)."""
         return self._update(Y, step_size, n_updates, np.array(self._iterates.weights))
 
     def _update(self, Y: Floats, step_size: float, n_updates: int, weights: Floats) -> Floats:
@@ -75,8 +75,8 @@ class MarkovTD:
         return (old if n_updates % 2 == 0 else new).reshape(Y.shape)
 
     def run(self, Y: Floats, step_size: float, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Packed totals after each of the increasing `counts` of updates, and Y after the last."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a step that is not stable overflows
+        """Return the packed totals after each of the increasing ``counts`` of updates, and Y after the last one."""
+        with np.errstate(over="ignore", invalid="ignore"):  # unstable steps overflow
             totals = np.empty((len(counts), triangle(self.size)))
             slow = self._slow(step_size, int(counts[-1]) // triangle(self.size))
             if slow is None:
@@ -96,15 +96,15 @@ class MarkovTD:
             return totals, Y
 
     def check_updates(self, n_updates: int) -> None:
-        """Refuse more updates than can be made one by one."""
+        """Raise if there are more updates than can be made one by one."""
         if n_updates > self._most_updates:
-            must = f"TD on a chain of this size must be followed for at most {self._most_updates} updates"
-            raise InvalidInputError(must, n_updates, "simulate instead, or lower n_gradients")
+            limit = f"exact moments of TD on a chain of this size are limited to {self._most_updates} updates"
+            raise InvalidInputError(f"{limit}, but there are {n_updates}.", "Simulate instead, or lower n_gradients.")
 
     def until_slow(self, Y: Floats, step_size: float, most: int) -> tuple[Floats, Floats] | None:
-        """Packed totals after 0, 1, 2, ... updates until the slow subspace is reached, and the totals' map from there.
+        """Return the packed totals after 0, 1, 2, ... updates until the slow subspace is reached, and their map there.
 
-        None when that takes more than `most` updates.
+        Return None if that takes more than ``most`` updates.
         """
         slow = self._slow(step_size, most)
         if slow is None:
@@ -118,7 +118,7 @@ class MarkovTD:
         return np.array(totals), slow.T
 
     def stationary(self, step_size: float) -> Floats:
-        """(d, d) limit of E[u u^T] of the last iterate."""
+        """Return the limit of E[u u^T] of the last iterate, (d, d)."""
         assert self._iterates == LAST_ITERATE
         what, d = f"step_size {step_size}", self.n_features
         slow = self._slow(step_size, 20_000)
@@ -126,20 +126,23 @@ class MarkovTD:
             return fixed_point(slow.T, d, what)
         if self.n_moments > _MOST_UNKNOWNS:
             raise AccuracyError(
-                f"the stationary moment of a chain that mixes this slowly must have at most {_MOST_UNKNOWNS} unknowns; "
-                f"got {self.n_moments}; follow the curve with exact_curve instead"
+                f"the chain mixes so slowly that its stationary moment needs a system of {self.n_moments} unknowns, "
+                f"more than {_MOST_UNKNOWNS}. Use exact_curve instead."
             )
         return stationary_by_state(self.dense(step_size), self._stationary, d, what)
 
     def stationary_mean(self, step_size: float) -> Floats:
-        """(d,) limit of E u, the sum of v_s = E[u; s]: v_s' = sum over x = (s, s') of p_x (v_s + a E[g_x; s])."""
+        """Return the limit of E u, (d,).
+
+        It is the sum of v_s = E[u; s], with v_s' = sum over x = (s, s') of p_x (v_s + a E[g_x; s]).
+        """
         origin, successor, probability, phi, zeta = self._edges
         n_states, d = phi.shape
         if n_states * d > _MOST_UNKNOWNS:
             raise InvalidInputError(
-                f"the mean in the long run is computed for at most {_MOST_UNKNOWNS} states x features",
-                f"{n_states} x {d}",
-                "simulate instead",
+                f"the mean in the long run is limited to states x features = {_MOST_UNKNOWNS}, "
+                f"but there are {n_states} x {d}.",
+                "Simulate instead.",
             )
         flow = step_size * probability[:, None] * phi[origin]
         moved = np.einsum("ei,ej->eij", flow, zeta[:, :d]) + probability[:, None, None] * np.eye(d)
@@ -154,17 +157,17 @@ class MarkovTD:
 
     @property
     def n_moments(self) -> int:
-        """How many numbers all the packed Y_s have."""
+        """Size of all the packed Y_s together."""
         return len(self._stationary) * triangle(self.size)
 
     def dense(self, step_size: float) -> Floats:
-        """One update as a matrix on the packed Y_s, one block a state."""
+        """Return one update as a matrix on the packed Y_s, one block per state."""
         units = np.eye(self.n_moments).reshape(self.n_moments, -1, triangle(self.size))
         images = pack(self.update(unpack(units, self.size), step_size))
         return np.ascontiguousarray(images.reshape(self.n_moments, -1).T)
 
     def radius(self, step_size: float) -> float:
-        """Spectral radius of the part of the map that acts on second moments: mean-square stable below 1."""
+        """Return the spectral radius of the map of second moments; TD is mean-square stable if it is below 1."""
         assert self._iterates == LAST_ITERATE
         n_states, d = len(self._stationary), self.n_features
 
@@ -176,7 +179,7 @@ class MarkovTD:
         return cone_radius(product, (self._stationary[:, None] * pack(np.eye(d))).ravel())
 
     def _slow(self, step_size: float, most: int) -> _Slow | None:
-        """The slow subspace, unless that takes more than `most` products with its basis."""
+        """Return the slow subspace, or None if that takes more than `most` products with its basis."""
         size = triangle(self.size)
         most = min(most, self._most_updates // size)
         if most < _LEAST_SWEEPS or len(self._stationary) * self.size**2 * size > _MOST_NUMBERS:
@@ -195,7 +198,7 @@ class MarkovTD:
             basis = new
             if change <= _TOLERANCE:
                 T = add @ pack(self._update(basis, step_size, 1, np.empty(0)).sum(axis=1)).T
-                T[-1] = np.eye(1, size, size - 1)  # the 1 of y stays 1, whatever the number of updates
+                T[-1] = np.eye(1, size, size - 1)  # the 1 of y stays exactly 1
                 return _Slow(basis, T)
             rate = change / before
             if k > 10 and (rate >= 1.0 or k + np.log(_TOLERANCE / change) / np.log(rate) > most):
@@ -210,7 +213,7 @@ def _is_slow(Y: Floats, slow: _Slow) -> bool:
 
 
 def stationary_by_state(T: Floats, q: Floats, d: int, what: str) -> Floats:
-    """(d, d) E[u u^T] of the fixed point of a map of the packed Y_s, one block a state, with q_s = P(state s) known."""
+    """Return E[u u^T], (d, d), of the fixed point of a map of the packed Y_s, with the known q_s = P(state s)."""
     n_states = len(q)
     size = len(T) // n_states
     ones = np.arange(n_states) * size + size - 1  # the 1 of y in each block
@@ -223,11 +226,11 @@ def stationary_by_state(T: Floats, q: Floats, d: int, what: str) -> Floats:
 
 @compiled
 def _updates(old, new, origin, successor, probability, phi, zeta, step_size, n_updates, levels, weights):
-    """`n_updates` updates of each (S, n, n) of the stack; they end in `old` when their number is even, else in `new`.
+    """Make `n_updates` updates of each (S, n, n) of the stack; the result is in `old` if their number is even.
 
-    F Y F^T = Y + sum_m a_m (f_m c_m^T + c_m f_m^T) with a_m = 2^m a, f_m = phi on the rows of u^m, zeta_m = zeta on
-    those of (u^m, 1) and c_m = Y zeta_m + sum_k (a_k/2) (zeta_k^T Y zeta_m) f_k, so half of it is summed up and the
-    transpose added at the end.
+    Otherwise it is in `new`. F Y F^T = Y + sum_m a_m (f_m c_m^T + c_m f_m^T) with a_m = 2^m a, f_m = phi on the rows of
+    u^m, zeta_m = zeta on those of (u^m, 1) and c_m = Y zeta_m + sum_k (a_k/2) (zeta_k^T Y zeta_m) f_k. So one half is
+    summed up, and the transpose is added at the end.
     """
     d = phi.shape[1]
     n = old.shape[2]

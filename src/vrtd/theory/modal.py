@@ -1,15 +1,15 @@
-"""Errors and moments by the modes of a sample's A, which turn an epoch into numbers, one for a pair of modes.
+"""Errors and moments in the modes of A of a sample, where an epoch is one factor per pair of modes.
 
-With A = V diag(lambda) V^-1 and u = V y, an epoch of VRTD multiplies the mean of y_i by e_i = mean over t of q_i^t,
-q = 1 + a lambda (for the output "average"), and Y = E[y y^H] entry by entry:
+With A = V diag(lambda) V^-1, u = V y and q = 1 + a lambda, an epoch of VRTD with the output "average" multiplies the
+mean of y_i by e_i = mean over t of q_i^t. It changes Y = E[y y^H] entry by entry:
 
     Y' = T o Y + K o N / M + (K m(T o Y) / M + R m(W)) o C
 
-N is the long-run covariance of the noise at theta_star and C that of the features, both seen from V. The last term is
-the noise that grows with the error: E[A_x S A_x^T] is taken as m(S) C, with m(S) = tr(Psi S) so chosen that its trace
-is exact. K m(T o Y)/M is what the batch's own A makes of it (the inner loop uses the same A as the batch's mean, so
-an error that the epoch removes leaves no noise behind), R m(W) what the drawing of rows in the inner loop adds, W being
-the second moment of theta - theta_anchor inside.
+N is the long-run covariance of the noise at theta_star, and C is the covariance of the features, both in the
+coordinates of the modes. The last term is the noise that grows with the error. In it E[A_x S A_x^T] is approximated by
+m(S) C, where m(S) = tr(Psi S) is such that the trace is exact. K m(T o Y)/M is the noise of the mean over the batch.
+The inner loop uses the same A as that mean, so the part of the error that the epoch removes adds no noise. R m(W) is
+the noise of drawing rows in the inner loop, where W is the second moment of theta - theta_anchor.
 """
 
 from __future__ import annotations
@@ -28,42 +28,44 @@ from vrtd.theory.predictions import ErrorPredictor
 from vrtd.theory.sample_noise import MeanSquare, drift, why_unstable
 
 Complex = NDArray[np.complex128]
-ModalOutput = Literal["random", "last", "average"]  # of VRTD, as far as its modes are followed
+ModalOutput = Literal["random", "last", "average"]  # outputs of VRTD with a prediction by modes
 
-# Eigenvectors up to this condition number cost no more than half of the digits of a second moment.
+# Eigenvectors up to this condition number lose at most half of the digits of a second moment.
 _MOST_CONDITION = 1e4
 _PERTURBATIONS = (0.0, 1e-7, 1e-5, 1e-4, 1e-3, 1e-2)
-# Power iteration: how often, how exactly, and on how many rows.
+# Power iteration: iterations with few and with many features, tolerance, and number of rows with many features.
 _ITERATIONS, _FEW_ITERATIONS, _TOLERANCE, _MOST_ROWS = 60, 6, 1e-3, 2000
-_SMALL = 64  # features; beyond, the shorter way is taken
+_SMALL = 64  # more features than this are many
 # Below this, a mode has moved so little that differences of its powers are rounding.
 _STILL = 1e-5
-# Modes whose eigenvalues are close are counted as one: at most about this many are kept apart.
+# Modes with close eigenvalues are merged, so that at most about this many remain.
 _MOST_MODES = 24
 _MOST_REMEMBERED = 20.0
-_MOST_SHARE = 0.95  # of the largest step: beyond, the noise of inner draws is taken as there
+_MOST_SHARE = 0.95  # share of the largest step; the noise of inner draws stops growing there
 
 
 class Modes(NamedTuple):
+    """Eigenvalues and eigenvectors of A."""
+
     values: Complex  # (r,)
     vectors: Complex  # (r, r)
     inverse: Complex
 
     def seen(self, X: Floats) -> Complex:
-        """V^-1 X V^-H: a covariance in the coordinates of the modes."""
+        """Return V^-1 X V^-H, a covariance in the coordinates of the modes."""
         inside: Complex = self.inverse @ X @ self.inverse.conj().T
         return inside
 
     def back(self, Y: Complex) -> Floats:
-        """V Y V^H, which is real."""
+        """Return V Y V^H, which is real."""
         outside: Floats = (self.vectors @ Y @ self.vectors.conj().T).real
         return outside
 
 
 def find_modes(rows: Transitions) -> Modes | str:
-    """Return the modes of the sample's A, or why it has none.
+    """Return the modes of A of the sample, or a text that says why there are none.
 
-    Where its eigenvectors are nearly dependent, they are of a neighbour within the sample's own error.
+    If the eigenvectors are nearly dependent, A is perturbed by less than its statistical error.
     """
     reason = why_unstable(rows)
     if reason is not None:
@@ -81,11 +83,11 @@ def find_modes(rows: Transitions) -> Modes | str:
 
 
 def largest_stable_step(rows: Transitions, modes: Modes, square: MeanSquare | None = None) -> float:
-    """The step at which the second moment of TD's error stops to fall, with independent draws of the rows.
+    """Return the step above which the second moment of TD's error grows, with independent draws of the rows.
 
-    S -> a (A S + S A^T) + a^2 E[A_x S A_x^T] has the eigenvalue 0 at a = 1 / radius of L^-1 E[A_x . A_x^T], L(S) =
-    -A S - S A^T: a positive map, so power iteration finds its radius from the identity. `square` is the map
-    E[A_x . A_x^T] of the rows, if it is known.
+    S -> a (A S + S A^T) + a^2 E[A_x S A_x^T] has the eigenvalue 0 at a = 1 / radius of L^-1 E[A_x . A_x^T], with L(S) =
+    -A S - S A^T. This map is positive, so power iteration from the identity converges to its radius. ``square`` is the
+    map E[A_x . A_x^T] of the rows, if it is known.
     """
     small = rows.n_features <= _SMALL
     if square is None or not small:
@@ -108,11 +110,11 @@ class Pairs(NamedTuple):
     """Factors of pairs of modes for one batch size, (..., r, r), for steps (...,); a batch of 1 is an update of TD."""
 
     T: Complex  # Y -> Y
-    K: Complex  # noise of the batch's mean
-    R: Complex  # noise of one inner draw, summed as the output does
+    K: Complex  # noise of the mean over the batch
+    R: Complex  # noise of one inner draw, summed as in the output
     B: Complex  # mean of (1 - q^t)(1 - conj q^t): Y -> W
-    means: Complex  # (..., r) what an epoch makes of E y
-    # TD's own noise grows with the error before the update, an epoch's with what it leaves of it.
+    means: Complex  # (..., r) factor of E y per epoch
+    # The noise of TD grows with the error before the update, that of an epoch with the error after it.
     seen: Complex | float
     seen_mean: Complex | float
 
@@ -120,7 +122,7 @@ class Pairs(NamedTuple):
 def find_pairs(
     values: Complex, steps: NDArray[Any], batch_size: int, output: ModalOutput, largest_step: float = np.inf
 ) -> Pairs:
-    """Return the factors for modes with these eigenvalues; the noise of inner draws grows near the largest step."""
+    """Return the factors for modes with these eigenvalues; near ``largest_step`` the noise of inner draws grows."""
     M, a = int(batch_size), np.asarray(steps, dtype=np.float64)
     move = a[..., None] * values  # q - 1
     if M == 1:
@@ -158,17 +160,17 @@ def find_pairs(
 
 
 def _log1p(z: Complex) -> Complex:
-    """log(1 + z) to the last digit for small z, which NumPy's is not for complex ones."""
+    """Return log(1 + z), accurate for small complex z, for which NumPy's log1p is not."""
     with np.errstate(divide="ignore"):
         size = 0.5 * np.log1p(2.0 * z.real + np.abs(z) ** 2)
     return np.asarray(size + 1j * np.arctan2(z.imag, 1.0 + z.real))
 
 
 def stretches(T: Complex, n: int) -> Iterator[tuple[int, Complex, Complex, Complex]]:
-    """Yield n epochs in stretches of lengths L = 1, 1, 2, 4, ..., the last ones falling again.
+    """Yield n epochs in stretches of lengths L = 1, 1, 2, 4, ..., with falling lengths at the end.
 
-    With each come T^L, the sum of T^l and the sum of these sums, l < L: noise that is constant within a stretch is
-    summed in closed form.
+    Each item has L, T^L, the sum of T^l over l < L, and the sum of these sums. So noise that is constant within a
+    stretch is summed in closed form.
     """
     top = n.bit_length() - 1
     powers = [(T, np.ones_like(T), np.zeros_like(T))]
@@ -180,14 +182,14 @@ def stretches(T: Complex, n: int) -> Iterator[tuple[int, Complex, Complex, Compl
 
 
 class SampleModes:
-    """A sample in the coordinates of the modes of its A: all that the recursion of second moments needs."""
+    """A sample in the coordinates of the modes of its A, as the recursion of second moments needs it."""
 
     def __init__(self, rows: Transitions, modes: Modes, theta_0: Floats, square: MeanSquare | None = None) -> None:
         self.rows, self.modes, self.u = rows, modes, theta_0 - rows.theta_star
         self.y = modes.inverse @ self.u
         self.lam = modes.values[:, None] * modes.values.conj()[None, :]
         self.N, self.C = modes.seen(rows.long_run_covariance), modes.seen(rows.left_square)
-        self.settled = -(modes.inverse @ drift(rows)) / modes.values  # where the mean of TD settles, over the step
+        self.settled = -(modes.inverse @ drift(rows)) / modes.values  # limit of the mean of TD, divided by the step
         self.largest_step = largest_stable_step(rows, modes, square)
 
     def weigh(self, form: Floats) -> Complex:
@@ -197,12 +199,14 @@ class SampleModes:
 
 
 class ModalPredictor(ErrorPredictor):
-    """E|theta - theta_star|^2 from a sample, for many steps at once; `initial` is the error of theta_0, as far as it is
-    not noise."""
+    """Predictor of E|theta - theta_star|^2 from a sample, for many steps at once.
+
+    ``initial`` is the estimated error of theta_0, without the noise of theta_star.
+    """
 
     def __init__(self, sample: SampleModes, output: ModalOutput) -> None:
         rows, modes, y = sample.rows, sample.modes, sample.y
-        # The sample's theta_star is itself noisy: what its noise adds to the square of a mode is taken away.
+        # theta_star of the sample is noisy. The part that this noise adds to the square of a mode is subtracted.
         power, spread = np.abs(y) ** 2, np.diag(sample.N / sample.lam).real / len(rows)
         y = y * np.sqrt(np.maximum(0.0, 1.0 - spread / np.maximum(power, 1e-300)))
         group = _groups(modes.values)
@@ -210,7 +214,7 @@ class ModalPredictor(ErrorPredictor):
         self._values = np.array([-np.exp(np.log(-modes.values[group == g]).mean()) for g in range(group.max() + 1)])
 
         def weigh(form: Floats) -> list[Complex]:
-            """What feeds the second moment (start, noise, features), weighed by how it shows in the form."""
+            """Return the sources of the second moment (start, noise, features), weighted by the form."""
             weight = sample.weigh(form).T
             return [gather.T @ (weight * source) @ gather for source in (np.outer(y, y.conj()), sample.N, sample.C)]
 
@@ -227,9 +231,10 @@ class ModalPredictor(ErrorPredictor):
         return predictor
 
     def grid(self, steps: Floats, cells: Sequence[tuple[int, int]]) -> Floats:
+        """Return the errors as an array (cells, steps), for all steps at once."""
         return np.array([self._errors(steps, M, n) for M, n in cells])
 
-    @np.errstate(over="ignore", invalid="ignore")  # a step that diverges has an infinite error
+    @np.errstate(over="ignore", invalid="ignore")  # unstable steps have an infinite error
     def _errors(self, steps: Floats, M: int, n: int) -> Floats:
         sample = self._sample
         pairs = find_pairs(self._values, steps, M, self._output, sample.largest_step)
@@ -260,7 +265,7 @@ def _sum(x: Complex) -> Floats:
 
 
 def _groups(values: Complex) -> NDArray[np.int64]:
-    """Which group each eigenvalue belongs to: close in logarithm and angle; conjugates stay apart and alike."""
+    """Return the group of each eigenvalue; groups are close in modulus and angle, and conjugates are not merged."""
     if len(values) <= _MOST_MODES:
         return np.arange(len(values))
     logs = np.log(-values)
@@ -273,7 +278,7 @@ def _groups(values: Complex) -> NDArray[np.int64]:
 
 
 def remembered(rows: Transitions, u: Floats) -> float:
-    """By how much correlation multiplies the noise that grows with the error, at the start's error."""
+    """Return the factor by which correlation multiplies the noise that grows with the error, at the initial error."""
     series = rows.left * (rows.psi @ u)[:, None]
     series = series - series.mean(axis=0)
     plain = float((series**2).sum()) / len(series)

@@ -1,14 +1,14 @@
-"""Exact first and second moments of TD and of VRTD on independent transitions: no simulation.
+"""Exact first and second moments of TD and VRTD on independent transitions, without simulation.
 
-With y = (u, 1), u = theta - theta_star, every method here moves y by random matrices that do not depend on it, so
-Y = E[y y^T] follows a linear recursion (`vrtd.theory.increments` has the notation). A whole run is a matrix power.
+Let y = (u, 1) with u = theta - theta_star. Every method here multiplies y by random matrices that do not depend on y.
+So Y = E[y y^T] follows a linear recursion, and a run is a matrix power. `vrtd.theory.increments` has the notation.
 
-TD: u' = u + a Z_x y, hence Y' = Y + a (Z Y + its transpose) + a^2 E[Z_x Y Z_x^T], Z acting on the rows of u. Several
-iterates with steps a, 2a, 4a, ... on the same samples, and a running sum of them, make y longer (`Iterates`).
+TD: u' = u + a Z_x y, hence Y' = Y + a (Z Y + its transpose) + a^2 E[Z_x Y Z_x^T], where Z acts on the rows of u. With
+several iterates with steps a, 2a, 4a, ... on the same samples, and a running sum of them, y is longer (`Iterates`).
 
 One epoch of VRTD adds w to u, where w_0 = 0, w_{t+1} = w_t + a (A_x w_t + G) and G = mean over the batch of Z_x y. The
-pair (w, G) is moved by random matrices that do not depend on it, too: E[w w^T] and E[w G^T] after the inner steps are
-linear in E[G G^T], by a matrix power again. The epoch is then one linear map of Y.
+pair (w, G) is also multiplied by random matrices that do not depend on it. So E[w w^T] and E[w G^T] after the inner
+steps are linear in E[G G^T], again by a matrix power, and the epoch is one linear map of Y.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangl
 
 Anchor = Literal["batch", "mean"]
 
-# Batches whose covariance with the current one is below this share of what the current one has inside are forgotten.
+# Earlier batches are neglected if their covariance with the current batch is below this share of its own covariance.
 _NEGLIGIBLE = 1e-10
 _OF_LEVELS: dict[int, Computation] = {
     2: "RichardsonTD with 2 levels",
@@ -42,57 +42,66 @@ _OF_LEVELS: dict[int, Computation] = {
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Moments along a run: `mean[k]` = E theta_k, (T, d), and `second[k]` = E[u_k u_k^T], (T, d, d)."""
+    """First and second moments along a run.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_times, d)
+        ``E theta_k``.
+    second : ndarray of shape (n_times, d, d)
+        ``E[u_k u_k^T]`` with ``u_k = theta_k - theta_star``.
+    """
 
     mean: Floats
     second: Floats
 
     @property
     def squared_error(self) -> Floats:
-        """(T,) E|theta_k - theta_star|^2."""
+        """Expected squared error ``E|theta_k - theta_star|^2``, of shape (n_times,)."""
         return np.asarray(np.einsum("kii->k", self.second))
 
 
 class Iterates(NamedTuple):
-    """What y holds: the errors u^m of TD with the steps 2^m a on the same samples, and r, the running sum of h_m u^m.
+    """Layout of y = (r, u^0, ..., u^(K-1), 1).
 
-    y = (r, u^0, ..., u^(K-1), 1), without r if there are no weights h.
+    u^m is the error of TD with the step 2^m a on the same samples, and r is the running sum of h_m u^m. Without weights
+    h there is no r.
     """
 
     levels: int = 1  # K
     weights: tuple[float, ...] = ()  # h; (1.0,) for averaged TD
 
     def size(self, d: int) -> int:
-        """How many numbers y has."""
+        """Return the length of y."""
         return (self.levels + bool(self.weights)) * d + 1
 
     def rows(self, d: int) -> list[slice]:
-        """Where each u^m is."""
+        """Return the position of each u^m in y."""
         first = d if self.weights else 0
         return [slice(first + m * d, first + (m + 1) * d) for m in range(self.levels)]
 
     def start(self, u: Floats) -> Floats:
-        """y before the first update."""
+        """Return y before the first update."""
         sums = np.zeros(len(u) if self.weights else 0)
         return np.concatenate([sums, np.tile(u, self.levels), [1.0]])
 
     def add_sum(self, Y: Floats, sign: float = 1.0) -> Floats:
-        """Add to r what it sums, in place, in Y = E[y y^T]; with the sign -1 take it away again; return Y."""
+        """Add ``sign`` times the weighted sum of the u^m to r in Y = E[y y^T], in place, and return Y."""
         d = (Y.shape[-1] - 1) // (self.levels + bool(self.weights))
         for weight, u in zip(self.weights, self.rows(d), strict=False):
             _add_rows(Y, slice(d), u, sign * weight)
         return Y
 
     def check_features(self, d: int) -> None:
-        """Refuse more features than these moments are computed for."""
+        """Raise if there are more features than these moments are computed for."""
         check_features(d, _OF_LEVELS.get(self.levels, "averaged TD" if self.weights else "TD"))
 
 
-LAST_ITERATE = Iterates()  # of TD
+LAST_ITERATE = Iterates()  # plain TD
 
 
 def td_terms(increments: Increments, iterates: Iterates = LAST_ITERATE) -> tuple[Floats, Floats, Floats]:
-    """T_0, T_1, T_2 of TD's map T = T_0 + a T_1 + a^2 T_2 on pack(Y)."""
+    """Return T_0, T_1, T_2 of TD's map T = T_0 + a T_1 + a^2 T_2 on pack(Y)."""
     d = increments.n_features
     iterates.check_features(d)
     n, levels = iterates.size(d), list(enumerate(iterates.rows(d)))
@@ -116,27 +125,27 @@ def td_terms(increments: Increments, iterates: Iterates = LAST_ITERATE) -> tuple
 
 
 def _multiply_rows(Y: Floats, rows: slice, matrix: Floats, source: slice) -> Floats:
-    """Return `matrix` times the rows `source` of Y, as the `rows` of a matrix that is 0 elsewhere."""
+    """Return a matrix with `matrix` times the rows `source` of Y in its `rows`, and 0 elsewhere."""
     product = np.zeros_like(Y)
     product[..., rows, :] = matrix @ Y[..., source, :]
     return product
 
 
 def _add_rows(Y: Floats, rows: slice, source: slice, factor: float = 1.0) -> Floats:
-    """Add `factor` times the rows `source` of Y to its `rows`, then the same with columns, in place; return Y."""
+    """Add `factor` times the rows `source` of Y to its `rows`, then the same with columns, in place, and return Y."""
     Y[..., rows, :] += factor * Y[..., source, :]
     Y[..., :, rows] += factor * Y[..., :, source]
     return Y
 
 
 class EpochMap(NamedTuple):
-    """How an epoch moves pack(Y): the first one, and every later one, whose batch remembers earlier ones."""
+    """Maps of pack(Y) for the first epoch, and for later ones, whose batches are correlated with earlier batches."""
 
     first: Floats
     later: Floats
 
     def orbit(self, x: Floats, counts: NDArray[np.int64]) -> Floats:
-        """(len(counts), len(x)) pack(Y) after each of the increasing counts of epochs."""
+        """Return pack(Y) after each of the increasing counts of epochs, (len(counts), len(x))."""
         begun = counts > 0
         path = np.repeat(x[None], len(counts), axis=0)
         path[begun] = orbit(self.later, self.first @ x, counts[begun] - 1)
@@ -144,13 +153,13 @@ class EpochMap(NamedTuple):
 
 
 class _Epoch(NamedTuple):
-    """An epoch whose batch remembers no other: E[u'] = E[u] + gain E[G], and its map on pack(Y)."""
+    """An epoch whose batch is independent of all others: E[u'] = E[u] + gain E[G], and the map of pack(Y)."""
 
     gain: Floats
     map: Floats
 
     def decay(self, A: Floats) -> Floats:
-        """What the epoch makes of E[u]."""
+        """Return the factor by which the epoch multiplies E[u]."""
         return np.asarray(np.eye(len(A)) + self.gain @ A)
 
 
@@ -162,12 +171,13 @@ def epoch_maps(
     anchor: Anchor = "batch",
     n_steps: int | None = None,
 ) -> dict[int, EpochMap]:
-    """The map of one epoch on pack(Y) for each batch size M; they share the powers of the inner loop.
+    """Return the map of one epoch on pack(Y) for each batch size M; the powers of the inner loop are shared.
 
-    An epoch makes M inner steps, or `n_steps` if these are fewer. Inner samples are taken as independent of each other
-    and of the batch: exact for Algorithm 1. On a trajectory (Algorithm 2) that is an approximation. There the batch's
-    mean has its exact covariance, and so have the means of successive batches: with E = I + gain A, a later epoch adds
-    the sum over j of E^j gain Cov_j gain^T and its transpose, Cov_j being that of a batch and of the j-th after it.
+    An epoch makes M inner steps, or ``n_steps`` if that is less. Inner samples are treated as independent of each other
+    and of the batch. This is exact for Algorithm 1 and an approximation for Algorithm 2, on a trajectory. There the
+    covariance of the mean over a batch is exact, and so is the covariance of the means of successive batches. With
+    E = I + gain A, a later epoch adds the sum over j of E^j gain Cov_j gain^T and its transpose, where Cov_j is the
+    covariance of the means of a batch and of the j-th batch after it.
     """
     maps = {}
     for M, epoch in _separate_epochs(increments, float(step_size), batch_sizes, output, anchor, n_steps).items():
@@ -178,9 +188,9 @@ def epoch_maps(
 def successive_epoch_maps(
     increments: Increments, step_size: float, batch_sizes: Sequence[int], output: Output, n_steps: int | None = None
 ) -> tuple[list[Floats], Floats]:
-    """The maps of the first epochs, whose batches have these sizes, and of every later one, whose batch is as the last.
+    """Return the maps of the first epochs, with batches of these sizes, and of later epochs, with the last size.
 
-    The rest is as for `epoch_maps`. The mean of a batch has its exact covariance with that of every earlier one.
+    The rest is as for ``epoch_maps``. The covariance of the means of a batch and of every earlier one is exact.
     """
     epochs = _separate_epochs(increments, float(step_size), batch_sizes, output, "batch", n_steps)
     maps = []
@@ -189,7 +199,7 @@ def successive_epoch_maps(
         if increments.correlation is not None:
             least = _NEGLIGIBLE * float(np.abs(_pair_sum(increments.correlation, M)).max())
             kept, gap = current.decay(increments.A), 0
-            for size in reversed(batch_sizes[:k]):  # the batch before, and so on; kept: of an error since then
+            for size in reversed(batch_sizes[:k]):  # backwards in time; `kept` is the factor of an error since then
                 common = _pairs_between(increments.correlation, size, gap, M)
                 if not np.abs(common).max() > least:
                     break
@@ -200,7 +210,7 @@ def successive_epoch_maps(
 
 
 def _later_map(increments: Increments, epoch: _Epoch, M: int) -> Floats:
-    """The map of an epoch that follows many of its kind."""
+    """Return the map of an epoch after many epochs with batches of the same size."""
     if increments.correlation is None:
         return epoch.map
     decay = epoch.decay(increments.A)
@@ -208,18 +218,18 @@ def _later_map(increments: Increments, epoch: _Epoch, M: int) -> Floats:
 
 
 def _pairs_between(correlation: Correlation, earlier: int, gap: int, later: int) -> Floats:
-    """The sum of C_k over pairs of one transition of each of two batches, with so many transitions between them."""
+    """Return the sum of C_k over pairs of transitions from two batches with `gap` transitions between them."""
     whole = _pair_sum(correlation, earlier + gap + later) + _pair_sum(correlation, gap)
     return whole - _pair_sum(correlation, earlier + gap) - _pair_sum(correlation, gap + later)
 
 
 def _pair_sum(correlation: Correlation, n: int) -> Floats:
-    """The sum of C_k over pairs of n consecutive transitions."""
+    """Return the sum of C_k over pairs of n consecutive transitions."""
     return n * correlation.within(max(n, 1))
 
 
 def _remember(kept: Floats, common: Floats, gain: Floats) -> Floats:
-    """What the covariance of the means of an earlier batch and of this one adds to the map of an epoch."""
+    """Return the part of the map of an epoch that comes from the covariance with the mean of an earlier batch."""
     d = len(gain)
     n = d + 1
     common = np.einsum("ki,ipjq,lj->kplq", kept, common.reshape(d, n, d, n), gain).reshape(d * n, d * n)
@@ -236,7 +246,7 @@ def _separate_epochs(
     anchor: Anchor,
     n_steps: int | None,
 ) -> dict[int, _Epoch]:
-    """Epochs by the size of their batch."""
+    """Return an epoch with an independent batch for each batch size."""
     d = increments.n_features
     check_vrtd_features(d, output)
     n = d + 1
@@ -260,10 +270,12 @@ def _separate_epochs(
 def _inner_moments(
     increments: Increments, a: float, lengths: Sequence[int], output: Output
 ) -> dict[int, tuple[Floats, Floats]]:
-    """For each number of inner steps: the gain with E[w | G] = gain G, and the packed map E[G G^T] -> E[w w^T], of the
-    w handed on."""
+    """Return the gain and the packed map E[G G^T] -> E[w w^T] of the output w, for each number of inner steps.
+
+    The gain is the matrix with E[w | G] = gain G.
+    """
     d = increments.n_features
-    skipped = {length: length // 2 if output == "tail" else 0 for length in lengths}  # steps whose w are not averaged
+    skipped = {length: length // 2 if output == "tail" else 0 for length in lengths}  # first steps, not averaged
     n, w, G = 3 * d, slice(d, 2 * d), slice(2 * d, 3 * d)  # y = (r, w, G), r the sum of w_1, ..., w_t
     mean = np.eye(n)
     mean[w, w] += a * increments.A
@@ -272,14 +284,14 @@ def _inner_moments(
     means = powers(mean, {*lengths, *skipped.values()})
 
     summed = output in ("average", "tail")
-    first = 0 if summed else d  # r is not needed, then
+    first = 0 if summed else d  # without sums r is not needed
     step = operator(lambda Y: _inner_step(increments, a, Y, summed), n - first)
-    if output == "random":  # beside the triangle of (w, G), the sum of E[w_t w_t^T]
+    if output == "random":  # add the sum of E[w_t w_t^T] to the triangle of (w, G)
         ww = step[corner(2 * d, d)]
         step = np.block([[np.eye(len(ww)), ww], [np.zeros((len(step), len(ww))), step]])
     size = triangle(d)
     chosen = corner(n - first, d) if output != "random" else np.arange(size)
-    wG, GG = slice(-triangle(2 * d), None), slice(-size, None)  # triangles of (w, G) and of G, at the end of any
+    wG, GG = slice(-triangle(2 * d), None), slice(-size, None)  # triangles of (w, G) and of G are always at the end
     steps = powers(step, {k for length, skip in skipped.items() for k in (skip, length - skip)})
     found = {}
     for length, skip in skipped.items():
@@ -293,7 +305,7 @@ def _inner_moments(
 
 
 def _inner_step(increments: Increments, a: float, Y: Floats, summed: bool) -> Floats:
-    """One inner step on E[y y^T], y = (w, G) or (r, w, G): w += a A_x w, then w += a G, then r += w."""
+    """Apply one inner step to E[y y^T], y = (w, G) or (r, w, G): w += a A_x w, then w += a G, then r += w."""
     d = increments.n_features
     n = Y.shape[-1]
     w, G = slice(n - 2 * d, n - d), slice(n - d, n)
@@ -306,7 +318,7 @@ def _inner_step(increments: Increments, a: float, Y: Floats, summed: bool) -> Fl
 
 
 def fixed_point(T: Floats, d: int, what: str) -> Floats:
-    """Return (d, d) E[u u^T] of the fixed point of an epoch's map; raise unless the map is mean-square stable."""
+    """Return E[u u^T], (d, d), of the fixed point of the map of an epoch; raise unless it is mean-square stable."""
     return unpack(fixed_point_vector(T, what)[corner(d + 1, d)], d)
 
 
@@ -315,9 +327,8 @@ def fixed_point_vector(T: Floats, what: str) -> Floats:
     radius = inner_radius(T)
     if not radius < 1.0:
         raise InvalidInputError(
-            "step_size and batch_size must be stable, with a spectral radius of moments below 1",
-            f"{what} and radius {radius:.6g}",
-            "lower step_size",
+            f"the second moment diverges with {what}: the spectral radius of its map is {radius:.6g}, not below 1.",
+            "Lower step_size.",
         )
     return np.asarray(np.linalg.solve(np.eye(len(T) - 1) - T[:-1, :-1], T[:-1, -1]), dtype=np.float64)
 
@@ -329,7 +340,7 @@ def inner_radius(T: Floats) -> float:
 
 
 def read_moments(path: Floats, theta_star: Floats) -> Moments:
-    """Moments from packed Y along a run."""
+    """Return the moments from packed Y along a run."""
     d = len(theta_star)
     Y = unpack(path, d + 1)
     return Moments(frozen(Y[:, :d, d] + theta_star), frozen(np.ascontiguousarray(Y[:, :d, :d])))
@@ -347,7 +358,7 @@ def check_epoch_map(
 
 
 def check_vrtd_features(d: int, output: Output) -> None:
-    """Refuse more features than the map of an epoch is computed for."""
+    """Raise if there are more features than the map of an epoch is computed for."""
     match output:
         case "average":
             check_features(d, 'VRTD with output="average"')

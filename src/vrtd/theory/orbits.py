@@ -1,4 +1,4 @@
-"""E|theta - theta_star|^2 after any number of epochs, and the first number at which it is small enough."""
+"""E|theta - theta_star|^2 after any number of epochs, and the first epoch at which it reaches a target."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from vrtd.theory.markov import MarkovTD
 from vrtd.theory.moments import EpochMap, td_terms
 from vrtd.theory.symmetric import corner, pack
 
-# A trajectory of TD is in its slow subspace after this many updates, or is not followed further.
+# Largest number of updates after which the moments of TD must be in the slow subspace.
 _MOST_EARLY = 20_000
-# Beyond this many moments of all states, their matrix is too large to be squared again and again.
+# With more moments of all states than this, their matrix is too large for repeated squaring.
 _MOST_MOMENTS = 600
 
 
 class Errors(ABC):
-    """Predicted errors after any number of epochs, the updates of TD being epochs."""
+    """Base of the predicted errors after any number of epochs; an update of TD counts as an epoch."""
 
-    early: Floats  # errors of the first epochs, that of theta_0 among them
+    early: Floats  # errors of the first epochs, beginning with theta_0
 
     @abstractmethod
     def error(self, k: int) -> float:
-        """Return the error after k epochs; inf once it has overflowed, or where nothing is predicted."""
+        """Return the error after k epochs; inf if it has overflowed, or without a prediction."""
 
     def first_below(self, target: float, most: int) -> int | None:
-        """Return the least number of epochs, up to `most`, after which the error is at most `target`.
+        """Return the least number of epochs, up to ``most``, after which the error is at most ``target``.
 
-        Beyond the first epochs it is found by doubling and bisection, which takes the error to fall once it has begun
-        to.
+        Beyond the first epochs it is found by doubling and bisection, on the assumption that the error then falls.
         """
         early = self.early
         hits = np.flatnonzero(early[: most + 1] <= target)
@@ -53,14 +52,19 @@ class Errors(ABC):
 
 
 class Orbit(Errors):
-    """The errors of the first epochs one by one, then those of T^k x."""
+    """Errors of the first epochs one by one, then those of T^k x."""
 
     def __init__(self, early: Floats, x: Floats, T: Floats, trace: Floats, mass: Floats | None = None) -> None:
-        """`early` ends with the error at x; `trace` . pack(Y) = E|u|^2; `mass` . x = 1 but for rounding, if given."""
+        """Store the first errors and the map.
+
+        `early` ends with the error at x. `trace` . pack(Y) is E|u|^2. `mass` . x is 1 up to rounding; it is used to
+        normalise the error.
+        """
         self.early, self._x, self._trace, self._mass = early, x, trace, mass
         self._squares = [T]
 
     def error(self, k: int) -> float:
+        """Return the error after k epochs."""
         if k < len(self.early):
             return float(self.early[k])
         x = self._x
@@ -76,7 +80,7 @@ class Orbit(Errors):
 
 
 def epoch_orbit(increments: Increments, epoch: EpochMap, theta_0: Floats) -> Orbit:
-    """Of VRTD from theta_0."""
+    """Return the errors of VRTD from theta_0."""
     x, trace = increments.start(theta_0), _trace(increments.n_features)
     with np.errstate(over="ignore", invalid="ignore"):
         then = epoch.first @ x
@@ -85,9 +89,10 @@ def epoch_orbit(increments: Increments, epoch: EpochMap, theta_0: Floats) -> Orb
 
 
 class TDOrbits:
-    """Of TD for any step size: exact for independent transitions.
+    """Errors of TD for any step size.
 
-    For those of a trajectory an approximation to first order in the step: noise with its long-run covariance.
+    They are exact for independent transitions. On a trajectory they are an approximation to first order in the step,
+    which uses the long-run covariance of the noise.
     """
 
     def __init__(self, increments: Increments, theta_0: Floats) -> None:
@@ -96,19 +101,20 @@ class TDOrbits:
         if increments.correlation is not None:
             lags = increments.correlation.within(np.inf)
             self._terms[2][corner(d + 1, d)] += lag_operator(lags, d)
-            # What an update adds is remembered: E[Z_k y_k] = (Z + step sum_j E[(A_j - A) Z_0]) y, drift and bias.
+            # Updates are correlated with later rows: E[Z_k y_k] = (Z + step sum_j E[(A_j - A) Z_0]) y, drift and bias.
             remembered = np.einsum("mpjm->jp", lags.reshape(d, d + 1, d, d + 1)[..., :d])
             self._terms[2][:] += td_terms(replace(increments, mean=remembered, correlation=None))[1]
         self._x, self._trace = increments.start(theta_0), _trace(d)
 
     def __call__(self, step_size: float) -> Orbit:
+        """Return the errors for this step size."""
         still, first, second = self._terms
         T = still + step_size * first + step_size**2 * second
         return Orbit(np.array([self._trace @ self._x]), self._x, T, self._trace)
 
 
 def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, initial: Floats) -> Errors:
-    """Return the errors of TD along a trajectory: exact, where it is `Followed` up to a number of updates only."""
+    """Return the exact errors of TD along a trajectory; a ``Followed`` result is limited to a number of updates."""
     trace, start = _trace(recursion.n_features), recursion.start(theta_0, initial)
     found = recursion.until_slow(start, step_size, _MOST_EARLY)
     if found is not None:
@@ -122,9 +128,10 @@ def markov_td_orbit(recursion: MarkovTD, step_size: float, theta_0: Floats, init
 
 
 class Followed(Errors):
-    """TD on a large chain without slow modes that could be found (a large step, or slow mixing): update by update.
+    """Errors of TD on a large chain, computed update by update.
 
-    Beyond `reach` updates the errors are those of `later`, or unknown.
+    This is used if no slow subspace was found, because the step is large or the chain mixes slowly. Beyond ``reach``
+    updates the errors are those of ``later``, or unknown.
     """
 
     reach: ClassVar[int] = 4000
@@ -136,6 +143,7 @@ class Followed(Errors):
         self.early = np.array(self._errors)
 
     def error(self, k: int) -> float:
+        """Return the error after k updates."""
         if k > self.reach:
             return np.inf if self.later is None else self.later.error(k)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -146,6 +154,7 @@ class Followed(Errors):
         return self._errors[min(k, len(self._errors) - 1)]
 
     def first_below(self, target: float, most: int) -> int | None:
+        """Return the least number of updates for the target, first among those that are followed."""
         n = super().first_below(target, min(most, self.reach))
         if n is not None or most <= self.reach or self.later is None:
             return n

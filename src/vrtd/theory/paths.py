@@ -1,6 +1,6 @@
-"""Moments along a run: E[y y^T] of what a method returns after each of some counts of updates or epochs.
+"""Moments along a run: E[y y^T] of the output of a method after given numbers of updates or epochs.
 
-A run is cut into stretches in which every update, or epoch, moves the moments by the same map.
+A run is cut into stretches in which the moments follow one map.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Advance = Callable[[Floats, Counts], tuple[Floats, Floats]]
 
 
 def split_schedule(schedule: Schedule, n: int) -> Steps:
-    """The stretches of n updates that have one step size each."""
+    """Split n updates into stretches with a constant step size."""
     match schedule:
         case Constant(value):
             return [(float(value), 0, n)]
@@ -48,9 +48,10 @@ def td_path(
     iterates: Iterates = LAST_ITERATE,
     burn_in: int = 0,
 ) -> Floats:
-    """(C, d + 1, d + 1) E[y y^T] of what TD returns after each of the counts of updates.
+    """Return E[y y^T] of the output of TD after each of the counts of updates, (C, d + 1, d + 1).
 
-    That is the mean of what `iterates` sums after the burn-in; until then, or without a sum, the first iterate.
+    The output is the mean of the sum in ``iterates`` after the burn-in. Before that, or without a sum, it is the first
+    iterate.
     """
     d, n = problem.n_features, int(counts[-1])
     iterates.check_features(d)
@@ -84,7 +85,7 @@ def td_path(
 
 
 def batch_sizes_until(epoch: Epoch, n_epochs: int) -> list[int]:
-    """The sizes of the batches of the first epochs, of at most `n_epochs`; all further ones are as the last."""
+    """Return the batch sizes of the first epochs, of at most ``n_epochs``; later batches are as large as the last."""
     return [size for size, _ in (*epoch.warmup, (epoch.n_absorb, epoch.n_steps))[:n_epochs]]
 
 
@@ -96,7 +97,7 @@ def enumerated_vrtd_path(
     theta_0: Floats,
     initial: Floats,
 ) -> Floats:
-    """(C, ...) packed E[y y^T] of Algorithm 2 on a tiny chain, where every batch is looked at."""
+    """Return packed E[y y^T] of Algorithm 2 on a tiny chain, (C, ...), by enumeration of all batches."""
     a, output, n_steps = float(algorithm.step_size), algorithm.returned, algorithm.n_steps
     maps = {M: enumerated_epoch_map(problem, a, M, output, n_steps) for M in sorted(set(batch_sizes), reverse=True)}
     start = outer(np.append(theta_0 - problem.theta_star, 1.0))
@@ -107,7 +108,7 @@ def enumerated_vrtd_path(
 
 
 def follow_epochs(start: Floats, first: Sequence[Floats], later: Floats, counts: Counts) -> Floats:
-    """Packed moments after each of the counts of epochs: the `first` ones have their own maps."""
+    """Return packed moments after each of the counts of epochs; each of the ``first`` epochs has its own map."""
     n, n_first = int(counts[-1]), len(first)
     stretches = [(partial(_advance_by_map, T), k, k + 1) for k, T in enumerate(first)]
     if n > n_first:
@@ -116,7 +117,7 @@ def follow_epochs(start: Floats, first: Sequence[Floats], later: Floats, counts:
 
 
 def _follow(state: Floats, start: Floats, stretches: Iterable[tuple[_Advance, int, int]], counts: Counts) -> Floats:
-    """Packed moments after each of the counts, which are `start` after 0."""
+    """Return packed moments after each of the counts; after 0 they are `start`."""
     path = np.repeat(start[None], len(counts), axis=0)
     for advance, begin, end in stretches:
         inside = slice(*np.searchsorted(counts, [begin, end]))
@@ -134,7 +135,7 @@ def _advance_independent(
     terms: tuple[Floats, Floats, Floats], a: float, x: Floats, counts: Counts
 ) -> tuple[Floats, Floats]:
     still, first, second = terms
-    if counts[-1] == 1:  # a schedule that changes at every update: its maps are not worth forming
+    if counts[-1] == 1:  # the step changes at every update, so forming the map does not pay
         new = still @ x + a * (first @ x) + a * a * (second @ x)
         return np.stack([*[x] * (len(counts) - 1), new]), new
     return _advance_by_map(still + a * first + a * a * second, x, counts)

@@ -1,4 +1,4 @@
-"""The planner: which step size, batch size and number of epochs reach a target, or are best within a budget."""
+"""The planner: step size, batch size and number of epochs for a target error or a budget."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from vrtd.theory.predictions import BoundPredictor, EpochPredictor, MomentPredic
 from vrtd.theory.sample_noise import check_full_rank
 from vrtd.theory.search import LEAST_BATCH, MOST_COST, Found, Goal, Search
 
-_POINTS = 120  # of a predicted curve
-_REPLICATES = 200  # of the bootstrap
-# The check of an approximation by simulation: about a second of work, four times the runs while it is undecided.
+_POINTS = 120  # points of a predicted curve
+_REPLICATES = 200  # replicates of the bootstrap
+# An approximation is checked by a simulation of about a second, with four times the runs while it is undecided.
 _CHECK_GRADIENTS, _CHECK_RUNS, _MORE_RUNS, _MOST_CHECK_GRADIENTS = 1e8, (200, 4000), 4, 5e8
 _UNCHECKED_GRADIENTS = 4e9  # beyond this the least number of runs would take too long
-# By how much the simulated error, with so many standard errors on top, may exceed the target.
+# The simulated error plus this number of standard errors may exceed the target by this share.
 _CHECK_TOLERANCE, _CHECK_Z = 0.03, 2.0
-# A plan that misses by at most this factor is mended by a lower aim, else by smaller steps or larger batches.
+# A plan that misses by at most this factor is replaced by one with a lower target; after a larger miss the search
+# continues among smaller steps and larger batches.
 _NEAR_MISS = 1.25
 _MOST_CHECKS = 16
 
@@ -48,23 +49,60 @@ def plan(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Plan:
-    """The settings that reach E|theta - theta_star|^2 <= `target_error` at the least cost, or the least error within
-    a `budget`, for TD and for VRTD, and which of the two to use.
+    """Find the settings of TD and VRTD that reach a target error at the least cost, or are best within a budget.
 
-    - `objective`: what costs, "gradients" (pseudo-gradient evaluations as the paper counts them) or "samples".
-    - `mode`: "exact" by the moments of the chain (for VRTD on a trajectory the approximation of `exact_curve`; a
-      simulation from `seed` must confirm the target to 3 %, and its mean is the reported error); "guaranteed" by
-      proven bounds, which are safe and far from tight, on a trajectory above all; "estimated" from a
-      `Transitions` in place of the chain, with an interval for the error at this `confidence`, whose random part
-      is drawn from `seed`. The default is "exact" for a `LinearProblem` and "estimated" for a sample.
-    - `radius`: R_theta of the projection, which must hold theta_star. The bounds on a trajectory need one (default: the
-      least that holds theta_star and theta_0); other predictions take it as never reached.
-    - `output`: what an epoch of VRTD returns.
+    Steps and batch sizes are constant, and TD is not averaged. Pass either ``target_error`` or ``budget``.
 
+    Parameters
+    ----------
+    problem : LinearProblem or Transitions
+        Chain and features, or a sample of transitions.
+    target_error : float, default=None
+        Squared error ``E|theta - theta_star|^2`` to reach at the least cost.
+    budget : int, default=None
+        Cost within which the error is to be least.
+    sampling : {"markov", "iid"}, default="markov"
+        One trajectory, or independent samples.
+    objective : {"gradients", "samples"}, default="gradients"
+        What the cost counts: evaluations of pseudo-gradients, as in the paper, or samples.
+    mode : {"exact", "guaranteed", "estimated"}, default=None
+        How errors are predicted: by the exact moments of the chain, by proven bounds, or from a sample of transitions.
+        By default it is "exact" for a ``LinearProblem`` and "estimated" for ``Transitions``.
+    theta_0 : array_like of shape (n_features,), default=None
+        Start. By default it is the zero vector.
+    radius : float, default=None
+        Radius of the projection. It must be at least ``|theta_star|``. The bounds on a trajectory need a radius, by
+        default the least one for which the ball contains theta_star and theta_0. Other modes assume that theta never
+        reaches it.
+    output : {"random", "last", "average", "tail"}, default="random"
+        Iterate that an epoch of VRTD returns.
+    confidence : float, default=0.95
+        Confidence level of the intervals in mode "estimated".
+    seed : int, default=0
+        Seed of the bootstrap in mode "estimated", and of the simulation that checks an approximation.
+
+    Returns
+    -------
+    Plan
+        The best settings of TD and of VRTD, and which of the two to use.
+
+    Raises
+    ------
+    InvalidInputError
+        If no settings reach the target, if the problem is too large, or if the sample is too short.
+
+    Notes
+    -----
+    In mode "exact" the prediction for VRTD on a trajectory is the approximation of ``exact_curve``. A simulation must
+    confirm that the error is at most 3 % above the target, and its mean is the reported error. In mode "guaranteed" the
+    bounds are safe but far from tight, especially on a trajectory.
+
+    Examples
+    --------
     >>> import vrtd
     >>> problem = vrtd.problems.random_mdp(seed=0)
-    >>> found = vrtd.plan(problem, target_error=0.025, sampling="iid")
-    >>> found.best.algorithm.name, found.td.n_gradients < found.vrtd.n_gradients
+    >>> plan = vrtd.plan(problem, target_error=0.025, sampling="iid")
+    >>> plan.best.algorithm.name, plan.td.n_gradients < plan.vrtd.n_gradients
     ('td', True)
     """
     mode = _check_mode(problem, mode)
@@ -83,9 +121,8 @@ def plan(
     initial_error = float(((theta - problem.theta_star) ** 2).sum())
     if goal.target is not None and goal.target >= initial_error:
         raise InvalidInputError(
-            f"target_error must be below the error at the start, {initial_error:.6g}",
-            target_error,
-            "nothing is to be done: the start is good enough; or lower the target",
+            f"target_error must be below the initial error, {initial_error:.6g}, but is {target_error}.",
+            "Lower the target; theta_0 already meets this one.",
         )
     optimal = predictor.optimal or 0.0
     if goal.target is not None and goal.target * MOST_COST < optimal:
@@ -95,7 +132,7 @@ def plan(
         vrtd, check = task.confirm_vrtd()
     else:
         vrtd = task.search().vrtd(goal)
-    if mode == "guaranteed":  # a bound above where theta_0 is says nothing
+    if mode == "guaranteed":  # a bound above the initial error is of no use
         td, vrtd = (found if found and found.error < initial_error else None for found in (td, vrtd))
     if td is None and vrtd is None:
         raise task.explain_failure()
@@ -126,23 +163,23 @@ def _check_mode(problem: Any, mode: Mode | None) -> Mode:
     if isinstance(problem, Transitions):
         if mode not in (None, "estimated"):
             raise InvalidInputError(
-                'a sample of transitions allows mode="estimated" only: bounds and exact moments need the chain',
-                repr(mode),
-                "drop the mode, or pass a LinearProblem",
+                'mode must be "estimated" for a sample of transitions, because bounds and exact '
+                f"moments need the chain, but is {mode!r}.",
+                "Drop mode, or pass a LinearProblem.",
             )
         check_full_rank(problem)
         return "estimated"
     if not isinstance(problem, LinearProblem | Simulator):
         raise InvalidInputError(
-            "problem must be a LinearProblem or Transitions", type(problem).__name__, "build LinearProblem(mrp, phi)"
+            f"problem must be a LinearProblem or Transitions, but is of type {type(problem).__name__}.",
+            "Build LinearProblem(mrp, phi).",
         )
     check_problem(problem)
     check_choice("mode", mode, (None, *get_args(Mode)))
     if mode == "estimated":
         raise InvalidInputError(
-            'mode="estimated" needs a sample in place of the chain',
-            "a LinearProblem",
-            "pass vrtd.record(problem, n_rows, shuffle=False), or vrtd.Transitions(...)",
+            'mode="estimated" needs a sample instead of a LinearProblem.',
+            "Pass vrtd.record(problem, n_rows, shuffle=False), or vrtd.Transitions(...).",
         )
     return mode or "exact"
 
@@ -150,7 +187,8 @@ def _check_mode(problem: Any, mode: Mode | None) -> Mode:
 def _check_goal(target_error: Any, budget: Any, least_budget: int) -> Goal:
     if (target_error is None) == (budget is None):
         raise InvalidInputError(
-            "either target_error or budget must be given", f"{target_error} and {budget}", "pass one of them"
+            f"either target_error or budget must be passed, but they are {target_error} and {budget}.",
+            "Pass exactly one of them.",
         )
     if target_error is not None:
         check_positive("target_error", target_error)
@@ -158,9 +196,9 @@ def _check_goal(target_error: Any, budget: Any, least_budget: int) -> Goal:
     check_count("budget", budget)
     if budget < least_budget or budget > MOST_COST:
         raise InvalidInputError(
-            f"budget must be at least one epoch of VRTD with a batch of two, {least_budget}, and at most 1e15",
-            budget,
-            "change the budget",
+            f"budget must be at least {least_budget}, which is one epoch of VRTD with a batch of two, "
+            f"and at most 1e15, but is {budget}.",
+            "Change the budget.",
         )
     return Goal(budget=int(budget))
 
@@ -183,7 +221,7 @@ def _find_predictor(
         return exact_predictor(problem, sampling, theta_0, output)
     if output not in ("random", "average"):
         raise InvalidInputError(
-            'the bounds are for the outputs "random" and "average"', repr(output), "choose one of them"
+            f'output must be "random" or "average" for the bounds, but is {output!r}.', "Choose one of them."
         )
     return BoundPredictor(problem, sampling, theta_0, radius)
 
@@ -191,7 +229,7 @@ def _find_predictor(
 def _check_radius_holds(
     problem: LinearProblem | Transitions, mode: Mode, sampling: ChainSampling, theta_0: Floats, radius: float | None
 ) -> float | None:
-    """Refuse a radius that misses theta_star; return the one to project with, which the bounds on a trajectory need."""
+    """Raise if the radius excludes theta_star, and return the radius of the projection."""
     norm = float(np.linalg.norm(problem.theta_star))
     if mode == "guaranteed":
         least = max(norm, float(np.linalg.norm(theta_0)))
@@ -199,26 +237,27 @@ def _check_radius_holds(
             return least if sampling == "markov" else None
         if sampling == "iid":
             raise InvalidInputError(
-                "the bounds for independent samples are of methods without projection",
-                f"radius {radius}",
-                "drop the radius",
+                f"radius must not be set for the bounds with independent samples, but is {radius}.",
+                "Drop the radius.",
             )
         if radius < least:
             raise InvalidInputError(
-                f"the bounds need a radius that holds theta_star and theta_0, {least:.6g}", radius, "raise it"
+                f"radius must be at least {least:.6g} for the bounds, so that the ball contains theta_star and "
+                f"theta_0, but is {radius}.",
+                "Raise it.",
             )
     if radius is not None and radius < norm:
         raise InvalidInputError(
-            f"radius must be at least |theta_star| = {norm:.6g}, else no target is reachable",
-            f"{radius}, which keeps the squared error above {(norm - radius) ** 2:.4g}",
-            "raise or drop the radius",
+            f"radius must be at least |theta_star| = {norm:.6g}, but is {radius}, which keeps the squared error above "
+            f"{(norm - radius) ** 2:.4g}.",
+            "Raise or drop the radius.",
         )
     return radius
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be planned, and how errors are predicted."""
+    """A planning task: the problem, the goal, and the predictor of errors."""
 
     problem: LinearProblem | Transitions
     sampling: ChainSampling
@@ -227,25 +266,27 @@ class _Task:
     radius: float | None
     predictor: EpochPredictor
     goal: Goal
-    sample_cost: int  # of VRTD, for each sample of a batch
+    sample_cost: int  # cost of VRTD per sample of a batch
     seed: int
 
     def search(self, largest_step: float | None = None, least_batch: int = LEAST_BATCH) -> Search:
+        """Return a search, limited to these steps and batch sizes of VRTD."""
         return Search(self.predictor, self.sample_cost, largest_step, least_batch)
 
     def algorithm(self, found: Found) -> TD | VRTD:
+        """Return the algorithm with the settings found."""
         if found.batch_size == 1:
             return TD(found.step_size, self.radius)
         return VRTD(found.step_size, found.batch_size, self.radius, self.output)
 
     def confirm_vrtd(self) -> tuple[Found | None, Check | None]:
-        """Find the best plan for VRTD on a trajectory that a simulation confirms: its prediction is an approximation.
+        """Find the best plan for VRTD on a trajectory that a simulation confirms.
 
-        For a target the simulated error and two standard errors must be within 3 % of the target. Within a budget,
-        where the reported error is the simulated one, the prediction must not be refuted: it only chose the settings.
-        The approximation is worst for large steps with small batches. So a plan that misses by a little is sought again
-        with a lower aim; after a larger miss the search goes on among smaller steps and among larger batches, the most
-        promising first.
+        The prediction is an approximation. For a target, the simulated error plus two standard errors must be at most
+        3 % above the target. For a budget, the reported error is the simulated one, and the simulation must only not
+        refute the prediction. The approximation is worst for large steps with small batches. So after a small miss the
+        search is repeated with a lower target. After a larger miss it continues among smaller steps and among larger
+        batches, with the most promising region first.
         """
         target = self.goal.target
         open_regions: list[tuple[float, Found, float, int]] = []
@@ -279,7 +320,7 @@ class _Task:
         return None, None
 
     def _simulate(self, found: Found, limit: float) -> Check | None:
-        """Simulate with more runs until the error is clearly on one side of the limit or that takes too long."""
+        """Simulate with more and more runs until the error is clearly on one side of the limit, or time is up."""
         algorithm = self.algorithm(found)
         n_gradients = found.n_epochs * algorithm.epoch("markov").n_gradients
         if n_gradients * _CHECK_RUNS[0] > _UNCHECKED_GRADIENTS:
@@ -297,26 +338,26 @@ class _Task:
             n_runs *= _MORE_RUNS
 
     def explain_failure(self, least: float | None = None) -> InvalidInputError:
-        """Return the error that says why nothing was found; `least` is the least error at any cost, if it is known."""
+        """Return the exception for a failed search; `least` is the least error at any cost, if it is known."""
         if self.goal.budget is not None:
             return InvalidInputError(
-                "budget must be large enough for a bound to say something",
-                self.goal.budget,
-                'raise it, or plan with mode="exact"',
+                f"budget {self.goal.budget} is too small: no bound is below the initial error.",
+                'Raise it, or plan with mode="exact".',
             )
         if least is None:
             most = Goal(budget=MOST_COST)
             found = self.search().td(most), self.search().vrtd(most)
             least = min((each.error for each in found if each is not None), default=np.inf)
         return InvalidInputError(
-            f"target_error must be reachable at a cost of {MOST_COST:.0e}, where the least error is {least:.4g}",
-            self.goal.target,
-            f"raise it: {self.predictor.limit}",
+            f"target_error {self.goal.target} is not reachable at a cost of {MOST_COST:.0e}, where the least error is "
+            f"{least:.4g}: {self.predictor.limit}.",
+            "Raise it.",
         )
 
     def choose(
         self, found: Found, check: Check | None, replicates: list[MomentPredictor] | None, confidence: float
     ) -> Choice:
+        """Return the settings found, with their counts, predicted curve and interval."""
         algorithm, n = self.algorithm(found), found.n_epochs
         epoch = algorithm.epoch(self.sampling)
         spread = np.concatenate([np.linspace(0, n, _POINTS), np.geomspace(1, n, _POINTS)])
@@ -336,9 +377,9 @@ class _Task:
         )
 
     def _interval(self, found: Found, replicates: list[MomentPredictor], confidence: float) -> tuple[float, float]:
-        """Return the interval of a plan's error, by what it would be if the sample had come out differently.
+        """Return the interval of the error of a plan from bootstrap replicates of the sample.
 
-        It is the wider of the percentiles and the log-normal interval, with an allowance for approximations.
+        It is the wider one of the percentile and the log-normal interval, plus an allowance for approximations.
         """
         from scipy.stats import norm
 
@@ -347,9 +388,9 @@ class _Task:
         errors = np.array([replicate.by_step(M)(a).error(n) for replicate in replicates])
         if np.isinf(errors).any():
             raise InvalidInputError(
-                "a sample must leave the plan stable when it is drawn again",
-                f"{self.problem.n_rows} transitions, of which {np.isinf(errors).mean():.0%} of the draws do not",
-                "bring more of them",
+                f"The plan is unstable on {np.isinf(errors).sum()} of {errors.size} bootstrap samples, so "
+                f"{self.problem.n_rows} transitions are too few.",
+                "Use more transitions.",
             )
         tiny, tail = np.finfo(np.float64).tiny, (1.0 - confidence) / 2.0
         logs, centre = np.log(np.maximum(errors, tiny)), np.log(max(found.error, tiny))

@@ -1,6 +1,6 @@
-"""Predictors of the error that settings end with: proven bounds, exact moments, and moments estimated from a sample.
+"""Predictors of the final error of given settings: proven bounds, exact moments, and moments estimated from a sample.
 
-The fourth kind, the modes of a sample's A, is in `vrtd.theory.modal`.
+The fourth kind, which uses the modes of A of a sample, is in `vrtd.theory.modal`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,27 @@ from vrtd.theory.statements import Bound
 
 StepPredictor = Callable[[float], Errors]
 
-# On a trajectory that is only sampled, what is first-order in the step was found to be off by about this many times the
-# step, as a share of TD's stability limit over the noise's correlation; steps are kept where that is a few percent.
+# For a sample of a trajectory, the relative error of a first-order prediction was found to be about this factor times
+# the step, divided by TD's stability limit over the correlation time of the noise. Steps are limited so that this is a
+# few percent.
 _SECOND_ORDER, _FIRST_ORDER_SHARE = 2.5, 0.06
-# The same for the drift: its relative change is kept below the first, and moves the logarithm of an error by up to some
-# multiple of it, since a rate acts over several time constants.
+# The relative change of the drift is kept below the first number. It moves the logarithm of an error by up to the
+# second number times the change, because a rate acts over several time constants.
 _MOST_SHIFT, _SHIFT_EFFECT = 0.05, 5.0
-_FOLLOW_SHARE = 0.1  # of TD's stability limit: larger steps are never predicted to first order
-_LEAST_TAU = 0.01  # a smaller correlation time is not told from 0
+_FOLLOW_SHARE = 0.1  # share of TD's stability limit; larger steps are never predicted to first order
+_LEAST_TAU = 0.01  # a smaller correlation time is not significantly above 0
 
 
 class Prediction(Enum):
-    """How an error was predicted: what the number is, and what to know of it."""
+    """How an error was predicted.
+
+    Attributes
+    ----------
+    basis : str
+        Kind of the prediction, such as ``"exact"`` or ``"bound"``.
+    detail : str
+        What the prediction neglects, or which bound it uses.
+    """
 
     EXACT = "exact", ""
     FIRST_ORDER = "approximation", "to first order in the step"
@@ -52,8 +61,8 @@ class Prediction(Enum):
     VRTD_MARKOV_BOUND = "bound", "vrtd_markov_bound, corrected"
     MODES = "modes of A", ""
     MODES_OF_VALUES = (
-        "modes of A, for the least error of phi.theta",
-        "some directions of theta take more rows than these",
+        "modes of A, minimising the error of phi.theta",
+        "some directions of theta need more rows",
     )
     NONE = "fallback", ""
 
@@ -61,8 +70,20 @@ class Prediction(Enum):
         self.basis, self.detail = basis, detail
 
     def describe(self, *notes: str) -> str:
-        """Return the text that is shown, with what else is to be known.
+        """Return a text with the basis, the detail and further notes.
 
+        Parameters
+        ----------
+        *notes : str
+            Further notes. Empty ones are left out.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
         >>> Prediction.EXACT.describe(), Prediction.FIRST_ORDER.describe("a guess")
         ('exact', 'approximation: to first order in the step; a guess')
         """
@@ -71,24 +92,23 @@ class Prediction(Enum):
 
 
 class ErrorPredictor(ABC):
-    """Errors of TD and VRTD for any settings. A batch of 1 is TD, whose updates count as epochs."""
+    """Base of the predictors of errors of TD and VRTD. A batch of 1 is TD, whose updates count as epochs."""
 
     @abstractmethod
     def grid(self, steps: Floats, cells: Sequence[tuple[int, int]]) -> Floats:
-        """Return (cells, steps) errors, a cell being (batch size, epochs)."""
+        """Return the errors as an array (cells, steps); a cell is a pair (batch size, epochs)."""
 
 
 class EpochPredictor(ErrorPredictor):
-    """A predictor that knows the errors after every epoch, and so when a target is reached."""
+    """Base of the predictors of the error after every epoch, which also tell when a target is reached."""
 
-    largest_step: float  # of TD
+    largest_step: float  # largest step of TD
     largest_vrtd_step: float
-    limit: str  # what keeps the error from falling further
-    optimal: float | None = (
-        None  # no error is below this over the number of samples, in the long run; unknown to bounds
-    )
-    cheap_td: StepPredictor | None = None  # for a first search, where `errors` is dear for TD
-    relative_error: float = 0.0  # of an approximation, for each unit of the step
+    limit: str  # text: why the error cannot be smaller
+    # In the long run every error is at least this over the number of samples; None for bounds.
+    optimal: float | None = None
+    cheap_td: StepPredictor | None = None  # for a first search, if `errors` is expensive for TD
+    relative_error: float = 0.0  # relative error of an approximation per unit of the step
 
     @abstractmethod
     def errors(self, step: float, sizes: Collection[int]) -> dict[int, Errors]:
@@ -96,20 +116,21 @@ class EpochPredictor(ErrorPredictor):
 
     @abstractmethod
     def prediction(self, step: float, batch_size: int) -> Prediction:
-        """Return what a prediction for these settings is."""
+        """Return how the error is predicted for these settings."""
 
     def by_step(self, batch_size: int) -> StepPredictor:
         """Return the errors of one batch size as a function of the step."""
         return lambda step: self.errors(step, [batch_size])[batch_size]
 
     def grid(self, steps: Floats, cells: Sequence[tuple[int, int]]) -> Floats:
+        """Return the errors as an array (cells, steps), from the errors of each step."""
         sizes = list(dict.fromkeys(M for M, _ in cells))
         by_step = [self.errors(step, sizes) for step in steps.tolist()]
         return np.array([[errors[M].error(n) for errors in by_step] for M, n in cells])
 
 
 class MomentPredictor(EpochPredictor):
-    """From moments, exact or estimated; on a trajectory for steps that are small, to which they are first-order."""
+    """Predictor by moments, exact or estimated; on a trajectory it is of first order in the step."""
 
     def __init__(self, increments: Increments, theta_0: Floats, output: Output, largest_step: float) -> None:
         self._increments, self._theta_0, self._output = increments, theta_0, output
@@ -118,9 +139,10 @@ class MomentPredictor(EpochPredictor):
         self.largest_step = largest_step
         self.largest_vrtd_step = 2.0 * largest_step if self._independent else largest_step
         self.optimal = optimal_error(increments)
-        self.limit = f"no such method is below {self.optimal:.4g} / samples in the long run, the instance-optimal error"
+        self.limit = f"in the long run no such method is below the instance-optimal error, {self.optimal:.4g} / samples"
 
     def errors(self, step: float, sizes: Collection[int]) -> dict[int, Errors]:
+        """Return the errors for each of the batch sizes, from the map of one epoch."""
         errors: dict[int, Errors] = {1: self._td(step)} if 1 in sizes else {}
         batches = [M for M in sizes if M > 1]
         if batches:
@@ -130,13 +152,14 @@ class MomentPredictor(EpochPredictor):
         return errors
 
     def prediction(self, step: float, batch_size: int) -> Prediction:  # noqa: ARG002
+        """Return how the error is predicted: exactly for independent samples, otherwise to first order."""
         if self._independent:
             return Prediction.EXACT
         return Prediction.FIRST_ORDER if batch_size == 1 else Prediction.ALGORITHM_2
 
 
 class _TrajectoryPredictor(MomentPredictor):
-    """From the chain: TD on a trajectory is followed exactly where the chain is small or mixes fast enough."""
+    """Predictor for trajectories of a known chain; TD is exact if the chain is small or mixes fast enough."""
 
     def __init__(self, problem: LinearProblem, theta_0: Floats, output: Output) -> None:
         super().__init__(increments_of(problem, "markov"), theta_0, output, stability_limit(problem, "markov"))
@@ -147,7 +170,7 @@ class _TrajectoryPredictor(MomentPredictor):
         def follow(step: float) -> Errors:
             errors = markov_td_orbit(recursion, step, theta_0, initial)
             if isinstance(errors, Followed) and step <= _FOLLOW_SHARE * self.largest_step:
-                errors.later = first_order(step)  # beyond its reach a larger step is no candidate
+                errors.later = first_order(step)  # larger steps have no prediction beyond the reach
             return errors
 
         self.cheap_td, self._td = first_order, follow
@@ -168,14 +191,14 @@ def exact_predictor(problem: LinearProblem, sampling: ChainSampling, theta_0: Fl
 
 
 def sample_predictor(increments: Increments, theta_0: Floats, output: Output, largest_norm: float) -> EpochPredictor:
-    """Return the predictor by the moments of a sample, whose largest |phi|^2 is given."""
+    """Return the predictor by the moments of a sample; ``largest_norm`` is its largest |phi|^2."""
     largest = stable_below(increments, largest_norm)
     if increments.correlation is None:
         return MomentPredictor(increments, theta_0, output, largest)
     plain = optimal_error(replace(increments, correlation=None))
     tau = optimal_error(increments) / plain if plain > 0.0 else 1.0
     scale = largest / max(tau, 1.0 / max(tau, _LEAST_TAU))
-    # To the next order the drift is A + step C, C the sum over lags of E[(A_k - A)(A_0 - A)].
+    # To the next order the drift is A + step C, where C is the sum over lags of E[(A_k - A)(A_0 - A)].
     d = increments.n_features
     lags = increments.correlation.within(np.inf).reshape(d, d + 1, d, d + 1)
     C = np.einsum("mpjm->jp", lags[:, :d, :, :d])
@@ -187,9 +210,9 @@ def sample_predictor(increments: Increments, theta_0: Floats, output: Output, la
 
 
 class BoundPredictor(EpochPredictor):
-    """From bounds that are proven, with the chain's own constants."""
+    """Predictor by proven bounds, with the constants of the chain."""
 
-    limit = "the bounds need larger batches and smaller steps than that"
+    limit = "the bounds need larger batches and smaller steps"
 
     def __init__(self, problem: LinearProblem, sampling: ChainSampling, theta_0: Floats, radius: float | None) -> None:
         self._problem, self._theta_0, self._radius, self._is_iid = problem, theta_0, radius, sampling == "iid"
@@ -199,12 +222,17 @@ class BoundPredictor(EpochPredictor):
             for condition in vars(assumptions).values():
                 if not condition.holds:
                     error = FeatureScaleError if condition is assumptions.bounded_features else InvalidInputError
-                    raise error(condition.statement, condition.detail, 'or plan with mode="exact"')
+                    raise error(
+                        f"The condition that {condition.statement} fails: {condition.detail}.",
+                        'Alternatively, plan with mode="exact".',
+                    )
 
     def errors(self, step: float, sizes: Collection[int]) -> dict[int, Errors]:
+        """Return the bounds for each of the batch sizes."""
         return {M: BoundErrors(self._bound(step, M)) for M in sizes}
 
     def prediction(self, step: float, batch_size: int) -> Prediction:  # noqa: ARG002
+        """Return the bound that applies."""
         if self._is_iid:
             return Prediction.TD_IID_BOUND if batch_size == 1 else Prediction.VRTD_IID_BOUND
         return Prediction.TD_MARKOV_BOUND if batch_size == 1 else Prediction.VRTD_MARKOV_BOUND
@@ -221,12 +249,13 @@ class BoundPredictor(EpochPredictor):
 
 
 class BoundErrors(Errors):
-    """A bound as a prediction; one that is not valid predicts nothing."""
+    """Errors by a bound; inf if the bound is not valid."""
 
     def __init__(self, bound: Bound[Any]) -> None:
         self._bound, self._predicts = bound, bound.valid and bound.rate < 1.0
         self.early = np.array([self.error(0)])
 
     def error(self, k: int) -> float:
+        """Return the bound after k epochs."""
         b = self._bound
         return b.initial * b.rate**k + b.floor if self._predicts else np.inf

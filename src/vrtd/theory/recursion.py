@@ -1,4 +1,4 @@
-"""Mean and covariance of what TD or VRTD ends with, plugged in from a sample: the basis of its intervals."""
+"""Mean and covariance of the final iterate of TD or VRTD, estimated from a sample; confidence intervals use them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,38 @@ from vrtd.theory.sample_noise import MeanSquare, check_rows
 
 Complex = NDArray[np.complex128]
 
-# Up to this many features E[A_x S A_x^T] is computed from the rows; beyond, its trace is right and its shape that of C.
+# Up to this many features E[A_x S A_x^T] is computed from the rows. Beyond, it is a multiple of C with the right trace.
 _MOST_EXACT = 48
-# The noise is that at theta_star while the mean of theta changes TD errors by less than this share.
+# The noise at theta_star is used while the mean of theta changes TD errors by less than this share.
 _NEGLIGIBLE = 0.02
 
 
 class RecursionMoments(NamedTuple):
-    """Of u = theta - theta_star at the end; nan where the sample cannot tell, and `remark` says why."""
+    """Moments of ``u = theta - theta_star`` at the end of a run, for d features.
 
-    mean: Floats  # (d,) E u: what remains of the start, and the bias that TD has on a trajectory
-    covariance: Floats  # (d, d)
-    theta_star: Floats  # (d,) the sample's own
-    optimal: Floats  # (d, d) A^-1 Gamma A^-T: n times the covariance of the closed form
-    left: Floats  # (d, d) what the run makes of an error of the start, in the mean
+    All moments are nan if the sample does not determine them; ``remark`` then says why.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (d,)
+        ``E u``: the initial transient, and the bias of TD on a trajectory.
+    covariance : ndarray of shape (d, d)
+        Covariance of ``u``.
+    theta_star : ndarray of shape (d,)
+        Solution of the TD equation of the sample.
+    optimal : ndarray of shape (d, d)
+        ``A^-1 Gamma A^-T``, which is n times the covariance of the closed form.
+    left : ndarray of shape (d, d)
+        The matrix by which the run multiplies an error of the start, in the mean.
+    remark : str or None
+        Why the moments are missing or inaccurate.
+    """
+
+    mean: Floats
+    covariance: Floats
+    theta_star: Floats
+    optimal: Floats
+    left: Floats
     remark: str | None = None
 
 
@@ -41,12 +59,30 @@ def recursion_moments(
     theta_0: ArrayLike | None = None,
     output: ModalOutput = "average",
 ) -> RecursionMoments:
-    """Moments after `legs`, each (step_size, batch_size, n_epochs), run one after the other along a trajectory.
+    """Estimate the moments of TD or VRTD at the end of a run on a trajectory.
 
-    A batch of 1 is an update of TD. The sample's A, long-run covariance and E[A_x S A_x^T] are plugged in; how an epoch
-    turns them into moments is said in `vrtd.theory.modal`. Directions that the sample does not reach stay where they
-    are: they have no variance, and nothing is known of their mean.
+    The estimates use A, the long-run covariance of the noise and ``E[A_x S A_x^T]`` of the sample. The module
+    ``vrtd.theory.modal`` has the equations. Directions that the sample does not span stay at theta_0: their variance
+    is 0, and their mean is unknown.
 
+    Parameters
+    ----------
+    sample : Transitions
+        Consecutive transitions.
+    legs : sequence of tuple (step_size, batch_size, n_epochs)
+        The parts of the run, in order. A batch of 1 is an update of TD.
+    theta_0 : array_like of shape (n_features,), default=None
+        Start. By default it is the zero vector.
+    output : {"average", "random", "last"}, default="average"
+        Iterate that an epoch of VRTD returns.
+
+    Returns
+    -------
+    RecursionMoments
+        Mean and covariance, and the optimal covariance.
+
+    Examples
+    --------
     >>> import vrtd
     >>> sample = vrtd.record(vrtd.problems.random_mdp(), 5000, shuffle=False)
     >>> moments = recursion_moments(sample, [(0.02, 5000, 4)])
@@ -56,7 +92,9 @@ def recursion_moments(
     check_choice("output", output, get_args(ModalOutput))
     for leg in legs:
         if len(leg) != 3:
-            raise InvalidInputError("a leg must be (step_size, batch_size, n_epochs)", repr(leg), "pass three numbers")
+            raise InvalidInputError(
+                f"each leg must be (step_size, batch_size, n_epochs), but one is {leg!r}.", "Pass three numbers."
+            )
         check_positive("step_size", leg[0])
         check_exact_count("batch_size", leg[1])
         check_exact_count("n_epochs", leg[2], least=0)
@@ -70,7 +108,7 @@ def recursion_moments(
         return RecursionMoments(unknown, square, unknown, square, square, modes)
     remark = None
     if rows.lag_window is None:
-        remark = f"correlation outlasts the sample of {len(rows)} rows: the covariance is too small"
+        remark = f"the noise is correlated over more than the sample of {len(rows)} rows: the covariance is too small"
     exact = MeanSquare(rows) if rows.n_features <= _MOST_EXACT else None
     system = SampleModes(rows, modes, B.T @ start, exact)
     recursion = _Recursion(system, exact)
@@ -98,7 +136,10 @@ def recursion_moments(
 
 
 class _Recursion:
-    """Y' = T o Y + K o N / M + noise that grows with the error (`vrtd.theory.modal`), in stretches of epochs."""
+    """The recursion Y' = T o Y + K o N / M + (noise that grows with the error), in stretches of epochs.
+
+    `vrtd.theory.modal` has the equations.
+    """
 
     def __init__(self, system: SampleModes, exact: MeanSquare | None) -> None:
         rows = system.rows
@@ -109,15 +150,15 @@ class _Recursion:
     @np.errstate(over="ignore", invalid="ignore")
     def run(self, Y: Complex, y: Complex, pairs: Pairs, M: int, n: int) -> tuple[Complex, Complex]:
         inner = self._system.N / self._system.lam / M
-        sums = [np.ones_like(y)]  # of powers of what an epoch makes of the mean, for lengths 1, 2, 4, ...
+        sums = [np.ones_like(y)]  # sums of powers of the factor of the mean per epoch, for lengths 1, 2, 4, ...
         for L, T, S, Q in stretches(pairs.T, n):
             if 1 << len(sums) == L:
                 sums.append(sums[-1] * (1.0 + pairs.means ** (L // 2)))
-            # The noise is that at the mean of theta, with every lag; around it, that of independent rows.
+            # At the mean of theta the noise has every lag. Deviations from the mean add noise of independent rows.
             middle = pairs.seen_mean * y * sums[L.bit_length() - 1] / L
             noise = pairs.K * self._noise_at(middle) / M
             fed: Complex = np.zeros_like(Y)
-            for _ in range(3):  # what is fed into a stretch is seen by itself
+            for _ in range(3):  # a fixed point: the noise fed into a stretch depends on the moments it causes
                 mean = (Y * S + (noise + fed) * Q) / L
                 around = pairs.seen * mean - np.outer(middle, middle.conj())
                 fed = self._remembered / M * pairs.K * self._square(around)
@@ -127,7 +168,7 @@ class _Recursion:
         return Y, y
 
     def _noise_at(self, y: Complex) -> Complex:
-        """Long-run covariance of g_x at theta_star + V y, in the coordinates of the modes."""
+        """Return the long-run covariance of g_x at theta_star + V y, in the coordinates of the modes."""
         rows, modes = self._system.rows, self._system.modes
         moved = rows.psi @ (modes.vectors @ y).real
         if np.sqrt((moved**2).mean()) < _NEGLIGIBLE * self._td_error:
@@ -138,7 +179,7 @@ class _Recursion:
         return modes.seen(covariance if self._exact is None else clip_negative(covariance))
 
     def _square(self, Y: Complex) -> Complex:
-        """E[A_x S A_x^T] - A S A^T in the coordinates of the modes."""
+        """Return E[A_x S A_x^T] - A S A^T in the coordinates of the modes."""
         system = self._system
         if self._exact is not None:
             return system.modes.seen(self._exact(system.modes.back(Y))) - system.lam * Y

@@ -1,24 +1,24 @@
-"""Step sizes with which the methods for a data set are proven to converge linearly to its own solution.
+"""Step sizes with which the methods for a data set provably converge linearly to its solution.
 
-In z = (theta - theta_star, w / sqrt(k)) with k = beta / alpha, the gradients of row x at the saddle point's distance z
-are G_x z and a constant,
+Let z = (theta - theta_star, w / sqrt(k)) with k = beta / alpha be the distance from the saddle point. The gradients of
+row x are G_x z plus a constant, with
 
     G_x = a p^T + c q^T,   a = (sqrt(k) rho psi, 0),  p = (0, phi),  c = (0, sqrt(k) phi),  q = (-rho psi, sqrt(k) phi),
 
-and a step is z <- z - alpha (...). With A and C invertible, all eigenvalues of the mean G of G_x have a positive real
-part: for a unit eigenvector (t, y) it is k y.C y, and y = 0 would make A t = 0. So G^T P + P G = I has a P > 0.
-Let V(z) = z^T P z, and take q and s with I >= q P and mean of G_x^T P G_x <= s P.
+and a step is z <- z - alpha (...). If A and C are invertible, all eigenvalues of G, the mean of G_x, have a positive
+real part: for a unit eigenvector (t, y) it is k y.C y, and y = 0 would imply A t = 0. So G^T P + P G = I has a solution
+P > 0. Let V(z) = z^T P z, and let q and s be such that I >= q P and the mean of G_x^T P G_x is <= s P.
 
 - Full gradient:  V(z - alpha G z) <= (1 - alpha q + alpha^2 s) V(z), by Jensen's inequality.
-- From an anchor y:  E V(z - alpha (G_x z - (G_x - G) y)) <= (1 - alpha q + 2 alpha^2 s) V(z) + 2 alpha^2 s V(y), as
-  |u - v|^2 <= 2 |u|^2 + 2 |v|^2 and a variance is at most a second moment.
-- SAGA, with H_x the memory of row x less its gradient at the saddle point, and D the mean of H_x^T P H_x:
+- From an anchor y:  E V(z - alpha (G_x z - (G_x - G) y)) <= (1 - alpha q + 2 alpha^2 s) V(z) + 2 alpha^2 s V(y),
+  because |u - v|^2 <= 2 |u|^2 + 2 |v|^2 and a variance is at most a second moment.
+- SAGA, with H_x the memory of row x minus its gradient at the saddle point, and D the mean of H_x^T P H_x:
   E V(next) <= (1 - alpha q + 2 alpha^2 s) V(z) + 2 alpha^2 D, and E D(next) <= (1 - 1/n) D + s V(z) / n. Hence
-  V + 4 n alpha^2 D falls by the factor max(1 - alpha q + 6 alpha^2 s, 1 - 1 / 2n) a step.
+  V + 4 n alpha^2 D falls by the factor max(1 - alpha q + 6 alpha^2 s, 1 - 1 / 2n) per step.
 
-With alpha = q / 8s these are 1 - 7/8 alpha q a pass, max(1 - alpha q / 4, 1 - 1 / 2n) a step of SAGA, and, as an epoch
-of N steps leaves (1 - c)^t + 1/3 of the anchor's V at its step t, c = 3/4 alpha q, at most 1/2 an epoch of N = 6 / c
-steps, whether it ends with the last or with a random one.
+With alpha = q / 8s the factors are 1 - 7/8 alpha q per pass of the full gradient and max(1 - alpha q / 4, 1 - 1 / 2n)
+per step of SAGA. In an epoch, V at step t is at most (1 - c)^t + 1/3 times V of the anchor, with c = 3/4 alpha q. So an
+epoch of N = 6 / c steps has a factor of at most 1/2, whether it returns the last iterate or a random one.
 """
 
 from __future__ import annotations
@@ -31,25 +31,71 @@ from vrtd.arrays import Floats
 from vrtd.errors import AccuracyError, InvalidInputError
 from vrtd.problems import Transitions
 
-_LEAST_RATE = 1e-13  # below which 1 - rate says nothing
-_RATIOS = np.geomspace(1e-3, 1e3, 37)  # of the two steps, beside what makes both parts of G equally large
+_LEAST_RATE = 1e-13  # for smaller rates 1 - rate is mostly rounding
+_RATIOS = np.geomspace(1e-3, 1e3, 37)  # ratios of the two steps, times the one that makes both parts of G equally large
 
 
 class SaddleSteps(NamedTuple):
-    """Steps, and by which factor the mean of V = z^T norm z falls at least, z = (theta - theta_star, w)."""
+    """Proven step sizes for the methods that go through a data set, and their rates.
+
+    The factors are upper bounds of the ratio of successive means of ``V = z^T norm z``, with
+    ``z = (theta - theta_star, w)``.
+
+    Attributes
+    ----------
+    step_size : float
+        Step size of theta.
+    step_size_w : float
+        Step size of w.
+    n_steps : int
+        Inner steps per epoch.
+    epoch_factor : float
+        Factor per epoch of SVRG and its variants, once their batches are all rows.
+    pass_factor : float
+        Factor per pass of the full gradient.
+    step_factor : float
+        Factor per step of SAGA, whose V includes its memory.
+    norm : ndarray of shape (2 * n_features, 2 * n_features)
+        The matrix of V.
+    """
 
     step_size: float
     step_size_w: float
-    n_steps: int  # inner steps of an epoch
-    epoch_factor: float  # of SVRG and its variants, once their batches are all rows
-    pass_factor: float  # of the full gradient
-    step_factor: float  # of SAGA, whose V counts its memory
-    norm: Floats  # (2 d, 2 d)
+    n_steps: int
+    epoch_factor: float
+    pass_factor: float
+    step_factor: float
+    norm: Floats
 
 
 def saddle_steps(data: Transitions) -> SaddleSteps:
-    """Proven steps for `PrimalDual`, `SVRG`, `BatchingSVRG`, `GrowingSCSG` and `SAGA`; larger ones are often stable.
+    """Compute proven step sizes for ``PrimalDual``, ``SVRG``, ``BatchingSVRG``, ``GrowingSCSG`` and ``SAGA``.
 
+    Larger steps are often stable, too.
+
+    Parameters
+    ----------
+    data : Transitions
+        The data set.
+
+    Returns
+    -------
+    SaddleSteps
+        Step sizes, inner steps per epoch, and rates.
+
+    Raises
+    ------
+    AccuracyError
+        If the features are so close to dependent that the rate is smaller than rounding errors.
+    SingularSystemError
+        If the data set does not determine theta_star.
+
+    Notes
+    -----
+    The proof is in the docstring of the module ``vrtd.theory.saddle``.
+
+    Examples
+    --------
     >>> data = Transitions(phi=[[1.0], [0.5]], reward=[1.0, 2.0], phi_next=[[0.5], [1.0]], discount=0.9)
     >>> steps = saddle_steps(data)
     >>> round(steps.step_size, 3), round(steps.step_size_w, 3), steps.n_steps, steps.epoch_factor
@@ -57,9 +103,10 @@ def saddle_steps(data: Transitions) -> SaddleSteps:
     """
     if not isinstance(data, Transitions):
         raise InvalidInputError(
-            "data must be Transitions", type(data).__name__, "build them, or draw them: vrtd.record(...)"
+            f"data must be Transitions, but is of type {type(data).__name__}.",
+            "Build them, or draw them with vrtd.record(...).",
         )
-    data.theta_star  # noqa: B018 - refuses a data set without a single solution
+    data.theta_star  # noqa: B018 - raises if the data set has no unique solution
     scale = float(np.linalg.norm(data.A, 2) / np.linalg.norm(data.C, 2)) ** 2
     ratio, q, s, P = max(
         (_constants(data, scale * r) for r in _RATIOS.tolist()), key=lambda found: found[1] ** 2 / found[2]
@@ -68,8 +115,8 @@ def saddle_steps(data: Transitions) -> SaddleSteps:
     rate = alpha * q
     if not rate > _LEAST_RATE:
         raise AccuracyError(
-            f"steps must be provable in double precision; got a rate of {rate:.3g} a step; scale the features alike, "
-            f"or remove such as are nearly dependent"
+            f"the proven rate of {rate:.3g} per step is too small for double precision. "
+            f"Scale the features to similar sizes, or remove features that are nearly dependent."
         )
     back = np.diag(np.repeat([1.0, ratio**-0.5], data.n_features))
     return SaddleSteps(
@@ -84,7 +131,7 @@ def saddle_steps(data: Transitions) -> SaddleSteps:
 
 
 def _constants(data: Transitions, ratio: float) -> tuple[float, float, float, Floats]:
-    """k, q, s and P for k = `ratio`."""
+    """Return k, q, s and P for k = `ratio`."""
     from scipy.linalg import eigh, solve_continuous_lyapunov
 
     root, d = ratio**0.5, data.n_features

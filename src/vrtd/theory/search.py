@@ -1,8 +1,8 @@
-"""The search over settings: the best step size, batch size and number of epochs for any predictor.
+"""Search for the best step size, batch size and number of epochs, for any predictor.
 
-The cost of settings is sample_cost M times the number of epochs, in pseudo-gradients or samples: sample_cost is what a
-row of a batch costs, its inner step included. A grid comes first, because the least cost has several valleys (small
-batches and many epochs, large batches and few). What it finds is then refined on the scale on which epochs are counted.
+The cost of settings is sample_cost M times the number of epochs, in pseudo-gradients or samples. sample_cost is the
+cost of one row of a batch, including its inner step. The search begins with a grid, because the cost has several local
+minima (small batches with many epochs, large batches with few). The best cells are then refined.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from vrtd.arrays import Floats
 from vrtd.theory.orbits import Errors
 from vrtd.theory.predictions import EpochPredictor, ErrorPredictor, StepPredictor
 
-#: Plans beyond this cost are not looked for: months at the speed of any machine.
+#: Largest cost of a plan; a run would take months on any machine.
 MOST_COST = 10**15
-LEAST_BATCH = 2  # of VRTD: a batch of one is TD
-_SMALLEST_STEP = 1e-15  # of the largest
+LEAST_BATCH = 2  # least batch of VRTD; a batch of one is TD
+_SMALLEST_STEP = 1e-15  # share of the largest step
 _GOLDEN = (5**0.5 - 1) / 2
-# Grids: the factor between steps, and how many smaller steps are tried after the best.
+# Grids: the factor between steps, and the number of smaller steps that are tried after the best.
 STEP_RATIO, _PATIENCE = 1.7, 18
-_FINE_STEPS = 9  # of `refine_grid`, around the best
-# Cells of the grid within these factors of the best are refined; costs beyond the last factor are not computed.
+_FINE_STEPS = 9  # number of steps of `refine_grid` around the best
+# Cells of the grid within these factors of the best are refined. Costs beyond the last factor are not computed.
 _NEAR_COST, _NEAR_ERROR, _FAR_COST = 1.5, 1.1, 4.0
-# Cells whose batch size is refined, too: the best few, and those of few epochs, for which sizes on the grid are coarse.
+# The batch size is also refined for the best few cells, and for few epochs, where sizes on the grid are coarse.
 _CANDIDATES, _FEW_EPOCHS = 4, 3
-_LEAST_GAIN = 1e-3  # in the cost: a number of epochs that gains less is not refined
+_LEAST_GAIN = 1e-3  # least relative gain in cost for which a number of epochs is refined
 
 
 class Goal(NamedTuple):
@@ -42,7 +42,7 @@ class Goal(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Settings, what they cost, and the error with which they end."""
+    """Settings with their cost and their final error."""
 
     step_size: float
     batch_size: int
@@ -55,7 +55,7 @@ _by_cost, _by_error = attrgetter("cost"), attrgetter("error")
 
 
 class Search:
-    """The best settings of TD and of VRTD; VRTD's steps and batches may be limited."""
+    """Search for the best settings of TD and VRTD; the steps and batches of VRTD may be limited."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Search:
     def td(self, goal: Goal, polish: bool = True) -> Found | None:
         """Find the step with which TD reaches the target in the fewest updates, or ends with the least error.
 
-        `polish`: use the predictor's better and dearer prediction in the end.
+        With ``polish``, the result is refined with the more accurate and more expensive prediction.
         """
         largest, cheap, best_known = self._predictor.largest_step, self._predictor.cheap_td, self._predictor.by_step(1)
 
@@ -86,7 +86,8 @@ class Search:
             before = best
             step, best = _follow(score, step)
             probes = [largest / share for share in (4.0, 40.0, 400.0)] if goal.budget is not None else []
-            if any(coarse(probe) > 2.0 * score(probe) for probe in probes) or not best <= 1.2 * before:  # misled
+            # If the cheap prediction was misleading, search again with the accurate one.
+            if any(coarse(probe) > 2.0 * score(probe) for probe in probes) or not best <= 1.2 * before:
                 elsewhere = _refine(score, *_descend(score, largest, ratio=1.7), width=1.7, evaluations=8)
                 step, best = min((step, best), elsewhere, key=lambda found: found[1])
         if best == inf:
@@ -102,7 +103,7 @@ class Search:
         return None if goal.budget < self._least_batch * self._sample_cost else self._least_error(goal.budget)
 
     def _orbits(self, step: float, sizes: Sequence[int]) -> Mapping[int, Errors]:
-        """Return the errors of the batch sizes that are allowed; of none if the step is not."""
+        """Return the errors of the allowed batch sizes, or none if the step is too large."""
         allowed = [M for M in sizes if self._least_batch <= M]
         if not allowed or step > self._largest_step * (1.0 + 1e-12):
             return {}
@@ -113,7 +114,7 @@ class Search:
         return orbits[M].error(n) if orbits else inf
 
     def _step_along(self, product: float, M: int) -> float:
-        """Return the step for a batch size, the step times the batch size being given, as far as it is allowed."""
+        """Return the step from the product of step and batch size, limited to the largest step."""
         return min(product / M, self._largest_step)
 
     def _error_along(self, n: int, product: float, M: int) -> float:
@@ -124,7 +125,7 @@ class Search:
 
     def _least_cost(self, target: float) -> Found | None:
         optimal = self._predictor.optimal
-        # One batch of optimal/target samples would do if every sample were used as well as can be.
+        # With optimal use of every sample, one batch of optimal/target samples reaches the target.
         largest = 1 << 48 if optimal is None else 64 + int(8.0 * optimal / target)
         sizes = [2**k for k in range(1, largest.bit_length() + 1)]
         cells: dict[int, Found] = {}  # the best of each batch size
@@ -188,7 +189,7 @@ class Search:
         return min(refined, key=_by_error, default=None)
 
     def _best_step(self, M: int, n: int, step: float, best: float = inf) -> Found:
-        """Find the step with the least error after n epochs around the given one, whose error is `best` if known."""
+        """Find the step near `step` with the least error after n epochs; `best` is the error of `step`, if known."""
         step, error = _refine(partial(self._error, M, n), step, best, width=1.6, evaluations=9)
         return self._found(step, M, n, error)
 
@@ -206,7 +207,7 @@ class Search:
     def _smallest_batch(self, cell: Found, n: int, target: float, cost: float) -> Found | None:
         """Find the smallest batch with which n epochs reach the target at clearly less than `cost`, for any step.
 
-        For n epochs the best step times the batch size hardly changes, so the two are refined in turn.
+        For n epochs the product of the best step and the batch size hardly changes, so the two are refined in turn.
         """
         high = int((cost - max(1.0, _LEAST_GAIN * cost)) // (self._sample_cost * n))
         if high < LEAST_BATCH:
@@ -223,9 +224,9 @@ class Search:
 
 
 def refine_grid(predictor: ErrorPredictor, steps: Floats, cells: Sequence[tuple[int, int]], errors: Floats) -> Found:
-    """Find the least of the errors on a grid, and refine its step; steps fall by STEP_RATIO, a single one is kept.
+    """Find the least error on a grid and refine its step; the steps fall by STEP_RATIO, and a single step is kept.
 
-    It is the search for settings that are decided while data come in: it evaluates one more small grid and no more.
+    It evaluates one more small grid only, so it is fast enough for settings that are chosen while data arrive.
     """
     i, j = np.unravel_index(errors.argmin(), errors.shape)
     M, n = cells[int(i)]
@@ -238,7 +239,7 @@ def refine_grid(predictor: ErrorPredictor, steps: Floats, cells: Sequence[tuple[
 
 
 def _crossing(errors: Errors, target: float, most: int) -> float:
-    """Return where between two numbers of epochs the error passes the target: whole numbers are too coarse."""
+    """Return the fractional number of epochs at which the error reaches the target; whole numbers are too coarse."""
     n = errors.first_below(target, most)
     if n is None or n == 0:
         return inf if n is None else 0
@@ -248,7 +249,10 @@ def _crossing(errors: Errors, target: float, most: int) -> float:
 
 
 def _bisect(error: Callable[[int], float], target: float, low: int, high: int) -> int:
-    """Return the smallest number with an error at the target, to a part in a thousand; `high` is, `low` is not."""
+    """Return the smallest number whose error is at most the target, to a part in a thousand.
+
+    The error of `high` is at most the target, that of `low` is above it.
+    """
     while high - low > max(1, high // 1000):
         middle = max(low + 1, (low + high) // 2) if low > high // 4 else max(low + 1, high * 3 // 4)
         low, high = (low, middle) if error(middle) <= target else (middle, high)
@@ -256,7 +260,7 @@ def _bisect(error: Callable[[int], float], target: float, low: int, high: int) -
 
 
 def _neighbours(cells: Sequence[Found]) -> dict[int, Found]:
-    """Return numbers of epochs around those of the cells, close and further away, each with the nearest cell."""
+    """Return numbers of epochs around those of the cells, each with the nearest cell."""
     numbers: dict[int, None] = {}
     for n in (cell.n_epochs for cell in cells):
         around = {n - 2, n - 1, n, n + 1, n + 2, round(0.7 * n), round(0.85 * n), round(1.2 * n)}
@@ -267,7 +271,7 @@ def _neighbours(cells: Sequence[Found]) -> dict[int, Found]:
 def _descend(
     score: Callable[[float], float], largest: float, ratio: float = 2.0, patience: int = 5
 ) -> tuple[float, float]:
-    """Try smaller and smaller steps, until none has been better for a while; return the best and its score."""
+    """Try smaller and smaller steps until none has improved the score for a while; return the best and its score."""
     step, best_step, best = largest, largest, inf
     misses = 0
     while step > _SMALLEST_STEP * largest and (best == inf or misses < patience):
@@ -280,7 +284,7 @@ def _descend(
 
 
 def _follow(score: Callable[[float], float], step: float, width: float = 1.3) -> tuple[float, float]:
-    """Refine around the step, and go on from there, more widely, as long as the best lies at the edge."""
+    """Refine around the step; repeat around the new one with a larger width while the best lies at the edge."""
     best = score(step)
     for _ in range(6):
         before = step

@@ -1,4 +1,4 @@
-"""Linear maps of symmetric matrices as plain matrices on their upper triangles, and powers of them by doubling."""
+"""Linear maps of symmetric matrices as matrices on their upper triangles, and powers of them by repeated squaring."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ def _upper(n: int) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=64)
 def corner(n: int, d: int) -> Indices:
-    """Which entries of the triangle of an (n, n) matrix are the triangle of its leading (d, d) block, in order."""
+    """Return the indices in the triangle of an (n, n) matrix that form the triangle of its leading (d, d) block."""
     return np.flatnonzero(_upper(n)[1] < d)
 
 
 def triangle(n: int) -> int:
-    """How many numbers a symmetric (n, n) matrix has."""
+    """Return the size of the upper triangle of an (n, n) matrix."""
     return n * (n + 1) // 2
 
 
 def pack(X: Floats) -> Floats:
-    """The upper triangle of (..., n, n) as (..., n (n + 1) / 2)."""
+    """Return the upper triangle of (..., n, n) as (..., n (n + 1) / 2)."""
     rows, columns = _upper(X.shape[-1])
     return np.asarray(X[..., rows, columns])
 
 
 def unpack(x: Floats, n: int) -> Floats:
-    """The symmetric (..., n, n) matrix with this upper triangle.
+    """Return the symmetric (..., n, n) matrix with this upper triangle.
 
+    Examples
+    --------
     >>> unpack(np.array([1.0, 2.0, 3.0]), 2)
     array([[1., 2.],
            [2., 3.]])
@@ -51,28 +53,28 @@ def unpack(x: Floats, n: int) -> Floats:
 
 
 def outer(rows: Floats) -> Floats:
-    """pack(v v^T) of each row v."""
+    """Return pack(v v^T) for each row v."""
     i, j = _upper(rows.shape[-1])
     return np.asarray(rows[..., i] * rows[..., j])
 
 
 def quadratic(rows: Floats) -> Floats:
-    """For each row v the weights with weights . pack(X) = v^T X v."""
+    """Return, for each row v, the weights with weights . pack(X) = v^T X v."""
     i, j = _upper(rows.shape[-1])
     return np.asarray(outer(rows) * np.where(i == j, 1.0, 2.0))
 
 
 def operator(function: Callable[[Floats], Floats], n: int) -> Floats:
-    """The matrix of a linear map of symmetric (n, n) matrices; `function` maps a stack (k, n, n) of them at once."""
+    """Return the matrix of a linear map of symmetric (n, n) matrices; ``function`` maps a stack (k, n, n) at once."""
     return np.ascontiguousarray(pack(function(unpack(np.eye(triangle(n)), n))).T)
 
 
 def powers(T: Floats, exponents: Iterable[int]) -> dict[int, Floats]:
-    """T^k for each k, by squaring; the squares are shared."""
+    """Return T^k for each k, by repeated squaring; the squares are shared."""
     wanted = sorted(set(exponents))
     result = {k: np.eye(len(T)) for k in wanted}
     square, bit = T, 1
-    with np.errstate(over="ignore", invalid="ignore"):  # a map that is not stable overflows: its user looks for that
+    with np.errstate(over="ignore", invalid="ignore"):  # unstable maps overflow, which callers check
         while wanted and bit <= wanted[-1]:
             for k in wanted:
                 if k & bit:
@@ -84,7 +86,7 @@ def powers(T: Floats, exponents: Iterable[int]) -> dict[int, Floats]:
 
 
 def orbit(T: Floats, x: Floats, counts: NDArray[np.int64]) -> Floats:
-    """T^k x for each k in the increasing `counts`: (len(counts), len(x))."""
+    """Return T^k x for each k in the increasing ``counts``, (len(counts), len(x))."""
     gaps = np.diff(counts, prepend=0)
     jumps = powers(T, gaps.tolist())
     path = np.empty((len(counts), len(x)))

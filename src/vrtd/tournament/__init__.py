@@ -1,4 +1,4 @@
-"""A tournament: every algorithm on every problem, tuned with the same budget, on the same transitions."""
+"""Tournaments: algorithms on problems, each tuned with the same budget, on the same transitions."""
 
 from vrtd.tournament.cell import AimResult as AimResult
 from vrtd.tournament.cell import Cell as Cell

@@ -1,4 +1,4 @@
-"""`compare`: run a tournament of algorithms on problems and write a page that says which to use."""
+"""The function `compare`: run a tournament of algorithms on problems and write a report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from vrtd.tournament.standings import Advice, Standing, advise, rank_tuned
 from vrtd.tournament.tables import make_tables
 from vrtd.tournament.tournament import measure
 
+#: Size of ``vrtd compare --quick``.
 QUICK_SIZE = TournamentSize(n_samples=2000, n_runs=10, n_trials=18, n_tuning_runs=3, n_passes=10)
+#: Names of the problems of ``vrtd compare --quick``.
 QUICK_PROBLEMS = (
     "random-mdp", "boyan-chain", "random-walk-5", "garnet", "garnet-off-policy-1", "garnet-off-policy-2", "baird",
 )  # fmt: skip
@@ -44,24 +46,53 @@ _N_LEADERS = 3  # in the summary for a notebook
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a tournament found, and where it wrote it."""
+    """Result of a tournament.
+
+    Attributes
+    ----------
+    out : Path or None
+        Output folder, None if nothing was written.
+    size : TournamentSize
+        Numbers of samples, runs and settings, and the seed.
+    problems : mapping of str to TournamentProblem
+        Problems by name.
+    entrants : mapping of str to Entrant
+        Algorithms by name.
+    cells : mapping of (str, str) to Cell
+        Measurements by the names of problem and algorithm.
+    advice : tuple of Advice
+        Recommended algorithms by situation.
+    standings : mapping of str to list of Standing
+        Ranks over all problems for each aim ("equation" or "values"), with tuned settings, best first.
+    tables : mapping of str to table
+        Tidy tables "curves", "tuning", "runs" and "ranks", as columns of arrays.
+    manifest : dict
+        Names, sizes, versions and machine, as plain JSON.
+    """
 
     out: Path | None
     size: TournamentSize
     problems: Mapping[str, TournamentProblem]
     entrants: Mapping[str, Entrant]
-    cells: Cells = field(repr=False)  # by the names of problem and algorithm
+    cells: Cells = field(repr=False)
     advice: tuple[Advice, ...]
-    standings: Mapping[str, list[Standing]]  # for each aim, over all problems, with tuned settings
+    standings: Mapping[str, list[Standing]]
     tables: Mapping[str, Table] = field(repr=False)
     manifest: dict[str, Any]
 
     @property
     def report(self) -> Path | None:
+        """Path of the report, None if nothing was written."""
         return None if self.out is None else self.out / "report.html"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what was found as plain JSON."""
+        """Return advice, ranks, the manifest and the names of the files as plain JSON.
+
+        Returns
+        -------
+        dict
+            The entries "report", "advice", "standings", "tables" and "manifest".
+        """
         return {
             "report": None if self.out is None else str(self.report),
             "advice": [{**each._asdict(), "standings": _as_rows(each.standings)} for each in self.advice],
@@ -75,7 +106,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         entries = {"size": self._size, **self._leaders, "report": "" if self.report is None else str(self.report)}
-        _, figure, tables = next(figures_of(self.tables, self.problems))  # the ranks come first
+        _, figure, tables = next(figures_of(self.tables, self.problems))  # the figure of ranks
         return build_summary("Comparison", entries, lambda axes: figure.draw(axes, tables))
 
     @property
@@ -85,7 +116,7 @@ class Comparison:
 
     @property
     def _leaders(self) -> dict[str, str]:
-        """The first few for each aim, with their mean ranks."""
+        """First few algorithms for each aim, with their mean ranks."""
         return {
             AIMS[aim]: ", ".join(f"{each.algorithm} {each.rank_text()}" for each in standings[:_N_LEADERS])
             + f" of {len(standings)}"
@@ -102,39 +133,61 @@ def compare(
     threads: int | None = None,
     progress: Callable[[float, str], None] | bool | None = None,
 ) -> Comparison:
-    """Compare algorithms on problems, all standard ones by default, with the same budget for tuning.
+    """Compare algorithms on problems, each tuned with the same budget.
 
-    Write `report.html`, `figures/`, `data/`, `manifest.json` and tidy tables as Parquet into the folder `out`. What is
-    finished there with the same problems, algorithms and size is kept, so that an interrupted comparison goes on.
+    The folder ``out`` receives ``report.html``, ``figures/``, ``data/``, ``manifest.json`` and tidy tables as Parquet
+    files. Finished measurements are kept there, so an interrupted comparison continues with the same call.
 
     Parameters
     ----------
-    problems : sequence or mapping, optional
-        Names of standard problems (`vrtd.tournament.PROBLEMS`), `LinearProblem` and `Simulator` objects; or a mapping
-        from names of your choice to these. Objects without a name are called "problem-1", "problem-2", ...
-    algorithms : sequence or mapping, optional
-        Names (`vrtd.tournament.ENTRANTS`), which are tuned on every problem, and `Algorithm` objects, which run with
-        their own settings; or a mapping from names of your choice to these. Objects without a name are called
-        "vrtd_1", "vrtd_2", ... after their class.
+    problems : sequence or mapping, default=()
+        Names of standard problems, or problem objects. The names are those of ``vrtd.tournament.PROBLEMS``; objects
+        are of type ``LinearProblem`` or ``Simulator``, and are called "problem-1", "problem-2", ... A mapping gives
+        each problem a name of your choice. By default all standard problems are used.
+    algorithms : sequence or mapping, default=()
+        Names of algorithms, which are tuned, or algorithm objects, which are not. The names are those of
+        ``vrtd.tournament.ENTRANTS``; objects run with their own settings on every problem, and are called "vrtd_1",
+        "vrtd_2", ... after their class. A mapping gives each algorithm a name of your choice. By default all standard
+        algorithms are used.
     size : TournamentSize, optional
-        The numbers of samples, runs and settings, and the seed.
-    out : path or None, optional
-        The output folder. With None nothing is written or kept, and neither matplotlib nor pyarrow is needed.
+        Numbers of samples, runs and settings, and the seed. By default ``TournamentSize()``.
+    out : path or None, default="comparison"
+        Output folder, which must be new, empty or that of an earlier comparison. With None nothing is written, and
+        neither Matplotlib nor pyarrow is needed.
     threads : int, optional
-        The number of processes that share the work, one per processor by default. A `Simulator`, and an algorithm whose
+        Number of processes that share the work. By default one per processor. A ``Simulator``, and an algorithm whose
         class is not in the registry, run in the calling process, because their code cannot be sent to another one.
     progress : bool or callable, optional
-        True shows a bar on stderr. A function is called with the share of the work that is done and what is being done.
+        Whether to show a progress bar on stderr. A callable receives the share of the work that is done and the name
+        of the current task.
 
     Returns
     -------
     Comparison
-        Advice, ranks, tables, and where the report is.
+        Advice, ranks, tables, and the path of the report.
+
+    Raises
+    ------
+    InvalidInputError
+        If a name is unknown, an object cannot take part, or the folder holds something else.
+    VrtdError
+        If a worker process fails.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> size = vrtd.tournament.TournamentSize(n_samples=200, n_runs=2)
+    >>> algorithms = {"small": vrtd.TD(0.01), "large": vrtd.TD(0.1)}
+    >>> problem = vrtd.problems.random_mdp(n_states=10)
+    >>> comparison = vrtd.compare([problem], algorithms, size=size, out=None, threads=1)
+    >>> [standing.algorithm for standing in comparison.standings["equation"]]
+    ['large', 'small']
     """
     size = TournamentSize() if size is None else size
     if not isinstance(size, TournamentSize):
         raise InvalidInputError(
-            "size must be a vrtd.tournament.TournamentSize", repr(size), "pass TournamentSize(n_samples=...)"
+            f"size must be a vrtd.tournament.TournamentSize, but got {size!r}.",
+            "Pass vrtd.tournament.TournamentSize(...).",
         )
     if threads is not None:
         check_count("threads", threads)
@@ -144,7 +197,7 @@ def compare(
         "size": dict(vars(size)),
         "problems": list(where),
         "algorithms": list(entrants),
-        # What the names of the caller's stand for: digests of problems, algorithms with their settings.
+        # Digests of problems and settings of algorithms that the caller named.
         "objects": {name: problem.identity for name, problem in where.items() if problem.identity}
         | {name: entrant.identity for name, entrant in entrants.items() if entrant.given is not None},
         **store.describe_system(),
@@ -154,7 +207,7 @@ def compare(
         if out is None:
             folder = cell_folder = Path(stack.enter_context(TemporaryDirectory()))
         else:
-            new_panels(1), library()  # what is missing must not cost a long measurement
+            new_panels(1), library()  # raise before the long measurement if a library is missing
             parts = ("cells", "data", "figures")
             folder = stack.enter_context(opened(Path(out), _FORMAT, "comparison", parts))
             cell_folder = folder / "cells"
@@ -164,24 +217,24 @@ def compare(
         overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
         path, advice = None if out is None else folder, tuple(advise(cells, where, entrants))
         tables = make_tables(cells, overall, entrants)
-        found = Comparison(path, size, where, entrants, cells, advice, overall, tables, manifest)
+        comparison = Comparison(path, size, where, entrants, cells, advice, overall, tables, manifest)
         if out is not None:
             for name, each in tables.items():
                 write_parquet(each, folder / f"{name}.parquet")
-            page = build_page(found, _draw_panels(folder, found))
+            page = build_page(comparison, _draw_panels(folder, comparison))
             write_text(page.html, folder / "report.html")
             store.write_json(manifest, folder / "manifest.json")
-    return found
+    return comparison
 
 
 def _as_rows(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str, Any]]]:
-    return {aim: [standing._asdict() for standing in found] for aim, found in standings.items()}
+    return {aim: [standing._asdict() for standing in ranked] for aim, ranked in standings.items()}
 
 
-def _draw_panels(folder: Path, found: Comparison) -> dict[str, list[Panel]]:
-    """Return figures by problem, and those of all under ""; figures of another comparison in this folder go."""
+def _draw_panels(folder: Path, comparison: Comparison) -> dict[str, list[Panel]]:
+    """Write the figures and return them by problem, "" for all; remove figures of an earlier comparison."""
     panels: dict[str, list[Panel]] = {}
-    for problem, figure, behind in figures_of(found.tables, found.problems):
+    for problem, figure, behind in figures_of(comparison.tables, comparison.problems):
         panel = draw_panel(folder, figure, behind, f"figures/{figure.name}.svg", f"data/{figure.name}.csv")
         write_csv(behind[figure.table], folder / panel.data)
         panels.setdefault(problem, []).append(panel)

@@ -1,6 +1,6 @@
 """The algorithms of a tournament and the settings that each may try.
 
-They are read off the registry, so that a new algorithm takes part by itself.
+All algorithms of the registry are included, so that a new one takes part automatically.
 """
 
 from __future__ import annotations
@@ -16,45 +16,65 @@ from vrtd.algorithms import REGISTRY, TD, TDC, VRTD, Algorithm, Exponential, Har
 from vrtd.errors import InvalidInputError
 from vrtd.kernels.digest import digest
 
-#: How the step sizes of an entrant change: not at all, as 1/t, as 1/t^(2/3), or exponentially until the end of the run.
+#: Schedule of the step sizes of an entrant: constant, 1/t, 1/t^(2/3), or exponential until the end of a run.
 StepRule = Literal["constant", "harmonic", "polynomial", "exponential"]
 _POWERS = {"harmonic": 1.0, "polynomial": 2 / 3}
-_T0 = (100.0, 1000.0, 10_000.0)  # of a polynomial: until so many updates the step falls little
-_DECREASE = "c / (t0 + t)^power"  # the key of t0 among hyperparameters: not the name of a field
-_FEWEST = 4  # points of the grid
-# Three batches, each 8 times the one before, take up all samples; 0.2 is enough for steps to contract at little cost.
+_T0 = (100.0, 1000.0, 10_000.0)  # values of t0: the number of updates before the step decreases
+_DECREASE = "c / (t0 + t)^power"  # key of t0 among the hyperparameters, different from all names of fields
+_FEWEST = 4  # points of a grid
+# Three batches, each 8 times as large as the previous one, use all samples. With 0.2 times as many inner steps as
+# samples, the steps contract at a low cost.
 _THREE_BATCHES = {"batch_size": Tuned((1 / 73,), is_share=True), "n_steps": Tuned((0.2,), is_share=True)}
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """An algorithm, with what makes it another method than its defaults do; or one object, which is not tuned."""
+    """Algorithm of a tournament: a class with fixed and tuned hyperparameters, or an object that is not tuned.
+
+    Attributes
+    ----------
+    name : str
+        Name in the tournament.
+    algorithm : type
+        Class of the algorithm.
+    fixed : mapping
+        Values of hyperparameters that are not tuned.
+    retuned : mapping of str to Tuned
+        Tuning of hyperparameters that differs from what the class declares.
+    steps : {"constant", "harmonic", "polynomial", "exponential"}
+        Schedule of the step sizes.
+    passes : bool
+        Whether it makes several passes over a data set although it does not need one.
+    given : Algorithm or None
+        Object of the caller, which keeps its own settings.
+    """
 
     name: str
     algorithm: type[Algorithm]
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    retuned: Mapping[str, Tuned] = field(default_factory=dict)  # what is tuned otherwise than the algorithm declares
+    retuned: Mapping[str, Tuned] = field(default_factory=dict)
     steps: StepRule = "constant"
-    passes: bool = False  # whether it goes through a data set again and again, though it need not
-    given: Algorithm | None = None  # an object of the caller's, with its own settings
+    passes: bool = False
+    given: Algorithm | None = None
 
     @property
     def uses_data_set(self) -> bool:
+        """Whether it runs on a data set instead of a stream."""
         return self.algorithm.needs_data_set or self.passes
 
     @property
     def tuned(self) -> Mapping[str, Tuned]:
-        """The hyperparameters that are tuned, and the values that are tried."""
+        """Hyperparameters that are tuned, and the values that are tried."""
         return {} if self.given is not None else {**self.algorithm.tuned, **self.retuned}
 
     @property
     def main_field(self) -> str:
-        """The hyperparameter whose influence is shown: the first that is tuned; "" if there is none."""
+        """Hyperparameter whose sensitivity is shown: the first that is tuned, "" if none is."""
         return next(iter(self.tuned), "")
 
     @property
     def words(self) -> str:
-        """What it is in Python."""
+        """Description as a Python expression."""
         if self.given is not None:
             return f"{self.given!r}, not tuned"
         fixed = ", ".join(f"{name}={value!r}" for name, value in self.fixed.items())
@@ -63,17 +83,17 @@ class Entrant:
 
     @property
     def identity(self) -> str:
-        """What it is: as `words`, and for a class outside this package also by its code."""
+        """Unique description: ``words``, with a digest of the code if the class is not in this package."""
         return f"{self.words} {_code(self.algorithm)}" if self.is_local else self.words
 
     @property
     def is_local(self) -> bool:
-        """Whether it can run in the calling process only: another one does not have the caller's classes."""
+        """Whether it must run in the calling process, because its class is not in this package."""
         return self.given is not None and type(self.given) not in REGISTRY.values()
 
     @property
     def is_quadratic(self) -> bool:
-        """Whether work and memory grow with the square of the number of features."""
+        """Whether work and memory are quadratic in the number of features."""
         return self.algorithm.cost == "quadratic"
 
 
@@ -89,14 +109,16 @@ _STANDARD = (
     Entrant("td_averaged_passes", TD, {"average": True}, passes=True),
     Entrant("vrtd_passes", VRTD, passes=True),
 )
+#: Standard algorithms by name.
 ENTRANTS: Mapping[str, Entrant] = MappingProxyType({entrant.name: entrant for entrant in _STANDARD})
 
 
 def make_entrant(name: str, algorithm: Any) -> Entrant:
-    """Return an algorithm object of the caller's as an entrant of a tournament."""
+    """Return an algorithm object as an entrant of a tournament."""
     if not isinstance(algorithm, Algorithm):
         raise InvalidInputError(
-            "an algorithm of a comparison must be a name or an Algorithm", repr(algorithm), "pass vrtd.TD(0.1), say"
+            f"An algorithm of a comparison must be a name or an Algorithm, but got {algorithm!r}.",
+            "Pass an object such as vrtd.TD(0.1).",
         )
     return Entrant(name, type(algorithm), given=algorithm)
 
@@ -108,15 +130,19 @@ def _code(kind: type[Algorithm]) -> str:
 
 
 class Trial(NamedTuple):
+    """One setting that is tried."""
+
     algorithm: Algorithm
-    main: float  # the value of the main field, in units of the problem
-    combination: int  # which of the values of the others
+    main: float  # value of the main field, in units of the problem
+    combination: int  # index of the values of the other fields
 
 
 def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: float) -> Iterator[Trial]:
-    """`n_trials` settings, or a few less: a grid of the main field times every combination of others, of which as many
-    are varied as leave the grid a few points. The k-th setting means the same on every problem. Steps that fall to the
-    end of a run do so within `n_samples`. A given object has its own settings and no others."""
+    """Yield `n_trials` settings, or a few less: a grid of the main field times the combinations of the other fields.
+
+    As many other fields vary as leave the grid at least four points. The k-th setting means the same on every problem.
+    Exponential steps decrease until `n_samples`. An object of the caller has its own settings only.
+    """
     if entrant.given is not None:
         yield Trial(entrant.given, 1.0, 0)
         return
@@ -150,7 +176,7 @@ def list_trials(entrant: Entrant, n_trials: int, n_samples: int, squared_norm: f
 
 
 def _make_schedule(rule: StepRule, first: float, t0: float, n_samples: int) -> Schedule:
-    """Return step sizes that begin with `first`; `t0` is of no use to exponential ones."""
+    """Return step sizes that begin with `first`; exponential ones do not use `t0`."""
     if rule == "exponential":
         return Exponential(first, n_samples)
     return Harmonic(first * t0 ** _POWERS[rule], t0, _POWERS[rule])

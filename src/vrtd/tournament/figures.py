@@ -1,4 +1,4 @@
-"""The figures of a comparison: ranks, and for each problem the error against what it costs and the step size."""
+"""The figures of a comparison: ranks, and for each problem the error against its cost and against the step size."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 _AXES = {"n_samples": "samples", "n_gradients": "pseudo-gradients", "seconds": "seconds of one core, for one run"}
 _OTHERS = {"color": "#b0b0b0", "linewidth": 0.7}
 _MOST_COLOURS = len(PALETTE)
-_ALWAYS = ("td", "vrtd")  # shown in colour wherever they rank
+_ALWAYS = ("td", "vrtd")  # always shown in colour
 
 
 def figures_of(
     tables: Mapping[str, Table], problems: Mapping[str, TournamentProblem]
 ) -> Iterator[tuple[str, Figure, Tables]]:
-    """(problem or "", figure, the tables behind it)"""
+    """Yield each figure with the name of its problem, "" for all, and with the tables behind it."""
     for aim in dict.fromkeys(tables["ranks"]["aim"].tolist()):
         caption = (
-            f"{AIMS[aim]}: mean rank over the problems, 1 the best, with 95 % intervals. In blue: not told from the "
-            f"best."
+            f"{AIMS[aim]}: mean rank over the problems (1 is the best), with 95 % intervals. Blue: statistically tied "
+            "with the best."
         )
         yield "", Figure(f"ranks-{aim}", caption, "ranks", _draw_ranks), {"ranks": rows_where(tables["ranks"], aim=aim)}
     for problem, about in problems.items():
@@ -40,25 +40,25 @@ def figures_of(
             for axis, label in _AXES.items():
                 if aim != "equation" and axis != "n_samples":
                     continue
-                caption = f"{title}: mean error against {label}, two standard errors shaded; the others in grey."
+                caption = f"{title}: mean error against {label}, with a band of two standard errors. Grey: the others."
                 if axis == "n_samples":
-                    caption += " A square: with a data set of all samples. Dotted: the least error of any parameter."
+                    caption += " Square: on a data set of all samples. Dotted: the smallest error of any parameters."
                 name = f"{problem}-{aim}-{axis.removeprefix('n_')}"
                 yield problem, Figure(name, caption, "curves", partial(_draw, axis, coloured)), {"curves": curves}
             tuning = rows_where(tables["tuning"], problem=problem, aim=aim, is_shown=True)
-            if not tuning["main"].size:  # nobody was tuned
+            if not tuning["main"].size:  # no algorithm was tuned
                 continue
             caption = (
-                f"{title}: mean error of the tuning runs against the step size (the ridge of least squares), the other "
-                f"settings as chosen. A ring: the chosen one. A cross: some run diverged."
+                f"{title}: mean error of the tuning runs against the step size (for least squares: the ridge), with "
+                "the other settings as chosen. Ring: the chosen value. Cross: some runs diverged."
             )
             figure = Figure(f"{problem}-{aim}-step-size", caption, "tuning", partial(_draw_sensitivity, coloured))
             yield problem, figure, {"tuning": tuning}
         curves = rows_where(tables["curves"], problem=problem, aim="rows")
         if curves["mean"].size:
             caption = (
-                f"{about.title}, a data set's own equation: its mean squared projected Bellman error, as a "
-                f"share of the start's, against pseudo-gradients, two standard errors shaded."
+                f"{about.title}, the equation of the data set: mean squared projected Bellman error, relative to the "
+                "initial error, against pseudo-gradients, with a band of two standard errors."
             )
             names = np.array(list(dict.fromkeys(curves["algorithm"].tolist())))
             draw = partial(_draw, "n_gradients", _coloured({"algorithm": names}))
@@ -66,7 +66,7 @@ def figures_of(
 
 
 def _coloured(ranks: Table) -> dict[str, dict[str, Any]]:
-    """Colours and dashes, the same in all figures of an aim, for the best few and for those that are always shown."""
+    """Return the line styles, the same in all figures of an aim, of the best few and of `_ALWAYS`."""
     names = ranks["algorithm"].tolist()
     always = [name for name in _ALWAYS if name in names]
     best = [name for name in names if name not in always]
@@ -91,12 +91,12 @@ def _draw_ranks(axes: Axes, tables: Tables) -> None:
 def _draw(axis: str, coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tables: Tables) -> None:
     curves = tables["curves"]
     limit = LOST * curves["initial_error"][0]
-    for name in sorted(dict.fromkeys(curves["algorithm"]), key=lambda name: name in coloured):  # colours on top
+    for name in sorted(dict.fromkeys(curves["algorithm"]), key=lambda name: name in coloured):  # coloured curves on top
         part = rows_where(curves, algorithm=name)
         x, mean, se = part[axis], part["mean"], part["standard_error"]
         keep = x > 0
         style = coloured.get(name, _OTHERS)
-        if axis == "n_samples" and np.all(x == x[0]):  # what needs all samples before it begins
+        if axis == "n_samples" and np.all(x == x[0]):  # an algorithm on a data set
             axes.plot(x[-1:], mean[-1:], marker="s", markersize=4, **style)
             continue
         axes.plot(x[keep], mean[keep], **style)
@@ -117,9 +117,9 @@ def _draw_sensitivity(coloured: Mapping[str, Mapping[str, Any]], axes: Axes, tab
     for name in sorted(dict.fromkeys(tuning["algorithm"]), key=lambda name: name in coloured):
         part = rows_where(tuning, algorithm=name)
         order = np.argsort(part["main"])
-        x, error, chosen, lost = (part[column][order] for column in ("main", "error", "is_chosen", "n_diverged"))
+        x, error, chosen, diverged = (part[column][order] for column in ("main", "error", "is_chosen", "n_diverged"))
         style = coloured.get(name, _OTHERS)
         axes.plot(x, error, marker=".", markersize=4, **style)
-        axes.plot(x[lost > 0], error[lost > 0], marker="x", linestyle="", markersize=5, color=style["color"])
+        axes.plot(x[diverged > 0], error[diverged > 0], marker="x", linestyle="", markersize=5, color=style["color"])
         axes.plot(x[chosen], error[chosen], marker="o", fillstyle="none", markersize=8, color=style["color"])
     finish_axes(axes, "step size, or ridge", "error at the end", is_log=True, legend=8)

@@ -1,4 +1,4 @@
-"""The page of a comparison: what to use first, then who did how well where, then every problem."""
+"""The page of a comparison: recommendations, ranks, and every problem."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from vrtd.tournament.standings import Advice, Standing
 if TYPE_CHECKING:
     from vrtd.tournament.comparison import Comparison
 
-_MOST_NAMED = 4  # algorithms that are not told from the best
+_MOST_NAMED = 4  # algorithms that are statistically tied with the best
 
 
 def build_page(found: Comparison, panels: Mapping[str, Sequence[html.Panel]]) -> html.Page:
-    """Return the page, with the figures of each problem, and those of all under ""."""
+    """Return the page with the figures of each problem; those of all problems are under ""."""
     size, problems, entrants = found.size, found.problems, found.entrants
     not_tuned = ", ".join(name for name, entrant in entrants.items() if entrant.given is not None)
     header = html.paragraph(

@@ -1,4 +1,4 @@
-"""The problems of a tournament, standard and given, each with where runs start and how wrong a parameter is."""
+"""The problems of a tournament, with the initial parameters of runs and the measures of their error."""
 
 from __future__ import annotations
 
@@ -16,31 +16,49 @@ from vrtd.errors import InvalidInputError
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import LIBRARY, LinearProblem, Simulator
 
-#: What one may want: to solve the projected Bellman equation, which all but methods with traces aim at; or the values.
+#: Aims: to solve the projected Bellman equation, as all methods without traces do, or to estimate the values.
 AIMS = MappingProxyType({"equation": "To solve the TD equation", "values": "To know the values"})
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A problem that is ready to be simulated."""
+    """Problem that is ready to be simulated."""
 
     problem: LinearProblem | Simulator
     theta_0: NDArray[np.float64]
-    forms: Mapping[str, QuadraticForm]  # the error, by aim
-    squared_norm: float  # the largest |phi|^2, in whose inverse step sizes are measured
+    forms: Mapping[str, QuadraticForm]  # measure of the error by aim
+    squared_norm: float  # the largest |phi|^2; step sizes are in units of its inverse
 
 
 @dataclass(frozen=True)
 class TournamentProblem:
-    """A problem by its name in the tournament."""
+    """Problem of a tournament.
+
+    Attributes
+    ----------
+    name : str
+        Name in the tournament.
+    title : str
+        Title on the page.
+    load : callable
+        Function that returns the problem with its initial parameters and its measures of the error.
+    is_off_policy : bool
+        Whether transitions have importance ratios.
+    aims : tuple of str
+        Aims for which it has a measure of the error.
+    identity : str
+        Digest of an object, or the name of a standard problem under another name. It is empty if the name suffices.
+    is_local : bool
+        Whether it can be loaded only in the calling process.
+    """
 
     name: str
     title: str
     load: Callable[[], Loaded]
     is_off_policy: bool = False
     aims: tuple[str, ...] = tuple(AIMS)
-    identity: str = ""  # what it is if the name does not say: the digest of a given problem, a standard one's name
-    is_local: bool = False  # whether it can be loaded in the calling process only
+    identity: str = ""
+    is_local: bool = False
 
 
 def _load(problem: LinearProblem | Simulator, theta_0: Any = 0.0) -> Loaded:
@@ -80,33 +98,32 @@ _STANDARD = (
     TournamentProblem("baird", "Baird's star", partial(_load_standard, "baird", _BAIRD_START), is_off_policy=True),
     TournamentProblem("mountain-car", "Mountain Car", partial(_load_standard, "mountain_car"), aims=("equation",)),
 )
+#: Standard problems by name.
 PROBLEMS: Mapping[str, TournamentProblem] = MappingProxyType({problem.name: problem for problem in _STANDARD})
 
 
 def make_problem(name: str, problem: Any) -> TournamentProblem:
-    """Return a problem object of the caller's as a problem of a tournament.
+    """Return a problem object as a problem of a tournament.
 
-    It is loaded here, so that an object that cannot take part is refused before anything is measured.
+    It is loaded here, so that an unsuitable object is refused before anything is measured.
     """
     if not isinstance(problem, LinearProblem | Simulator):
         raise InvalidInputError(
-            "a problem of a comparison must be a name, a LinearProblem or a Simulator",
-            f"{type(problem).__name__} as {name}",
-            "pass the problem that transitions are drawn from: every run draws its own, so given rows are not enough",
+            "A problem of a comparison must be a name, a LinearProblem or a Simulator, "
+            f"but {name} is of type {type(problem).__name__}.",
+            "Pass the problem from which transitions are drawn, because every run draws its own.",
         )
-    is_local = isinstance(problem, Simulator)  # its compiled functions cannot be sent to another process
+    is_local = isinstance(problem, Simulator)  # compiled functions cannot be sent to another process
     if isinstance(problem, LinearProblem) and not problem.is_stationary:
         raise InvalidInputError(
-            "a problem of a comparison must have the states of its chain's trajectories",
-            f"another state_distribution in {name}",
-            "build LinearProblem(mrp, phi)",
+            f"The state_distribution of a problem must be the stationary one, but {name} has another.",
+            "Build it with LinearProblem(mrp, phi).",
         )
     loaded = _load(problem)
     if not all(form(loaded.theta_0) > form.offset for form in loaded.forms.values()):
         raise InvalidInputError(
-            "theta = 0, where runs start, must have an error that can be lowered",
-            f"none on {name}",
-            "give rewards that are not all 0, or features that are not orthogonal to the mean reward",
+            f"Runs start at theta = 0, where an error of {name} is already minimal.",
+            "Use rewards that are not all 0, or features that are not orthogonal to the mean reward.",
         )
     is_off_policy = isinstance(problem, LinearProblem) and problem.mrp.is_weighted
     load = partial(_return, loaded)

@@ -1,4 +1,4 @@
-"""Which problems and algorithms take part in a tournament: standard ones by name, and the caller's own objects."""
+"""Selection of the problems and algorithms of a tournament: standard ones by name, and objects of the caller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vrtd.tournament.problems import PROBLEMS, TournamentProblem, make_problem
 
 
 def choose_problems(chosen: Any) -> dict[str, TournamentProblem]:
-    """Return the problems by name: all standard ones if nothing is chosen."""
+    """Return the chosen problems by name, by default all standard ones."""
     problems = {}
     for name, each in _by_name("a problem", chosen, tuple(PROBLEMS)).items():
         _check_name("a problem", name, r"\w[\w.-]*", "letters, digits, '_', '.' and '-'")
@@ -33,7 +33,7 @@ def choose_problems(chosen: Any) -> dict[str, TournamentProblem]:
 
 
 def choose_entrants(chosen: Any, size: TournamentSize) -> dict[str, Entrant]:
-    """Return the algorithms by name: all standard ones if nothing is chosen."""
+    """Return the chosen algorithms by name, by default all standard ones."""
     entrants = {}
     for name, each in _by_name("an algorithm", chosen, tuple(ENTRANTS)).items():
         entrants[name] = replace(ENTRANTS[each], name=name) if isinstance(each, str) else make_entrant(name, each)
@@ -42,13 +42,13 @@ def choose_entrants(chosen: Any, size: TournamentSize) -> dict[str, Entrant]:
         _check_epoch(entrants[name], size)
     if len(entrants) < 2:
         raise InvalidInputError(
-            "a comparison must have two algorithms at least", ", ".join(entrants), "name another one"
+            f"A comparison needs at least two algorithms, but got {', '.join(entrants)}.", "Add another one."
         )
     return entrants
 
 
 def _by_name(kind: str, chosen: Any, standard: tuple[str, ...]) -> dict[Any, Any]:
-    """Return names with what they stand for, the name of a standard one or an object; standard ones first."""
+    """Return names with the standard names or objects that they stand for; standard ones come first."""
     if isinstance(chosen, Mapping):
         items = tuple(chosen.values())
     else:
@@ -70,20 +70,19 @@ def _by_name(kind: str, chosen: Any, standard: tuple[str, ...]) -> dict[Any, Any
 
 
 def _check_name(kind: str, name: Any, pattern: str, letters: str) -> None:
-    """Refuse what cannot be part of a file name."""
+    """Refuse a name that cannot be part of a file name."""
     if not isinstance(name, str) or re.fullmatch(pattern, name) is None:
-        raise InvalidInputError(f"the name of {kind} must consist of {letters}", repr(name), "rename it")
+        raise InvalidInputError(f"The name of {kind} must consist of {letters}, but got {name!r}.", "Rename it.")
 
 
 def _check_epoch(entrant: Entrant, size: TournamentSize) -> None:
-    """Refuse an object that needs more samples for its first epoch than a run has."""
+    """Refuse an object whose first epoch needs more samples than a run has."""
     if entrant.given is None or entrant.uses_data_set:
         return
     epoch = entrant.given.epoch("markov", size.n_samples)
     needed = int(epoch.samples_at(np.array(epoch.least_gradients)))
     if needed > size.n_samples:
         raise InvalidInputError(
-            f"one epoch of {entrant.given!r} must fit in the {size.n_samples:,} samples of a run",
-            f"{needed:,} samples",
-            "use a smaller batch, or a larger n_samples",
+            f"One epoch of {entrant.given!r} needs {needed:,} samples, but a run has {size.n_samples:,}.",
+            "Use a smaller batch or a larger n_samples.",
         )

@@ -1,4 +1,4 @@
-"""Who did best, and how sure that is: ranks by the mean error at the end, with intervals over problems."""
+"""Ranks of algorithms by their mean final errors, with intervals over problems, and the advice that follows."""
 
 from __future__ import annotations
 
@@ -13,29 +13,57 @@ from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.problems import TournamentProblem
 
 _LEVEL = 0.95
-_FEWEST_PROBLEMS = 3  # to tell any two apart: of two, equal ranks would look like certainty
-# Errors are as good as equal within the first of each other, and below the second of the start's: rounding decides.
+_FEWEST_PROBLEMS = 3  # for a test; with two problems, equal ranks would give an interval of length 0
+# Errors are equal if they differ by less than _SAME relatively, or are below _NONE of the initial error, because
+# rounding decides then.
 _SAME, _NONE = 1e-6, 1e-12
-_LOST_MORE = "what is not told from it was lost more often"
+_LOST_MORE = "all statistically tied algorithms diverged on more problems"
 
 
 class Standing(NamedTuple):
-    """An algorithm's mean rank over problems, 1 the best, with its 95 % interval (Student's t over problems)."""
+    """Mean rank of an algorithm over problems; rank 1 is the best.
+
+    Attributes
+    ----------
+    algorithm : str
+        Name of the algorithm.
+    mean_rank, low, high : float
+        Mean rank, and its 95 % interval (Student's t over problems).
+    n_wins : int
+        Number of problems on which no other algorithm is better.
+    n_lost : int
+        Number of problems on which a run diverged or the mean error grew.
+    is_best : bool
+        Whether it is the best, or statistically tied with the best (at 5 % for all pairs together).
+    """
 
     algorithm: str
     mean_rank: float
     low: float
     high: float
-    n_wins: int  # problems on which no other is better
-    n_lost: int  # problems on which some run diverged, or the mean error grew
-    is_best: bool  # or not told from it, at 5 % for all pairs together
+    n_wins: int
+    n_lost: int
+    is_best: bool
 
     def rank_text(self, width: int = 1) -> str:
+        """Return the mean rank and its interval as text."""
         return f"{self.mean_rank:{width}.1f} [{self.low:.1f}, {self.high:.1f}]"
 
 
 class Advice(NamedTuple):
-    """The answer for one situation: for each aim, who did how well on how many problems, the best first."""
+    """Recommended algorithm for one situation.
+
+    Attributes
+    ----------
+    situation : str
+        The situation.
+    why : str
+        The reason for it.
+    n_problems : mapping of str to int
+        Number of problems for each aim.
+    standings : mapping of str to list of Standing
+        Ranks for each aim, best first.
+    """
 
     situation: str
     why: str
@@ -46,30 +74,31 @@ class Advice(NamedTuple):
         return [standing for standing in self.standings[aim] if standing.is_best]
 
     def answer(self, aim: str) -> Standing:
-        """Of those that are not told from the best, the one that was lost least often."""
+        """Return the algorithm with the fewest divergences among those statistically tied with the best."""
         return min(self._candidates(aim), key=lambda standing: standing.n_lost)
 
     def rivals(self, aim: str) -> list[Standing]:
-        """The others of these that were lost no more often."""
+        """Return the algorithms that are statistically tied with the answer and diverged no more often."""
         answer = self.answer(aim)
         return [each for each in self._candidates(aim) if each is not answer and each.n_lost <= answer.n_lost]
 
     def describe_rivals(self, aim: str, names: str) -> str:
-        """Return how the answer stands to the others; `names` are those of its rivals."""
+        """Return how the answer compares with the others; `names` are those of its rivals."""
         if names:
-            return f"not told from it: {names}"
+            return f"statistically tied: {names}"
         return "ahead of all others" if len(self._candidates(aim)) == 1 else _LOST_MORE
 
 
 def rank_algorithms(shares: Mapping[str, Floats], diverged: Mapping[str, Sequence[bool]]) -> list[Standing]:
-    """Rank algorithms by their mean errors as shares of the start's, one a problem, beside whether some run diverged.
+    """Rank algorithms by their mean errors relative to the initial error, one per problem.
 
-    Two are told apart by the t statistic of the difference of their ranks, with Bonferroni's correction for all pairs,
-    because the best is chosen by looking. Problems are taken as a sample of those that one might have.
+    `diverged` says on which problems a run diverged. Two algorithms differ if a t test of the difference of their ranks
+    says so, with Bonferroni's correction for all pairs, because the best is selected from the same data. The problems
+    are treated as a sample of possible problems.
 
     >>> shares = {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}
-    >>> found = rank_algorithms(shares, {"a": [False] * 2, "b": [False] * 2})
-    >>> [(each.algorithm, each.mean_rank, each.is_best) for each in found]
+    >>> standings = rank_algorithms(shares, {"a": [False] * 2, "b": [False] * 2})
+    >>> [(each.algorithm, each.mean_rank, each.is_best) for each in standings]
     [('a', 1.0, True), ('b', 2.0, True)]
     """
     from scipy.stats import t
@@ -78,11 +107,11 @@ def rank_algorithms(shares: Mapping[str, Floats], diverged: Mapping[str, Sequenc
     n, p = ranks.shape
     mean = ranks.mean(axis=1)
     half = t.isf((1.0 - _LEVEL) / 2, p - 1) * standard_error(ranks) if p > 1 else np.full(n, np.inf)
-    told = np.zeros(n, bool)
+    is_worse = np.zeros(n, bool)
     if p >= _FEWEST_PROBLEMS and n > 1:
         behind = ranks - ranks[mean.argmin()]
-        told = behind.mean(axis=1) > t.isf((1.0 - _LEVEL) / (n * (n - 1)), p - 1) * standard_error(behind)
-    found = [
+        is_worse = behind.mean(axis=1) > t.isf((1.0 - _LEVEL) / (n * (n - 1)), p - 1) * standard_error(behind)
+    standings = [
         Standing(
             name,
             float(mean[i]),
@@ -90,15 +119,15 @@ def rank_algorithms(shares: Mapping[str, Floats], diverged: Mapping[str, Sequenc
             float(min(mean[i] + half[i], n)),
             int((ranks[i] == ranks.min(axis=0)).sum()),
             int((np.array(diverged[name]) | (share > 1.0)).sum()),
-            not told[i],
+            not is_worse[i],
         )
         for i, (name, share) in enumerate(shares.items())
     ]
-    return sorted(found, key=lambda standing: standing.mean_rank)
+    return sorted(standings, key=lambda standing: standing.mean_rank)
 
 
 def _ranks(errors: Floats) -> Floats:
-    """(entrant, problem) ranks; what is as good as equal shares the mean of its ranks."""
+    """Return ranks by entrant and problem; equal errors share the mean of their ranks."""
     from scipy.stats import rankdata
 
     logs = np.log(np.maximum(errors, _NONE))
@@ -111,16 +140,16 @@ def _ranks(errors: Floats) -> Floats:
 
 
 def rank_tuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
-    """Rank each with the settings that were best on the problem, on the reported runs."""
+    """Rank algorithms by the reported runs, each with its best settings on the problem."""
     results = {e: [cells[p, e].aims[aim] for p in problems] for e in entrants}
     return rank_algorithms(
-        {e: np.array([result.share for result in found]) for e, found in results.items()},
-        {e: [result.n_diverged[-1] > 0 for result in found] for e, found in results.items()},
+        {e: np.array([result.share for result in each]) for e, each in results.items()},
+        {e: [result.n_diverged[-1] > 0 for result in each] for e, each in results.items()},
     )
 
 
 def rank_untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequence[str]) -> list[Standing]:
-    """Rank each with the settings that were best on the other problems, on the runs of the tuning."""
+    """Rank algorithms by the tuning runs, each with its best settings on the other problems."""
     shares, diverged = {}, {}
     for e in entrants:
         results = [cells[p, e].aims[aim] for p in problems]
@@ -133,7 +162,7 @@ def rank_untuned(cells: Cells, aim: str, problems: Sequence[str], entrants: Sequ
 
 
 def advise(cells: Cells, problems: Mapping[str, TournamentProblem], entrants: Mapping[str, Entrant]) -> list[Advice]:
-    """What to use, by situation; a situation that nothing here is about is left out."""
+    """Return the recommended algorithms by situation, without situations that no problem or algorithm represents."""
     on_policy, off_policy = ([p for p, each in problems.items() if each.is_off_policy is off] for off in (False, True))
     stream, on_rows = ([e for e, each in entrants.items() if each.uses_data_set is on] for on in (False, True))
     light = [e for e in stream if not entrants[e].is_quadratic]
@@ -149,11 +178,11 @@ def advise(cells: Cells, problems: Mapping[str, TournamentProblem], entrants: Ma
     ]  # fmt: skip
     advice = []
     for situation, why, rank, columns, where, who in cases:
-        found, counts = {}, {}
+        standings, counts = {}, {}
         for column, aim in columns.items():
             some = [p for p in where if column in problems[p].aims]
             if len(who) > 1 and len(some) > (rank is rank_untuned):
-                found[column], counts[column] = rank(cells, aim, some, who), len(some)
-        if found:
-            advice.append(Advice(situation, why, counts, found))
+                standings[column], counts[column] = rank(cells, aim, some, who), len(some)
+        if standings:
+            advice.append(Advice(situation, why, counts, standings))
     return advice

@@ -1,4 +1,4 @@
-"""The cells of a tournament as tidy tables: a row for each thing that was measured."""
+"""The measurements of a tournament as tidy tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vrtd.tournament.standings import Standing
 def make_tables(
     cells: Cells, standings: Mapping[str, Sequence[Standing]], entrants: Mapping[str, Entrant]
 ) -> dict[str, Table]:
-    """Return all tables of a tournament, by their names."""
+    """Return all tables of a tournament by name."""
     ranks = table(
         {"aim": aim} | standing._asdict() | {"is_tuned": entrants[standing.algorithm].given is None}
-        for aim, found in standings.items()
-        for standing in found
+        for aim, ranked in standings.items()
+        for standing in ranked
     )
     return {
         "curves": curve_table(cells),
@@ -29,7 +29,7 @@ def make_tables(
 
 
 def curve_table(cells: Cells) -> Table:
-    """Return the mean error over the reported runs, against what it took."""
+    """Return the mean error over the reported runs per checkpoint, with samples, pseudo-gradients and seconds."""
     return table(
         {
             **labels,
@@ -50,7 +50,7 @@ def curve_table(cells: Cells) -> Table:
 
 
 def tuning_table(cells: Cells) -> Table:
-    """Return every setting that was tried; `is_shown` if it differs from the chosen one in the main field alone."""
+    """Return every trial; `is_shown` marks those that differ from the chosen one in the main field only."""
     return table(
         {
             **labels,
@@ -70,7 +70,7 @@ def tuning_table(cells: Cells) -> Table:
 
 
 def run_table(cells: Cells) -> Table:
-    """Return the error at the end of each reported run."""
+    """Return the final error of each reported run."""
     return table(
         {**labels, "run": run, "error": error}
         for labels, _, result in _results(cells)

@@ -1,9 +1,9 @@
-"""All cells of a tournament: those that are there are kept, the others are shared out among processes.
+"""Measurement of all cells of a tournament: finished cells are kept, and processes share the others.
 
-Cells with a simulator or an algorithm of the caller's own code run in the calling process, before the others.
+Cells with a simulator, or with an algorithm of the caller's own class, run first, in the calling process.
 
-Processes and not threads, because most of a short tournament is compilation, which takes one thread of a process at a
-time.
+Processes are used instead of threads because most of a short tournament is compilation, which uses one thread per
+process.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ from vrtd.tournament.cell import Cell, Cells, TournamentSize, measure_cell
 from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.problems import TournamentProblem
 
-Pair = tuple[TournamentProblem, Entrant]  # what a cell is measured of
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # the same bits on any machine
+Pair = tuple[TournamentProblem, Entrant]  # of one cell
+# Each is set to 1, so that results are the same on any machine.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def cell_path(folder: Path, pair: Pair) -> Path:
+    """Return the file of a cell."""
     problem, entrant = pair
     return folder / f"{problem.name}-{entrant.name}.json"
 
 
 def cell_settings(size: TournamentSize, pair: Pair) -> dict[str, Any]:
-    """Return all that decides a cell, beside the code of this package."""
+    """Return everything that determines a cell, except the code of this package."""
     problem, entrant = pair
     return {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
 
@@ -48,7 +50,7 @@ def cell_settings(size: TournamentSize, pair: Pair) -> dict[str, Any]:
 def work(
     size: TournamentSize, pairs: Iterable[tuple[Pair, str]], folder: Path, tell: Callable[[str, str, float], None]
 ) -> None:
-    """Measure cells, each with the digest of its settings, and keep each as soon as it is finished."""
+    """Measure cells and write each one, with the digest of its settings, as soon as it is finished."""
     loaded: dict[str, Any] = {}
     for (problem, entrant), digest in pairs:
         if problem.name not in loaded:
@@ -60,7 +62,7 @@ def work(
 
 
 def load_cells(size: TournamentSize, pairs: Sequence[Pair], folder: Path) -> dict[tuple[str, str], Cell]:
-    """Return the cells that were measured with this size by this code and are undamaged."""
+    """Return the undamaged cells that were measured with this size and this code."""
     cells = {}
     for pair in pairs:
         record = store.read_record(cell_path(folder, pair))
@@ -76,7 +78,7 @@ def measure(
     processes: int,
     progress: Callable[[float, str], None] | None,
 ) -> Cells:
-    """Return all these cells. Ctrl-C, or an error, ends the processes; what they have finished is in the folder."""
+    """Return the cells of all pairs; Ctrl-C or an error ends the processes and keeps finished cells in the folder."""
     done = dict.fromkeys(load_cells(size, pairs, folder), 1.0)
     missing = [
         ((problem, entrant), store.digest(cell_settings(size, (problem, entrant))))
@@ -90,12 +92,12 @@ def measure(
             progress(sum(done.values()) / len(pairs), f"{entrant} on {problem}")
 
     work(size, [each for each in missing if _is_local(each[0])], folder, tell)
-    # All problems of an entrant in one process: its loop is compiled once.
+    # One process measures all problems of an entrant, so that its loop is compiled once.
     tasks: dict[str, list[tuple[Pair, str]]] = {}
     for each in missing:
         if not _is_local(each[0]):
             tasks.setdefault(each[0][1].name, []).append(each)
-    lines: SimpleQueue[bytes | None] = SimpleQueue()  # of all workers, and None where one has no more to say
+    lines: SimpleQueue[bytes | None] = SimpleQueue()  # from all workers; None when a worker has ended
     workers: list[subprocess.Popen[bytes]] = []
     listeners: list[Thread] = []
     try:
@@ -111,8 +113,8 @@ def measure(
                 n_working -= 1
             else:
                 tell(*json.loads(line))
-        # All have ended, or one has failed. In the second case the others may still be at work: they have no exit code
-        # yet, and nobody waits for one, because they are ended below.
+        # Either all workers have ended, or one has failed. Then the others may still be running; they are terminated
+        # below and their exit codes are not needed.
         codes = [worker.wait() for worker in workers if worker.poll() is not None or not n_working]
     finally:
         for worker in workers:
@@ -122,8 +124,8 @@ def measure(
             thread.join()
     if any(codes):
         raise VrtdError(
-            f"every process of the comparison must end well; got exit code {next(filter(None, codes))}; "
-            f"see its message above; the same command goes on from what is finished"
+            f"A worker process failed with exit code {next(filter(None, codes))} (see its message above). Finished "
+            "parts are kept: run the same command to continue."
         )
     return load_cells(size, pairs, folder)
 
@@ -143,8 +145,8 @@ def _listen(worker: subprocess.Popen[bytes], lines: SimpleQueue[bytes | None]) -
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """A process that is started inside never sees Ctrl-C, which a terminal sends to all of them: this one ends it."""
-    if sys.platform == "win32":  # has no such masks
+    """Start processes inside without Ctrl-C, which a terminal sends to all processes; the caller terminates them."""
+    if sys.platform == "win32":  # has no signal masks
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -155,7 +157,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _start(task: tuple[TournamentSize, list[tuple[Pair, str]], Path]) -> subprocess.Popen[bytes]:
-    # This very package and its libraries, and nothing that lies in the current folder (-P).
+    # Import this package and its libraries, and nothing from the current folder (-P).
     path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
     with _deaf_to_interrupts():
         worker = subprocess.Popen(
@@ -171,19 +173,19 @@ def _start(task: tuple[TournamentSize, list[tuple[Pair, str]], Path]) -> subproc
 
 
 def run_worker() -> None:
-    """Measure what a pickled object on the input says, and print a line for each share of the work that is done.
+    """Measure the cells of a pickled task on stdin, and print a line of JSON per step of progress.
 
-    Cells are files, so whatever ends this process, what is finished stays.
+    Finished cells are files, which stay however this process ends.
     """
 
     def tell(problem: str, entrant: str, share: float) -> None:
         print(json.dumps([problem, entrant, share]), flush=True)
 
     try:
-        size, pairs, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the process that started this one
+        size, pairs, folder = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the parent process
     except (EOFError, pickle.UnpicklingError):
-        sys.exit(130)  # the process that waits for this one was interrupted before it had told all
+        sys.exit(130)  # the parent process was interrupted before it had sent the whole task
     try:
         work(size, pairs, folder, tell)
-    except (KeyboardInterrupt, BrokenPipeError):  # the process that waits for this one is interrupted, or gone
+    except (KeyboardInterrupt, BrokenPipeError):  # the parent process was interrupted or has ended
         sys.exit(130)

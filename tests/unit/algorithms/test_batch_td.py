@@ -361,21 +361,21 @@ def test_batches_grow_to_all_rows(batch_size: int, growth: float, ramp: tuple[in
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: vrtd.PrimalDual(0.0), "step_size must be a positive, finite number; got 0.0"),
-        (lambda: vrtd.SAGA(0.1, -1.0), "step_size_w must be a positive, finite number; got -1.0"),
-        (lambda: vrtd.SVRG(n_steps=0), "n_steps must be a whole number of at least 1; got 0"),
-        (lambda: vrtd.BatchingSVRG(n_steps=0), "n_steps must be a whole number of at least 1; got 0"),
-        (lambda: vrtd.GrowingSCSG(steps_per_row=0), "steps_per_row must be a whole number of at least 1; got 0"),
-        (lambda: vrtd.SCSG(batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
-        (lambda: vrtd.BatchingSVRG(batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
+        (lambda: vrtd.PrimalDual(0.0), "step_size must be a positive, finite number, but got 0.0"),
+        (lambda: vrtd.SAGA(0.1, -1.0), "step_size_w must be a positive, finite number, but got -1.0"),
+        (lambda: vrtd.SVRG(n_steps=0), "n_steps must be a whole number of at least 1, but got 0"),
+        (lambda: vrtd.BatchingSVRG(n_steps=0), "n_steps must be a whole number of at least 1, but got 0"),
+        (lambda: vrtd.GrowingSCSG(steps_per_row=0), "steps_per_row must be a whole number of at least 1, but got 0"),
+        (lambda: vrtd.SCSG(batch_size=0), "batch_size must be a whole number of at least 1, but got 0"),
+        (lambda: vrtd.BatchingSVRG(batch_size=0), "batch_size must be a whole number of at least 1, but got 0"),
         (
             lambda: vrtd.GrowingSCSG(growth=1.0),
-            "growth must be above 1, or batches never reach all rows; got 1.0; pass e.g. 2",
+            "growth must be above 1, or batches never reach all rows, but got 1.0. Pass a factor such as 2",
         ),
-        (lambda: vrtd.GrowingSCSG(growth=np.nan), "growth must be a positive, finite number; got nan"),
+        (lambda: vrtd.GrowingSCSG(growth=np.nan), "growth must be a positive, finite number, but got nan"),
         (
             lambda: saddle_steps(two_states()),
-            "data must be Transitions; got LinearProblem; build them, or draw them: vrtd.record",
+            "data must be Transitions, but is of type LinearProblem. Build them, or draw them with vrtd.record",
         ),
     ],
 )
@@ -394,7 +394,7 @@ def test_steps_that_promise_nothing_are_refused() -> None:
     phi = rng.normal(size=(50, 2)) @ np.array([[1.0, 1.0], [0.0, 1e-6]])
     data = vrtd.Transitions(phi, rng.normal(size=50), 0.1 * phi, 0.9)
     with (
-        pytest.raises(AccuracyError, match="steps must be provable in double precision; got a rate of"),
+        pytest.raises(AccuracyError, match=r"the proven rate of .* per step is too small for double precision"),
         pytest.warns(AccuracyWarning, match="condition number"),
     ):
         saddle_steps(data)

@@ -173,7 +173,7 @@ def test_larger_batches_have_a_lower_floor_and_all_rows_have_none(data: vrtd.Tra
 
 
 def test_a_budget_below_the_shortest_epoch_is_refused(data: vrtd.Transitions) -> None:
-    with pytest.raises(InvalidInputError, match="n_gradients must be at least one epoch, which counts 7; got 6"):
+    with pytest.raises(InvalidInputError, match="n_gradients must be at least 7, the length of one epoch, but got 6"):
         simulate(data, vrtd.SCSG(batch_size=6), 6, 2)
     assert np.any(simulate(data, vrtd.SCSG(batch_size=6), 8, 50) != 0.0)
 

@@ -40,7 +40,7 @@ def never(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["help"], ["-V"], ["--oops"], ["simulat"], ["doctor", "--help"], ["reproduce", "--help"]]
+    "arguments", [["--help"], ["help"], ["-V"], ["--oops"], ["simulat"], ["doctor", "--help"], ["reproduce", "--oops"]]
 )
 def test_help_version_and_bad_usage_load_no_library(arguments):
     code = (
@@ -56,7 +56,7 @@ def test_help_and_version(capsys):
     shown = capsys.readouterr().out
     assert "doctor" in shown
     assert "simulate" in shown
-    assert "3 some runs diverged" in shown
+    assert "3 diverged" in shown
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"vrtd {vrtd.__version__}\n"
     module = subprocess.run([sys.executable, "-m", "vrtd", "--version"], capture_output=True, text=True, check=True)
@@ -77,7 +77,7 @@ def test_help_names_what_the_library_has(capsys):
                 assert f"{name} {field.default}" in described
     for option, name in {"runs": "n_runs", "gradients": "n_gradients", "checkpoints": "checkpoints"}.items():
         described = shown.split(f" --{option} ")[1].split(" --")[0]
-        assert f"(default {signature(vrtd.simulate).parameters[name].default})" in described
+        assert f"(default: {signature(vrtd.simulate).parameters[name].default})" in described
 
 
 def test_documented_commands_parse_and_codes_agree():
@@ -104,7 +104,7 @@ def test_the_text_shows_settings_and_statistics(capsys):
         "random_mdp, seed 0, n_states 50, n_features 4",
         "vrtd, step_size 0.1, batch_size 50",
         "4, markov sampling, seed 0",
-        "a second",
+        "per second",
     ):
         assert words in shown
     summary = library().summary()
@@ -178,7 +178,7 @@ def test_td_on_bairds_star_grows_and_is_warned_of(capsys):
     first, last = json.loads(shown)["metrics"]["value_error"]["mean"]
     assert first == pytest.approx((6 * 3.0**2 + 12.0**2) / 7)
     assert last > 1e4 * first
-    assert "expect errors without bound" in noise
+    assert "--step-size 0.01 is unstable" in noise
 
 
 def test_the_standard_error_of_one_run_is_null(capsys):
@@ -231,7 +231,7 @@ def test_csv_beside_a_figure_replaces_only_its_own_kind(capsys, tmp_path, monkey
     (tmp_path / "curve.csv").write_text("name,grade\n")
     never(monkeypatch)
     assert main(arguments) == 2
-    assert "holds something else; name a --data file" in capsys.readouterr().err
+    assert "holds something else. Name another file with --data." in capsys.readouterr().err
     assert (tmp_path / "curve.csv").read_text() == "name,grade\n"
 
 
@@ -244,19 +244,23 @@ def test_diverged_runs_are_counted_and_warned_of(capsys):
     assert columns["mean"][0] == pytest.approx(24.0**2 + 16**2 + 8**2)
     assert columns["mean"][1] is None
     first, second = noise.splitlines()
-    assert first.startswith("vrtd: warning: --step-size 50 must not")
+    assert first.startswith("vrtd: warning: --step-size 50 is unstable")
     assert second.startswith("vrtd: warning: 4 of 4 runs diverged")
-    assert second.endswith("from there on; lower --step-size or give a --radius")
+    assert second.endswith("from the statistics afterwards. Lower --step-size, or set --radius.")
 
 
 @pytest.mark.parametrize(
     ("algorithm", "advice"),
-    [("gtd2 --step-size 50", "; lower --step-size or lower --step-size-w"), ("lstd --theta-0 1e308", "")],
+    [("gtd2 --step-size 50", " Lower --step-size or --step-size-w."), ("lstd --theta-0 1e308", "")],
 )
 def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(capsys, algorithm, advice):
     small = "--runs 4 --gradients 20000 --checkpoints 2 --quiet"
     assert main(["simulate", "--algorithm", *shlex.split(f"{algorithm} {small}")]) == 3
-    assert capsys.readouterr().err.splitlines()[-1].endswith(f"left out of the statistics from there on{advice}")
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith(f"diverged and are excluded from the statistics afterwards.{advice}")
+    )
 
 
 # What goes wrong
@@ -266,32 +270,41 @@ def test_the_advice_for_diverged_runs_names_the_step_sizes_of_the_algorithm(caps
     ("arguments", "message"),
     [
         ("simulate --problem baird", "phi must have full column rank 8"),
-        ("simulate --problem baird", 'the metrics "value_error", "neu" and "mspbe" exist nevertheless'),
-        ("simulate --runs many", "--runs must be a whole number; got 'many'; see: vrtd simulate --help"),
-        ("simulate --step 1", "unknown option --step; did you mean --steps? see: vrtd simulate --help"),
+        (
+            "simulate --problem baird",
+            'dependent features, or use the metrics "value_error", "neu" and "mspbe".\n',
+        ),
+        ("simulate --runs many", "--runs must be a whole number, but got 'many'. See: vrtd simulate --help"),
+        ("simulate --step 1", "unknown option --step. Did you mean --steps? See: vrtd simulate --help"),
         (
             "simulate --algorithm td --batch-size 5",
-            "--batch-size belongs to vrtd or batching_svrg or scsg or growing_scsg; got --algorithm td; drop it",
+            "--batch-size belongs to vrtd or batching_svrg or scsg or growing_scsg, but got --algorithm td. Drop it",
         ),
-        ("simulate --average", "--average belongs to td; got --algorithm vrtd; drop it, or change --algorithm"),
+        ("simulate --average", "--average belongs to td, but got --algorithm vrtd. Drop it, or change --algorithm"),
         (
             "simulate --problem boyan_chain --states 5",
-            "--states belongs to random_mdp or garnet or random_walk or off_policy_garnet; got",
+            "--states belongs to random_mdp or garnet or random_walk or off_policy_garnet, but got",
         ),
         (
             "simulate --problem random_walk --gamma 0.5",
-            "--gamma belongs to random_mdp or garnet or off_policy_garnet or frozen_lake or mountain_car; got",
+            "--gamma belongs to random_mdp or garnet or off_policy_garnet or frozen_lake or mountain_car, but got",
         ),
-        ("simulate --theta-0 1,b", "--theta-0 must be numbers, separated by commas; got '1,b'; see: vrtd"),
-        ("simulate --theta-0 1,2", "--theta-0 must have the shape (4,); got (2,); pass one number per feature"),
-        ("simulate --theta-0 inf", "--theta-0 must be finite; got inf at index (0,)"),
-        ("simulate --step-size -1", "--step-size must be a positive, finite number; got -1.0; pass a number above 0"),
-        ("simulate --states 3", "--features must be at most --states; got 4 for 3 states; lower --features"),
-        ("simulate --gradients 10", "--gradients must be at least one epoch, which counts 1000; got 10"),
-        ("simulate --figure curve.jpg", "--figure must be a .png or .svg or .pdf file; got curve.jpg; change the name"),
-        ("simulate --figure no/curve.png", "--figure must be in a folder that exists and can be written; got no;"),
-        ("simulate --out run.csv", "--out must be a .npz file; got run.csv; change the name"),
-        ("simulate --data run", "--data must be a .csv file; got run; change the name"),
+        ("simulate --theta-0 1,b", "--theta-0 must be numbers, separated by commas, but got '1,b'. See: vrtd"),
+        ("simulate --theta-0 1,2", "--theta-0 must have the shape (4,), but got (2,). Pass one number per feature"),
+        ("simulate --theta-0 inf", "--theta-0 must be finite, but got inf at index (0,)"),
+        (
+            "simulate --step-size -1",
+            "--step-size must be a positive, finite number, but got -1.0. Pass a number above 0",
+        ),
+        ("simulate --states 3", "--features must be at most --states 3, but is 4. Lower --features."),
+        ("simulate --gradients 10", "--gradients must be at least 1000, the length of one epoch, but got 10"),
+        (
+            "simulate --figure curve.jpg",
+            "--figure must be a .png or .svg or .pdf file, but got curve.jpg. Change the name",
+        ),
+        ("simulate --figure no/curve.png", "--figure must be in an existing, writable folder, but no is not. Create"),
+        ("simulate --out run.csv", "--out must be a .npz file, but got run.csv. Change the name"),
+        ("simulate --data run", "--data must be a .csv file, but got run. Change the name"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(capsys, arguments, message):
@@ -315,7 +328,7 @@ def test_missing_matplotlib_is_told_before_the_run(capsys, tmp_path, monkeypatch
     ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "vrtd: interrupted\n"),
-        (MemoryError(), 2, "vrtd: error: there is not enough memory\n"),
+        (MemoryError(), 2, "vrtd: error: not enough memory\n"),
         (PermissionError(13, "Permission denied", "a.npz"), 2, "vrtd: error: a.npz: Permission denied\n"),
         (MemoryError("Unable to allocate 8 TiB"), 2, "vrtd: error: Unable to allocate 8 TiB\n"),
         (vrtd.errors.AccuracyError("too far off"), 2, "vrtd: error: too far off\n"),

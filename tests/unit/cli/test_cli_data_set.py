@@ -37,17 +37,17 @@ def test_the_text_shows_the_rows_and_every_metric(capsys):
     [
         (
             "--algorithm svrg",
-            "svrg must have a data set, to come back to its rows; got --sampling markov; use --sampling dataset\n",
+            "svrg needs a data set because it uses rows repeatedly, but got --sampling markov. Use --sampling dataset",
         ),
         (
             "--algorithm scsg --sampling iid",
-            "scsg must have a data set, to come back to its rows; got --sampling iid; use",
+            "scsg needs a data set because it uses rows repeatedly, but got --sampling iid. Use",
         ),
-        ("--rows 50", "--rows belongs to --sampling dataset; got --sampling markov; drop it, or change --sampling"),
-        ("--rows 50 --sampling iid", "--rows belongs to --sampling dataset; got --sampling iid; drop it"),
-        ("--sampling dataset --rows 0", "--rows must be a whole number of at least 1; got 0"),
-        ("--sampling dataset --metric value_error", "the value error needs the values of a known chain"),
-        ("--levels 3", "--levels belongs to richardson_td; got --algorithm vrtd; drop it"),
+        ("--rows 50", "--rows belongs to --sampling dataset, but got --sampling markov. Drop it, or change --sampling"),
+        ("--rows 50 --sampling iid", "--rows belongs to --sampling dataset, but got --sampling iid. Drop it"),
+        ("--sampling dataset --rows 0", "--rows must be a whole number of at least 1, but got 0"),
+        ("--sampling dataset --metric value_error", "The value error needs the values of a known chain"),
+        ("--levels 3", "--levels belongs to richardson_td, but got --algorithm vrtd. Drop it"),
     ],
 )
 def test_bad_usage_is_refused(capsys, arguments, message):

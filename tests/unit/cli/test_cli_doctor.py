@@ -31,7 +31,7 @@ def test_doctor_reports_libraries_cache_and_processor(capsys):
     shown = capsys.readouterr().out
     for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads"):
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
-    assert shown.endswith("\n\nevery command works\n")
+    assert shown.endswith("\n\nAll commands work.\n")
     assert all(use == {"works": True, "missing": [], "install": None} for use in report["commands"].values())
     for name in report["commands"]:
         assert re.search(rf"^vrtd {name} +works$", shown, re.MULTILINE)
@@ -49,7 +49,7 @@ def test_doctor_finds_the_cache_of_the_loops(tmp_path):
 def test_doctor_without_a_cache(capsys, monkeypatch):
     monkeypatch.setattr("vrtd.kernels.jit.cache_folder", lambda _: None)
     assert main(["doctor"]) == 0
-    assert "set NUMBA_CACHE_DIR" in capsys.readouterr().out
+    assert "Set NUMBA_CACHE_DIR" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_doctor_says_which_commands_work(capsys, monkeypatch):
     assert commands["evaluate --env"]["install"] == "pip install 'vrtd[data,gym]'"
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert "vrtd compare                    does not work without pyarrow; run: pip install 'vrtd[data]'" in shown
-    assert shown[-1] == "not every command works; run: pip install 'vrtd[data,gym]'"
+    assert "vrtd compare                    does not work without pyarrow. Run: pip install 'vrtd[data]'" in shown
+    assert shown[-1] == "Some commands do not work. Run: pip install 'vrtd[data,gym]'"
 
 
 def test_no_command_works_without_numba(capsys, monkeypatch):
@@ -88,7 +88,7 @@ def test_no_command_works_without_numba(capsys, monkeypatch):
     assert not any(use["works"] for use in commands.values())
     assert commands["simulate"]["install"] == "pip install --upgrade vrtd numba"
     assert main(["doctor"]) == 1
-    assert capsys.readouterr().out.endswith("\n\nsomething needed is missing\n")
+    assert capsys.readouterr().out.endswith("\n\nA required library is missing.\n")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_every_command_says_what_it_needs_and_does_not_find(line):
     assert ended.returncode == 2
     command = f"vrtd: error: vrtd {line.split()[0]}"
     assert ended.stderr == (
-        f"{command} does not work without numba; run: pip install --upgrade vrtd numba; vrtd doctor says more\n"
+        f"{command} does not work without numba. Run: pip install --upgrade vrtd numba (details: vrtd doctor)\n"
     )
 
 
@@ -108,9 +108,9 @@ def test_the_libraries_that_a_command_lacks_are_listed(capsys, monkeypatch):
     for name in ("matplotlib", "pyarrow", "gymnasium"):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["doctor"]) == 0
-    assert "does not work without matplotlib, pyarrow, gymnasium; run: " in capsys.readouterr().out
+    assert "does not work without matplotlib, pyarrow, gymnasium. Run: " in capsys.readouterr().out
 
 
 def test_doctor_knows_every_extra():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(EXTRAS.values()) == set(extras) - {"all", "test"}
+    assert set(EXTRAS.values()) == set(extras) - {"all", "docs", "test"}

@@ -135,7 +135,7 @@ def test_the_first_interrupt_is_answered_at_once_and_only_once(tmp_path: Path) -
         (100, ["stopping", "interrupted"]),
         (
             1800,
-            ["finishing: writing what was learned so far", "what was learned from 1,500 rows is in out", "interrupted"],
+            ["finishing: writing the results so far", "the results from 1,500 rows are in out", "interrupted"],
         ),
     ],
 )

@@ -18,12 +18,12 @@ NOTHING = "evaluate --data a.csv --discount 0.9"
 @pytest.mark.parametrize(
     ("line", "libraries", "extras"),
     [
-        ("evaluate --env FrozenLake-v1 --discount 0.9", "matplotlib, pyarrow, gymnasium are", "plot,data,gym"),
-        (NOTHING, "matplotlib, pyarrow are", "plot,data"),
-        (f"{NOTHING} --order-by time", "matplotlib, pyarrow, duckdb are", "plot,data"),
-        ("evaluate --data a.csv b.h5 --discount 0.9", "matplotlib, pyarrow, h5py are", "plot,data,minari"),
-        (f"{NOTHING} --format minari --order-by t", "matplotlib, pyarrow, h5py, duckdb are", "plot,data,minari"),
-        ("compare --quick", "matplotlib, pyarrow are", "plot,data"),
+        ("evaluate --env FrozenLake-v1 --discount 0.9", "matplotlib, pyarrow and gymnasium are", "plot,data,gym"),
+        (NOTHING, "matplotlib and pyarrow are", "plot,data"),
+        (f"{NOTHING} --order-by time", "matplotlib, pyarrow and duckdb are", "plot,data"),
+        ("evaluate --data a.csv b.h5 --discount 0.9", "matplotlib, pyarrow and h5py are", "plot,data,minari"),
+        (f"{NOTHING} --format minari --order-by t", "matplotlib, pyarrow, h5py and duckdb are", "plot,data,minari"),
+        ("compare --quick", "matplotlib and pyarrow are", "plot,data"),
         ("reproduce --quick", "matplotlib is", "plot"),
         ("simulate --figure a.png", "matplotlib is", "plot"),
         ("plan --budget 9 --figure a.png", "matplotlib is", "plot"),
@@ -38,8 +38,8 @@ def test_all_missing_libraries_are_named_at_once(
     assert main(shlex.split(line)) == 2
     shown, noise = capsys.readouterr()
     assert shown == ""
-    assert noise.startswith(f"vrtd: error: {libraries} needed for this; ")
-    assert noise.endswith(f"not installed; run: pip install 'vrtd[{extras}]'\n")
+    assert noise.startswith(f"vrtd: error: {libraries} not installed. ")
+    assert noise.endswith(f"not installed. Run: pip install 'vrtd[{extras}]'\n")
     assert list(tmp_path.iterdir()) == []
 
 

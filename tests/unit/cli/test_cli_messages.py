@@ -32,21 +32,28 @@ FLAGS = {
     ("message", "expected"),
     [
         ("n_runs must be at least 1", "--runs must be at least 1"),
+        ("n_runs must be at least 1. Raise n_runs.", "--runs must be at least 1. Raise --runs."),
         ("step_size_w 2 or step_size 1, lower n_states", "--step-size-w 2 or --step-size 1, lower --states"),
+        ("step_size=1.5 is unstable. Lower step_size.", "--step-size 1.5 is unstable. Lower --step-size."),
         ("features must be given; choose features", "--features must be given; choose features"),
         ("the reward of row 5 must be finite", "the reward of row 5 must be finite"),
-        ("got sampling='iid'; use sampling=\"markov\"", "got --sampling iid; use --sampling markov"),
-        ("sort them: order_by='...', or drop features", "sort them: --order-by, or drop --features"),
-        ("pass order_by=, or average=True, or step_size=0.1", "pass --order-by, or --average, or --step-size 0.1"),
-        ("drop reward, or change sampling", "drop --reward, or change --sampling"),
+        ("Got sampling='iid'. Use sampling=\"markov\".", "Got --sampling iid. Use --sampling markov."),
+        ("Sort them with order_by='...', or drop features.", "Sort them with --order-by, or drop --features."),
+        ("Pass order_by=, or average=True, or step_size=0.1.", "Pass --order-by, or --average, or --step-size 0.1."),
+        ("It is unknown. Pass order_by=...", "It is unknown. Pass --order-by."),
+        ("Pass order_by=..., sorted.", "Pass --order-by, sorted."),
+        ("Use average=True.", "Use --average."),
+        ("Drop reward, or change sampling.", "Drop --reward, or change --sampling."),
+        ("It is odd. Change sampling. Omit features", "It is odd. Change --sampling. Omit --features"),
+        ("Drop reward columns, or change sampling.csv", "Drop reward columns, or change sampling.csv"),
         ("a.csv must have a column 'n_runs'", "a.csv must have a column 'n_runs'"),
         ("data/n_runs must be there; see n_runs.csv", "data/n_runs must be there; see n_runs.csv"),
         (
-            "write rff:9,features=1; got TD(step_size=1); say (features=2)",
-            "write rff:9,features=1; got TD(step_size=1); say (--features 2)",
+            "write rff:9,features=1, but got TD(step_size=1). Say (features=2)",
+            "write rff:9,features=1, but got TD(step_size=1). Say (--features 2)",
         ),
         ("x == 1 if sampling==2", "x == 1 if sampling==2"),
-        ("simulate (or take vrtd.record(problem, 5), say); got 1 (of 2)", "simulate; got 1 (of 2)"),
+        ("It is 1 (of 2). Simulate (with vrtd.record(problem, 5), say).", "It is 1 (of 2). Simulate."),
         ("\x1b[33mWARN: old\x1b[0m", "WARN: old"),
     ],
 )
@@ -67,7 +74,7 @@ def test_a_value_of_the_wrong_kind_names_its_option(capsys: Any, command: str) -
         assert main([command, flag, "nonsense"]) == 2
         noise = capsys.readouterr().err
         assert noise.startswith(f"vrtd: error: {flag} must be "), noise
-        assert noise.endswith(f"see: vrtd {command} --help\n")
+        assert noise.endswith(f". See: vrtd {command} --help\n")
 
 
 SMALL = {

@@ -49,13 +49,19 @@ def test_rows_of_mountain_car_are_a_data_set(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("simulate --problem mountain_car --sampling iid", "--sampling of a Simulator must be 'markov'; got 'iid'"),
-        ("simulate --problem mountain_car --initial 3", "a Simulator has its own start; got initial 3; drop --initial"),
-        ("simulate --problem mountain_car --metric value_error", "the value error needs the values of a known chain"),
+        ("simulate --problem mountain_car --sampling iid", "--sampling of a Simulator must be 'markov', but got 'iid'"),
+        (
+            "simulate --problem mountain_car --initial 3",
+            "--initial has no effect on a Simulator, but got 3. Drop --initial",
+        ),
+        ("simulate --problem mountain_car --metric value_error", "The value error needs the values of a known chain"),
         ("simulate --problem mountain_car --states 3", "--states belongs to random_mdp"),
-        ("plan --problem mountain_car --budget 100", "got the Simulator mountain_car, whose probabilities are not"),
-        ("plan --problem mountain_car --budget 100 --normalise", "got the Simulator mountain_car"),
-        ("plan --problem mountain_car --budget 100 --mode estimated", "got the Simulator mountain_car"),
+        (
+            "plan --problem mountain_car --budget 100",
+            "--problem must be a chain, because exact moments and",
+        ),
+        ("plan --problem mountain_car --budget 100 --normalise", "but is the Simulator mountain_car. Simulate"),
+        ("plan --problem mountain_car --budget 100 --mode estimated", "but is the Simulator mountain_car. Simulate"),
     ],
 )
 def test_options_of_finite_chains_are_refused(capsys, arguments, message):

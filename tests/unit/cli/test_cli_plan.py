@@ -14,6 +14,7 @@ import pytest
 
 import vrtd
 import vrtd.theory
+from tests.helpers.command_help import help_of
 from tests.helpers.plan_command import SMALL, WALK, run
 from vrtd.cli import main, plan_formats
 from vrtd.problems import LIBRARY
@@ -48,7 +49,7 @@ def test_help_of_vrtd_names_it_and_loads_no_library():
         "print(sorted(set(sys.modules) & {'numpy', 'scipy', 'numba', 'matplotlib'}))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "step size, batch size and epochs for a target or a budget" in " ".join(shown.split())
+    assert "choose step size, batch size and epochs for a target or a budget" in " ".join(shown.split())
     assert shown.splitlines()[-1] == "[]"
 
 
@@ -56,19 +57,20 @@ def test_help_names_options_and_defaults(capsys):
     shown = " ".join(run(capsys, "plan --help").split())
     assert "vrtd plan (--target-error X | --budget N) [OPTIONS]" in shown
     assert f"{{{','.join(LIBRARY)}}}" in shown
-    defaults = signature(vrtd.plan).parameters
+    texts, defaults = help_of("plan"), signature(vrtd.plan).parameters
+    assert "(default: random_mdp)" in texts["problem"]
+    for problem in ("random_mdp 50", "garnet 100", "random_walk 5"):
+        assert problem in texts["n_states"]
     for option, default in {
-        "problem": "(default random_mdp)",
-        "states": "random_mdp 50, garnet 100, random_walk 5",
-        "sampling": f"(default {defaults['sampling'].default})",
-        "objective": "pseudo-gradients (default)",
-        "mode": "by the chain's moments (default)",
-        "transitions": "(default 20000)",
-        "confidence": f"(default {defaults['confidence'].default})",
-        "output": f"(default {defaults['output'].default})",
-        "seed": f"(default {defaults['seed'].default})",
+        "sampling": defaults["sampling"].default,
+        "objective": "gradients",
+        "mode": "exact",
+        "transitions": 20000,
+        "confidence": defaults["confidence"].default,
+        "output": defaults["output"].default,
+        "seed": defaults["seed"].default,
     }.items():
-        assert default in shown.split(f" --{option} ")[1][:130]
+        assert f"(default: {default})" in texts[option]
     for option in ("target-error", "budget", "radius", "normalise", "map", "figure", "data", "json", "quiet"):
         assert f" --{option}" in shown
 
@@ -81,7 +83,7 @@ def test_exact_text_for_a_target(capsys, walk):
     plan = vrtd.plan(walk, target_error=0.01, sampling="iid")
     for line in (
         "problem    random_walk, seed 0, n_states 5, n_features 5",
-        "asked      squared error 0.01 with the fewest pseudo-gradients; iid sampling, exact mode",
+        "goal       squared error 0.01 with the fewest pseudo-gradients; iid sampling, exact mode",
         f"start      squared error {plan.initial_error:.4g}",
         "TD     exact",
         "VRTD   exact",
@@ -91,20 +93,20 @@ def test_exact_text_for_a_target(capsys, walk):
     assert table(shown) == [cells("TD", plan.td), cells("VRTD", plan.vrtd)]
     optimal = instance_optimal(walk, "iid")
     need = int(np.ceil(optimal / 0.01))
-    last = f"The closed form (LSTD) has {optimal:.4g} / samples in the long run: {need:,} samples for this target."
-    assert shown.splitlines()[-1] == last
+    last = f"The error of the closed form (LSTD) tends to {optimal:.4g} / n for n samples"
+    assert shown.splitlines()[-1] == f"{last}: {need:,} samples for this target."
 
 
 def test_exact_text_for_a_budget_on_a_trajectory_names_the_simulated_check(capsys, walk):
     shown = run(capsys, "plan --problem random_walk --budget 2_000 --seed 3")
     plan = vrtd.plan(walk, budget=2000, seed=3)
-    assert "the least squared error with 2,000 pseudo-gradients; markov sampling, exact mode" in shown
+    assert "the lowest squared error with 2,000 pseudo-gradients; markov sampling, exact mode" in shown
     assert table(shown) == [cells("TD", plan.td), cells("VRTD", plan.vrtd)]
     check = plan.vrtd.check
     simulated = f"{check.n_runs:,} simulated runs gave {check.error:.4g} +- {check.standard_error:.2g}"
     assert f"VRTD   {plan.vrtd.method}; {simulated}" in shown.splitlines()
     optimal = instance_optimal(walk)
-    assert f"{optimal:.4g} / samples in the long run: {optimal / 2000:.4g} after 2,000." in shown
+    assert f"{optimal:.4g} / n for n samples: {optimal / 2000:.4g} after 2,000." in shown
 
 
 def test_guaranteed_text(capsys, walk):
@@ -122,7 +124,7 @@ def test_estimated_text_says_that_nothing_but_the_sample_is_known(capsys, walk):
     shown = run(capsys, SMALL, *shlex.split("--mode estimated --transitions 3_000 --seed 5 --confidence 0.9"))
     sample = vrtd.record(walk, 3000, sampling="iid", seed=5, shuffle=False)
     plan = vrtd.plan(sample, budget=2000, sampling="iid", confidence=0.9, seed=5)
-    line = "sample     3,000 transitions drawn independently, seed 5; the plan knows nothing else of the problem"
+    line = "sample     3,000 transitions drawn independently, seed 5; the plan uses nothing else"
     assert line in shown.splitlines()
     low, high = plan.td.interval
     assert f"TD     {plan.td.method}; {low:.4g} to {high:.4g} with confidence 0.9" in shown.splitlines()
@@ -136,7 +138,7 @@ def test_what_cannot_be_done_or_was_not_checked_is_said(walk):
     answer = plan_formats.PlanAnswer({"name": "a chain"}, replace(plan, td=unchecked, vrtd=None), None, None, None, 0)
     shown = plan_formats.as_text(answer)
     assert table(shown)[1] == ["VRTD", *"------"]
-    assert "VRTD   cannot do it" in shown.splitlines()
+    assert "VRTD   cannot reach the goal" in shown.splitlines()
     assert "TD     approximation: to first order in the step; not simulated" in shown.splitlines()
 
 

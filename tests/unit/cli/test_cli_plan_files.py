@@ -49,7 +49,7 @@ def test_titles(walk):
     diagram = phase_diagram(walk, budget=2000, sampling="iid", n_steps=4)
     problem = {"name": "random_walk", "seed": 0, "features_divided_by": 2.0}
     for shown, expected in (
-        (None, "the least squared error with 2,000 pseudo-gradients; iid sampling, exact mode"),
+        (None, "the lowest squared error with 2,000 pseudo-gradients; iid sampling, exact mode"),
         (diagram, "iid sampling, exact"),
         (
             replace(diagram, prediction=Prediction.FIRST_ORDER),
@@ -66,10 +66,10 @@ def test_csv_beside_a_figure_replaces_only_its_own_kind(capsys, tmp_path, monkey
     run(capsys, command)
     monkeypatch.setattr(vrtd.theory, "plan", lambda *_, **__: pytest.fail("planning began"))
     assert main([*command, "--map"]) == 2  # the table of curves is not one of a map
-    assert "holds something else; name a --data file" in capsys.readouterr().err
+    assert "holds something else. Name another file with --data." in capsys.readouterr().err
     (tmp_path / "a.csv").write_text("step_size,batch_size,squared_error,stable\n")
     assert main(command) == 2
-    assert "holds something else; name a --data file" in capsys.readouterr().err
+    assert "holds something else. Name another file with --data." in capsys.readouterr().err
 
 
 def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed(capsys, tmp_path, monkeypatch):
@@ -88,27 +88,38 @@ def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed
 
 # What goes wrong
 
+OFF_POLICY = "importance ratios of up to 7, but the theory covers on-policy chains only. Simulate instead"
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "one of the arguments --target-error --budget is required; see: vrtd plan --help"),
-        ("--map", "one of the arguments --target-error --budget is required; see: vrtd plan --help"),
-        ("--budget 9 --target-error 1", "--target-error not allowed with argument --budget; see: vrtd plan --help"),
-        ("--budget many", "--budget must be a whole number; got 'many'; see: vrtd plan --help"),
-        ("--budget 9 --mode sure", "--mode must be one of exact, guaranteed, estimated; got 'sure'"),
-        ("--target-error 1 --map", "--map needs a --budget; got --target-error; drop --target-error, or --map"),
-        ("--budget 9 --mode estimated --map", "--map needs the chain itself; got --mode estimated; drop --mode, or"),
-        ("--budget 9 --objective samples --map", "--map counts pseudo-gradients; got --objective samples; drop"),
-        ("--budget 9 --transitions 100", "--transitions belongs to --mode estimated; got --mode exact; drop it, or"),
-        ("--budget 9 --mode guaranteed --confidence 0.9", "--confidence belongs to --mode estimated; got --mode"),
+        ("", "one of the arguments --target-error --budget is required. See: vrtd plan --help"),
+        ("--map", "one of the arguments --target-error --budget is required. See: vrtd plan --help"),
+        ("--budget 9 --target-error 1", "--target-error not allowed with argument --budget. See: vrtd plan --help"),
+        ("--budget many", "--budget must be a whole number, but got 'many'. See: vrtd plan --help"),
+        ("--budget 9 --mode sure", "--mode must be one of exact, guaranteed, estimated, but got 'sure'"),
+        ("--target-error 1 --map", "--map needs a --budget, but got --target-error. Drop --target-error or --map"),
+        (
+            "--budget 9 --mode estimated --map",
+            "--map needs the chain itself, but got --mode estimated. Drop --mode or",
+        ),
+        ("--budget 9 --objective samples --map", "--map counts pseudo-gradients, but got --objective samples. Drop"),
+        (
+            "--budget 9 --transitions 100",
+            "--transitions belongs to --mode estimated, but got --mode exact. Drop it, or",
+        ),
+        ("--budget 9 --mode guaranteed --confidence 0.9", "--confidence belongs to --mode estimated, but got --mode"),
         (
             "--budget 9 --problem boyan_chain --states 5",
-            "--states belongs to random_mdp or garnet or random_walk or off_policy_garnet; got",
+            "--states belongs to random_mdp or garnet or random_walk or off_policy_garnet, but got",
         ),
-        ("--budget 9 --figure plan.jpg", "--figure must be a .png or .svg or .pdf file; got plan.jpg; change the name"),
-        ("--budget 9 --figure no/plan.png", "--figure must be in a folder that exists and can be written; got no;"),
-        ("--budget 9 --data run", "--data must be a .csv file; got run; change the name"),
+        (
+            "--budget 9 --figure plan.jpg",
+            "--figure must be a .png or .svg or .pdf file, but got plan.jpg. Change the name",
+        ),
+        ("--budget 9 --figure no/plan.png", "--figure must be in an existing, writable folder, but no is not. Create"),
+        ("--budget 9 --data run", "--data must be a .csv file, but got run. Change the name"),
     ],
 )
 @pytest.mark.usefixtures("never")
@@ -120,25 +131,46 @@ def test_errors_before_planning(capsys, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--budget 1", "--budget must be at least one epoch of VRTD with a batch of two, 4,"),
-        ("--target-error -1", "--target-error must be a positive, finite number; got -1.0; pass a number above 0"),
+        ("--budget 1", "--budget must be at least 4, which is one epoch of VRTD with a batch of two,"),
+        ("--target-error -1", "--target-error must be a positive, finite number, but got -1.0. Pass a number above 0"),
         (
             "--target-error 1000",
-            "--target-error must be below the error at the start, 1.52778; got 1000.0; nothing is to",
+            "--target-error must be below the initial error, 1.52778, but is 1000.0. Lower the target;",
         ),
         (
             "--budget 9 --radius 0.1",
-            "--radius must be at least |theta_star| = 1.23603, else no target is reachable; got",
+            "--radius must be at least |theta_star| = 1.23603, but is 0.1, which keeps the squared error",
         ),
-        ("--budget 9 --seed -1", "--seed must be a whole number of at least 0; got -1; pass an integer >= 0"),
-        ("--budget 9 --mode estimated --transitions 0", "--transitions must be a whole number of at least 1; got 0"),
-        ("--budget 9 --mode estimated --transitions 3", "phi must have full column rank 5 on the sample; got rank"),
+        ("--budget 9 --seed -1", "--seed must be a whole number of at least 0, but got -1. Pass an integer >= 0"),
+        (
+            "--budget 9 --mode estimated --transitions 0",
+            "--transitions must be a whole number of at least 1, but got 0",
+        ),
+        (
+            "--budget 9 --mode estimated --transitions 3",
+            "phi must have full column rank 5 on the sample, but has",
+        ),
         ("--budget 9 --mode estimated --confidence 2", "--confidence must lie in (0, 1)"),
-        ("--budget 99 --mode guaranteed --output last", 'the bounds are for the outputs "random" and "average"; got'),
-        ("--problem baird --budget 9", "the theory is of chains without importance ratios"),
-        ("--problem baird --budget 9 --map", "the theory is of chains without importance ratios"),
-        ("--problem baird --budget 9 --mode guaranteed", "the theory is of chains without importance ratios"),
-        ("--problem baird --budget 9 --mode estimated", "the theory is of chains without importance ratios"),
+        (
+            "--budget 99 --mode guaranteed --output last",
+            '--output must be "random" or "average" for the bounds',
+        ),
+        (
+            "--problem baird --budget 9",
+            OFF_POLICY,
+        ),
+        (
+            "--problem baird --budget 9 --map",
+            OFF_POLICY,
+        ),
+        (
+            "--problem baird --budget 9 --mode guaranteed",
+            OFF_POLICY,
+        ),
+        (
+            "--problem baird --budget 9 --mode estimated",
+            OFF_POLICY,
+        ),
     ],
 )
 def test_errors_of_the_library(capsys, arguments, message):
@@ -150,8 +182,9 @@ def test_features_that_are_too_large_for_the_bounds_lead_to_the_option(capsys):
     assert main(shlex.split("plan --budget 10_000 --mode guaranteed")) == 2
     refused(
         capsys,
-        "|phi(s)| <= 1 in every state (Assumption 2); got the largest norm is 1.59588; divide the features by 1.59588, "
-        "which multiplies theta_star by as much; give --normalise, which does it, or plan with --mode exact\n",
+        "The condition that |phi(s)| <= 1 in every state (Assumption 2) fails: the largest norm is 1.59588; divide the "
+        "features by 1.59588, which multiplies theta_star by the same factor. Add --normalise, which does this, or use "
+        "--mode exact.\n",
     )
 
 
@@ -207,7 +240,7 @@ def test_planning_leaves_linear_algebra_to_one_thread(monkeypatch, capsys):
 
 def test_a_folder_that_cannot_be_written_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(outputs.os, "access", lambda _, mode: not mode & os.W_OK)
-    with pytest.raises(InvalidInputError, match="a folder that exists and can be written"):
+    with pytest.raises(InvalidInputError, match="--data must be in an existing, writable folder"):
         outputs.check_files({"data": tmp_path / "a.csv"}, "")
 
 

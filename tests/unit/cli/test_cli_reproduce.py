@@ -90,11 +90,11 @@ def test_json_is_one_object(tmp_path: Any, capsys: Any) -> None:
     ("arguments", "message"),
     [
         (["nonsense"], "name of an experiment must be one of 'first', 'second', 'figure-1', "),
-        (["--runs", "1"], "--runs must be a whole number of at least 2; got 1"),
+        (["--runs", "1"], "--runs must be a whole number of at least 2, but got 1"),
         (["--runs", "4", "--quick"], "not allowed with argument"),
-        (["--runs", "many"], "--runs must be a whole number; got 'many'; see: vrtd reproduce --help"),
-        (["--fast"], "unknown option --fast; see: vrtd reproduce --help"),
-        (["--out", ""], "--out must be the name of a folder; got ''"),
+        (["--runs", "many"], "--runs must be a whole number, but got 'many'. See: vrtd reproduce --help"),
+        (["--fast"], "unknown option --fast. See: vrtd reproduce --help"),
+        (["--out", ""], "--out must be the name of a folder, but got ''"),
     ],
 )
 def test_bad_usage(tmp_path: Any, capsys: Any, arguments: list[str], message: str) -> None:
@@ -115,14 +115,14 @@ def test_an_interruption_says_how_to_go_on(tmp_path: Any, capsys: Any, monkeypat
 
     monkeypatch.setitem(EXPERIMENTS, "second", replace(EXPERIMENTS["second"], measure=interrupted))
     assert main(["reproduce", "--runs", "4", "--out", str(tmp_path)]) == INTERRUPTED
-    assert f"what is finished is in {tmp_path}; the same command goes on from there" in capsys.readouterr().err
+    assert f"finished parts are kept in {tmp_path}. Run the same command to continue." in capsys.readouterr().err
     assert is_whole(tmp_path)
 
 
-def test_help_loads_no_library() -> None:
+def test_help_loads_no_optional_library() -> None:
     code = (
         "import sys; from vrtd.cli import main; main(['reproduce', '--help']); "
-        "print(sorted({'numpy', 'scipy', 'numba', 'matplotlib'} & set(sys.modules)))"
+        "print(sorted({'matplotlib', 'pyarrow'} & set(sys.modules)))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.endswith("[]\n")

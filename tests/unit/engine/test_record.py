@@ -85,8 +85,8 @@ def test_rows_are_shuffled_and_none_is_lost() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sampling": "dataset"}, "sampling must be one of 'iid', 'markov'; got 'dataset'"),
-        ({"n_rows": 0}, "n_rows must be a whole number of at least 1; got 0"),
+        ({"sampling": "dataset"}, "sampling must be one of 'iid', 'markov', but got 'dataset'"),
+        ({"n_rows": 0}, "n_rows must be a whole number of at least 1, but got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
         ({"run": -1}, "run must be a whole number of at least 0"),
     ],

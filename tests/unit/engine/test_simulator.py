@@ -65,9 +65,12 @@ def test_a_second_simulator_with_the_same_kernels_compiles_nothing() -> None:
     ("changes", "message"),
     [
         ({"metrics": ("error",)}, "metrics must be one of"),
-        ({"sampling": "iid"}, "sampling of a Simulator must be 'markov'; got 'iid'; drop it, or pass that"),
-        ({"initial": 2}, "a Simulator has its own start; got initial 2; drop initial"),
-        ({"metrics": (vrtd.QuadraticForm("x", np.eye(2), np.zeros(2)),)}, "must be for 3 features"),
+        (
+            {"sampling": "iid"},
+            "sampling of a Simulator must be 'markov', but got 'iid'. Drop sampling, or pass 'markov'",
+        ),
+        ({"initial": 2}, "initial has no effect on a Simulator, but got 2. Drop initial"),
+        ({"metrics": (vrtd.QuadraticForm("x", np.eye(2), np.zeros(2)),)}, "is for 2 features, but the problem has 3"),
     ],
 )
 def test_what_a_simulator_cannot_do_is_said(changes: dict[str, Any], message: str) -> None:
@@ -111,7 +114,7 @@ def test_two_simulators_of_one_name_are_two() -> None:
 def test_bad_simulators_are_refused() -> None:
     simulator = ring(PHI)
     for params in ([1.0], "abc", (1.0, "abc"), {"a": 1}):
-        with pytest.raises(InvalidInputError, match="params of a simulator must be numbers, arrays, or tuples"):
+        with pytest.raises(InvalidInputError, match="params of a simulator must be numbers, arrays or tuples"):
             dataclasses.replace(simulator, params=params)
     with pytest.raises(InvalidInputError, match="must be compiled"):
         dataclasses.replace(simulator, reset=lambda params, state, stream: None)

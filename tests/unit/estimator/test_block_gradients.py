@@ -94,7 +94,7 @@ def test_a_model_with_vectors_goes_on_as_if_it_had_not_been_stored(n: int, tmp_p
         with read_model(path) as tree:
             tree["state"]["sums"]["gradients"]["anchor"] = np.zeros(4)
             write_tree(path, tree)
-        with pytest.raises(ModelFileError, match="must be a model"):
+        with pytest.raises(ModelFileError, match="is not a model of this version of vrtd, or is damaged"):
             vrtd.Evaluator.load(path)
 
 
@@ -102,7 +102,7 @@ def test_a_model_with_vectors_goes_on_as_if_it_had_not_been_stored(n: int, tmp_p
 def test_an_interval_needs_several_rows_for_each_feature() -> None:
     """Fewer rows are nearly reproduced by the values, and look as if they had no noise."""
     assert least_rows(100) == 400
-    assert solved(some_rows(399, 100)).why_no_interval == "399 rows are too few; it needs 400"
+    assert solved(some_rows(399, 100)).why_no_interval == "it needs 400 rows, but there are only 399"
     assert solved(some_rows(400, 100)).why_no_interval is None
 
 

@@ -64,7 +64,7 @@ def test_diagnostics_are_plain_and_drawn() -> None:
     assert curve.neu[-1] < curve.neu[0] / 100
     axes = diagnostics.plot()
     assert axes.get_yscale() == "log"
-    with pytest.raises(InvalidInputError, match="learn with td or vrtd"):
+    with pytest.raises(InvalidInputError, match="Fit with algorithm='td' or 'vrtd'"):
         fitted(algorithm="closed_form").diagnostics_.plot()
 
 
@@ -106,10 +106,10 @@ def test_a_run_that_strays_from_its_sample_is_noticed() -> None:
     rows, _, _ = boyan(70_000)
     later = rows._replace(reward=np.where(np.arange(70_000) < 55_000, rows.reward, 50.0))
     evaluator = vrtd.Evaluator(vrtd.VRTD(0.1, 1000, output="average"), features=None, discount=1.0)
-    with pytest.warns(ConvergenceWarning, match="away from the closed form of the first 50,000 rows"):
+    with pytest.warns(ConvergenceWarning, match="distance of the values from the closed form of the first 50,000 rows"):
         diagnostics = evaluator.fit(later).diagnostics_
     assert diagnostics.converged is False
-    assert "not where the first 50,000 rows say" in diagnostics.text
+    assert "further from the closed form of the first 50,000 rows than its noise explains" in diagnostics.text
 
 
 def sticky(n: int) -> Chunk:
@@ -126,8 +126,8 @@ def test_correlation_longer_than_blocks_or_sample_is_warned_of() -> None:
     with pytest.warns(ConvergenceWarning, match="correlated over more than the 64 rows of a block"):
         closed.predict([[1.0]], return_interval=0.9)
     run = vrtd.Evaluator(vrtd.VRTD(0.1, 500), features=None, discount=0.9).fit(rows)
-    assert "correlation outlasts the sample" in run.diagnostics_.text
-    with pytest.warns(ConvergenceWarning, match="correlation outlasts"):
+    assert "correlation longer than the sample" in run.diagnostics_.text
+    with pytest.warns(ConvergenceWarning, match="the noise is correlated over more than the sample of 4000 rows"):
         run.predict([[1.0]], return_interval=0.9)
 
 
@@ -209,9 +209,9 @@ def test_states_that_share_a_value_are_warned_of() -> None:
     """The first rows show three of twelve states; the others are pooled."""
     rng = np.random.default_rng(0)
     states = np.concatenate([rng.integers(0, 3, 6000), rng.integers(0, 12, 600)])
-    with pytest.warns(DataWarning, match=r"6\.\d % of the rows are in states that the first rows did not show"):
+    with pytest.warns(DataWarning, match=r"6\.\d % of the rows are in states that do not occur in the pilot rows"):
         evaluator = vrtd.Evaluator(discount=0.5).fit(from_arrays(states, states / 10.0))
-    assert any("one value in common" in warning for warning in evaluator.diagnostics_.warnings)
+    assert any("share one value" in warning for warning in evaluator.diagnostics_.warnings)
     assert (
         vrtd.Evaluator(discount=0.5).fit(from_arrays(states[:6000], states[:6000] / 10.0)).diagnostics_.warnings == ()
     )

@@ -26,11 +26,11 @@ def fit(rows: Chunk, features: Any, target: Any = TARGET, discount: float = 0.9)
     return vrtd.Evaluator(features=features, discount=discount, target=target).fit(rows).diagnostics_
 
 
-@pytest.mark.filterwarnings("ignore:the features do not tell where")
+@pytest.mark.filterwarnings("ignore:the features do not represent which")
 @pytest.mark.parametrize("has_propensity", [False, True])
 def test_a_planted_misfit_is_noticed(has_propensity: bool) -> None:
     log = PROCESS.record(BEHAVIOUR, 4000, seed=7)[0]
-    with pytest.warns(DataWarning, match="the features do not represent the values of the target policy"):
+    with pytest.warns(DataWarning, match="The features do not represent the values of the target policy"):
         diagnostics = fit(log if has_propensity else without_propensity(log), TOO_FEW)
     check = diagnostics.doubly_robust
     assert not check.agrees

@@ -73,10 +73,10 @@ def test_the_policy_value_is_the_headline_and_returns_are_beside_it(tmp_path: Pa
     assert stored["returns"]["difference"] == returns.difference._asdict()
     assert stored["returns"]["agrees"] is True
     text, n = text_of(found), found.evaluator.n_episodes_
-    assert f"Policy value {value.value:.2f} (95 % interval {value.low:.2f} to {value.high:.2f}) Mean over" in text
-    assert f"Mean over the first states of {n:,} episodes." in text
-    assert f"Mean value {found.mean_value.text}: mean over the states of the log." in text
-    assert f"mean over {returns.n_complete:,} complete episodes" in text
+    assert f"Policy value {value.value:.2f} (95 % interval {value.low:.2f} to {value.high:.2f}) Averaged over" in text
+    assert f"Averaged over the first states of {n:,} episodes." in text
+    assert f"Mean value {found.mean_value.text}: averaged over the visited states, weighted by visit counts." in text
+    assert f"averaged over {returns.n_complete:,} complete episodes" in text
     assert "it agrees with the values of the first states." in text
     assert "Converged closed form" in text
     assert check_repr(found.evaluator).endswith(
@@ -96,7 +96,7 @@ def test_returns_that_disagree_are_a_warning(tmp_path: Path) -> None:
     assert found.returns.difference.value == pytest.approx(0.5 / (1 - 0.25) - 1.0, abs=0.05)
     assert found.as_dict()["returns"]["agrees"] is False
     (warning,) = found.diagnostics.warnings
-    assert "the observations may not tell the whole state" in warning
+    assert "the observations are not the whole state" in warning
     text = text_of(found)
     assert "! Converged, with warnings" in text
     assert f"Warning: {warning}." in text
@@ -127,7 +127,7 @@ def test_two_logs_are_compared(compared: Evaluation) -> None:
     }
     assert drawn["policies"]["value"].tolist() == [a.policy_value().value, b.policy_value().value]
     assert [drawn["difference"][end].item() for end in ("value", "low", "high")] == list(expected)
-    assert "the policy less the other policy" in (compared.out / "figures" / "difference.svg").read_text()
+    assert "the policy minus the other policy" in (compared.out / "figures" / "difference.svg").read_text()
 
 
 def test_two_targets_of_one_log_are_compared_by_the_same_rows(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_two_targets_of_one_log_are_compared_by_the_same_rows(tmp_path: Path) ->
     assert (found.target, found.comparison.other, found.returns) == ("the target policy", "stay.npy", None)
     text = text_of(found)
     assert "Value of the target policy against stay.npy" in text
-    assert "the same ones" in text
+    assert "(the same rows)" in text
     assert "Target policy Policy the target policy Effective sample size" in text
     evaluate(log, out=tmp_path / "out", **OPTIONS)  # what it does not have is removed
     assert not {path.stem for path in (tmp_path / "out" / "figures").iterdir()} & {"policies", "difference"}
@@ -158,7 +158,7 @@ def test_the_verdict_says_who_is_better(compared: Evaluation) -> None:
             "a and b are statistically tied: the difference is 0.31 (95 % interval −0.10 to 0.72); "  # noqa: RUF001
             "the interval contains 0"
         ),
-        Interval(0.31, nan, nan): "a less b is 0.3100, and no interval is known",
+        Interval(0.31, nan, nan): "a minus b is 0.3100, but no interval is available",
     }
     for difference, verdict in verdicts.items():
         assert replace(comparison, name="a", other="b", difference=difference).verdict == verdict
@@ -193,13 +193,13 @@ def test_an_interruption_of_the_comparison_keeps_the_first_policy(tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"against": shop(1, 0.3), "against_target": STAY}, "a policy is compared with one other"),
-        ({"against": 3}, "against compares logs, tables or files; got 3"),
-        ({"target": "stay.txt"}, "target must be a .npy or .npz file of .*; got stay.txt"),
-        ({"against_target": "no.npy"}, "against_target no.npy must be there"),
+        ({"against": shop(1, 0.3), "against_target": STAY}, "against and against_target cannot be combined"),
+        ({"against": 3}, "against must be a log, a table or files, but is 3"),
+        ({"target": "stay.txt"}, "target must be a .npy or .npz file of .*, but is stay.txt"),
+        ({"against_target": "no.npy"}, "against_target no.npy does not exist"),
         (
             {"against": from_arrays(np.zeros(600, int), np.ones(600), np.zeros(600, int))},
-            "a log must have two or more; got 1 in the log of the other policy; name the columns that tell episodes",
+            "The log of the other policy must have at least two episodes, .*, but has 1. Name the columns",
         ),
     ],
 )

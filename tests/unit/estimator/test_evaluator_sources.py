@@ -112,9 +112,9 @@ def test_batches_of_a_vector_hold_whole_segments() -> None:
     assert isinstance(algorithm, vrtd.VRTD)
     assert log.segment == 64
     assert algorithm.batch_size % 64 == 0 or 64 % algorithm.batch_size == 0
-    assert not [remark for remark in evaluator.diagnostics_.remarks if "cut segments" in remark]
+    assert not [remark for remark in evaluator.diagnostics_.remarks if "split the segments" in remark]
     cut = vrtd.Evaluator(vrtd.VRTD(0.01, 100), features="rbf:16", discount=0.9, pilot_rows=500).fit(live("vector"))
-    assert "batches of 100 rows cut segments of 64" in " ".join(cut.diagnostics_.remarks)
+    assert "batches of 100 rows split the segments of 64" in " ".join(cut.diagnostics_.remarks)
 
 
 def test_the_same_rows_in_any_order_have_the_same_closed_form() -> None:
@@ -167,7 +167,7 @@ class Segmented(Log):
 @pytest.mark.parametrize(("size", "cuts"), [(32, False), (64, False), (128, False), (96, True), (100, True)])
 def test_batches_that_fit_into_a_segment_cut_none(size: int, cuts: bool) -> None:
     evaluator = vrtd.Evaluator(vrtd.VRTD(0.01, size), features=None, discount=DISCOUNT).fit(Segmented())
-    assert any("cut segments of 64" in remark for remark in evaluator.diagnostics_.remarks) == cuts
+    assert any("split the segments of 64" in remark for remark in evaluator.diagnostics_.remarks) == cuts
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking"])
@@ -184,4 +184,4 @@ def test_segments_shorter_than_the_correlation_are_remarked_on() -> None:
     for segment, said in ((4, True), (512, False)):
         log = from_env(env, "random", n_samples=6000, segment=segment)
         text = vrtd.Evaluator("closed_form", features="rbf:16", discount=0.9).fit(log).diagnostics_.text
-        assert (f"segments of {segment} rows" in text) is said
+        assert (f"over more than the {segment} consecutive rows of each environment" in text) is said

@@ -253,5 +253,5 @@ def test_the_page_names_the_best_and_worst_states(done: Any) -> None:
     outline = Outline(done.report.read_text())
     assert [tag for tag, _ in outline.tags].count("tr") == 11
     text = " ".join(outline.text.split())
-    assert "The states with the largest and the least values" in text
-    assert "Mean value by a, with 95 % intervals" in text
+    assert "States with the largest and the smallest values" in text
+    assert "Mean value by a with 95 % intervals" in text

@@ -72,7 +72,7 @@ def test_float32_rows_are_kept_and_types_do_not_mix() -> None:
     near = fitted(algorithm=vrtd.VRTD(0.05, 500))
     np.testing.assert_allclose(evaluator.theta_, near.theta_, rtol=1e-4)
     before = evaluator.theta_
-    with pytest.raises(DataError, match="of one type, float32"):
+    with pytest.raises(DataError, match="the same type in all parts of a log, but are float32"):
         evaluator.partial_fit(chunk(0, 100))
     assert np.array_equal(evaluator.theta_, before)
 
@@ -240,7 +240,7 @@ def test_before_the_pilot_rows_values_are_those_of_theta_0() -> None:
     observations = chunk(0, 3).observations
     np.testing.assert_array_equal(evaluator.predict(observations), observations @ start)
     scaled = vrtd.Evaluator("vrtd", features="rbf:4", discount=DISCOUNT).partial_fit(chunk(0, 2000))
-    with pytest.raises(NotFittedError, match="must have received its pilot rows; got 2,000 of 5,000"):
+    with pytest.raises(NotFittedError, match="received 2,000 of 5,000 pilot rows"):
         scaled.predict(observations)
 
 

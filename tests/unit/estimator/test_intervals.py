@@ -83,7 +83,7 @@ def test_a_run_that_has_not_converged_says_so_and_offers_the_closed_form() -> No
 
 def test_methods_without_known_moments_have_the_closed_form_only() -> None:
     evaluator = fitted(algorithm=vrtd.TD(0.05, average=True))
-    with pytest.warns(AccuracyWarning, match="no interval: none is known for TD.*no radius, no average"):
+    with pytest.warns(AccuracyWarning, match="No interval: none is known for TD.*no radius and no average"):
         found = evaluator.theta_interval()
     assert np.array_equal(found.value, evaluator.theta_)
     assert np.isnan(found.low).all()
@@ -116,8 +116,8 @@ def test_rows_beyond_the_span_of_the_sample_are_noticed(monkeypatch: pytest.Monk
     diagnostics = evaluator.diagnostics_
     assert diagnostics.unseen == ()
     assert diagnostics.converged is False
-    assert "later rows have features that the first 600 do not span" in diagnostics.text
-    with pytest.warns(ConvergenceWarning, match="the first 600 do not span"):
+    assert "later rows have features outside the span of the first 600 rows" in diagnostics.text
+    with pytest.warns(ConvergenceWarning, match="outside the span of the first 600 rows"):
         found = evaluator.predict(np.arange(6), return_interval=0.9)
     assert np.isfinite(found.low).tolist() == [True] * 3 + [False] * 3
 
@@ -131,12 +131,12 @@ def test_what_was_seen_seldom_has_no_interval(algorithm: Any) -> None:
     evaluator = vrtd.Evaluator(algorithm, features=Tabular(5), discount=0.5).fit(log)
     found = evaluator.predict(np.arange(5), return_interval=0.95)
     assert np.isfinite(found.low).tolist() == [True] * 4 + [False]
-    assert "Too seldom seen for an interval: 1 feature (4)." in evaluator.diagnostics_.text
+    assert "Too rarely nonzero for an interval: 1 feature (4)." in evaluator.diagnostics_.text
 
 
 def test_a_projection_that_may_be_active_has_no_interval() -> None:
     evaluator = vrtd.Evaluator(vrtd.VRTD(0.05, 500, radius=1.0), features=None, discount=DISCOUNT).fit(chunk(0, N_ROWS))
-    with pytest.warns(AccuracyWarning, match="no interval: none is known for VRTD with these settings.*no radius"):
+    with pytest.warns(AccuracyWarning, match="No interval: none is known for VRTD with these settings.*no radius"):
         assert np.isnan(evaluator.theta_interval().low).all()
 
 
@@ -167,14 +167,16 @@ def test_the_closed_form_takes_columns_of_very_different_scales(scale: float) ->
     np.testing.assert_allclose(half[1] * sizes, half[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("n_rows", "why"), [(100, "too few to show how strongly they are correlated"), (31, None)])
+@pytest.mark.parametrize(("n_rows", "why"), [(100, "too few to estimate how strongly they are correlated"), (31, None)])
 def test_intervals_of_few_rows(n_rows: int, why: str | None) -> None:
     rng = np.random.default_rng(0)
     phi = np.c_[np.ones(n_rows + 1), rng.choice([-1.0, 1.0], n_rows + 1)]
     log = from_arrays(phi[:-1], rng.normal(size=n_rows), phi[1:])
     evaluator = vrtd.Evaluator(vrtd.TD(0.1), features=None, discount=0.0).fit(log)
     if why is None:
-        with pytest.raises(InvalidInputError, match="an interval of the recursion needs at least 32 rows; got 31"):
+        with pytest.raises(
+            InvalidInputError, match="An interval of the recursion needs at least 32 rows, but there are 31"
+        ):
             evaluator.predict(phi[:2], return_interval=0.95)
     else:
         with pytest.warns(ConvergenceWarning, match=why):

@@ -147,18 +147,18 @@ def test_a_singular_system_of_independent_features_is_an_error() -> None:
     """A state that leads to itself without discount has no value."""
     phi = np.eye(2)[np.arange(200) % 2]
     rows = Transitions(phi, np.ones(200), phi, 1.0)
-    with pytest.raises(SingularSystemError, match="the rows must determine the parameters"):
+    with pytest.raises(SingularSystemError, match="The rows do not determine the parameters"):
         solved(rows)
     half = Transitions(phi, np.ones(200), phi, np.where(phi[:, 0] == 1.0, 1.0, 0.5))
-    with pytest.raises(SingularSystemError, match="the rows must determine the parameters"):
+    with pytest.raises(SingularSystemError, match="The rows do not determine the parameters"):
         solved(half)
-    with pytest.raises(SingularSystemError, match="some feature must not be 0"):
+    with pytest.raises(SingularSystemError, match="All features are 0 in every row"):
         solved(with_columns(some_rows(100, 3), phi=np.zeros((100, 3))))
 
 
 def test_too_few_rows_have_no_interval() -> None:
     found = solved(some_rows(19 * 16 + 15, 3))
-    assert found.why_no_interval == "319 rows are too few; it needs 320"
+    assert found.why_no_interval == "it needs 320 rows, but there are only 319"
     assert found.influence is None
     assert solved(some_rows(20 * 16, 3)).influence.shape == (20, 3)
 

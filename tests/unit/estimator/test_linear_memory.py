@@ -55,7 +55,7 @@ def small_matrices_only(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(sample_inverse, "lu_factor")
 
 
-@pytest.mark.filterwarnings("ignore:what is left of the start")  # of fewer rows than features
+@pytest.mark.filterwarnings("ignore:The intervals are unreliable")  # of fewer rows than features
 @pytest.mark.usefixtures("small_matrices_only")
 @pytest.mark.parametrize("algorithm", ["auto", "vrtd"])
 def test_nothing_takes_a_matrix(algorithm: str, rows: Chunk) -> None:

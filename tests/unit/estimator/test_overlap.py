@@ -12,7 +12,8 @@ import vrtd
 from tests.helpers.decision_processes import random_policy, random_process, without_propensity
 from vrtd.errors import DataWarning
 from vrtd.estimator.cells import make_cells
-from vrtd.estimator.overlap import TargetSample, count_telling, invert_gram, measure_overlap, weigh_rows
+from vrtd.estimator.diagnostics import capitalise
+from vrtd.estimator.overlap import TargetSample, count_informative, invert_gram, measure_overlap, weigh_rows
 from vrtd.features import Standardised, Tabular, TargetFeatures, as_target
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
@@ -64,7 +65,7 @@ def test_rows_that_tell_of_a_pair_are_its_visits(logged: Chunk) -> None:
     phi = sample.features.of_pairs(states, actions)
     visits = np.bincount(5 * sample.action + sample.observations, minlength=10)[5 * actions + states]
     assert visits.min() == 0  # a pair that was never seen is among them
-    assert count_telling(sample.rows, invert_gram(sample.rows), phi) == pytest.approx(visits, rel=1e-9)
+    assert count_informative(sample.rows, invert_gram(sample.rows), phi) == pytest.approx(visits, rel=1e-9)
 
 
 def test_it_is_measured_exactly(logged: Chunk) -> None:
@@ -119,7 +120,7 @@ def test_poor_overlap_is_warned_of(has_propensity: bool) -> None:
     diagnostics = evaluator.diagnostics_
     plain = json.loads(json.dumps(diagnostics.as_dict(), allow_nan=False))
     assert plain["overlap"]["effective_rows"] == diagnostics.overlap.effective_rows < 50.0
-    assert set(words) <= set(plain["warnings"])
+    assert set(words) <= {f"{capitalise(warning)}." for warning in plain["warnings"]}
     assert diagnostics.overlap.describe()["Effective sample size"].endswith("of 1,000 rows")
 
 
@@ -144,7 +145,7 @@ def test_propensities_that_are_not_those_of_the_logged_actions(logged: Chunk) ->
     found = fit(logged)
     assert found.mean_ratio == pytest.approx(1.0, abs=4 * found.mean_ratio_error)  # a fixed log
     wrong = logged._replace(propensity=BEHAVIOUR[logged.observations, 1])
-    with pytest.warns(DataWarning, match="importance ratios have mean .* and not 1: the propensities are not"):
+    with pytest.warns(DataWarning, match="Importance ratios have mean .* instead of 1: the propensities are not"):
         wrongly = fit(wrong)
     assert wrongly.mean_ratio == (TARGET[logged.observations, logged.action] / wrong.propensity).mean() > 1.1
 
@@ -201,7 +202,7 @@ def test_cells_of_continuous_actions() -> None:
     assert cells.count(rows, -action[rows]).max() == 0
 
 
-@pytest.mark.filterwarnings("ignore:the features do not tell where")
+@pytest.mark.filterwarnings("ignore:the features do not represent which")
 def test_continuous_actions_far_from_those_of_the_log() -> None:
     rng = np.random.default_rng(0)
     s, a = rng.normal(size=(200, 1)), rng.normal(size=200)
@@ -228,7 +229,7 @@ def test_negative_weights_show_features_that_cannot_tell_where_the_target_leads(
     assert overlap("tabular:6").negative_weight == 0.0
     with pytest.warns(DataWarning) as caught:
         assert overlap(np.random.default_rng(0).normal(size=(6, 3))).negative_weight > 0.1
-    assert any("do not tell where the target policy leads" in str(each.message) for each in caught)
+    assert any("do not represent which states the target policy visits" in str(each.message) for each in caught)
 
 
 def test_an_unlogged_start_widens_the_value_by_its_share(logged: Chunk) -> None:
@@ -252,6 +253,6 @@ def test_a_value_that_rests_on_unlogged_actions_is_not_known(logged: Chunk) -> N
     rows = without_propensity(logged)
     with pytest.warns(DataWarning) as caught:
         found = vrtd.Evaluator(features="tabular:5", discount=0.9, target=np.full(5, 2)).fit(rows)
-    assert any("no row tells what the target policy is worth" in str(each.message) for each in caught)
+    assert any("No row carries information about the value" in str(each.message) for each in caught)
     assert found.policy_value()[1:] == (-np.inf, np.inf)
     assert np.isinf(found.mean_value().high)

@@ -27,13 +27,16 @@ N_ROWS = 12_000
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"discount": 1.5}, "discount must lie in"),
     ({"discount": [0.9]}, "discount must lie in"),
-    ({"algorithm": "vrdt"}, "did you mean 'vrtd'"),
+    ({"algorithm": "vrdt"}, "Did you mean 'vrtd'"),
     ({"step_size": 0.0}, "step_size must be a positive"),
     ({"step_size": "big"}, "step_size must be a number or 'auto'"),
     ({"batch_size": 1.5}, "batch_size must be a whole number"),
-    ({"algorithm": "td", "batch_size": 5}, "td has no batch_size"),
-    ({"algorithm": "closed_form", "step_size": 0.1}, "closed_form has no step_size"),
-    ({"algorithm": vrtd.TD(0.1), "step_size": 0.1}, "must not be given others"),
+    ({"algorithm": "td", "batch_size": 5}, "batch_size=5 has no effect on td"),
+    ({"algorithm": "closed_form", "step_size": 0.1}, "step_size=0.1 has no effect on closed_form"),
+    (
+        {"algorithm": vrtd.TD(0.1), "step_size": 0.1},
+        "step_size cannot be combined with an algorithm that has its own settings",
+    ),
     ({"n_samples": 0}, "n_samples must be a whole number"),
     ({"pilot_rows": 0}, "pilot_rows must be a whole number"),
     ({"seed": -1}, "seed must be a whole number"),
@@ -51,13 +54,13 @@ def test_bad_arguments_are_refused(settings: Any, message: str) -> None:
 
 def test_arguments_that_do_not_exist_are_named_with_those_that_were_meant(tmp_path: Any) -> None:
     evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.9)
-    must = "keywords must be arguments of this function; got "
-    with pytest.raises(InvalidInputError, match=f"{must}'observation'; did you mean 'observations'?"):
+    problem = "There is no keyword argument "
+    with pytest.raises(InvalidInputError, match=rf"{problem}'observation'\. Did you mean 'observations'\?"):
         evaluator.fit({"a": [1.0]}, observation="a")  # type: ignore[call-arg]
     for wrong, meant in (("samples", "n_samples"), ("n_sample", "n_samples"), ("rewards", "reward")):
-        with pytest.raises(InvalidInputError, match=f"{must}'{wrong}'; did you mean '{meant}'?"):
+        with pytest.raises(InvalidInputError, match=rf"{problem}'{wrong}'\. Did you mean '{meant}'\?"):
             vrtd.evaluate("FrozenLake-v1", discount=0.9, out=tmp_path / "out", **{wrong: 5})
-    with pytest.raises(InvalidInputError, match=f"{must}'zzz'; see vrtd.logs.read"):
+    with pytest.raises(InvalidInputError, match=rf"{problem}'zzz'\. See vrtd.logs.read"):
         evaluator.partial_fit(chunk(0, 10), zzz=1)  # type: ignore[call-arg]
     assert not (tmp_path / "out").exists()
 
@@ -74,10 +77,10 @@ def test_a_dict_of_columns_is_a_table(tmp_path: Any) -> None:
     np.testing.assert_array_equal(evaluator.theta_, expected.theta_)
     for wrong in ({"a": [1.0], "b": [1.0, 2.0]}, {"a": 1.0}, {"a": np.zeros((2, 2))}):
         with pytest.raises(
-            DataError, match=r"a dict of data must hold columns of the same length.* go to vrtd.logs.fr"
+            DataError, match=r"A dict of data must hold columns of equal length.* use vrtd.logs.from_arrays"
         ):
             evaluator.fit(wrong)
-    with pytest.raises(DataError, match=r"CartPole-v1 must be there; .*; an environment goes to vrtd.logs.from_env"):
+    with pytest.raises(DataError, match=r"CartPole-v1 does not exist. .*for an environment use vrtd.logs.from_env"):
         evaluator.fit("CartPole-v1")
 
 
@@ -90,23 +93,23 @@ def test_bad_calls_are_refused() -> None:
     for level in (0.0, 1.0, True, "0.9"):
         with pytest.raises(InvalidInputError, match="level must lie"):
             evaluator.theta_interval(level)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="the closed form has no recursion"):
+    with pytest.raises(InvalidInputError, match="method='recursion' does not apply to the closed form"):
         evaluator.theta_interval(method="recursion")
     with pytest.raises(InvalidInputError, match="method must be one of"):
         evaluator.theta_interval(method="bootstrap")  # type: ignore[arg-type]
     rows = chunk(0, 100)
-    with pytest.raises(DataError, match="equally long"):
+    with pytest.raises(DataError, match="must have the same length"):
         evaluator.partial_fit(rows._replace(reward=rows.reward[:-1]))
-    with pytest.raises(DataError, match="of the type of the observations"):
+    with pytest.raises(DataError, match="next observations of a chunk are float32, but its observations are float64"):
         evaluator.partial_fit(rows._replace(next_observations=rows.next_observations.astype("f4")))
-    with pytest.raises(NotFittedError, match="must have received its pilot rows; got 0 of 5,000"):
+    with pytest.raises(NotFittedError, match="received 0 of 5,000 pilot rows"):
         vrtd.Evaluator("vrtd", features=None, discount=0.9).predict([[1.0]])
 
 
 BAD = [
-    ("observations", 5, np.nan, "observations: row 5 of the log"),
-    ("next_observations", 13_000, np.inf, "next_observations: row 13000 of the log"),
-    ("reward", 19_999, np.nan, "reward: row 19999 of the log"),
+    ("observations", 5, np.nan, r"[ n]observations? is .*row 5 of the log"),
+    ("next_observations", 13_000, np.inf, r"next.observations? is .*row 13000 of the log"),
+    ("reward", 19_999, np.nan, "reward is .*row 19999 of the log"),
 ]
 
 
@@ -117,7 +120,7 @@ def test_a_number_that_is_not_finite_is_named_and_leaves_no_trace(
 ) -> None:
     settings = SETTINGS[name]
     if settings.get("features") is not None and field == "next_observations":
-        message = "next_observations"
+        message = r"next.observation"
     good = chunk(0, N)
     values = getattr(good, field).copy()
     values[row] = value
@@ -140,17 +143,17 @@ def test_a_bad_row_is_located_by_its_source() -> None:
 
 
 def test_a_step_that_diverges_is_refused() -> None:
-    with pytest.raises(DivergenceError, match="lower it"):
+    with pytest.raises(DivergenceError, match="Lower the step size"):
         fitted(algorithm=vrtd.TD(30.0))
-    with pytest.warns(StabilityWarning, match="as the first 5,000 rows show"):
+    with pytest.warns(StabilityWarning, match="on the first 5,000 rows, errors grow without bound"):
         evaluator = vrtd.Evaluator(vrtd.TD(1.5), features=None, discount=DISCOUNT).fit(chunk(0, 5000))
-    assert "beyond the limit of stability" in evaluator.diagnostics_.text
+    assert "above the stability limit" in evaluator.diagnostics_.text
 
 
 def test_discount_one_needs_ends() -> None:
     rows = chunk(0, 6000)
     for algorithm in ("vrtd", "closed_form", vrtd.TD(0.01)):
-        with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+        with pytest.raises(InvalidInputError, match="discount must be below 1 if no transition terminates"):
             vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(rows)
     ends = np.arange(6000) % 10 == 9
     vrtd.Evaluator("closed_form", features=None, discount=1.0).fit(rows._replace(terminated=ends))
@@ -162,7 +165,7 @@ def test_discount_one_needs_ends() -> None:
 def test_all_rows_have_weights_or_none(algorithm: Any, one: Any, other: Any, at: int) -> None:
     """A loop that was compiled for weights would read beyond an array without any."""
     evaluator = vrtd.Evaluator(algorithm, features=None, discount=DISCOUNT, pilot_rows=400).partial_fit(one(0, at))
-    with pytest.raises(DataError, match="must have weights, or none"):
+    with pytest.raises(DataError, match="Some parts of the log have weights, and others have none"):
         evaluator.partial_fit(other(at, 500))
     assert evaluator.n_rows_ == at
     evaluator.partial_fit(one(at, 500))
@@ -182,7 +185,7 @@ def test_a_weight_that_is_no_ratio_is_named(algorithm: Any, bad: float) -> None:
 
 @pytest.mark.parametrize("algorithm", [TD, "closed_form"], ids=["td", "closed_form"])
 def test_discount_one_is_refused_on_a_log_that_is_shorter_than_the_pilot(algorithm: Any) -> None:
-    with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+    with pytest.raises(InvalidInputError, match="discount must be below 1 if no transition terminates"):
         vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(chunk(0, 300))
     ends = np.arange(300) == 299
     vrtd.Evaluator(algorithm, features=None, discount=1.0).fit(chunk(0, 300)._replace(terminated=ends))
@@ -203,7 +206,7 @@ FIELDS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("field", "value"), FIELDS, ids=[f"{field} {np.shape(value)}" for field, value in FIELDS])
 def test_fields_of_a_chunk_are_of_the_types_that_it_says(field: str, value: Any) -> None:
-    with pytest.raises(DataError, match=f"{field} of a chunk must be an array of one"):
+    with pytest.raises(DataError, match=f"The field '{field}' of a chunk must be an array with one"):
         vrtd.Evaluator(TD, features=None, discount=DISCOUNT).partial_fit(chunk(0, 300)._replace(**{field: value}))
 
 
@@ -211,7 +214,7 @@ def test_the_first_bad_row_is_named_whatever_its_field() -> None:
     rows = chunk(0, 300)
     observations, reward = rows.observations.copy(), rows.reward.copy()
     observations[50], reward[20] = np.nan, np.nan
-    with pytest.raises(DataError, match="reward: row 20 of the log"):
+    with pytest.raises(DataError, match=r"reward is .*row 20 of the log"):
         make_evaluator(algorithm=TD).fit(rows._replace(observations=observations, reward=reward))
 
 
@@ -223,16 +226,16 @@ def test_huge_and_tiny_numbers_are_refused(rows: float, reward: float) -> None:
         next_observations=rows * good.next_observations,
         reward=reward * good.reward,
     )
-    with pytest.raises(InvalidInputError, match="scale them"):
+    with pytest.raises(InvalidInputError, match=r"Rescale the (features|rewards)"):
         vrtd.Evaluator("vrtd", features=None, discount=0.9).fit(odd)
-    with pytest.raises(InvalidInputError, match="scale"):
+    with pytest.raises(InvalidInputError, match=r"[Ss]cale"):
         _ = vrtd.Evaluator("closed_form", features=None, discount=0.9).fit(odd).diagnostics_
 
 
 def test_observations_of_another_width_before_the_pilot() -> None:
     evaluator = vrtd.Evaluator("vrtd", features=None, discount=0.9).partial_fit(chunk(0, 600))
     narrow = Chunk(*(values[:, :3].copy() if values.ndim == 2 else values for values in chunk(600, 900)[:5]))
-    with pytest.raises(DataError, match="must have one shape"):
+    with pytest.raises(DataError, match="must have the same shape in all rows"):
         evaluator.partial_fit(narrow)
     assert evaluator.n_rows_ == 600
 
@@ -241,11 +244,11 @@ def test_discount_one_leaves_no_trace_and_is_refused_for_short_logs() -> None:
     evaluator = vrtd.Evaluator(vrtd.VRTD(0.001, 100), features=None, discount=1.0).partial_fit(chunk(0, 4000))
     before = evaluator.theta_
     for _ in range(2):
-        with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+        with pytest.raises(InvalidInputError, match="discount must be below 1 if no transition terminates"):
             evaluator.partial_fit(chunk(4000, 6000))
         assert evaluator.n_rows_ == 4000
         assert np.array_equal(evaluator.theta_, before)
-    with pytest.raises(InvalidInputError, match="discount 1 needs episodes that end"):
+    with pytest.raises(InvalidInputError, match="discount must be below 1 if no transition terminates"):
         vrtd.Evaluator("closed_form", features=None, discount=1.0).fit(chunk(0, 1000))
     evaluator.partial_fit(chunk(4000, 6000)._replace(terminated=np.arange(2000) == 7))  # one end is enough
 
@@ -265,7 +268,7 @@ def test_what_features_refuse_is_located() -> None:
 
 
 def test_parameters_before_any_row() -> None:
-    with pytest.raises(NotFittedError, match="call fit or partial_fit"):
+    with pytest.raises(NotFittedError, match="Call fit or partial_fit"):
         _ = vrtd.Evaluator("vrtd", features=None, discount=0.9).theta_
     with pytest.raises(InvalidInputError, match="discount must lie in"):
         vrtd.Evaluator("vrtd", features=None, discount=True)

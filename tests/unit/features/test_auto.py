@@ -174,12 +174,18 @@ def test_data_are_needed_unless_the_space_tells_all():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Auto("box"), "space must be an ObservationSpace; got 'box'"),
-        (lambda: Auto().n_features, "the observations must be known before Auto features are used"),
-        (lambda: Auto()(np.zeros(3)), "the observations must be known before Auto features are used"),
-        (lambda: Auto().bind(np.zeros((0, 2))), "there must be an observation to choose features by; got none"),
-        (lambda: Auto(BOX).bind(np.zeros((2, 20_000))), "at most 16384 numbers; got 20000; choose features yourself"),
-        (lambda: Auto(BOX).bind(np.array([[0.0, np.nan]])), "must be finite; got nan in row 0, column 1"),
+        (lambda: Auto("box"), "space must be an ObservationSpace, but got 'box'"),
+        (lambda: Auto().n_features, "Auto features must be bound before use, to determine the features"),
+        (lambda: Auto()(np.zeros(3)), "Auto features must be bound before use, to determine the features"),
+        (
+            lambda: Auto().bind(np.zeros((0, 2))),
+            "At least one observation is needed to choose features, but there is none",
+        ),
+        (
+            lambda: Auto(BOX).bind(np.zeros((2, 20_000))),
+            "at most 16384 numbers, but these have 20000. Choose features yourself",
+        ),
+        (lambda: Auto(BOX).bind(np.array([[0.0, np.nan]])), "must be finite .*, but got nan in row 0, column 1"),
     ],
 )
 def test_what_is_refused(make, message):
@@ -194,16 +200,22 @@ COLUMN = {"name": "a", "levels": None, "fill": None}
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ("box", "settings of a space must be kind, columns, sizes, low, high, actions; got 'box'"),
+        ("box", "settings of a space must be kind, columns, sizes, low, high, actions, but got 'box'"),
         ({"kind": "box"}, "settings of a space must be"),
         (SPACE | {"kind": "circle"}, "the kind of a space must be one of"),
-        (SPACE | {"low": 0.0}, "the parts of a space must be lists"),
-        (SPACE | {"low": ["a"]}, "bounds and fills of a space must be numbers, or None; got 'a'"),
-        (SPACE | {"low": []}, "low and high of a space must be equally long; got 0 and 1"),
+        (SPACE | {"low": 0.0}, "The parts of a space must be lists"),
+        (SPACE | {"low": ["a"]}, "Bounds and fills of a space must be numbers or None, but got 'a'"),
+        (SPACE | {"low": []}, "low and high of a space must have the same length, but have 0 and 1 numbers"),
         (SPACE | {"sizes": [0]}, "sizes must be a whole number of at least 1"),
         (SPACE | {"columns": ["a"]}, "settings of a column must be name, levels, fill"),
-        (SPACE | {"columns": [COLUMN | {"name": 3}]}, "a column must have a name"),
-        (SPACE | {"columns": [COLUMN | {"levels": [3]}]}, "levels that are words"),
+        (
+            SPACE | {"columns": [COLUMN | {"name": 3}]},
+            "The name and the levels of a column must be strings, but got .'name': 3",
+        ),
+        (
+            SPACE | {"columns": [COLUMN | {"levels": [3]}]},
+            "The name and the levels of a column must be strings, but got .'name': 'a', 'levels': ",
+        ),
     ],
 )
 def test_spaces_in_files_are_checked(space, message):

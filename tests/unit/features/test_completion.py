@@ -38,7 +38,7 @@ def test_bounds_of_a_space_fill_what_is_not_set():
     assert filled.bind(np.zeros((2, 4))).features.features[0].low == (-1, -0.5, -0.5, -0.5)
     assert complete(Selected(Fourier(1)), space).features.low == (-1, None, None, None)
     assert complete(Fourier(1), box([-np.inf], [3.0])) == Fourier(1, low=[None], high=[3])
-    with pytest.raises(InvalidInputError, match="of features and of the space must be equally long; got 1 and 4"):
+    with pytest.raises(InvalidInputError, match="low and high of the features have 1 numbers, but observations have 4"):
         complete(Fourier(1, low=0), space)
 
 

@@ -40,14 +40,16 @@ def test_what_becomes_features():
 @pytest.mark.parametrize(
     ("value", "got"),
     [
-        (3, "got 3; pass one of them"),
+        (3, "got 3. Pass one of them"),
         (np.zeros(3), r"got an array of shape \(3,\)"),
         ([[1.0]], r"got \[\[1.0\]\]"),
-        (RBFSampler, "got <class .*; pass one of them; of a class, an instance"),
+        (RBFSampler, "got <class .*. Pass one of them, and an instance instead of a class"),
     ],
 )
 def test_what_does_not_become_features(value, got):
-    with pytest.raises(InvalidInputError, match=f"features must be None, Features, .* with a method transform; {got}"):
+    with pytest.raises(
+        InvalidInputError, match=f"features must be None, Features, .* with a method transform, but {got}"
+    ):
         as_features(value)
 
 
@@ -78,14 +80,23 @@ def test_a_function_sees_the_shape_of_the_observations():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda s: s[:, 0], r"features of 8 observations must be numbers of shape \(8, d\); got an array"),
-        (lambda s: s[:-1], r"must be numbers of shape \(8, d\); got an array of float64 of shape \(7, 3\)"),
-        (lambda s: s.astype(str), r"must be numbers of shape \(8, d\); got an array of <U32"),
-        (lambda s: s[:, :0], "there must be at least one feature; got none"),
-        (lambda s: np.zeros((len(s), 5000)), "there must be at most 4096 features; got 5000"),
-        (lambda s: s - s.mean(axis=0), "must not depend on the others that come with it; got another row 0"),
-        (lambda s: s[: len(s), : 2 + (len(s) > 100)], r"numbers of shape \(256, 2\); got .* of shape \(256, 3\)"),
-        (lambda s: np.log(np.abs(s) * 0) if len(s) else s, "of a finite observation must be finite; got a row 0"),
+        (
+            lambda s: s[:, 0],
+            r"features of 8 observations must be numbers of shape \(8, d\), but .* returned float64 of shape \(8,\)",
+        ),
+        (lambda s: s[:-1], r"must be numbers of shape \(8, d\), but .* returned float64 of shape \(7, 3\)"),
+        (lambda s: s.astype(str), r"must be numbers of shape \(8, d\), but .* returned <U32"),
+        (lambda s: s[:, :0], "feature function returned no features"),
+        (lambda s: np.zeros((len(s), 5000)), "The number of features must be at most 4096, but is 5000"),
+        (lambda s: s - s.mean(axis=0), "treat each observation independently, but row 0 changes when passed alone"),
+        (
+            lambda s: s[: len(s), : 2 + (len(s) > 100)],
+            r"numbers of shape \(256, 2\), but .* returned .* of shape \(256, 3\)",
+        ),
+        (
+            lambda s: np.log(np.abs(s) * 0) if len(s) else s,
+            "features of row 0 are not finite, although its observation is",
+        ),
     ],
 )  # fmt: skip
 def test_functions_that_are_refused(function, message):
@@ -97,29 +108,50 @@ def test_rows_of_a_function_are_checked_at_every_call():
     made = FromFunction(lambda s: np.where(s > 5, np.inf, s)).bind(DATA)
     observations = np.zeros((600, 3))
     observations[555, 1] = 6.0
-    with pytest.raises(DataError, match="features of a finite observation must be finite; got a row 555 that is not"):
+    with pytest.raises(DataError, match="The features of row 555 are not finite, although its observation is"):
         made(observations)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FromFunction(3), "function must be callable; got 3"),
-        (lambda: FromFunction(squares, n=0), "n must be a whole number of at least 1; got 0"),
-        (lambda: FromFunction(squares, n=5000), "there must be at most 4096 features; got 5000"),
-        (lambda: FromFunction(squares, n=5).bind(DATA), r"must be numbers of shape \(8, 5\); got .* of shape \(8, 6\)"),
-        (lambda: FromFunction(squares)(DATA), "the number of features must be known before FromFunction"),
-        (lambda: FromTransformer(RBFSampler()).n_features, "number of features must be known before FromTransformer"),
-        (lambda: FromTransformer(RBFSampler), "transformer must be an object with a method transform; got <class"),
-        (lambda: FromFunction(squares).bind(DATA[:0]), "there must be an observation to try the features on; got none"),
-        (lambda: as_features(RBFSampler()).bind(DATA[:0]), "there must be an observation to try the features on"),
-        (lambda: FromFunction(squares).bind(DATA * np.nan), "features are tried on must be finite; got nan in row 0"),
-        (lambda: as_features(RBFSampler()).bind(DATA * np.inf), "is fitted to must be finite; got -?inf in"),
-        (lambda: FromFunction(squares).settings, "plain values to be stored; got FromFunction; keep your own code"),
-        (lambda: FromTransformer(RBFSampler()).settings, "made of plain values to be stored; got FromTransformer"),
+        (lambda: FromFunction(3), "function must be callable, but got 3"),
+        (lambda: FromFunction(squares, n=0), "n must be a whole number of at least 1, but got 0"),
+        (lambda: FromFunction(squares, n=5000), "The number of features must be at most 4096, but is 5000"),
+        (
+            lambda: FromFunction(squares, n=5).bind(DATA),
+            r"must be numbers of shape \(8, 5\), but .* returned .* of shape \(8, 6\)",
+        ),
+        (
+            lambda: FromFunction(squares)(DATA),
+            "FromFunction features must be bound before use, to determine the number of features",
+        ),
+        (
+            lambda: FromTransformer(RBFSampler()).n_features,
+            "FromTransformer features must be bound before use, to determine the number",
+        ),
+        (lambda: FromTransformer(RBFSampler), "transformer must have a method transform, but got <class"),
+        (
+            lambda: FromFunction(squares).bind(DATA[:0]),
+            "At least one observation is needed to test the features, but there is none",
+        ),
+        (lambda: as_features(RBFSampler()).bind(DATA[:0]), "At least one observation is needed to test the features"),
+        (
+            lambda: FromFunction(squares).bind(DATA * np.nan),
+            "observations must be finite to test the features, but got nan in row 0",
+        ),
+        (
+            lambda: as_features(RBFSampler()).bind(DATA * np.inf),
+            "must be finite to fit a transformer, but got -?inf in",
+        ),
+        (
+            lambda: FromFunction(squares).settings,
+            "FromFunction features cannot be stored, because they are made of your own code. Keep the code",
+        ),
+        (lambda: FromTransformer(RBFSampler()).settings, "FromTransformer features cannot be stored"),
         (
             lambda: as_features(StandardScaler()).bind(DATA)(DATA[:, :2]),
-            "the transformer must accept the observations; got its message .*3 features.*; fit it to such ones",
+            "The transformer does not accept the observations .*3 features.*. Fit it to observations of the same kind",
         ),
     ],
 )  # fmt: skip
@@ -174,5 +206,5 @@ def test_without_scikit_learn(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", absent)
     assert np.array_equal(as_features(Halver()).bind(DATA)(DATA), DATA / 2)
-    with pytest.raises(MissingExtraError, match=r"scikit-learn is needed .* pip install 'vrtd\[sklearn\]'"):
+    with pytest.raises(MissingExtraError, match=r"scikit-learn is not installed. Run: pip install 'vrtd\[sklearn\]'"):
         as_features(RBFSampler()).bind(DATA)

@@ -49,15 +49,24 @@ def test_a_row_that_is_not_finite_never_looks_right():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Selected(Identity(), []), r"keep must be a list of columns; got \[\]"),
-        (lambda: Selected(Identity(), [1, 1]), "keep must be rising"),
+        (lambda: Selected(Identity(), []), r"keep must be a list of columns, but got \[\]"),
+        (lambda: Selected(Identity(), [1, 1]), "keep must be increasing"),
         (lambda: Selected(Identity(), [-1]), "keep must be a whole number of at least 0"),
         (lambda: Selected(Identity(), tolerance=0), "tolerance must be a positive, finite number"),
-        (lambda: Selected(Identity(), [5]).bind(np.ones((2, 3))), "keep must name columns that there are; got 5 of 3"),
-        (lambda: Selected(Identity())(np.ones((2, 3))), "the columns to keep must be known before Selected"),
-        (lambda: Selected(Identity()).bind(np.ones((0, 3))), "there must be an observation to select features by"),
-        (lambda: Selected(Identity()).bind(np.array([[np.inf]])), "features that are selected must be finite"),
-        (lambda: Selected(3), "features must be made of Features; got int"),
+        (
+            lambda: Selected(Identity(), [5]).bind(np.ones((2, 3))),
+            "keep must hold columns below 3, the number of features, but got 5",
+        ),
+        (
+            lambda: Selected(Identity())(np.ones((2, 3))),
+            "Selected features must be bound before use, to determine the columns to keep",
+        ),
+        (lambda: Selected(Identity()).bind(np.ones((0, 3))), "At least one observation is needed to select features"),
+        (
+            lambda: Selected(Identity()).bind(np.array([[np.inf]])),
+            "Features must be finite on all rows to select columns",
+        ),
+        (lambda: Selected(3), "features must be a Features object, but got int"),
     ],
 )
 def test_what_is_refused(make, message):

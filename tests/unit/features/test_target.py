@@ -252,25 +252,31 @@ def vary(s, rng=np.random.default_rng(0)):  # noqa: B008
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (3, r"target must be \(S, A\) probabilities.*; got 3; pass one of them"),
-        (Model, "got <class .*; of a class, an instance"),
-        (np.zeros((2, 2, 2)), r"an array must be \(S, A\) probabilities or .*; got an array of float64"),
-        ([[0.5, 0.5], [1.0]], r"an array must be \(S, A\) probabilities"),
-        ([0.5, 0.5], r"an array must be \(S, A\) probabilities"),
-        ([0, -1], "actions of the target policy must be at least 0; got -1 in row 1"),
-        ([[0.5, 0.5], [0.5, 0.6]], r"sum to 1 within 1e-05; got \[0.5, 0.6\], with the sum 1.1, for state 1"),
-        ([[1.5, -0.5]], r"must be at least 0 and sum to 1 .*; got \[1.5, -0.5\]"),
-        (fail, "must take a batch of observations, of shape .256, 2.; got KeyError: 'weights'; return probabilities"),
-        (lambda s: s[:-1], r"a row of numbers for each of 256 observations; got .* of shape \(255, 2\)"),
-        (lambda s: "left", "a row of numbers for each of 256 observations; got an array of <U4"),
-        (lambda s: np.exp(s), r"must be at least 0 and sum to 1 within 1e-05; got .* for row 0; divide them"),
+        (3, r"target must be \(S, A\) probabilities.*, but got 3. Pass one of them"),
+        (Model, "got <class .*, and an instance instead of a class"),
+        (np.zeros((2, 2, 2)), r"an array must hold \(S, A\) probabilities or .*, but is an array of float64"),
+        ([[0.5, 0.5], [1.0]], r"an array must hold \(S, A\) probabilities"),
+        ([0.5, 0.5], r"an array must hold \(S, A\) probabilities"),
+        ([0, -1], "Actions of the target policy must be at least 0, but got -1 in row 1"),
+        ([[0.5, 0.5], [0.5, 0.6]], r"sum to 1 within 1e-05, but those of state 1 are \[0.5, 0.6\] with the sum 1.1"),
+        ([[1.5, -0.5]], r"must be at least 0 and sum to 1 .*, but those of state 0 are \[1.5, -0.5\]"),
+        (fail, "failed for a batch of observations of shape .256, 2. with KeyError: 'weights'. Return probabilities"),
+        (lambda s: s[:-1], r"one row of numbers for each of 256 observations, but returned .* of shape \(255, 2\)"),
+        (lambda s: "left", "one row of numbers for each of 256 observations, but returned an array of <U4"),
+        (
+            lambda s: np.exp(s),
+            r"must be at least 0 and sum to 1 within 1e-05, but those of row 0 are .*[.] Divide them",
+        ),
         (lambda s: np.where(s > 0, np.nan, 1.0), "sum to 1"),
-        (lambda s: -greedy(s) - 1, "actions of the target policy must be at least 0; got -[123] in row 0"),
-        (lambda s: s[:, 0], r"probabilities \(n, A\) or integer actions \(n,\); got an array of float64 of shape"),
-        (lambda s: np.ones((len(s), 1)), "a column of probabilities for each of 3 actions; got a single column"),
+        (lambda s: -greedy(s) - 1, "Actions of the target policy must be at least 0, but got -[123] in row 0"),
+        (
+            lambda s: s[:, 0],
+            r"probabilities \(n, A\) or integer actions \(n,\), but returned an array of float64 of shape",
+        ),
+        (lambda s: np.ones((len(s), 1)), "a column of probabilities per action, but returned 1 for 3 actions"),
         (lambda s: np.zeros((len(s), 2, 2)), r"probabilities \(n, A\) or integer actions \(n,\)"),
-        (lambda s: (s[:, 0] > s[:, 0].mean()) * 1, "return the same for the same observation, whatever others come"),
-        (vary, r"got [01] and [01] for row \d+; .*deterministic=True"),
+        (lambda s: (s[:, 0] > s[:, 0].mean()) * 1, "always return the same for the same observation, but returned"),
+        (vary, r"returned [01] and [01] for row \d+[.] .*deterministic=True"),
         (lambda s: (greedy if s[0, 0] == POINTS[0, 0] else softmax)(s), "must always return the same kind of array"),
     ],
 )  # fmt: skip
@@ -282,10 +288,10 @@ def test_policies_that_are_refused(policy, message):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        (greedy, r"continuous actions must return floats of shape \(n,\), \(n, k\) or \(n, m, k\); got .* of int64"),
-        (TABLE, "observations must be states: one whole number each"),
-        (lambda s: np.where(s[:, :1] > 1, np.inf, s[:, :1]), r"must be finite; got \[inf\] for row \d+"),
-        (lambda s: s, "actions of the target policy must have 1 numbers each, as those of the log; got 2"),
+        (greedy, r"continuous actions must return floats \(n,\), \(n, k\) or \(n, m, k\), but returned .* of int64"),
+        (TABLE, "observations must be states, with one whole number each"),
+        (lambda s: np.where(s[:, :1] > 1, np.inf, s[:, :1]), r"must be finite, but those for row \d+ are \[inf\]"),
+        (lambda s: s, "The actions of the target policy must have 1 numbers, as those of the log, but have 2"),
     ],
 )  # fmt: skip
 def test_policies_that_are_refused_for_continuous_actions(policy, message):
@@ -300,24 +306,57 @@ BOUND = make(TABLE, "tabular").bind_pairs(STATES, STATES)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TargetFeatures(both, as_target(TABLE)), "features must be Features or FromPairs; got function; wrap"),
-        (lambda: TargetFeatures(Identity(), TABLE), "target must be a Target; got ndarray; wrap it with .*as_target"),
-        (lambda: FromPairs(3), "function must be callable; got 3"),
-        (lambda: FromPairs(both).n_features, "number of features must be known before FromPairs is used"),
-        (lambda: make(TABLE).n_features, r"number of actions must be known .*; call features.bind_pairs\(observations"),
-        (lambda: make(TABLE)(STATES), "number of actions must be known before TargetFeatures are used"),
-        (lambda: make(TABLE).bind(STATES), "must be bound to both; got observations alone; call features.bind_pairs"),
-        (lambda: make(TABLE).bind_pairs(STATES, STATES[:0]), "pass the actions of the log"),
-        (lambda: make(TABLE).bind_pairs(STATES[:2], STATES), "an observation for each action; got 2 for 3 actions"),
+        (
+            lambda: TargetFeatures(both, as_target(TABLE)),
+            "features must be Features or FromPairs, but got function. Wrap",
+        ),
+        (
+            lambda: TargetFeatures(Identity(), TABLE),
+            "target must be a Target, but got ndarray. Wrap it with .*as_target",
+        ),
+        (lambda: FromPairs(3), "function must be callable, but got 3"),
+        (lambda: FromPairs(both).n_features, "FromPairs must be bound before use, to determine the number of features"),
+        (lambda: make(TABLE).n_features, r"to determine the number of actions. Call features.bind_pairs\(observations"),
+        (lambda: make(TABLE)(STATES), "TargetFeatures must be bound before use, to determine the number of actions"),
+        (
+            lambda: make(TABLE).bind(STATES),
+            "must be bound to observations and actions, but got only observations. Call features.bind_pairs",
+        ),
+        (lambda: make(TABLE).bind_pairs(STATES, STATES[:0]), "Pass the actions of the log"),
+        (
+            lambda: make(TABLE).bind_pairs(STATES[:2], STATES),
+            "Every action needs an observation, but there are 2 observations for 3 actions",
+        ),
         (lambda: make(TABLE).bind_pairs(STATES, STATES.astype(str)), "actions of the log must be integers of shape"),
-        (lambda: make(TABLE).bind_pairs(STATES, STATES * 1.0), "actions must be a function; got a table; pass a func"),
-        (lambda: make(lambda s: s).bind_pairs(POINTS, POINTS * np.nan), r"log must be finite; got \[nan nan\] in"),
-        (lambda: make(np.eye(3), "tabular:2000").bind_pairs(STATES, STATES), "at most 4096 features; got 6000"),
-        (lambda: make(TABLE, both).bind_pairs(STATES, STATES + 10**6), "at most 4096 actions; got 1000003; number the"),
-        (lambda: make(TABLE, both).bind_pairs(STATES, STATES + 2**62), "at most 4096 actions; got more than 10"),
-        (lambda: as_target(np.ones((3, 1))).probability_of(STATES, STATES), "3 actions; got a single column"),
-        (lambda: make(lambda s: s, "tabular").settings, "a target policy must be a table to be stored; got a function"),
-        (lambda: make(TABLE, both).settings, "plain values to be stored; got FromPairs; keep your own code"),
+        (
+            lambda: make(TABLE).bind_pairs(STATES, STATES * 1.0),
+            "actions must be a function, but is a table. Pass a func",
+        ),
+        (
+            lambda: make(lambda s: s).bind_pairs(POINTS, POINTS * np.nan),
+            r"log must be finite, but row 0 has \[nan nan\]",
+        ),
+        (
+            lambda: make(np.eye(3), "tabular:2000").bind_pairs(STATES, STATES),
+            "number of features must be at most 4096, but is 6000",
+        ),
+        (
+            lambda: make(TABLE, both).bind_pairs(STATES, STATES + 10**6),
+            "number of actions must be at most 4096, but is 1000003. Number the",
+        ),
+        (
+            lambda: make(TABLE, both).bind_pairs(STATES, STATES + 2**62),
+            "number of actions must be at most 4096, but is more than 10",
+        ),
+        (
+            lambda: as_target(np.ones((3, 1))).probability_of(STATES, STATES),
+            "a column of probabilities per action, but returned 1 for 3 actions",
+        ),
+        (lambda: make(lambda s: s, "tabular").settings, "A target policy that is a function cannot be stored"),
+        (
+            lambda: make(TABLE, both).settings,
+            "FromPairs features cannot be stored, because they are made of your own code. Keep the code",
+        ),
     ],
 )  # fmt: skip
 def test_what_features_of_pairs_refuse(call, message):
@@ -328,15 +367,27 @@ def test_what_features_of_pairs_refuse(call, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: BOUND(np.array([0, 3])), r"every observation must be a state in 0..2; got 3 in row 1"),
-        (lambda: BOUND(np.array([0, np.nan])), "a policy is asked about must be finite; got nan in row 1"),
-        (lambda: BOUND.of_pairs(STATES, STATES[:2]), r"an action for each observation; got \(2,\) for 3 observations"),
-        (lambda: BOUND.of_pairs(STATES, STATES + 1), r"in 0..2; got 3 in row 2; .* probabilities of shape \(n, A\)"),
-        (lambda: BOUND.of_pairs(STATES, STATES * 1.0), r"must be integers of shape \(n,\); got an array of float64"),
-        (lambda: as_target(greedy).probabilities(POINTS, 2), r"in 0..1; got 2 in row \d+; .* shape \(n, A\)"),
-        (lambda: as_target(softmax).probabilities(POINTS, 2), "must be at most 2 actions; got probabilities of 3"),
-        (lambda: as_target(TABLE).probability_of(STATES[:2], STATES), r"got \(3,\) for 2 observations; pass one"),
-        (lambda: as_target(TABLE).probability_of(STATES, -STATES), "must be at least 0; got -1 in row 1"),
+        (lambda: BOUND(np.array([0, 3])), r"Every observation must be a state in 0..2, but got 3 in row 1"),
+        (lambda: BOUND(np.array([0, np.nan])), "must be finite to evaluate a policy, but got nan in row 1"),
+        (
+            lambda: BOUND.of_pairs(STATES, STATES[:2]),
+            r"one entry per observation, but have shape \(2,\) for 3 observations",
+        ),
+        (
+            lambda: BOUND.of_pairs(STATES, STATES + 1),
+            r"in 0..2, but got 3 in row 2[.] .* probabilities of shape \(n, A\)",
+        ),
+        (
+            lambda: BOUND.of_pairs(STATES, STATES * 1.0),
+            r"must be integers of shape \(n,\), but are an array of float64",
+        ),
+        (lambda: as_target(greedy).probabilities(POINTS, 2), r"in 0..1, but got 2 in row \d+[.] .* shape \(n, A\)"),
+        (lambda: as_target(softmax).probabilities(POINTS, 2), "returned probabilities of 3 actions, but only 2 exist"),
+        (
+            lambda: as_target(TABLE).probability_of(STATES[:2], STATES),
+            r"have shape \(3,\) for 2 observations. Pass as many",
+        ),
+        (lambda: as_target(TABLE).probability_of(STATES, -STATES), "must be at least 0, but got -1 in row 1"),
     ],
 )  # fmt: skip
 def test_data_that_do_not_fit(call, message):

@@ -98,7 +98,9 @@ def test_arrays_hold_numbers_floats_or_vectors():
     found = rows(from_arrays(c["x"], c["r"], c["x"], action=vectors))["action"]
     assert found.tolist() == vectors.astype(np.float64).reshape(N, 6).tolist()
     assert rows(from_arrays(c["x"], c["r"], c["x"], action=vectors[:, 0, :1]))["action"].shape == (N, 1)
-    with pytest.raises(DataError, match=r"action must be an array of numbers \(a table may hold words\); got dtype <U"):
+    with pytest.raises(
+        DataError, match=r"action must be an array of numbers \(a table may hold words\), but has dtype <U5"
+    ):
         from_arrays(c["x"], c["r"], action=c["word"])
 
 
@@ -123,7 +125,9 @@ def test_fractions_in_one_csv_file_make_all_actions_floats(tmp_path):
 
 def test_a_fraction_after_whole_numbers_is_refused():
     piece = Piece("a.csv", {"action": ("a",)}, 100, 3)
-    with pytest.raises(DataError, match=r"must be 0, 1, \.\.\.; got 0\.5 at a\.csv, column a, row 102; number them so"):
+    with pytest.raises(
+        DataError, match=r"must be 0, 1, \.\.\., but the action is 0\.5 in a\.csv, column a, row 102. Number the"
+    ):
         convert_actions(np.array([0.0, 1.0, 0.5]), ActionCoding(is_whole=True), piece, [], False)
 
 
@@ -133,14 +137,22 @@ TABLE = {"x": np.arange(4.0), "r": np.ones(4)}
 @pytest.mark.parametrize(
     ("added", "named", "message"),
     [
-        ({"a": [0, -1, 0, 1]}, {"action": "a"}, r"must be 0, 1, \.\.\.; got -1 at the table, column a, row 1"),
-        ({"a": [0.0, np.inf, 0, 1]}, {"action": "a"}, "actions must be finite; got another at .*, column a, row 1"),
-        ({"a": ["u"] * 4, "b": [1.0] * 4}, {"action": ["a", "b"]}, "must be columns of numbers; got one of words"),
-        ({"p": [0.5, 0.0, 0.5, 0.5]}, {"propensity": "p"}, "positive and finite.* got 0.0 at .*, column p, row 1"),
-        ({"p": [0.5, 0.5, np.nan, 1.0]}, {"propensity": "p"}, "positive and finite.* got nan at .*, column p, row 2"),
-        ({"p": [0.5, 0.5, np.inf, 1.0]}, {"propensity": "p"}, "positive and finite.* got inf at .*, column p, row 2"),
-        ({"p": ["a"] * 4}, {"propensity": "p"}, "column p, must hold numbers; got type string"),
-        ({}, {"action": "act"}, "must have a column 'act' for action"),
+        (
+            {"a": [0, -1, 0, 1]},
+            {"action": "a"},
+            r"must be 0, 1, \.\.\., but the action is -1 in the table, column a, row 1",
+        ),
+        ({"a": [0.0, np.inf, 0, 1]}, {"action": "a"}, "The action in .*, column a, row 1, is not finite"),
+        (
+            {"a": ["u"] * 4, "b": [1.0] * 4},
+            {"action": ["a", "b"]},
+            "must be columns of numbers, but one of them holds words",
+        ),
+        ({"p": [0.5, 0.0, 0.5, 0.5]}, {"propensity": "p"}, "positive and finite.* is 0.0 in .*, column p, row 1"),
+        ({"p": [0.5, 0.5, np.nan, 1.0]}, {"propensity": "p"}, "positive and finite.* is nan in .*, column p, row 2"),
+        ({"p": [0.5, 0.5, np.inf, 1.0]}, {"propensity": "p"}, "positive and finite.* is inf in .*, column p, row 2"),
+        ({"p": ["a"] * 4}, {"propensity": "p"}, "column p, must hold numbers, but has type string"),
+        ({}, {"action": "act"}, "has no column 'act' for action"),
     ],
 )
 def test_bad_actions_and_propensities_are_refused(added, named, message):
@@ -157,10 +169,12 @@ def test_a_word_that_the_first_rows_do_not_show_is_refused():
     words = ["stay"] * n
     words[5_000] = "jump"
     log = read(pa.table({"x": np.zeros(n), "r": np.zeros(n), "a": words}), action="a")
-    with pytest.raises(DataError, match=r"rows show: stay; got 'jump' at .*, column a, row 5000; number the actions 0"):
+    with pytest.raises(
+        DataError, match=r"'jump' in .*, column a, row 5000, does not occur .* have stay. Number the actions 0"
+    ):
         rows(log)
     many = pa.table({"x": np.zeros(n), "r": np.zeros(n), "a": [f"{i}!" for i in range(n)]})
-    with pytest.raises(DataError, match=r"at most 1,000 different values .*; number the actions 0"):
+    with pytest.raises(DataError, match=r"at most 1,000 different values .*\. Number the actions 0"):
         read(many, action="a")
 
 
@@ -176,7 +190,10 @@ def test_a_word_that_the_first_rows_do_not_show_is_refused():
 def test_rows_without_an_action_or_propensity_follow_missing(name, values):
     table = pa.table({"x": np.arange(5.0), "r": np.ones(5), "a": values})
     for missing in ("error", "indicator"):
-        with pytest.raises(DataError, match=r"no value at the table, column a, row 1; fill it in, or choose"):
+        with pytest.raises(
+            DataError,
+            match=r"A value is missing in the table, column a, row 1.*\. Fill in the value, or pass missing='drop'",
+        ):
             rows(read(table, observations="x", missing=missing, **{name: "a"}))
     found = rows(read(table, observations="x", missing="drop", **{name: "a"}))
     assert found["observations"].tolist() == [0.0, 2.0, 3.0]
@@ -204,10 +221,10 @@ def test_a_later_log_numbers_words_as_the_first():
     later = read(table("up", "up", "up"), action="a", space=first.space)
     assert later.space == first.space
     assert rows(later)["action"].tolist() == [1, 1]
-    with pytest.raises(DataError, match=r"an action must be one of .*: left, up; got 'down'"):
+    with pytest.raises(DataError, match=r"action 'down' in .* does not occur in .* have left, up"):
         rows(read(table("up", "down", "up"), action="a", space=first.space))
     numbered = read(table(0, 1, 0), action="a")
-    with pytest.raises(DataError, match="as in the log that was fitted before; got text after numbers"):
+    with pytest.raises(DataError, match="as in the log that was fitted before, but are text after numbers"):
         read(table("up", "left", "up"), action="a", space=numbered.space)
 
 
@@ -231,7 +248,7 @@ def test_files_with_other_words_do_not_continue_a_log(tmp_path):
         for words in (columns()["word"], ["down"] * N)
     )
     write(one, tmp_path / "a.npz")
-    with pytest.raises(DataError, match=r"got left, right, up after down; number the actions"):
+    with pytest.raises(DataError, match=r"are left, right, up after down. Number the actions"):
         read(tmp_path / "a.npz", action="action", space=other.space)
 
 
@@ -262,5 +279,5 @@ def test_episodes_of_d3rlpy_have_actions(tmp_path):
     found = rows(read(tmp_path / "a.h5", action="actions"))
     assert found["action"].tolist() == [2, 0, 0, 2, 1, 0]
     assert found["starts"].tolist() == [True, False, False] * 2
-    with pytest.raises(InvalidInputError, match=r"the actions of .* are called 'actions'; got 'a'; pass action='act"):
+    with pytest.raises(InvalidInputError, match=r"action must be 'actions' for .*, but is 'a'. Pass action='actions'"):
         read(tmp_path / "a.h5", action="a")

@@ -45,7 +45,7 @@ def test_every_alias_is_found_alone():
 def test_columns_of_well_known_formats_are_found(there, expected):
     if expected is None:
         with pytest.raises(
-            DataError, match=r"obs_0 to obs_10 of a.csv must be numbered without a gap; got columns 'obs_0'"
+            DataError, match=r"obs_0 to obs_10 of a.csv must be numbered without a gap, but are columns 'obs_0'"
         ):
             find_columns(there, Columns(), "a.csv")
     else:
@@ -68,7 +68,7 @@ def test_next_observations_are_found_by_the_prefix_next():
     assert find_columns(there, Columns("p", next_observations="q"), "a").next_observations == "q"
     assert find_columns(["p", "next_obs", "r"], Columns("p"), "a").next_observations == "next_obs"
     with pytest.raises(
-        DataError, match="as many columns of next observations as of observations; got columns 'next_obs'"
+        DataError, match="as many columns of next observations as of observations, but has columns 'next_obs'"
     ):
         find_columns(["p", "q", "next_obs", "r"], Columns(["p", "q"]), "a")
 
@@ -88,20 +88,24 @@ def test_named_columns_take_precedence():
         (
             ["obs", "rewrd"],
             Columns(),
-            "a.csv must have a column for reward, such as rewards, .*'rewrd'; name it: reward='rew",
+            "a.csv has no column for reward, such as rewards, .*'rewrd'. Did you mean reward='rewrd'",
         ),
         (
             ["a", "r"],
             Columns(),
-            "a.csv must have a column for observations, .*; got columns 'a', 'r'; name it: observations=",
+            "a.csv has no column for observations, .*; it has columns 'a', 'r'. Name the column with observations=",
         ),
-        ([], Columns(), "got no columns"),
-        (["x_0", "r"], Columns("y_*"), r"must have a column 'y_\*' for observations; got columns 'x_0', 'r'"),
-        (["position", "r"], Columns("postion"), "must have a column 'postion' .*; did you mean 'position'?"),
-        (["zz", "r"], Columns("q"), "must have a column 'q' .*; name one of them"),
-        (["stop_id", "r"], Columns("step"), "must have a column 'step' .*; name one of them"),
-        (["obs", "r_1", "r_2"], Columns(reward="r_*"), "reward must be one column of a.csv; got columns 'r_1', 'r_2'"),
-        (["obs", "obs", "r"], Columns(), "a.csv must have each column once; got 'obs' 2 times; rename one"),
+        ([], Columns(), "it has no columns"),
+        (["x_0", "r"], Columns("y_*"), r"has no column 'y_\*' for observations; it has columns 'x_0', 'r'"),
+        (["position", "r"], Columns("postion"), "has no column 'postion' .*. Did you mean 'position'?"),
+        (["zz", "r"], Columns("q"), "has no column 'q' .*. Name one of them"),
+        (["stop_id", "r"], Columns("step"), "has no column 'step' .*. Name one of them"),
+        (
+            ["obs", "r_1", "r_2"],
+            Columns(reward="r_*"),
+            "reward must be one column of a.csv, but matches columns 'r_1', 'r_2'",
+        ),
+        (["obs", "obs", "r"], Columns(), "a.csv has 2 columns named 'obs'. Rename all but one"),
     ],
 )
 def test_a_missing_column_is_refused_with_a_suggestion(there, wanted, message):
@@ -111,13 +115,13 @@ def test_a_missing_column_is_refused_with_a_suggestion(there, wanted, message):
 
 def test_names_must_be_text():
     with pytest.raises(
-        InvalidInputError, match="observations must be a column's name, a pattern or a list of them; got"
+        InvalidInputError, match="observations must be the name of a column, a pattern or a list of them, but is"
     ):
         find_columns(["obs", "r"], Columns([1, 2]), "a")  # type: ignore[list-item]
-    with pytest.raises(InvalidInputError, match="observations must name at least one column; got"):
+    with pytest.raises(InvalidInputError, match="observations must name at least one column, but is"):
         find_columns(["obs", "r"], Columns([]), "a")
 
 
 def test_a_long_list_of_columns_is_cut():
-    with pytest.raises(DataError, match="'c19' and 80 more; name it"):
+    with pytest.raises(DataError, match=r"'c19' and 80 more. Name the column"):
         find_columns([f"c{j}" for j in range(100)], Columns(), "a")

@@ -117,11 +117,17 @@ def test_features_take_their_range_from_all_rows_but_terminal_states() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"reward": [0.0, np.inf, 0.0]}, r"every number of a log must be finite; got another in reward: .*row 1"),
-        ({"observations": [[0.0], [0.0], [np.nan]]}, r"another in observations: .*row 2.*; repair or drop it"),
-        ({"next_observations": [[np.nan], [0.0], [0.0]]}, r"another in next_observations: .*row 0"),
-        ({"weight": [1.0, np.nan, 1.0]}, r"another in weight: .*row 1"),
-        ({"weight": [1.0, 1.0, -0.5]}, r"weights must not be negative; got -0.5: array weight, row 2; repair or drop"),
+        ({"reward": [0.0, np.inf, 0.0]}, r"The reward is inf in .*row 1. Fix or drop the row"),
+        ({"observations": [[0.0], [0.0], [np.nan]]}, r"The observation is nan in .*row 2.* Fix or drop the row"),
+        (
+            {"next_observations": [[np.nan], [0.0], [0.0]]},
+            r"The next observation is nan in array next_observations, row 0",
+        ),
+        ({"weight": [1.0, np.nan, 1.0]}, r"The weight is nan in .*row 1"),
+        (
+            {"weight": [1.0, 1.0, -0.5]},
+            r"Weights must not be negative, but the weight is -0.5 in array weight, row 2. Fix or drop",
+        ),
     ],
 )
 def test_numbers_that_are_not_finite_are_refused_with_their_place(changes: dict[str, Any], message: str) -> None:
@@ -133,7 +139,7 @@ def test_numbers_that_are_not_finite_are_refused_with_their_place(changes: dict[
 def test_rows_are_counted_over_the_pieces_where_nothing_else_is_known() -> None:
     bad = chunk(0, 10)
     bad = bad._replace(reward=np.where(np.arange(10) == 4, np.nan, bad.reward))
-    with pytest.raises(DataError, match="another in reward: row 24 of the log"):
+    with pytest.raises(DataError, match="The reward is nan in row 24 of the log"):
         data_set(Pieces(chunk(0, 20), bad), None, 0.9)
 
 
@@ -152,9 +158,9 @@ def test_successors_of_terminated_rows_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("n_rows", "discount", "seed", "message"),
     [
-        (0, 0.9, 0, "a log must have rows to make a data set; got none; record some"),
-        (5, 1.5, 0, r"discount must lie in \[0, 1\]; got 1.5"),
-        (5, 0.9, -1, "seed must be a whole number of at least 0; got -1"),
+        (0, 0.9, 0, "The log has no rows for a data set. Pass a log"),
+        (5, 1.5, 0, r"discount must lie in \[0, 1\], but got 1.5"),
+        (5, 0.9, -1, "seed must be a whole number of at least 0, but got -1"),
     ],
 )
 def test_bad_arguments_are_refused(n_rows: int, discount: float, seed: int, message: str) -> None:

@@ -43,7 +43,7 @@ def test_weights_are_used_only_when_they_are_asked_for(tmp_path, suffix):
     log = from_arrays([[1.0], [2.0]], [1.0, 2.0], [[2.0], [3.0]], weight=[0.5, 2.0])
     write(log, tmp_path / f"a{suffix}")
     plain, weighted = read(tmp_path / f"a{suffix}"), read(tmp_path / f"a{suffix}", weight="weight")
-    remark = "column 'weight' is not used; pass weight='weight' if it holds importance ratios"
+    remark = "column 'weight' is not used. Pass weight='weight' if it holds importance ratios"
     assert rows(plain)["weight"] is None
     assert remark in plain.remarks
     assert rows(weighted)["weight"].tolist() == [0.5, 2.0]

@@ -12,8 +12,8 @@ from vrtd.errors import DataError
 from vrtd.logs import blocks, read
 
 REMEDY = (
-    "check that order_by gives the order in which rows were recorded; if different episodes have one name, tell them "
-    "apart by a further column in episode=... beside 'episode'"
+    "Check that order_by gives the order in which rows were recorded. If different episodes share a name, add a column "
+    "that distinguishes them to episode=... besides 'episode'"
 )
 
 
@@ -33,7 +33,7 @@ def test_rows_after_the_end_of_their_episode_are_counted(monkeypatch, size):
     for _ in range(2):
         rows(log)
         message = (
-            f"{n} of 60 rows ({n / 60:.1%}) come after a terminated row of their episode: {REMEDY}, such as 'file'"
+            f"{n} of 60 rows ({n / 60:.1%}) come after a terminated row of their episode. {REMEDY}, such as 'file'"
         )
         assert log.warnings[-1] == message
         assert message in log.remarks
@@ -84,7 +84,7 @@ def test_without_episodes_a_terminated_row_is_followed_by_others():
 def test_numbers_as_text_are_refused(monkeypatch, texts, size):
     monkeypatch.setattr(blocks, "CHUNK_ROWS", size)
     log = sorted_log([False] * 3, [0] * 3, texts)
-    message = "column 'time' must hold numbers or times .*; got numbers as text, which sort as 1, 10, 2; convert it"
+    message = "Rows cannot be sorted by column 'time': it holds numbers as text, which sort as 1, 10, 2. Convert the"
     for _ in range(2):
         with pytest.raises(DataError, match=message):
             rows(log)
@@ -107,7 +107,7 @@ def test_numbers_as_text_are_refused(monkeypatch, texts, size):
 def test_other_text_is_sorted_and_remarked_unless_that_is_the_order(texts, is_remarked):
     log = sorted_log([False] * 3, [0] * 3, texts)
     assert rows(log)["observations"].tolist() == [0.0, 1.0]
-    assert ("column 'time' holds text: rows were sorted by it as text" in log.remarks) == is_remarked
+    assert ("column 'time' holds text and was sorted as text" in log.remarks) == is_remarked
 
 
 def test_episodes_that_go_on_in_another_file_are_remarked(tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_episodes_that_go_on_in_another_file_are_remarked(tmp_path, monkeypatch)
     columns = {"observations": "x", "reward": "r", "order_by": "t"}
     log = read(tmp_path, episode="e", **columns)
     rows(log)
-    assert any("episodes go on in another file 2 times; if names are reused" in remark for remark in log.remarks)
+    assert any("episodes continue in another file 2 times. If each file reuses" in remark for remark in log.remarks)
     apart = read(tmp_path, episode=["e", "file"], **columns)
     rows(apart)
     assert not any("another file" in remark for remark in apart.remarks)

@@ -63,11 +63,15 @@ def test_flags_take_precedence_and_arrays_are_alike():
     assert rows(log)["observations"].tolist() == [0, 1, 2, 3, 4, 6, 7]
     assert rows(log)["terminated"].tolist() == [0, 0, 1, 0, 0, 0, 1]
     assert log.remarks == ("1 row dropped: truncated without a final observation",)
-    with pytest.raises(InvalidInputError, match=r"episode_end must be one of 'terminated', 'truncated', 'drop'; got"):
+    with pytest.raises(
+        InvalidInputError, match=r"episode_end must be one of 'terminated', 'truncated', 'drop', but got"
+    ):
         from_arrays([0.0], [0.0], episode_end="terminate")
-    with pytest.raises(InvalidInputError, match=r"episode_end must be one of .*did you mean 'truncated'"):
+    with pytest.raises(InvalidInputError, match=r"episode_end must be one of .*Did you mean 'truncated'"):
         read(sessions(6, 3), episode_end="truncatd")
-    with pytest.raises(InvalidInputError, match=r"missing must be one of 'error', 'drop', 'indicator'; got 'ignore'"):
+    with pytest.raises(
+        InvalidInputError, match=r"missing must be one of 'error', 'drop', 'indicator', but got 'ignore'"
+    ):
         read(sessions(6, 3), missing="ignore")
 
 
@@ -84,7 +88,7 @@ def test_ends_of_files_are_ends_of_episodes(tmp_path):
     log = read(tmp_path)
     rows(log)
     (warning,) = log.warnings
-    assert warning.startswith("2 of 9 rows (22.2 %) were dropped: the last of a file; name the columns that tell")
+    assert warning.startswith("2 of 9 rows (22.2 %) were dropped: the last of a file. Name the columns that identify")
 
 
 def test_many_dropped_rows_are_a_warning():
@@ -94,9 +98,9 @@ def test_many_dropped_rows_are_a_warning():
         rows(log)
         assert log.remarks == (f"124 rows dropped: {LAST}", "1 row dropped: the last of the log")
         assert log.warnings == (
-            f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; "
-            "say what they are: episode_end='terminated' keeps them, if nothing follows them; episode_end='truncated' "
-            "and episode_end='drop' leave them out",
+            f"124 of 10,000 rows (1.2 %) were dropped: {LAST}. "
+            "Pass episode_end='terminated' to keep them if their episodes have terminated, "
+            "or episode_end='drop' to drop them without a warning",
         )
     for episode_end in ("terminated", "truncated", "drop"):
         chosen = read(sessions(10_000, 80), episode_end=episode_end)
@@ -109,8 +113,8 @@ def test_truncated_rows_that_cannot_be_kept_are_warned_of():
     log = read(sessions(10_000, 80), episode_end="truncated")
     rows(log)
     assert log.warnings == (
-        f"124 of 10,000 rows (1.2 %) were dropped: {LAST}; they cannot be kept without the observations "
-        "that follow them: record these as next_observations, or accept it with episode_end='drop'",
+        f"124 of 10,000 rows (1.2 %) were dropped: {LAST}. Record the observations that follow "
+        "these rows as next_observations, or pass episode_end='drop' to drop the rows without a warning",
     )
 
 
@@ -130,7 +134,9 @@ def test_a_warning_names_the_main_reason():
     log = from_arrays(np.zeros(600), np.zeros(600), truncated=truncated, episode=np.arange(600) // 60)
     rows(log)
     (warning,) = log.warnings
-    assert warning.startswith(f"11 of 600 rows (1.8 %) were dropped: mostly {LAST}; say what they are")
+    assert warning.startswith(
+        f"11 of 600 rows (1.8 %) were dropped: mostly {LAST}. Pass episode_end='terminated' to keep"
+    )
 
 
 def test_truncated_rows_without_a_final_observation_are_warned_of():
@@ -138,7 +144,7 @@ def test_truncated_rows_without_a_final_observation_are_warned_of():
     log = from_arrays(np.zeros(1000), np.zeros(1000), truncated=truncated)
     rows(log)
     (warning,) = log.warnings
-    assert warning.startswith("20 of 1,000 rows (2.0 %) were dropped: truncated without a final observation; they")
+    assert warning.startswith("20 of 1,000 rows (2.0 %) were dropped: truncated without a final observation. Record")
     assert "next_observations" in warning
 
 
@@ -170,10 +176,10 @@ def test_remarks_are_ordered_by_weight(tmp_path):
     rows(log)
     beginnings = (
         f"10 rows dropped: {LAST}",
-        "15 of 41 rows (36.6%) come after a terminated row of their episode: check that order_by gives",
-        "column 'done' does not tell termination from truncation",
-        "column 'rho' is not used; pass weight='rho' if it holds importance ratios",
-        "rows were put in order by time within each episode, in a temporary file in ",
+        "15 of 41 rows (36.6%) come after a terminated row of their episode. Check that order_by gives",
+        "column 'done' does not distinguish termination from truncation",
+        "column 'rho' is not used. Pass weight='rho' if it holds importance ratios",
+        "rows were sorted by time within each episode, in a temporary file in ",
         f"{tmp_path}/a.csv is text, without checksums",
     )
     assert len(log.remarks) == len(beginnings) + 1

@@ -163,7 +163,7 @@ def test_no_autoreset_mode_records_a_reset(mode: str | None, segment: int, n: in
     assert check_starts(list(log.chunks())) >= 4
     assert log.segment == segment
     assert log.remarks == (
-        ("the vector environment does not declare its autoreset mode: next-step, Gymnasium's default, is assumed",)
+        ("the vector environment does not declare its autoreset mode; next-step, Gymnasium's default, is assumed",)
         if mode is None and HAS_MODES
         else ()
     )
@@ -208,8 +208,8 @@ def test_environments_far_ahead_skip_steps_between_segments_only() -> None:
     assert between.max() > 1
     # Ladder 0 has its 200 rows after 399 steps; by then ladder 1 has given 49 segments and filled 4 more.
     assert log.remarks == (
-        f"{399 - (49 + 4) * 4} steps between segments were left out: "
-        "their environments had run 4 segments ahead of the slowest one",
+        f"{399 - (49 + 4) * 4} steps between segments were not recorded, "
+        "because their environments were 4 segments ahead of the slowest one",
     )
     assert check_starts(list(from_env(Ladders([[1], [6]], "NextStep"), "random", 8 * 50, segment=4).chunks())) > 200
     lockstep = from_env(Ladders([[1], [10**4]], "SameStep"), lambda batch: np.zeros(2, int), 8 * 50, segment=4)
@@ -258,19 +258,29 @@ def test_rows_are_located_by_step_and_environment() -> None:
         ("FrozenLake-v1", "random", {"seed": -1}, "seed must be a whole number of at least 0"),
         ("FrozenLake-v1", "random", {"chunk": 0}, "chunk must be a whole number of at least 1"),
         ("FrozenLake-v1", "random", {"segment": 0}, "segment must be a whole number of at least 1"),
-        ("FrozenLake-v1", "random", {"segment": 8}, "segment is for vector environments; got 8 with one environment"),
-        ("FrozenLakes-v1", "random", {}, r"Gymnasium can make; got 'FrozenLakes-v1' \(.*\); register it"),
-        ("no_such_module:Thing-v0", "random", {}, "Gymnasium can make; got 'no_such_module:Thing-v0'"),
-        (object(), "random", {}, "env must be a Gymnasium environment, a vector environment or an id; got <object"),
-        ("FrozenLake-v1", "randm", {}, "policy must be one of 'random'; got 'randm'; did you mean 'random'"),
+        (
+            "FrozenLake-v1",
+            "random",
+            {"segment": 8},
+            "segment is only for vector environments, but is 8 with a single environment",
+        ),
+        ("FrozenLakes-v1", "random", {}, r"Gymnasium can make, but got 'FrozenLakes-v1' \(.*\). Register it"),
+        ("no_such_module:Thing-v0", "random", {}, "Gymnasium can make, but got 'no_such_module:Thing-v0'"),
+        (object(), "random", {}, "env must be a Gymnasium environment, a vector environment or an id, but is <object"),
+        ("FrozenLake-v1", "randm", {}, "policy must be one of 'random', but got 'randm'. Did you mean 'random'"),
         ("FrozenLake-v1", np.full((16, 3), 1 / 3), {}, r"policy must have the shape \(S, A\) = \(16, 4\)"),
-        ("FrozenLake-v1", np.full((16, 4), 0.3), {}, "each row of policy must sum to 1"),
-        ("FrozenLake-v1", np.full((16, 4), [1.5, -0.5, 0, 0]), {}, "policy must be non-negative; got -0.5 at state 0"),
-        ("FrozenLake-v1", np.full(16, 4), {}, r"actions must lie in 0..3; got 4 at state 0"),
-        ("FrozenLake-v1", np.full(16, 1.0), {}, r"a policy of shape \(S,\) must hold integers; got dtype float64"),
-        ("FrozenLake-v1", np.full((16, 4), np.nan), {}, "policy must be finite; got nan"),
-        ("FrozenLake-v1", None, {}, "policy must be an array of real numbers; got NoneType"),
-        ("CartPole-v1", [0, 1], {}, r"an array needs a Discrete observation space; got Box\("),
+        ("FrozenLake-v1", np.full((16, 4), 0.3), {}, "Each row of policy must sum to 1"),
+        (
+            "FrozenLake-v1",
+            np.full((16, 4), [1.5, -0.5, 0, 0]),
+            {},
+            "policy must be non-negative, but got -0.5 at state 0",
+        ),
+        ("FrozenLake-v1", np.full(16, 4), {}, r"actions must lie in 0..3, but got 4 at state 0"),
+        ("FrozenLake-v1", np.full(16, 1.0), {}, r"policy of shape \(S,\) must hold integers, but has dtype float64"),
+        ("FrozenLake-v1", np.full((16, 4), np.nan), {}, "policy must be finite, but got nan"),
+        ("FrozenLake-v1", None, {}, "policy must be an array of real numbers, but got NoneType"),
+        ("CartPole-v1", [0, 1], {}, r"an array needs a Discrete observation space, but the space is Box\("),
     ],
 )
 def test_bad_arguments_are_refused(env: Any, policy: Any, changes: dict[str, Any], message: str) -> None:
@@ -281,7 +291,9 @@ def test_bad_arguments_are_refused(env: Any, policy: Any, changes: dict[str, Any
 def test_vectors_need_observations_of_numbers_and_a_known_mode() -> None:
     env: Any = Ladders(LENGTHS, "NextStep")
     env.single_observation_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Text(3)})
-    with pytest.raises(InvalidInputError, match=r"or a Dict or Tuple of these; got Text\(.*make numbers of it"):
+    with pytest.raises(
+        InvalidInputError, match=r"or a Dict or Tuple of these, but is Text\(.*Convert the observations"
+    ):
         from_env(env, "random", 10)
     env = Ladders(LENGTHS, "Sometimes")
     with pytest.raises(InvalidInputError, match="mode of a vector environment must be NextStep, SameStep or Disabled"):
@@ -293,14 +305,14 @@ def test_vectors_need_observations_of_numbers_and_a_known_mode() -> None:
     [
         (
             (np.zeros(2), 0.0),
-            r"must be what their space says, float32 of shape \(1,\); got array\(\[0., 0.\]\) at step 0",
+            r"Observations must be float32 of shape \(1,\), .* at step 0 is array\(\[0., 0.\]\)",
         ),
-        ((0.0, 0.0), "must be what their space says"),
-        (("a", 0.0), "must be what their space says"),
-        ((np.zeros(1, complex), 0.0), "must be what their space says"),
-        (([[1.0], [1.0, 2.0]], 0.0), "must be what their space says"),
-        ((np.zeros(1), [1.0, 2.0]), r"a reward must be one number; got \[1.0, 2.0\] at step 0"),
-        ((np.zeros(1), "much"), "a reward must be one number; got 'much' at step 0"),
+        ((0.0, 0.0), r"Observations must be float32 of shape \(1,\), as in their space"),
+        (("a", 0.0), r"Observations must be float32 of shape \(1,\), as in their space"),
+        ((np.zeros(1, complex), 0.0), r"Observations must be float32 of shape \(1,\), as in their space"),
+        (([[1.0], [1.0, 2.0]], 0.0), r"Observations must be float32 of shape \(1,\), as in their space"),
+        ((np.zeros(1), [1.0, 2.0]), r"A reward must be a number, but is \[1.0, 2.0\] at step 0"),
+        ((np.zeros(1), "much"), "A reward must be a number, but is 'much' at step 0"),
     ],
 )
 def test_observations_and_rewards_that_do_not_fit_are_refused(result: Any, message: str) -> None:
@@ -322,7 +334,7 @@ class OldStep(Ladder):
 def test_steps_of_the_old_gym_are_explained(wrap: Any) -> None:
     """Also where a wrapper unpacks them before."""
     with pytest.raises(
-        DataError, match=r"step must return five values: .*; got 4 values at step 0; .*in place of done"
+        DataError, match=r"step must return the five values .*, but returned 4 values at step 0. .* instead of done"
     ):
         list(from_env(wrap(OldStep([4])), "random", 10).chunks())
 
@@ -348,7 +360,9 @@ def test_resets_of_the_old_gym_are_explained(answer: Any) -> None:
             super().reset(**options)
             return answer
 
-    with pytest.raises(DataError, match=r"reset must return an observation and a dict of information; .* old Gym API"):
+    with pytest.raises(
+        DataError, match=r"reset must return an observation and a dict of information, but returned .* old Gym API"
+    ):
         list(from_env(Old([4]), "random", 10).chunks())
 
 
@@ -362,7 +376,7 @@ def test_a_reset_without_a_seed_is_explained_and_an_error_of_its_own_is_not() ->
             raise TypeError("out of order")
 
     with pytest.raises(
-        DataError, match=r"must have the argument seed; got reset\(\); write reset\(self, seed=None, opt"
+        DataError, match=r"must accept the argument seed, but is reset\(\). Define reset\(self, seed=None, opt"
     ):
         list(from_env(Old([4]), "random", 10).chunks())
     with pytest.raises(TypeError, match="out of order"):
@@ -382,7 +396,7 @@ def test_vector_environments_that_break_their_mode_are_refused() -> None:
         def step(self, actions: Any) -> Any:
             return *super().step(actions)[:4], {}
 
-    with pytest.raises(DataError, match=r'must give the last observation.*no info\["final_obs"\] at step 0'):
+    with pytest.raises(DataError, match=r'must report the last observation.*info\["final_obs"\] is missing at step 0'):
         list(from_env(Silent(LENGTHS, "SameStep"), "random", 10).chunks())
 
     class Hasty(Ladders):
@@ -397,7 +411,9 @@ def test_vector_environments_that_break_their_mode_are_refused() -> None:
             rungs, reward, *rest = super().step(actions)
             return rungs, reward[:3], *rest
 
-    with pytest.raises(DataError, match=r"must return 4 rewards, terminations and truncations; got the shapes \(3,\)"):
+    with pytest.raises(
+        DataError, match=r"must return 4 rewards, terminations and truncations, but at step 0 their shapes are \(3,\)"
+    ):
         list(from_env(Short(LENGTHS, "NextStep"), "random", 10).chunks())
 
 
@@ -407,7 +423,7 @@ def test_two_readings_of_one_environment_cannot_be_mixed() -> None:
     next(first)
     second = log.chunks()
     next(second)
-    with pytest.raises(InvalidInputError, match="an environment must have one reading at a time"):
+    with pytest.raises(InvalidInputError, match="A second reading of the environment began before the first one ended"):
         next(first)
     assert len(list(second)) == 4
     log = from_env("FrozenLake-v1", "random", 10, chunk=2)

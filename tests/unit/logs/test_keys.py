@@ -46,10 +46,12 @@ def test_keys_are_exact(name):
 
 def test_missing_and_large_decimals_are_refused():
     table = pa.table({"x": [0.0, 1.0], "r": [0.0] * 2, "k": pa.array([Decimal(1), None])})
-    with pytest.raises(DataError, match=r"episode must have a value in every row; .*column k, row 1"):
+    with pytest.raises(DataError, match=r"episode must have a value in every row, but .*column k, row 1"):
         rows(read(table, episode="k"))
     table = pa.table({"x": [0.0, 1.0], "r": [0.0] * 2, "k": pa.array([Decimal(1), Decimal(2**63)])})
-    with pytest.raises(DataError, match=r"must hold decimals with at most 18 digits; got 9223372036854775808 in row 1"):
+    with pytest.raises(
+        DataError, match=r"must hold decimals with at most 18 digits, but has 9223372036854775808 in row 1"
+    ):
         rows(read(table, order_by="k"))
 
 
@@ -63,7 +65,7 @@ def test_arrays_of_any_type_give_an_order(tmp_path, kind):
 
 def test_a_long_double_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros(2), r=np.zeros(2), t=np.zeros(2, np.longdouble))
-    with pytest.raises(DataError, match="column t, must have numbers of at most 64 bits; got dtype "):
+    with pytest.raises(DataError, match="column t, must have numbers of at most 64 bits, but has dtype "):
         rows(read(tmp_path / "a.npz", order_by="t"))
 
 
@@ -106,12 +108,15 @@ def test_whole_numbers_of_text_are_exact(tmp_path):
 def test_files_with_other_types_of_order_are_both_named(tmp_path, other):
     write_csv(tmp_path / "0.csv", [1, 2])
     write_csv(tmp_path / "1.csv", [other, other])
-    with pytest.raises(DataError, match=r"same columns; got numbers 't' in .*0\.csv and .* 't' in .*1\.csv; convert"):
+    with pytest.raises(
+        DataError,
+        match=r"same columns, but column 't' is of type numbers in .*0\.csv and of type .* in .*1\.csv. Convert",
+    ):
         read(tmp_path, order_by="t")
 
 
 def test_an_order_that_changes_its_type_within_a_file_is_named(tmp_path):
     write_csv(tmp_path / "a.csv", [*range(400_000), 1.5])  # beyond the block that tells the type
     log = read(tmp_path / "a.csv", order_by="t")
-    with pytest.raises(DataError, match=r"line 400002 of .*, column t, must be of type int64, like the first .*'1\.5'"):
+    with pytest.raises(DataError, match=r"Line 400002 of .*, column t, must have type int64, as in the first .*'1\.5'"):
         rows(log)

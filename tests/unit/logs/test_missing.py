@@ -102,7 +102,7 @@ def test_dropped_rows_are_those_of_the_plain_form_and_join_nothing(has_next):
         table = pa.Table.from_batches(table.to_batches(max_chunksize=int(rng.integers(1, 12))))
         log = read(table, observations=["x", "c"], weight="w", missing="drop")
         if not kept:
-            with pytest.raises(DataError, match="must hold at least one transition"):
+            with pytest.raises(DataError, match="There is no transition in"):
                 rows(log)
             continue
         whole = rows(log)
@@ -179,9 +179,11 @@ def test_a_terminated_row_needs_no_successor_in_any_way():
         assert whole["next_observations"][:2].tolist() == [2, 3]
         assert whole["terminated"].tolist() == [False, False, True]
     frame = frame.with_columns(done=False)
-    with pytest.raises(DataError, match="got no value at the table, column next_s, row 2; fill it in, or choose"):
+    with pytest.raises(
+        DataError, match=r"A value is missing in the table, column next_s, row 2. Fill in the value, or pass"
+    ):
         rows(read(frame))
-    with pytest.raises(DataError, match="column s, must have a state in every row, because states have no mean"):
+    with pytest.raises(DataError, match="column s, has missing states, which have no mean to replace them"):
         read(frame, missing="indicator")
 
 
@@ -203,7 +205,9 @@ def test_the_last_row_of_an_episode_may_lack_its_successor(missing):
 def test_a_missing_successor_within_an_episode_is_refused():
     columns = {"x": [0.0, 1.0, 2.0], "next_x": [None, 2.0, None], "r": [0.0] * 3, "episode": [0, 0, 0]}
     for kept in (columns, {name: column for name, column in columns.items() if name != "episode"}):
-        with pytest.raises(DataError, match="no value at the table, column next_x, row 0; fill it in, or choose"):
+        with pytest.raises(
+            DataError, match=r"A value is missing in the table, column next_x, row 0. Fill in the value, or pass"
+        ):
             rows(read(polars.DataFrame(kept), episode_end="terminated"))
 
 
@@ -254,7 +258,9 @@ def test_missing_vectors_do_not_depend_on_batches(kind, missing):
         for log in logs[1:]:
             same_bits(rows(log), rows(logs[0]))
             assert log.remarks == logs[0].remarks
-    with pytest.raises(DataError, match="column x, must show how long they are; got nulls in the first 5,000 rows"):
+    with pytest.raises(
+        DataError, match="lists of the table, column x, is unknown, because they are null in the first 5,000 rows"
+    ):
         read(pa.table({"x": pa.array([None, None], pa.list_(pa.float64())), "r": [0.0, 0.0]}), missing=missing)
 
 
@@ -340,8 +346,8 @@ def test_a_first_missing_value_after_the_pilot_is_refused(tmp_path):
     pq.write_table(pa.table({"x": x, "r": np.zeros(6000)}), tmp_path / "a.parquet")
     with pytest.raises(
         DataError,
-        match=r"must lack one in the first 5,000 rows to be filled in; got no value at .*parquet, column x, row 5500; "
-        r"fill it in, or choose missing='drop'",
+        match=r"missing in .*parquet, column x, row 5500, .* only if one of its first 5,000 values is missing. "
+        r"Fill in the value, or pass missing='drop'",
     ):
         rows(read(tmp_path / "a.parquet", missing="indicator"))
 
@@ -349,20 +355,32 @@ def test_a_first_missing_value_after_the_pilot_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "missing", "message"),
     [
-        ({"x": [1.0, None]}, "error", "column x, row 1; fill it in, or choose missing='drop' or missing='indicator'"),
-        ({"x": ["a", None]}, "error", "column x, row 1; fill it in, or choose missing='drop' or missing='indicator'"),
-        ({"r": [0.0, None]}, "error", "column r, row 1; fill it in, or choose missing='drop'$"),
-        ({"r": [0.0, None]}, "indicator", "only observations may be missing with missing='indicator'; .*column r, row"),
-        ({"r": [0.0, float("nan")]}, "indicator", "only observations may be missing .*column r, row 1"),
-        ({"w": [1.0, None]}, "indicator", "only observations may be missing .*column w, row 1"),
-        ({"terminated": [True, None]}, "indicator", "only observations may be missing .*column terminated, row 1"),
+        (
+            {"x": [1.0, None]},
+            "error",
+            "column x, row 1. Fill in the value, or pass missing='drop' or missing='indicator'",
+        ),
+        (
+            {"x": ["a", None]},
+            "error",
+            "column x, row 1. Fill in the value, or pass missing='drop' or missing='indicator'",
+        ),
+        ({"r": [0.0, None]}, "error", "column r, row 1. Fill in the value, or pass missing='drop'.$"),
+        ({"r": [0.0, None]}, "indicator", "column r, row 1, and missing='indicator' can fill in only observations"),
+        (
+            {"r": [0.0, float("nan")]},
+            "indicator",
+            "column r, row 1, and missing='indicator' can fill in only observations",
+        ),
+        ({"w": [1.0, None]}, "indicator", "column w, row 1, and .* can fill in only observations"),
+        ({"terminated": [True, None]}, "indicator", "column terminated, row 1, and .* can fill in only observations"),
         (
             {"episode": ["a", None]},
             "drop",
-            "episode must have a value in every row; .*column episode, row 1; fill or drop",
+            "episode must have a value in every row, .*column episode, row 1. Fill .*, or drop",
         ),
-        ({"episode": [1.0, float("nan")]}, "error", "episode must have a value in every row; .*column episode, row 1"),
-        ({"x": [1, None]}, "indicator", "must have a state in every row, because states have no mean; got missing"),
+        ({"episode": [1.0, float("nan")]}, "error", "episode must have a value in every row, .*column episode, row 1"),
+        ({"x": [1, None]}, "indicator", "column x, has missing states, which have no mean to replace them"),
     ],
 )
 def test_missing_values_that_are_refused(columns, missing, message):
@@ -381,7 +399,9 @@ def test_the_first_row_of_a_missing_value_is_named_with_its_column():
 
 def test_the_choice_is_checked():
     table = pa.table({"x": [1.0, 2.0], "r": [0.0, 1.0]})
-    with pytest.raises(InvalidInputError, match="missing must be one of 'error', 'drop', 'indicator'; got 'dorp'; did"):
+    with pytest.raises(
+        InvalidInputError, match=r"missing must be one of 'error', 'drop', 'indicator', but got 'dorp'. Did"
+    ):
         read(table, missing="dorp")
 
 
@@ -393,7 +413,9 @@ def test_data_sets_of_episodes_can_drop_but_not_fill(tmp_path):
     whole = rows(read(tmp_path / "a.h5", missing="drop"))
     assert whole["observations"].ravel().tolist() == [0.0, 3.0, 4.0]
     assert whole["truncated"].tolist() == [True, False, False]
-    with pytest.raises(InvalidInputError, match=r"missing must be 'error' or 'drop' for .*, which d3rlpy wrote"):
+    with pytest.raises(
+        InvalidInputError, match=r"missing must be 'error' or 'drop' for the d3rlpy file .*, but is 'indicator'"
+    ):
         read(tmp_path / "a.h5", missing="indicator")
 
 
@@ -411,13 +433,13 @@ def test_many_rows_dropped_for_missing_values_are_a_warning():
     for _ in range(2):
         rows(log)
         assert log.warnings == (
-            "5 of 200 rows (2.5 %) were dropped because a value is missing, most often in column 'x' (4 times); "
-            "missing='indicator' keeps rows that lack it",
+            "5 of 200 rows (2.5 %) were dropped because a value is missing, most often in column 'x' (4 times). "
+            "Pass missing='indicator' to keep these rows",
         )
     table = with_gaps(0)
     log = read(table.set_column(1, "r", pa.array(np.zeros(200), mask=np.arange(200) % 50 == 3)), missing="drop")
     rows(log)
-    assert log.warnings[0].endswith("most often in column 'r' (4 times); repair the column")
+    assert log.warnings[0].endswith("most often in column 'r' (4 times). Fix the column")
     few = read(with_gaps(1), missing="drop")
     rows(few)
     assert few.warnings == ()

@@ -53,16 +53,16 @@ def test_arrays_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("space", "given", "message"),
     [
-        (CARDS, (20, 10, 0), r"the shape \(n, 3\); got the shape \(3,\); pass a list with one row"),
-        (CARDS, [[1, 2, 3], [1]], "equally many numbers each"),
-        (TABLE, ["new", 1.0], "must be numbers, or a table; .*; pass a table with the columns segment, x"),
+        (CARDS, (20, 10, 0), r"the shape \(n, 3\), but have the shape \(3,\). Pass a list with one row"),
+        (CARDS, [[1, 2, 3], [1]], "must all have the same number of entries"),
+        (TABLE, ["new", 1.0], "must be numbers or a table, but are .* Pass a table with the columns segment, x"),
         (
             TABLE,
             polars.Series([1.0]),
-            "got a Series, which is one column; pass a table with the columns segment, x, or an array",
+            "are a Series, which is a single column. Pass a table with the columns segment, x, or an array",
         ),
-        (CARDS, pa.chunked_array([[1]]), "got a ChunkedArray, which is one column; pass an array of numbers"),
-        (DICT, {"pos": [0.0], "mode": 1}, r"got a dict .*; pass a table with the columns pos\[0\], mode=0, or"),
+        (CARDS, pa.chunked_array([[1]]), "are a ChunkedArray, which is a single column. Pass an array of numbers"),
+        (DICT, {"pos": [0.0], "mode": 1}, r"are a dict .* Pass a table with the columns pos\[0\], mode=0, or"),
     ],
 )
 def test_what_is_neither_a_table_nor_rows_is_refused(space: Any, given: Any, message: str) -> None:
@@ -72,13 +72,15 @@ def test_what_is_neither_a_table_nor_rows_is_refused(space: Any, given: Any, mes
 
 def test_a_table_with_other_names_is_refused() -> None:
     columns = {"observation_0": [1], "observation_1": [1]}
-    with pytest.raises(DataError, match="must have the columns observation_0 to observation_2; got 'observation_0', "):
+    with pytest.raises(
+        DataError, match="must have the columns observation_0 to observation_2, but has 'observation_0', "
+    ):
         as_observations(CARDS, columns)
-    with pytest.raises(DataError, match="must have the column observation; got 'observation_0'"):
+    with pytest.raises(DataError, match="must have the column observation, but has 'observation_0'"):
         as_observations(ObservationSpace("box", low=(None,), high=(None,)), columns)
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
     table = pa.Table.from_arrays([pa.array(["new"]), pa.array([1.0]), pa.array([2.0])], ["segment", "x", "x"])
-    with pytest.raises(DataError, match="the table must have each column once; got 'x' several times"):
+    with pytest.raises(DataError, match="The table has several columns named 'x'"):
         as_observations(TABLE, table)

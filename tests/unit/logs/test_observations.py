@@ -143,10 +143,10 @@ def test_what_is_known_of_a_space_with_parts() -> None:
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        (spaces.Text(3), r"must be Box, .*, or a Dict or Tuple of these; got Text\(.*; make numbers of it"),
-        (spaces.Dict({"a": BOX, "b": spaces.Sequence(BOX)}), "got Sequence"),
-        (spaces.Graph(BOX, None), "got Graph"),
-        (spaces.Dict({}), r"the observation space must have a number; got Dict\(\)"),
+        (spaces.Text(3), r"must be Box, .*, or a Dict or Tuple of these, but is Text\(.*. Convert the observations"),
+        (spaces.Dict({"a": BOX, "b": spaces.Sequence(BOX)}), "Tuple of these, but is Sequence"),
+        (spaces.Graph(BOX, None), "Tuple of these, but is Graph"),
+        (spaces.Dict({}), r"The observation space Dict\(\) contains no numbers"),
     ],
 )
 def test_spaces_without_numbers_are_refused(space: Any, message: str) -> None:
@@ -157,10 +157,10 @@ def test_spaces_without_numbers_are_refused(space: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": 8}, "must lie in their space, part 'mode'; got 8 at step 4"),
-        ({"mode": 1.5}, r"must be what their space says, int64 of shape \(\); got 1.5"),
-        ({"place": np.zeros(3)}, r"must be what their space says, float32 of shape \(2,\)"),
-        ({"arms": ()}, "must have the part 'arms.0' of their space; got none at step 4"),
+        ({"mode": 8}, "part 'mode' of the observation at step 4 is outside its space: 8"),
+        ({"mode": 1.5}, r"Observations must be int64 of shape \(\), .* at step 4 is 1.5"),
+        ({"place": np.zeros(3)}, r"Observations must be float32 of shape \(2,\)"),
+        ({"arms": ()}, "observation at step 4 lacks the part 'arms.0' of its space"),
     ],
 )
 def test_observations_that_do_not_fit_their_parts_are_refused(change: dict[str, Any], message: str) -> None:

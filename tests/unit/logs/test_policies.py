@@ -101,20 +101,30 @@ MULTI, BINARY = gymnasium.spaces.MultiDiscrete([2, 3]), gymnasium.spaces.MultiBi
 @pytest.mark.parametrize(
     ("space", "n_envs", "action", "message"),
     [
-        (DISCRETE, None, 3, r"actions of Discrete\(3\); got 3 at step 12; return the shape \(\), within its bounds"),
-        (DISCRETE, None, -1, "got -1 at step 12"),
-        (DISCRETE, None, 1.0, "got 1.0 at step 12"),
-        (DISCRETE, None, float("nan"), "got nan at step 12"),
-        (DISCRETE, None, None, "got None at step 12"),
-        (DISCRETE, None, "left", "got 'left' at step 12"),
-        (DISCRETE, None, [1], r"got \[1\] at step 12"),
-        (DISCRETE, 2, 1, r"2 actions of Discrete\(3\); got 1 at step 12; return the shape \(2,\)"),
-        (DISCRETE, 2, np.array([0, 3]), r"got array\(\[0, 3\]\) at step 12 of environment 1"),
-        (BOX, None, [0.0, 1.5], r"actions of Box\(-1.0, 1.0, \(2,\), float32\); got \[0.0, 1.5\] at step 12"),
-        (BOX, None, [0.0, 1.5], r"return the shape \(2,\), within its bounds; or pass clip_actions=True to clip"),
-        (BOX, 3, [0.0, 0.5], r"return the shape \(3, 2\), .*: an action for each observation of the batch"),
+        (
+            DISCRETE,
+            None,
+            3,
+            r"actions of Discrete\(3\), but returned 3 at step 12. Return an integer within the bounds",
+        ),
+        (DISCRETE, None, -1, "returned -1 at step 12"),
+        (DISCRETE, None, 1.0, "returned 1.0 at step 12"),
+        (DISCRETE, None, float("nan"), "returned nan at step 12"),
+        (DISCRETE, None, None, "returned None at step 12"),
+        (DISCRETE, None, "left", "returned 'left' at step 12"),
+        (DISCRETE, None, [1], r"returned \[1\] at step 12"),
+        (DISCRETE, 2, 1, r"2 actions of Discrete\(3\), but returned 1 at step 12. Return actions of shape \(2,\)"),
+        (DISCRETE, 2, np.array([0, 3]), r"returned array\(\[0, 3\]\) at step 12 of environment 1"),
+        (BOX, None, [0.0, 1.5], r"actions of Box\(-1.0, 1.0, \(2,\), float32\), but returned \[0.0, 1.5\] at step 12"),
+        (
+            BOX,
+            None,
+            [0.0, 1.5],
+            r"Return actions of shape \(2,\) within the bounds .*, or pass clip_actions=True to clip",
+        ),
+        (BOX, 3, [0.0, 0.5], r"Return actions of shape \(3, 2\) .*, one action for each observation of the batch"),
         (BOX, None, [0.0, np.nan], "nan.* at step 12"),
-        (BOX, None, 0.0, r"return the shape \(2,\)"),
+        (BOX, None, 0.0, r"Return actions of shape \(2,\)"),
         (BOX, None, [[0.0], [0.0, 1.0]], "at step 12"),
         (BOX, None, [0.0, 1j], "at step 12"),
         (BOX, 2, np.array([[0.0, 0.0], [np.nan, 0.0]]), "at step 12 of environment 1"),
@@ -122,7 +132,7 @@ MULTI, BINARY = gymnasium.spaces.MultiDiscrete([2, 3]), gymnasium.spaces.MultiBi
         (OPEN, None, [1e300], "1e[+]300"),
         (MULTI, None, [1, 3], r"\[1, 3\] at step 12"),
         (BINARY, None, [0, 256], r"\[0, 256\] at step 12"),
-        (gymnasium.spaces.Text(2), None, "abcdef", "got 'abcdef' at step 12; return elements of it"),
+        (gymnasium.spaces.Text(2), None, "abcdef", "returned 'abcdef' at step 12. Return elements of the space"),
     ],
 )
 def test_an_invalid_action_is_named_with_its_step(space: Any, n_envs: int | None, action: Any, message: str) -> None:
@@ -137,9 +147,11 @@ def test_actions_are_clipped_on_request() -> None:
         np.testing.assert_array_equal(clipped, np.clip(action, -1, 1))
     with pytest.raises(InvalidInputError, match="nan"):
         as_policy(lambda o: [np.nan, 0.0], None, BOX, clip_actions=True)(0)(None, 0)
-    with pytest.raises(InvalidInputError, match=r"clip_actions is for .* a Box of floats; got Discrete\(3\)"):
+    with pytest.raises(
+        InvalidInputError, match=r"clip_actions needs .* a Box of floats, but the space is Discrete\(3\)"
+    ):
         as_policy(lambda o: 1, None, DISCRETE, clip_actions=True)
-    with pytest.raises(InvalidInputError, match="clip_actions must be True or False; got 1"):
+    with pytest.raises(InvalidInputError, match="clip_actions must be True or False, but got 1"):
         as_policy(lambda o: 1, None, BOX, clip_actions=1)  # type: ignore[arg-type]
     (chunk,) = from_env("Pendulum-v1", lambda o: [9.0 * o[0]], 5, clip_actions=True).chunks()
     assert chunk.n_rows == 5
@@ -148,14 +160,16 @@ def test_actions_are_clipped_on_request() -> None:
 def test_a_policy_of_one_observation_is_explained_on_a_vector_environment() -> None:
     env = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="sync")
     with pytest.raises(
-        InvalidInputError, match=r"batch of its 3 observations; got one that .*TypeError.*leave n_envs out"
+        InvalidInputError, match=r"batch of 3 observations .*, but accepts only a single .*TypeError.*omit n_envs"
     ):
         list(from_env(env, lambda observation: int(observation[2] > 0), 10).chunks())
 
     def broken(observation: Any) -> Any:
         raise LookupError("no such key")
 
-    with pytest.raises(InvalidInputError, match="LookupError: no such key at step 0; correct the policy"):
+    with pytest.raises(
+        InvalidInputError, match=r"The policy failed at step 0: LookupError: no such key. Fix the policy"
+    ):
         list(from_env(env, broken, 10).chunks())
 
 
@@ -171,7 +185,7 @@ def test_a_policy_that_fails_is_told_with_its_step_and_its_own_error() -> None:
 
     act = as_policy(Model(), None, DISCRETE)(0)
     assert act(0, 6) == 2
-    with pytest.raises(InvalidInputError, match="for every observation; got StopIteration: no more at step 7") as found:
+    with pytest.raises(InvalidInputError, match="The policy failed at step 7: StopIteration: no more") as found:
         act(1, 7)
     assert isinstance(found.value.__cause__, StopIteration)
     with pytest.raises(KeyboardInterrupt):
@@ -192,14 +206,17 @@ def test_policies_of_installed_code(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         observed = next(from_env(lake, f"agents_of_mine:{name}", 50).chunks()).observations
         np.testing.assert_array_equal(observed, expected)
     for text, message in [
-        ("agents_of_mine:rihgt", "must be in the module agents_of_mine; got no 'rihgt' there; did you mean 'right'"),
-        ("agents_of_mine:limit", "a function of an observation, or an object with predict; got 3"),
-        ("agents_of_mine:Model", "got the class Model; name another, or make an instance"),
-        ("agents_of_nobody:right", "agents_of_nobody of the policy must be installed.*ModuleNotFoundError"),
-        ("broken_agents:right", "must be installed and importable; got RuntimeError: no licence"),
-        ("agents_of_mine:", "must be written package.module:name; got 'agents_of_mine:'"),
-        ("./agents_of_mine.py:right", "must be written package.module:name"),
-        ("agents_of_mine:right()", "must be written package.module:name"),
+        (
+            "agents_of_mine:rihgt",
+            "The module agents_of_mine has no policy 'rihgt'. Did you mean 'right'",
+        ),
+        ("agents_of_mine:limit", "a function of an observation or an object with a method predict, but is 3"),
+        ("agents_of_mine:Model", "is the class Model. Name another object, or create an instance"),
+        ("agents_of_nobody:right", "agents_of_nobody of the policy cannot be imported: ModuleNotFoundError"),
+        ("broken_agents:right", "broken_agents of the policy cannot be imported: RuntimeError: no licence"),
+        ("agents_of_mine:", "must be 'random' or have the form package.module:name, but is 'agents_of_mine:'"),
+        ("./agents_of_mine.py:right", "must be 'random' or have the form package.module:name"),
+        ("agents_of_mine:right()", "must be 'random' or have the form package.module:name"),
     ]:
         with pytest.raises(InvalidInputError, match=message):
             from_env(lake, text, 50)
@@ -208,20 +225,20 @@ def test_policies_of_installed_code(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_current_folder_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "agents_of_here.py").write_text("def right(observation):\n    return 2\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInputError, match="must be installed"):
+    with pytest.raises(InvalidInputError, match="agents_of_here of the policy cannot be imported"):
         load_policy("agents_of_here:right")
 
 
 def test_arrays_need_discrete_spaces() -> None:
-    with pytest.raises(InvalidInputError, match="needs a Discrete action space; got Box"):
+    with pytest.raises(InvalidInputError, match="needs a Discrete action space, but the space is Box"):
         as_policy([0, 1], gymnasium.spaces.Discrete(2), BOX)
-    with pytest.raises(InvalidInputError, match="needs a Discrete observation space; got Box"):
+    with pytest.raises(InvalidInputError, match="needs a Discrete observation space, but the space is Box"):
         as_policy([0, 1], BOX, gymnasium.spaces.Discrete(2))
 
 
 def test_states_outside_the_space_are_refused() -> None:
     two = gymnasium.spaces.Discrete(2)
-    with pytest.raises(DataError, match=r"observations must lie in Discrete\(2\); got -1 at step 1"):
+    with pytest.raises(DataError, match=r"The observation -1 at step 1 is outside Discrete\(2\)"):
         as_policy([0, 1], two, two)(0)(-1, 1)
-    with pytest.raises(DataError, match="got 2 at step 7 of environment 1"):
+    with pytest.raises(DataError, match="The observation 2 at step 7 of environment 1 is outside"):
         as_policy([0, 1], two, two, 3)(0)(np.array([0, 2, 1]), 7)

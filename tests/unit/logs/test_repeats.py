@@ -26,19 +26,19 @@ def log_of(episode, size: int | None = None):
 @pytest.mark.parametrize(
     ("episode", "shown"),
     [
-        ([7, 7, 3, 3, 7], "episode=7"),
-        (["a", "a", "b", "b", "a"], "episode='a'"),
-        ([1.5, 1.5, 2.0, 2.0, 1.5], "episode=1.5"),
-        (np.array([7, 7, 3, 3, 7], "datetime64[s]"), "episode=1970-01-01 00:00:07"),
-        ([True, True, False, False, True], "episode=True"),
+        ([7, 7, 3, 3, 7], "episode 7"),
+        (["a", "a", "b", "b", "a"], "episode 'a'"),
+        ([1.5, 1.5, 2.0, 2.0, 1.5], "episode 1.5"),
+        (np.array([7, 7, 3, 3, 7], "datetime64[s]"), "episode 1970-01-01 00:00:07"),
+        ([True, True, False, False, True], "episode True"),
     ],
 )
 def test_an_episode_that_comes_back_is_refused(episode, shown, size):
     log = log_of(episode, size)
     message = (
-        rf"the rows of an episode must follow each other; got {shown} again after another episode, at the table, "
-        r"column episode, row 4; if rows are not in order, sort them: order_by='...', .* tell them apart by a "
-        r"further column in episode=... beside 'episode', such as 'file'"
+        rf"The episode with {shown} appears again after another one, in the table, "
+        r"column episode, row 4. If the rows are not in order, sort them by .* order_by='...'. .* add a column "
+        r"that distinguishes them to episode=... besides 'episode', such as 'file'"
     )
     for _ in range(2):
         with pytest.raises(DataError, match=message):
@@ -49,12 +49,12 @@ def test_the_remedies_can_be_read_in_the_shell():
     with pytest.raises(DataError) as caught:
         rows(log_of([1, 2, 1]))
     words = to_shell(str(caught.value), {"episode": "--episode", "order_by": "--order-by"})
-    assert "sort them: --order-by, the column of time" in words
-    assert words.endswith("tell them apart by a further column in --episode beside 'episode', such as 'file'")
+    assert "sort them by the column of time with --order-by." in words
+    assert words.endswith("add a column that distinguishes them to --episode besides 'episode', such as 'file'.")
 
 
 def test_arrays_whose_episodes_come_back_are_refused():
-    with pytest.raises(DataError, match="episode=1 again after another episode, at array episode, row 2; sort"):
+    with pytest.raises(DataError, match=r"episode 1 appears again after another one, in array episode, row 2. Sort"):
         rows(from_arrays(np.zeros(4), np.zeros(4), episode=[1, 2, 1, 1]))
     with pytest.raises(DataError, match="row 2"):  # also where successors were recorded
         rows(from_arrays(np.zeros(4), np.zeros(4), np.zeros(4), episode=[1, 2, 1, 1]))
@@ -79,20 +79,20 @@ def test_an_episode_may_go_on_in_the_next_file_but_not_later(tmp_path):
     log = save(tmp_path, "session", (["a", "a", "bbb"], [1, 1, 1]), (["bbb", "bbb", "c"], [1, 1, 1]))
     assert rows(log)["next_observations"].tolist() == [1.0, 0.0, 1.0]
     log = save(tmp_path, "session", (["a", "a", "bbb"], [1, 1, 1]), (["c", "a", "a"], [1, 1, 1]))
-    with pytest.raises(DataError, match=r"session='a' again .*, at .*1.npz, column session, row 1"):
+    with pytest.raises(DataError, match=r"session 'a' appears again .*, in .*1.npz, column session, row 1"):
         rows(log)
 
 
 def test_several_columns_name_an_episode(tmp_path):
     first, second = (["a", "a", "b"], [1, 2, 2]), (["bbb", "bbb", "a"], [2, 2, 3])
     log = save(tmp_path, ["session", "day"], first, second)
-    with pytest.raises(DataError, match="session='a' again"):
+    with pytest.raises(DataError, match="session 'a' appears again"):
         rows(save(tmp_path, "session", first, second))
     assert rows(log)["next_observations"].tolist() == [1.0]
     log = save(tmp_path, ["session", "day"], (["a", "a", "b"], [1, 2, 2]), (["b", "a", "a"], [2, 3, 1]))
     with pytest.raises(
         DataError,
-        match=r"session='a', day=1 again .*, at .*1.npz, column session to day, row 2.*beside 'session' and 'day'",
+        match=r"'a' and day 1 appears again .*, in .*1.npz, column session to day, row 2.*besides 'session' and 'day'",
     ):
         rows(log)
 
@@ -104,7 +104,7 @@ def test_the_file_tells_episodes_apart(tmp_path):
     log = save(tmp_path, ["session", "file"], *parts)
     assert rows(log)["next_observations"].tolist() == [1.0, 2.0]
     log = save(tmp_path, ["session", "file"], parts[0], (["a", "b", "a"], [1, 1, 1]))
-    with pytest.raises(DataError, match=r"got session='a' again .*1.npz, .* row 2; .*beside 'session'$"):
+    with pytest.raises(DataError, match=r"with session 'a' appears again .*1.npz, .* row 2. .*besides 'session'.$"):
         rows(log)
     log = save(tmp_path, "file", *parts)  # each file is an episode, whatever other columns there are
     assert rows(log)["next_observations"].tolist() == [1.0, 2.0, 1.0, 2.0]
@@ -144,7 +144,7 @@ def test_of_many_episodes_a_share_is_remembered(kind, monkeypatch):
         assert len(sizes) == n_before + 4
     assert sizes[-1] > 40_000  # the share is not tiny: of the first 1,000 episodes, some are among them
     again = pa.concat_tables([table, table.slice(0, 1000)])
-    with pytest.raises(DataError, match="again after another episode"):
+    with pytest.raises(DataError, match="again after another one"):
         rows(read(again, **names, episode_end="terminated"))
 
 

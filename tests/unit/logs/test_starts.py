@@ -32,7 +32,7 @@ def test_an_observation_is_no_flag():
     table = pa.table({"is_first": [3.0, 4.0, 5.0], "r": np.ones(3)})
     assert rows(read(table, observations="is_first"))["starts"].tolist() == [True, False]
     with pytest.raises(
-        DataError, match=r"a flag must be 0 or 1; got 3.0 at .*column is_first, row 0; .*rename the col"
+        DataError, match=r"A flag must be 0 or 1, but is 3.0 in .*column is_first, row 0. .*rename the col"
     ):
         rows(read(table, observations="r", reward="r"))
 

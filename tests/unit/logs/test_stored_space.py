@@ -56,7 +56,7 @@ def test_categories_that_were_written_are_not_encoded_again(tmp_path, suffix):
         assert again.space == log.space
         same_bits(rows(again), rows(log))
     other = read(table("new", "old", "new", "old"), observations=["segment", "visits"])
-    with pytest.raises(DataError, match="observations must be the columns that were fitted before"):
+    with pytest.raises(DataError, match="observations must be the same columns as in the log that was fitted before"):
         read(tmp_path / f"a{suffix}", space=other.space)
 
 
@@ -78,7 +78,9 @@ def test_a_column_that_was_left_out_takes_the_space_with_it(tmp_path):
 def test_files_must_agree_on_the_space(tmp_path):
     for name, sizes in (("a", ["new", "old"] * 3), ("b", ["new", "vip"] * 3)):
         write(read(table(*sizes), observations=["segment", "visits"]), tmp_path / f"{name}.npz")
-    with pytest.raises(DataError, match=r"must hold observations of one space; got different ones in .*a.npz and .*b"):
+    with pytest.raises(
+        DataError, match=r"must describe their observations alike, but the descriptions in .*a.npz and .*b"
+    ):
         read(tmp_path)
 
 
@@ -102,7 +104,7 @@ def test_a_damaged_space_is_refused(tmp_path, suffix, content):
     else:
         plain = pa.table({"obs_0": np.zeros(3), "r": np.zeros(3)})
         pq.write_table(plain.replace_schema_metadata({SPACE_KEY: content}), path)
-    with pytest.raises(DataError, match=f"the description of the observations in .*a{suffix} must be as it was"):
+    with pytest.raises(DataError, match=f"The description of the observations in .*a{suffix} is damaged"):
         read(path)
 
 
@@ -110,7 +112,7 @@ def test_a_space_of_another_size_is_refused(tmp_path):
     space = ObservationSpace("box", low=(0.0, 0.0), high=(1.0, 1.0)).settings
     content = json.dumps({"columns": ["obs"], "space": space}).encode()
     np.savez(tmp_path / "a.npz", obs=np.zeros(3), r=np.zeros(3), **{SPACE_KEY: np.frombuffer(content, np.uint8)})
-    with pytest.raises(DataError, match=r"a\.npz must be as it was written; got 2 numbers for 1 in a row"):
+    with pytest.raises(DataError, match=r"a\.npz is damaged: it has 2 numbers, but a row has 1"):
         read(tmp_path / "a.npz")
 
 

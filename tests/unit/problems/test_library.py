@@ -35,7 +35,7 @@ def test_library_problems_are_valid_and_deterministic(name):
         assert np.isfinite(problem.mrp.values).all()
     else:
         assert isinstance(problem, Simulator)
-    with pytest.raises(InvalidInputError, match="seed must be a whole number of at least 0; got -1"):
+    with pytest.raises(InvalidInputError, match="seed must be a whole number of at least 0, but got -1"):
         LIBRARY[name](seed=-1)
 
 
@@ -159,23 +159,26 @@ def test_a_lazy_chain_stays_and_else_moves_as_before():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: random_mdp(laziness=1.0), r"laziness must lie in \[0, 1\); got 1\.0; pass e.g. 0.8"),
-        (lambda: random_mdp(laziness=-0.1), r"laziness must lie in \[0, 1\); got -0.1"),
-        (lambda: frozen_lake(n_features=17), "n_features must be at most n_states; got 17 for 16 states"),
-        (lambda: random_mdp(n_states=1), "n_states must be a whole number of at least 2; got 1"),
-        (lambda: random_mdp(n_features=0), "n_features must be a whole number of at least 1; got 0"),
-        (lambda: random_mdp(n_states=3), "n_features must be at most n_states; got 4 for 3 states"),
-        (lambda: random_mdp(gamma=1.0), r"gamma must lie in \[0, 1\); got 1\.0"),
-        (lambda: garnet(branching=0), "branching must be a whole number of at least 1; got 0"),
-        (lambda: garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4 states"),
-        (lambda: garnet(n_states=40, branching=1, n_features=40), "none in 1000 draws with branching 1, 40 states"),
-        (lambda: off_policy_garnet(n_actions=1), "n_actions must be a whole number of at least 2; got 1"),
-        (lambda: off_policy_garnet(difference=1.5), r"difference must lie in \[0, 1\]; got 1\.5; pass e.g."),
-        (lambda: off_policy_garnet(gamma=1.0), r"gamma must lie in \[0, 1\); got 1\.0; pass e.g."),
-        (lambda: off_policy_garnet(n_states=4, n_features=2), "branching must be at most n_states; got 5 for 4"),
-        (lambda: random_walk(n_states=6), "n_states must be odd.*got 6; pass 5 or 7"),
-        (lambda: random_walk(n_states=1), "n_states must be a whole number of at least 3; got 1"),
-        (lambda: random_walk(left_reward=np.nan), "rewards must be finite; got nan on the transition 0 -> 2"),
+        (lambda: random_mdp(laziness=1.0), r"laziness must lie in \[0, 1\), but got 1\.0. Pass a number such as 0.8"),
+        (lambda: random_mdp(laziness=-0.1), r"laziness must lie in \[0, 1\), but got -0.1"),
+        (lambda: frozen_lake(n_features=17), "n_features must be at most n_states=16, but is 17. Lower n_features"),
+        (lambda: random_mdp(n_states=1), "n_states must be a whole number of at least 2, but got 1"),
+        (lambda: random_mdp(n_features=0), "n_features must be a whole number of at least 1, but got 0"),
+        (lambda: random_mdp(n_states=3), "n_features must be at most n_states=3, but is 4. Lower n_features"),
+        (lambda: random_mdp(gamma=1.0), r"gamma must lie in \[0, 1\), but got 1\.0"),
+        (lambda: garnet(branching=0), "branching must be a whole number of at least 1, but got 0"),
+        (lambda: garnet(n_states=4, n_features=2), "branching must be at most n_states=4, but is 5. Lower branching"),
+        (lambda: garnet(n_states=40, branching=1, n_features=40), "None of 1000 draws with branching 1, 40 states"),
+        (lambda: off_policy_garnet(n_actions=1), "n_actions must be a whole number of at least 2, but got 1"),
+        (
+            lambda: off_policy_garnet(difference=1.5),
+            r"difference must lie in \[0, 1\], but got 1\.5. Pass a number such as",
+        ),
+        (lambda: off_policy_garnet(gamma=1.0), r"gamma must lie in \[0, 1\), but got 1\.0. Pass a number such as"),
+        (lambda: off_policy_garnet(n_states=4, n_features=2), "branching must be at most n_states=4, but is 5"),
+        (lambda: random_walk(n_states=6), "n_states must be odd, but is 6. Pass 5 or 7"),
+        (lambda: random_walk(n_states=1), "n_states must be a whole number of at least 3, but got 1"),
+        (lambda: random_walk(left_reward=np.nan), "rewards must be finite, but got nan on the transition 0 -> 2"),
     ],
 )
 def test_bad_library_arguments_are_refused(call, message):

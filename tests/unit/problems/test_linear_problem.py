@@ -103,7 +103,7 @@ def test_mean_square_radius_reports_failure(monkeypatch):
     problem = random_mdp(n_states=60, n_features=20)
     monkeypatch.setattr("vrtd.problems.cone_radius.RADIUS_RESTARTS", 1)
     monkeypatch.setattr("vrtd.problems.cone_radius.RADIUS_BASIS", 3)
-    with pytest.raises(AccuracyError, match=r"mean-square radius must be found to 1e-09; got no convergence"):
+    with pytest.raises(AccuracyError, match=r"mean-square radius did not converge to a relative accuracy of 1e-09"):
         problem.mean_square_radius(0.1)
 
 
@@ -117,7 +117,8 @@ def test_lambda_A_is_the_definition_of_the_proofs():
 def test_lambda_A_is_refused_when_it_does_not_exist():
     P = np.array([[0.0, 1.0], [0.0, 1.0]])  # Tsitsiklis and Van Roy's divergence
     problem = LinearProblem(MarkovRewardProcess(P, np.zeros(2), 0.99), [[1.0], [2.0]], state_distribution=[0.9, 0.1])
-    with pytest.raises(InvalidInputError, match=r"negative definite, else the proofs' lambda_A does not exist; got"):
+    message = r"lambda_A exists only if A \+ A\^T is negative definite, but its largest eigenvalue is"
+    with pytest.raises(InvalidInputError, match=message):
         _ = problem.lambda_A
 
 
@@ -167,14 +168,14 @@ def test_large_sparse_problem():
 @pytest.mark.parametrize(
     ("phi", "mu", "message"),
     [
-        (np.ones(2), None, r"phi must have the shape \(2, d\); got \(2,\)"),
-        (np.ones((3, 1)), None, r"phi must have the shape \(2, d\); got \(3, 1\)"),
-        (np.ones((2, 0)), None, r"phi must have the shape \(2, d\); got \(2, 0\)"),
-        ([[1.0], [np.nan]], None, r"phi must be finite; got nan at index \(1, 0\)"),
-        (np.eye(2), [1.0], r"state_distribution must have the shape \(2,\); got \(1,\)"),
-        (np.eye(2), [1.5, -0.5], r"state_distribution must be non-negative; got -0\.5 at state 1"),
-        (np.eye(2), [0.5, 0.6], r"each row of state_distribution must sum to 1 within 1e-08; got the sum 1\.1"),
-        (np.eye(2), [0.5, np.inf], r"state_distribution must be finite; got inf"),
+        (np.ones(2), None, r"phi must have the shape \(2, d\), but got \(2,\)"),
+        (np.ones((3, 1)), None, r"phi must have the shape \(2, d\), but got \(3, 1\)"),
+        (np.ones((2, 0)), None, r"phi must have the shape \(2, d\), but got \(2, 0\)"),
+        ([[1.0], [np.nan]], None, r"phi must be finite, but got nan at index \(1, 0\)"),
+        (np.eye(2), [1.0], r"state_distribution must have the shape \(2,\), but got \(1,\)"),
+        (np.eye(2), [1.5, -0.5], r"state_distribution must be non-negative, but got -0\.5 at state 1"),
+        (np.eye(2), [0.5, 0.6], r"Each row of state_distribution must sum to 1 within 1e-08, but got the sum 1\.1"),
+        (np.eye(2), [0.5, np.inf], r"state_distribution must be finite, but got inf"),
     ],
 )
 def test_bad_problems_are_refused(phi, mu, message):
@@ -186,10 +187,10 @@ def test_bad_problems_are_refused(phi, mu, message):
     "of", [lambda s: s.theta_star, lambda s: s.fixed_point(0.5), lambda s: s.lambda_A, lambda s: s.noise_covariance]
 )
 @pytest.mark.parametrize(
-    ("problem", "rank"), [(LinearProblem(TWO_STATES, np.ones((2, 2))), "2.*got rank 1"), (baird(), "8.*got rank 7")]
+    ("problem", "rank"), [(LinearProblem(TWO_STATES, np.ones((2, 2))), "2.*has rank 1"), (baird(), "8.*has rank 7")]
 )
 def test_dependent_features_have_no_single_solution(problem, rank, of):
-    message = f"full column rank {rank}; remove dependent features; the metrics .* exist nevertheless"
+    message = f"full column rank {rank}. Remove dependent features, or use the metrics"
     with pytest.raises(SingularSystemError, match=message):
         of(problem)
 
@@ -204,7 +205,7 @@ def test_features_that_depend_on_the_visited_states_have_no_single_solution():
 def test_a_singular_system_is_refused():
     P = np.array([[0.0, 1.0], [1.0, 0.0]])
     never_discounted = MarkovRewardProcess(P, [1.0, 0.0], np.ones((2, 2)))
-    with pytest.raises(SingularSystemError, match=r"A must be invertible; got condition number (\d|inf)"):
+    with pytest.raises(SingularSystemError, match=r"A must be invertible, but has condition number (\d|inf)"):
         _ = LinearProblem(never_discounted, np.eye(2)).theta_star
 
 
@@ -220,7 +221,8 @@ def test_an_ill_conditioned_system_says_so(angle, warns, recwarn):
     messages = [str(each.message) for each in recwarn if each.category is AccuracyWarning]
     assert len(messages) == warns
     if warns:
-        assert messages[0].startswith("A has condition number 4.6e+12: the relative error of the fixed point may be as")
+        problem = "A has condition number 4.6e+12, so the relative error of the fixed point may be as"
+        assert messages[0].startswith(problem)
         assert messages[0].endswith("Remove nearly dependent features, or bring their columns to the same scale.")
         assert recwarn[0].filename == __file__
 
@@ -237,9 +239,9 @@ def test_the_value_error_counts_visited_states_only():
 
 def test_bad_arguments_are_refused():
     problem = random_mdp()
-    with pytest.raises(InvalidInputError, match=r"theta must have the shape \(..., 4\); got \(3,\)"):
+    with pytest.raises(InvalidInputError, match=r"theta must have the shape \(..., 4\), but got \(3,\)"):
         problem.mean_update(np.ones(3))
-    with pytest.raises(InvalidInputError, match="step_size must be a positive, finite number; got 0"):
+    with pytest.raises(InvalidInputError, match="step_size must be a positive, finite number, but got 0"):
         problem.mean_square_radius(0)
 
 
@@ -255,7 +257,7 @@ def test_sums_along_traces_report_what_they_missed(monkeypatch):
     problem = random_mdp()
     monkeypatch.setattr(np.linalg, "solve", lambda A, b: b + 1.0)
     with pytest.raises(
-        AccuracyError, match=r"v = r \+ P v to 1e-10 .*; got the residual .* relative to the values; use"
+        AccuracyError, match=r"values have the relative residual .* \(at most 1e-10 is accepted\) .* Use discounts"
     ):
         problem.traced(0.5)
 
@@ -300,38 +302,38 @@ ELSEWHERE = LinearProblem(TWO_STATES, [[1.0], [0.5]], [0.5, 0.5])
     [
         (
             lambda: vrtd.simulate(TWO_STATES, vrtd.TD(0.1)),
-            r"problem must be a LinearProblem, a Simulator or Transitions; got MarkovRewardProcess\(2 states, 4 "
-            r"transitions\); build LinearProblem\(mrp, phi\)",
+            r"problem must be a LinearProblem, a Simulator or Transitions, but got MarkovRewardProcess\(2 states, 4 "
+            r"transitions\)\. Build LinearProblem\(mrp, phi\)",
         ),
-        (lambda: vrtd.simulate(None, vrtd.TD(0.1)), "a Simulator or Transitions; got None; build one"),
+        (lambda: vrtd.simulate(None, vrtd.TD(0.1)), "a Simulator or Transitions, but got None. Build one"),
         (
             lambda: vrtd.record(TWO_STATES, 10),
-            r"a LinearProblem or a Simulator; got .*; build LinearProblem",
+            r"a LinearProblem or a Simulator, but got .*. Build LinearProblem",
         ),
-        (lambda: vrtd.record(vrtd.record(boyan_chain(), 5), 10), "a LinearProblem or a Simulator; got Transitions"),
+        (lambda: vrtd.record(vrtd.record(boyan_chain(), 5), 10), "a LinearProblem or a Simulator, but got Transitions"),
         (
             lambda: vrtd.plan(TWO_STATES, budget=10),
-            "LinearProblem or Transitions; got MarkovRewardProcess",
+            "problem must be a LinearProblem or Transitions, but is of type MarkovRewardProcess",
         ),
         (
             lambda: vrtd.simulate(boyan_chain(), vrtd.TD(0.1), sampling="dataset"),
-            r"sampling of a LinearProblem must be 'markov' or 'iid'; got 'dataset'; draw rows first: vrtd\.record",
+            r"sampling of a LinearProblem must be 'markov' or 'iid', but got 'dataset'. Draw rows first: vrtd\.record",
         ),
         (
             lambda: vrtd.simulate(vrtd.record(boyan_chain(), 5), vrtd.TD(0.1), sampling="iid"),
-            "sampling of a Transitions must be 'dataset'; got 'iid'; drop it, or pass that",
+            "sampling of a Transitions must be 'dataset', but got 'iid'. Drop sampling, or pass 'dataset'",
         ),
         (
             lambda: vrtd.simulate(vrtd.record(boyan_chain(), 5), vrtd.TD(0.1), initial=2),
-            "a Transitions has its own start; got initial 2; drop initial",
+            "initial has no effect on a Transitions, but got 2. Drop initial",
         ),
         (
             lambda: vrtd.simulate(ELSEWHERE, vrtd.TD(0.1)),
-            r'state_distribution must be stationary; got a problem with another .*, or use sampling="iid"',
+            r'state_distribution must be stationary for a trajectory, but this problem has .*, or use sampling="iid"',
         ),
         (
             lambda: vrtd.theory.exact_curve(ELSEWHERE, vrtd.TD(0.1), sampling="markov"),
-            "so state_distribution must be stationary",
+            "state_distribution must be stationary for a trajectory",
         ),
     ],
 )

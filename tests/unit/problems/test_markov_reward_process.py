@@ -49,7 +49,7 @@ def test_a_sparse_reward_keeps_explicit_zeros():
     P = sp.csr_array(TWO)
     R = sp.csr_array((np.array([1.0, 0.0, 0.0, 2.0]), P.indices, P.indptr), shape=(2, 2))
     assert MarkovRewardProcess(P, R, 0.9).digest == MarkovRewardProcess(TWO, [[1, 0], [0, 2]], 0.9).digest
-    with pytest.raises(InvalidInputError, match=r"stored entries of P.*2 stored entries against 4.*csr_array"):
+    with pytest.raises(InvalidInputError, match=r"same stored entries as P.*2 stored entries and P has 4.*csr_array"):
         MarkovRewardProcess(P, sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0]])), 0.9)
 
 
@@ -116,32 +116,37 @@ SPARSE = sp.csr_array(TWO)
 @pytest.mark.parametrize(
     ("P", "R", "gamma", "message"),
     [
-        (np.ones((2, 3)), [0, 0], 0.9, r"P must be a square matrix; got the shape \(2, 3\)"),
-        (np.ones(3), [0, 0], 0.9, r"square matrix; got the shape \(3,\)"),
+        (np.ones((2, 3)), [0, 0], 0.9, r"P must be a square matrix, but has the shape \(2, 3\)"),
+        (np.ones(3), [0, 0], 0.9, r"square matrix, but has the shape \(3,\)"),
         (np.ones((0, 0)), [0, 0], 0.9, "square matrix"),
         (sp.csr_array(np.ones((2, 3))), [0, 0], 0.9, "square matrix"),
-        ([[0.5, 0.5], [0.5, 0.6]], [0, 0], 0.9, r"row of P must sum to 1 within 1e-08; got the sum 1\.1 at row 1"),
+        ([[0.5, 0.5], [0.5, 0.6]], [0, 0], 0.9, r"row of P must sum to 1 within 1e-08, but got the sum 1\.1 at row 1"),
         (sp.csr_array(np.array([[1.0, 0], [0, 0]])), [0, 0], 0.9, r"the sum 0\.0 at row 1"),
-        ([[1.5, -0.5], [0.5, 0.5]], [0, 0], 0.9, r"non-negative; got -0\.5 on the transition 0 -> 1"),
+        ([[1.5, -0.5], [0.5, 0.5]], [0, 0], 0.9, r"non-negative, but got -0\.5 on the transition 0 -> 1"),
         ([[1.0, 0.0], [np.nan, 1.0]], [0, 0], 0.9, "probabilities must be finite.*got nan on the transition 1 -> 0"),
         ([[1.0, 0.0], [0.0, np.inf]], [0, 0], 0.9, "got inf on the transition 1 -> 1"),
-        ("chain", [0, 0], 0.9, "P must be an array of real numbers; got str 'chain'"),
+        ("chain", [0, 0], 0.9, "P must be an array of real numbers, but got str 'chain'"),
         (TWO * 1j, [0, 0], 0.9, "P must be an array of real numbers"),
-        (sp.csr_array(TWO * 1j), [0, 0], 0.9, "P must be an array of real numbers; got dtype complex128"),
+        (sp.csr_array(TWO * 1j), [0, 0], 0.9, "P must be an array of real numbers, but got dtype complex128"),
         (TWO, [[1, 2], [3]], 0.9, "R must be an array of real numbers"),
-        (TWO, [0, 0, 0], 0.9, r"R must have the shape \(2,\) or \(2, 2\); got \(3,\)"),
-        (SPARSE, [0, 0, 0], 0.9, r"R must have the shape \(2,\) or \(2, 2\); got \(3,\)"),
-        (TWO, 1.0, 0.9, r"R must have the shape \(2,\) or \(2, 2\); got \(\)"),
-        (TWO, [0, np.nan], 0.9, "rewards must be finite; got nan on the transition 1 -> 0"),
-        (TWO, SPARSE, 0.9, "R of transitions must be sparse when P is, and dense when P is; got a sparse matrix"),
-        (SPARSE, TWO, 0.9, "R of transitions must be sparse when P is, and dense when P is; got a dense matrix"),
-        (SPARSE, sp.csr_array(np.ones((3, 3))), 0.9, r"R must have the shape \(2,\) or \(2, 2\); got \(3, 3\)"),
-        (TWO, [0, 0], 1.0, r"gamma must lie in \[0, 1\); got 1\.0"),
-        (TWO, [0, 0], -0.1, r"gamma must lie in \[0, 1\); got -0\.1"),
-        (TWO, [0, 0], np.nan, r"gamma must lie in \[0, 1\); got nan"),
-        (TWO, [0, 0], [0.9, 0.9], r"gamma must have the shape \(\) or \(2, 2\); got \(2,\)"),
-        (TWO, [0, 0], [[0.9, 0.9], [0.9, 1.1]], r"discounts must lie in \[0, 1\]; got 1\.1 on the transition 1 -> 1"),
-        (SPARSE, [0, 0], np.full((2, 2), 0.9), "gamma of transitions must be sparse"),
+        (TWO, [0, 0, 0], 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(3,\)"),
+        (SPARSE, [0, 0, 0], 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(3,\)"),
+        (TWO, 1.0, 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(\)"),
+        (TWO, [0, np.nan], 0.9, "rewards must be finite, but got nan on the transition 1 -> 0"),
+        (TWO, SPARSE, 0.9, r"R of transitions is sparse, but P is dense\. Use \.toarray\(\)"),
+        (SPARSE, TWO, 0.9, r"R of transitions is dense, but P is sparse\. Pass a csr_array"),
+        (SPARSE, sp.csr_array(np.ones((3, 3))), 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(3, 3\)"),
+        (TWO, [0, 0], 1.0, r"gamma must lie in \[0, 1\), but got 1\.0"),
+        (TWO, [0, 0], -0.1, r"gamma must lie in \[0, 1\), but got -0\.1"),
+        (TWO, [0, 0], np.nan, r"gamma must lie in \[0, 1\), but got nan"),
+        (TWO, [0, 0], [0.9, 0.9], r"gamma must have the shape \(\) or \(2, 2\), but got \(2,\)"),
+        (
+            TWO,
+            [0, 0],
+            [[0.9, 0.9], [0.9, 1.1]],
+            r"discounts must lie in \[0, 1\], but got 1\.1 on the transition 1 -> 1",
+        ),
+        (SPARSE, [0, 0], np.full((2, 2), 0.9), "gamma of transitions is dense, but P is sparse"),
     ],
 )
 def test_bad_processes_are_refused(P, R, gamma, message):
@@ -152,13 +157,13 @@ def test_bad_processes_are_refused(P, R, gamma, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_states": 0}, "n_states must be a whole number of at least 1; got 0"),
-        ({"origin": [0, 2]}, r"origin must hold states 0..1; got 2 at entry 1"),
-        ({"successor": [-1, 0]}, r"successor must hold states 0..1; got -1 at entry 0"),
-        ({"origin": [0.0, 1.0]}, "origin must hold integers; got dtype float64"),
-        ({"reward": [1.0]}, r"vectors of one length; got the shapes \(2,\), \(2,\), \(2,\), \(1,\), \(2,\)"),
+        ({"n_states": 0}, "n_states must be a whole number of at least 1, but got 0"),
+        ({"origin": [0, 2]}, r"origin must hold states 0..1, but got 2 at entry 1"),
+        ({"successor": [-1, 0]}, r"successor must hold states 0..1, but got -1 at entry 0"),
+        ({"origin": [0.0, 1.0]}, "origin must hold integers, but got dtype float64"),
+        ({"reward": [1.0]}, r"vectors of the same length, but their shapes are \(2,\), \(2,\), \(2,\), \(1,\), \(2,\)"),
         ({"probability": [1.0, 0.5]}, r"the sum 0\.5 at row 1"),
-        ({"discount": [1.0, 2.0]}, r"discounts must lie in \[0, 1\]; got 2\.0 on the transition 1 -> 0"),
+        ({"discount": [1.0, 2.0]}, r"discounts must lie in \[0, 1\], but got 2\.0 on the transition 1 -> 0"),
     ],
 )
 def test_bad_edges_are_refused(change, message):
@@ -181,7 +186,7 @@ def test_values_with_discounts_of_transitions():
 
 def test_undiscounted_chains_have_no_values():
     mrp = MarkovRewardProcess([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], np.ones(3), np.ones((3, 3)))
-    with pytest.raises(SingularSystemError, match="discount 1 on all transitions of the class of state 1"):
+    with pytest.raises(SingularSystemError, match="the class of state 1 has discount 1 on all transitions"):
         _ = mrp.values
 
 
@@ -197,12 +202,12 @@ def test_large_values(discount):
 @pytest.mark.parametrize("distance", [1e-12, 1e-15])
 def test_values_that_rounding_makes_unknowable_are_refused(distance):
     """The residual is at rounding level, and yet the values may be far off: 1 - discount is all that holds them."""
-    with pytest.raises(AccuracyError, match=r"be known to a millionth; got the residual .* and an error of up to"):
+    with pytest.raises(AccuracyError, match=r"relative residual .* and a relative error of up to \S+ \(at most 1e-6\)"):
         _ = MarkovRewardProcess(TWO, [[1.0, 0.0], [0.0, 2.0]], 1.0 - distance).values
     assert MarkovRewardProcess(TWO, np.ones(2), 1.0 - 1e-6).values == pytest.approx(1e6, rel=1e-6)
 
 
 def test_values_report_what_they_missed(monkeypatch):
     monkeypatch.setattr(np.linalg, "solve", lambda A, b: b + 1.0)
-    with pytest.raises(AccuracyError, match=r"v = r \+ P v to 1e-10 .*; got the residual"):
+    with pytest.raises(AccuracyError, match=r"values have the relative residual \S+ \(at most 1e-10 is accepted\)"):
         _ = chain(TWO).values

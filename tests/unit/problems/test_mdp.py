@@ -61,19 +61,19 @@ def test_mdp_leaves_its_arguments_alone():
 @pytest.mark.parametrize(
     ("P", "R", "gamma", "message"),
     [
-        (TWO, [0, 0], 0.9, r"P must have the shape \(A, S, S\); got \(2, 2\)"),
-        (-STAY_SWAP, [0, 0], 0.9, r"P must be non-negative; got -1\.0 at action 0, 0 -> 0"),
+        (TWO, [0, 0], 0.9, r"P must have the shape \(A, S, S\), but got \(2, 2\)"),
+        (-STAY_SWAP, [0, 0], 0.9, r"P must be non-negative, but got -1\.0 at action 0, 0 -> 0"),
         (STAY_SWAP * [[[1.0]], [[2.0]]], [0, 0], 0.9, r"row of P must sum to 1.*got the sum 2\.0 at action 1, state 0"),
-        (STAY_SWAP, [0, 0, 0], 0.9, r"R must have the shape \(2,\), \(2, 2\) or \(2, 2, 2\); got \(3,\)"),
-        (STAY_SWAP, [0, np.inf], 0.9, r"R must be finite; got inf at index \(1,\)"),
+        (STAY_SWAP, [0, 0, 0], 0.9, r"R must have the shape \(2,\), \(2, 2\) or \(2, 2, 2\), but got \(3,\)"),
+        (STAY_SWAP, [0, np.inf], 0.9, r"R must be finite, but got inf at index \(1,\)"),
         (STAY_SWAP, [0, 0], 1.0, r"gamma must be a number in \[0, 1\).*got 1\.0"),
-        (STAY_SWAP, [0, 0], np.full((2, 2), 1.5), r"discounts in \[0, 1\]; got 1\.5"),
-        (STAY_SWAP, [0, 0], [1.0, -0.5], r"discounts in \[0, 1\]; got -0\.5"),
+        (STAY_SWAP, [0, 0], np.full((2, 2), 1.5), r"discounts in \[0, 1\], but got 1\.5"),
+        (STAY_SWAP, [0, 0], [1.0, -0.5], r"discounts in \[0, 1\], but got -0\.5"),
         (
             STAY_SWAP,
             [0, 0],
             np.full(3, 0.5),
-            r"gamma must broadcast to \(A, S, S\) = \(2, 2, 2\); got the shape \(3,\)",
+            r"gamma must broadcast to \(A, S, S\) = \(2, 2, 2\), but has the shape \(3,\)",
         ),
     ],
 )
@@ -85,12 +85,12 @@ def test_bad_mdps_are_refused(P, R, gamma, message):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ([0, 2], r"actions must lie in 0..1; got 2 at state 1"),
-        ([0.0, 1.0], r"policy of shape \(S,\) must hold integers; got dtype float64"),
-        ([0, 1, 0], r"policy must have the shape \(S, A\) = \(2, 2\) or \(S,\) = \(2,\); got \(3,\)"),
+        ([0, 2], r"actions must lie in 0..1, but got 2 at state 1"),
+        ([0.0, 1.0], r"policy of shape \(S,\) must hold integers, but has dtype float64"),
+        ([0, 1, 0], r"policy must have the shape \(S, A\) = \(2, 2\) or \(S,\) = \(2,\), but got \(3,\)"),
         ([[0.5, 0.6], [1, 0]], r"row of policy must sum to 1.*got the sum 1\.1 at state 0"),
-        ([[1.0, 0.0], [1.5, -0.5]], r"policy must be non-negative; got -0\.5 at state 1, action 1"),
-        ([[1.0, 0.0], [np.nan, 0.0]], r"policy must be finite; got nan at index \(1, 0\)"),
+        ([[1.0, 0.0], [1.5, -0.5]], r"policy must be non-negative, but got -0\.5 at state 1, action 1"),
+        ([[1.0, 0.0], [np.nan, 0.0]], r"policy must be finite, but got nan at index \(1, 0\)"),
     ],
 )
 def test_bad_policies_are_refused(policy, message):

@@ -224,12 +224,12 @@ def test_variants_share_one_loop_and_threads_change_no_bit(row: Row) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"bandwidth": 0.0}, "bandwidth must be a positive, finite number; got 0.0"),
+        ({"bandwidth": 0.0}, "bandwidth must be a positive, finite number, but got 0.0"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
         ({"n_features": 0}, "n_features must be a whole number of at least 1"),
-        ({"gamma": 1.0}, r"gamma must lie in \[0, 1\); got 1.0; pass e.g. 0.8"),
+        ({"gamma": 1.0}, r"gamma must lie in \[0, 1\), but got 1.0. Pass a number such as 0.8"),
         ({"gamma": [0.9, 0.9]}, r"gamma must lie in \[0, 1\)"),
-        ({"gamma": "high"}, r"gamma must lie in \[0, 1\); got 'high'"),
+        ({"gamma": "high"}, r"gamma must lie in \[0, 1\), but got 'high'"),
         ({"time_limit": 0}, "time_limit must be a whole number of at least 2"),
     ],
 )
@@ -240,11 +240,11 @@ def test_bad_cars_are_refused(arguments: dict[str, Any], message: str) -> None:
 
 def test_bad_visits_are_refused() -> None:
     for steps in ([], [3, 3], [-1, 2], [0.5], [[1]]):
-        with pytest.raises(InvalidInputError, match="steps must be whole numbers of at least 0 that increase"):
+        with pytest.raises(InvalidInputError, match="steps must be increasing whole numbers of at least 0"):
             visited(mountain_car(), steps)
-    with pytest.raises(InvalidInputError, match="car must be a Mountain Car; got ring"):
+    with pytest.raises(InvalidInputError, match="car must be a Mountain Car, but got 'ring'"):
         visited(ring(np.eye(5)), [0])
-    with pytest.raises(InvalidInputError, match="car must be a Mountain Car; got ring"):
+    with pytest.raises(InvalidInputError, match="car must be a Mountain Car, but got 'ring'"):
         features_at(ring(np.eye(5)), [[0.0, 0.0]])
-    with pytest.raises(InvalidInputError, match=r"states must be of shape \(n, 2\); got \(2,\)"):
+    with pytest.raises(InvalidInputError, match=r"states must have the shape \(n, 2\), but got \(2,\)"):
         features_at(mountain_car(), [0.0, 0.0])

@@ -142,7 +142,9 @@ def test_one_rule_of_rank(distance: float, rank: int, scale: Any, weight: float 
     assert bool(found.remarks) == (rank < 5)
     if rank < 5:
         for function in (autocorrelation_time, lambda sample: vrtd.plan(sample, target_error=0.1)):
-            with pytest.raises(InvalidInputError, match="phi must have full column rank 5 on the sample; got rank 4"):
+            with pytest.raises(
+                InvalidInputError, match="phi must have full column rank 5 on the sample, but has rank 4"
+            ):
                 function(rows)
 
 
@@ -210,7 +212,9 @@ def test_rows_of_zeros_have_rank_0() -> None:
 )
 def test_sizes_that_cannot_be_squared_have_no_rank(phi: float, reward: float, name: str) -> None:
     rows = vrtd.Transitions(np.full((9, 1), phi), np.full(9, reward), np.full((9, 1), phi), 0.9)
-    with pytest.raises(InvalidInputError, match=f"{name} must have magnitude between 1e-60 and 1e.60; got .*; rescale"):
+    with pytest.raises(
+        InvalidInputError, match=f"{name} must have a magnitude between 1e-60 and 1e.60, but the largest is .*. Rescale"
+    ):
         rows.rank  # noqa: B018
 
 
@@ -238,18 +242,24 @@ def test_the_digest_knows_every_number() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"phi": np.ones(20)}, r"phi must have the shape \(n, d\); got \(20,\); pass one row per transition"),
-        ({"phi": np.ones((0, 3))}, r"phi must have the shape \(n, d\); got \(0, 3\)"),
-        ({"phi": np.full((20, 3), np.nan)}, r"phi must be finite; got nan at index \(0, 0\)"),
-        ({"reward": np.ones(19)}, r"reward must have the shape \(20,\); got \(19,\); pass one number per row of phi"),
-        ({"phi_next": np.ones((20, 2))}, r"phi_next must have the shape \(20, 3\); got \(20, 2\); match phi"),
+        ({"phi": np.ones(20)}, r"phi must have the shape \(n, d\), but got \(20,\). Pass one row per transition"),
+        ({"phi": np.ones((0, 3))}, r"phi must have the shape \(n, d\), but got \(0, 3\)"),
+        ({"phi": np.full((20, 3), np.nan)}, r"phi must be finite, but got nan at index \(0, 0\)"),
+        (
+            {"reward": np.ones(19)},
+            r"reward must have the shape \(20,\), but got \(19,\). Pass one number per row of phi",
+        ),
+        ({"phi_next": np.ones((20, 2))}, r"phi_next must have the shape \(20, 3\), but got \(20, 2\). Match phi"),
         ({"discount": np.ones(3)}, r"discount must have the shape \(20,\)"),
-        ({"discount": 1.5}, r"discount must be in \[0, 1\]; got 1.5 in row 0; correct it"),
-        ({"discount": -0.5}, r"discount must be in \[0, 1\]; got -0.5 in row 0"),
-        ({"weight": np.arange(20.0) - 1.0}, "weight must be non-negative; got -1.0 in row 0; correct it"),
+        ({"discount": 1.5}, r"discount must lie in \[0, 1\], but got 1.5 in row 0. Correct that row"),
+        ({"discount": -0.5}, r"discount must lie in \[0, 1\], but got -0.5 in row 0"),
+        ({"weight": np.arange(20.0) - 1.0}, "weight must be non-negative, but got -1.0 in row 0. Correct that row"),
         ({"weight": "many"}, "weight must be an array of real numbers"),
-        ({"weight": np.ones(19)}, r"weight must have the shape \(20,\); got \(19,\)"),
-        ({"ends": np.ones(19, bool)}, r"ends must have the shape \(20,\); got \(19,\); pass one flag per transition"),
+        ({"weight": np.ones(19)}, r"weight must have the shape \(20,\), but got \(19,\)"),
+        (
+            {"ends": np.ones(19, bool)},
+            r"ends must have the shape \(20,\), but got \(19,\). Pass one flag per transition",
+        ),
     ],
 )
 def test_bad_rows_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -259,7 +269,7 @@ def test_bad_rows_are_refused(changes: dict[str, Any], message: str) -> None:
 
 def test_rows_without_a_single_solution_are_refused() -> None:
     with pytest.raises(
-        SingularSystemError, match=r"A of the transitions must be invertible; .* from 2 rows; give more"
+        SingularSystemError, match=r"A of the transitions must be invertible, .* from 2 rows\. Use more rows"
     ):
         some_data(2).theta_star  # noqa: B018
 
@@ -270,11 +280,11 @@ def test_rows_without_a_single_solution_are_refused() -> None:
         (
             some_data(),
             {"sampling": "iid"},
-            "sampling of a Transitions must be 'dataset'; got 'iid'; drop it, or pass that",
+            "sampling of a Transitions must be 'dataset', but got 'iid'. Drop sampling, or pass 'dataset'",
         ),
-        (some_data(), {"initial": 1}, "a Transitions has its own start; got initial 1; drop initial"),
-        (PROBLEM, {"sampling": "dataset"}, r"got 'dataset'; draw rows first: vrtd.record\(problem, n_rows\)"),
-        (some_data(), {"metrics": ("value_error",)}, "the value error needs the"),
+        (some_data(), {"initial": 1}, "initial has no effect on a Transitions, but got 1. Drop initial"),
+        (PROBLEM, {"sampling": "dataset"}, r"but got 'dataset'\. Draw rows first: vrtd.record\(problem, n_rows\)"),
+        (some_data(), {"metrics": ("value_error",)}, "The value error needs the"),
     ],
 )
 def test_what_does_not_go_together_is_refused(problem: Any, arguments: dict[str, Any], message: str) -> None:
@@ -287,7 +297,8 @@ def test_a_start_of_other_rows_is_refused() -> None:
     arguments: dict[str, Any] = {"sampling": "dataset", "n_runs": 2, "n_gradients": 10}
     start = vrtd.simulate(data, vrtd.TD(0.1), **arguments)
     beyond = dataclasses.replace(start, state=start.state._replace(cursors=start.state.cursors + np.uint64(40)))
-    with pytest.raises(InvalidInputError, match=r"cursors of the start must be below n_rows, 40; .* run it again"):
+    message = r"cursors of the start must be below n_rows=40, .* Run the simulation again"
+    with pytest.raises(InvalidInputError, match=message):
         vrtd.simulate(data, vrtd.TD(0.1), **arguments, start=beyond)
     other = vrtd.record(PROBLEM, 40, seed=4)
     with pytest.raises(InvalidInputError, match="start must come from the same problem"):
@@ -364,16 +375,16 @@ def test_progress_of_growing_batches_goes_to_1() -> None:
 
 def test_noise_and_influence_need_rows() -> None:
     rows = vrtd.Transitions([[1.0]], [1.0], [[0.5]], 0.9)
-    with pytest.raises(InvalidInputError, match="the noise needs more rows than features; got 1 rows, 1 features"):
+    with pytest.raises(InvalidInputError, match="more rows than features, but there are 1 rows and 1 features"):
         _ = rows.noise_covariance
-    with pytest.raises(InvalidInputError, match="the influence needs at least 8 rows; got 1"):
+    with pytest.raises(InvalidInputError, match="influence needs at least 8 rows, but there are 1"):
         _ = rows.influence
 
 
 @pytest.mark.parametrize("bad", [None, np.float64(1.0), [1.0]])
 def test_a_chunk_that_lacks_an_array_is_refused(bad: Any) -> None:
     flags = np.zeros(1, bool)
-    with pytest.raises(DataError, match="observations of a chunk must be an array; got"):
+    with pytest.raises(DataError, match="The field 'observations' of a chunk must be an array, but is"):
         Chunk(bad, np.ones(1), np.ones((1, 1)), flags, flags).check()
 
 

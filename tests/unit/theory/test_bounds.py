@@ -314,7 +314,7 @@ def test_the_curve_starts_above_the_initial_error_and_is_read_only():
     assert curve[0] >= bound.initial
     assert not curve.flags.writeable
     assert bound.curve(0).shape == (1,)
-    with pytest.raises(InvalidInputError, match="n must be a whole number of at least 0; got -1"):
+    with pytest.raises(InvalidInputError, match="n must be a whole number of at least 0, but got -1"):
         bound.curve(-1)
 
 
@@ -366,21 +366,22 @@ WEIGHTED = LinearProblem(TWO_STATES.mrp, [[1.0], [0.5]], [0.5, 0.5])
         ),
         (
             lambda: vrtd_iid_bound(COIN, 0.03, 10**6, [0.0], form="corrected"),
-            r"step_size < lambda_A/\(16 \(1 \+ gamma\)\^2\): .*0\.03 against 0\.0277778; lower step_size to below",
+            r"step_size < lambda_A/\(16 \(1 \+ gamma\)\^2\): .*0\.03, the limit is 0\.0277778; "
+            "lower step_size to below",
         ),
         (
             lambda: vrtd_iid_bound(COIN, 0.03, 10**6, [0.0], form="corrected"),
-            "batch_size is 1000000 against inf; lower step_size first",
+            "batch_size is 1000000, the lower limit is inf; lower step_size first",
         ),
         (
             lambda: vrtd_iid_bound(COIN, 0.02, 100, [0.0], form="corrected"),
-            r"batch_size is 100 against 422\.714; raise batch_size to 423",
+            r"batch_size is 100, the lower limit is 422\.714; raise batch_size to 423",
         ),
         (lambda: vrtd_iid_bound(PERIODIC, 1e-3, 10**6, [0.0], form="printed"), r"\(Assumption 3\): period 2"),
         (lambda: vrtd_iid_bound(COIN, 5.0, 10, [0.0], form="sharp"), r"step_size < lambda_A/\(eta \+ nu\)"),
         (
             lambda: vrtd_iid_bound(SIGNS, 1.5, 10, [0.0], form="sharp"),
-            r"C0 \+ p < 1: C0 \+ p is 2\.79914 against 1; lower step_size or raise",
+            r"C0 \+ p < 1: C0 \+ p is 2\.79914, the limit is 1; lower step_size or raise",
         ),
         (
             lambda: vrtd_markov_bound(WEIGHTED, 1e-3, 10**7, [0.0], form="corrected"),
@@ -388,17 +389,20 @@ WEIGHTED = LinearProblem(TWO_STATES.mrp, [[1.0], [0.5]], [0.5, 0.5])
         ),
         (
             lambda: vrtd_markov_bound(TWO_STATES, 1e-3, 10**7, [50.0], 20.0, form="corrected"),
-            r"\|theta_0\| is 50 against 20; raise radius to 50",
+            r"\|theta_0\| is 50, the limit is 20; raise radius to 50",
         ),
         (
             lambda: td_iid_bound(COIN, 0.2, [0.0], form="printed"),
-            r"step_size <= lambda_A/\(4 .*0\.2 against 0\.111111; lower step_size to",
+            r"step_size <= lambda_A/\(4 .*0\.2, the limit is 0\.111111; lower step_size to",
         ),
         (
             lambda: td_iid_bound(COIN, 4.0, [0.0], form="sharp"),
-            r"step_size < lambda_A/q: step_size is 4 against 4; lower",
+            r"step_size < lambda_A/q: step_size is 4, the limit is 4; lower",
         ),
-        (lambda: td_markov_bound(COIN, 1.5, [0.0]), r"step_size <= 1/lambda_A: .*1\.5 against 1; lower step_size to 1"),
+        (
+            lambda: td_markov_bound(COIN, 1.5, [0.0]),
+            r"step_size <= 1/lambda_A: .*1\.5, the limit is 1; lower step_size to 1",
+        ),
     ],
 )
 def test_each_failing_condition_is_named(bound_of, reason):
@@ -428,11 +432,11 @@ def test_radius_defaults():
 @pytest.mark.parametrize(
     ("a", "M", "theta_0", "message"),
     [
-        (-0.1, 2, [0.0], r"step_size must be a positive, finite number; got -0\.1"),
-        (math.nan, 2, [0.0], "step_size must be a positive, finite number; got nan"),
-        (0.1, 0, [0.0], "batch_size must be a whole number of at least 1; got 0"),
-        (0.1, 2.5, [0.0], r"batch_size must be a whole number of at least 1; got 2\.5"),
-        (0.1, 2, [0.0, 0.0], r"theta_0 must have the shape \(1,\); got \(2,\)"),
+        (-0.1, 2, [0.0], r"step_size must be a positive, finite number, but got -0\.1"),
+        (math.nan, 2, [0.0], "step_size must be a positive, finite number, but got nan"),
+        (0.1, 0, [0.0], "batch_size must be a whole number of at least 1, but got 0"),
+        (0.1, 2.5, [0.0], r"batch_size must be a whole number of at least 1, but got 2\.5"),
+        (0.1, 2, [0.0, 0.0], r"theta_0 must have the shape \(1,\), but got \(2,\)"),
         (0.1, 2, [math.inf], "theta_0 must be finite"),
     ],
 )
@@ -445,7 +449,7 @@ def test_bad_arguments_of_vrtd_bounds_are_refused(function, form, a, M, theta_0,
     "function", [partial(td_iid_bound, form="printed"), partial(td_iid_bound, form="sharp"), td_markov_bound]
 )
 def test_bad_arguments_of_td_bounds_are_refused(function):
-    with pytest.raises(InvalidInputError, match="step_size must be a positive, finite number; got 0"):
+    with pytest.raises(InvalidInputError, match="step_size must be a positive, finite number, but got 0"):
         function(COIN, 0, [0.0])
     with pytest.raises(InvalidInputError, match=r"theta_0 must have the shape \(1,\)"):
         function(COIN, 0.1, 0.0)
@@ -453,26 +457,30 @@ def test_bad_arguments_of_td_bounds_are_refused(function):
 
 @pytest.mark.parametrize(("function", "form"), WITH_RADIUS)
 def test_a_bad_radius_is_refused(function, form):
-    with pytest.raises(InvalidInputError, match="radius must be a positive, finite number; got -1"):
+    with pytest.raises(InvalidInputError, match="radius must be a positive, finite number, but got -1"):
         function(COIN, 0.1, 2, [0.0], -1, form=form)
 
 
 def test_the_sharp_form_has_no_radius():
-    with pytest.raises(InvalidInputError, match=r'radius must be left out with form="sharp"; got 1\.0; drop it'):
+    with pytest.raises(InvalidInputError, match=r'radius must be left out with form="sharp", but is 1\.0. Drop it'):
         vrtd_iid_bound(COIN, 0.1, 2, [0.0], 1.0, form="sharp")
 
 
 @pytest.mark.parametrize(
     ("function", "form", "message"),
     [
-        (partial(vrtd_iid_bound, COIN, 0.1, 2, [0.0]), "repaired", "one of 'printed', 'corrected', 'sharp'; got 'rep"),
-        (partial(vrtd_markov_bound, COIN, 0.1, 2, [0.0]), "sharp", "one of 'printed', 'corrected'; got 'sharp'"),
-        (partial(td_iid_bound, COIN, 0.1, [0.0]), "corrected", "one of 'printed', 'sharp'; got 'corrected'"),
-        (partial(vrtd_iid_complexity, COIN, 0.1, [0.0]), "sharp", "one of 'printed', 'corrected'; got 'sharp'"),
-        (partial(vrtd_markov_complexity, COIN, 0.1, [0.0]), "sharp", "one of 'printed', 'corrected'; got 'sharp'"),
-        (partial(batch_bias_inequality, COIN, 2, [0.0]), True, "one of 'printed', 'corrected'; got True"),
-        (partial(mixing_inequalities, COIN, 1), "sharp", "one of 'printed', 'corrected'; got 'sharp'"),
-        (partial(epoch_inequality_iid, COIN, 0.1, 2), "sharp", "one of 'printed', 'corrected'; got 'sharp'"),
+        (
+            partial(vrtd_iid_bound, COIN, 0.1, 2, [0.0]),
+            "repaired",
+            "one of 'printed', 'corrected', 'sharp', but got 'rep",
+        ),
+        (partial(vrtd_markov_bound, COIN, 0.1, 2, [0.0]), "sharp", "one of 'printed', 'corrected', but got 'sharp'"),
+        (partial(td_iid_bound, COIN, 0.1, [0.0]), "corrected", "one of 'printed', 'sharp', but got 'corrected'"),
+        (partial(vrtd_iid_complexity, COIN, 0.1, [0.0]), "sharp", "one of 'printed', 'corrected', but got 'sharp'"),
+        (partial(vrtd_markov_complexity, COIN, 0.1, [0.0]), "sharp", "one of 'printed', 'corrected', but got 'sharp'"),
+        (partial(batch_bias_inequality, COIN, 2, [0.0]), True, "one of 'printed', 'corrected', but got True"),
+        (partial(mixing_inequalities, COIN, 1), "sharp", "one of 'printed', 'corrected', but got 'sharp'"),
+        (partial(epoch_inequality_iid, COIN, 0.1, 2), "sharp", "one of 'printed', 'corrected', but got 'sharp'"),
     ],
 )
 def test_forms_that_a_statement_does_not_have_are_refused(function, form, message):
@@ -528,7 +536,7 @@ def test_a_bound_of_theorem2_is_valid_exactly_where_it_contracts(share):
 
 def test_a_batch_at_the_limit_does_not_contract():
     assert not compare_batch(4, 8.0, 2.0).holds
-    assert compare_batch(4, 8.0, 2.0).detail == "batch_size is 4 against 4; raise batch_size to 5"
+    assert compare_batch(4, 8.0, 2.0).detail == "batch_size is 4, the lower limit is 4; raise batch_size to 5"
     assert compare_batch(5, 8.0, 2.0).holds
 
 

@@ -155,7 +155,8 @@ def test_a_chain_without_noise():
 
 def test_conditions_on_the_target():
     plan = vrtd_markov_complexity(MIXING, 2.0, [0.0], form="printed")
-    assert plan.reasons[-1] == "target_error <= 100/96: target_error is 2 against 1.04167; lower target_error to 100/96"
+    limits = "target_error is 2, the limit is 1.04167; lower target_error to 100/96"
+    assert plan.reasons[-1] == f"target_error <= 100/96: {limits}"
     plan = td_markov_complexity(MIXING, 1e6, [0.0])
     assert "C8 target_error <= 1/e" in plan.reasons[-1]
     assert plan.step_size > 0
@@ -194,14 +195,14 @@ def test_bad_targets_are_refused(plan_of, eps):
 def test_a_target_beyond_every_batch_is_named(function):
     """Nearly collinear features: lambda_A is 1e-9, and no count of a batch would do."""
     problem = LinearProblem(MIXING.mrp, [[1.0, 0.0], [0.99, 1e-4]])
-    with pytest.raises(InvalidInputError, match=r"target_error must be within the reach.*got 1e-06, with lambda_A = "):
+    with pytest.raises(InvalidInputError, match=r"target_error 1e-06 needs batches of more than .*, with lambda_A = "):
         function(problem, 1e-6, [0.0, 0.0])
 
 
 @pytest.mark.parametrize("function", [*VRTD[2:], td_markov_complexity])
 def test_a_periodic_chain_has_no_count_for_a_trajectory(function):
     problem = LinearProblem(MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0], 0.5), [[1.0], [0.5]])
-    with pytest.raises(InvalidInputError, match=r"irreducible and aperiodic \(Assumption 3\); got period 2"):
+    with pytest.raises(InvalidInputError, match=r"irreducible and aperiodic \(Assumption 3\) fails: period 2"):
         function(problem, 0.1, [0.0])
 
 

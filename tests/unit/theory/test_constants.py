@@ -20,7 +20,7 @@ def test_the_two_definitions_of_lambda_A():
 
 
 def test_lambda_A_refuses_other_definitions_and_off_policy_problems():
-    with pytest.raises(InvalidInputError, match=r"definition must be one of 'appendix', .*; got 'section 3'"):
+    with pytest.raises(InvalidInputError, match=r"definition must be one of 'appendix', .*, but got 'section 3'"):
         lambda_A(COIN, "section 3")
     off_policy = LinearProblem(chain([[0, 1], [0, 1]]), [[1.0], [2.0]], [0.9, 0.1])
     with pytest.raises(InvalidInputError, match=r"negative definite.*off-policy"):
@@ -92,7 +92,7 @@ def test_chains_that_are_not_ergodic_are_reported(P, detail):
 def test_two_closed_classes_are_reported():
     found = check_assumptions(LinearProblem(chain(np.eye(2)), [[1.0], [0.5]], [0.5, 0.5]))
     assert not found.ergodic.holds
-    assert "the chain must have one closed class; got 2 of them" in found.ergodic.detail
+    assert "The chain must have one closed class, but it has 2" in found.ergodic.detail
 
 
 def test_large_chains_are_checked_without_mixing_constants():

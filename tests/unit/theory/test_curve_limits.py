@@ -16,9 +16,12 @@ PROBLEM = vrtd.problems.random_mdp()
     [
         (
             lambda: exact_curve(PROBLEM, vrtd.VRTD(0.1, 5), initial=3),
-            "a first state that is stationary; got initial 3",
+            'initial must be "stationary" for the approximation of Algorithm 2, but is 3',
         ),
-        (lambda: exact_curve(PROBLEM, vrtd.VRTD(0.1, 2, inner="resample"), sampling="iid"), "got inner='resample'"),
+        (
+            lambda: exact_curve(PROBLEM, vrtd.VRTD(0.1, 2, inner="resample"), sampling="iid"),
+            "inner='resample' was combined with iid samples",
+        ),
     ],
 )
 def test_what_has_no_curve_is_refused(call, message):

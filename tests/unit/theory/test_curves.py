@@ -469,53 +469,59 @@ def wide(d: int) -> Any:
     [
         (
             lambda: exact_curve(RANDOM, vrtd.TD(0.1, radius=3.0)),
-            r"without projection, which is not linear; got radius 3\.0; drop the radius, or simulate",
+            r"without projection only, but radius is 3\.0. Drop the radius, or simulate",
         ),
         (lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5, radius=3.0)), "without projection"),
         (
             lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5, inner="resample"), sampling="iid"),
-            "Algorithm 1 on independent.*got inner='resample' with iid samples; drop inner",
+            "Algorithm 1 on independent.*inner='resample' was combined with iid samples. Drop inner",
         ),
         (
             lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5, inner="fresh")),
-            "Algorithm 2 on a trajectory; got inner='fresh' with markov samples",
+            "Algorithm 2 on a trajectory, but inner='fresh' was combined with markov samples",
         ),
         (
             lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 5), method="exact"),
-            'got more, for 50 states and batch_size 5; use the approximation, method="approximate", or simulate',
+            'which 50 states with batch_size 5 exceed. Use the approximation, method="approximate", or simulate',
         ),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), method="guess"), "method must be one of .*got 'guess'"),
         (
             lambda: exact_curve(RANDOM, vrtd.VRTD(0.1, 500), n_gradients=999),
-            "n_gradients must be at least one epoch, which counts 1000; got 999",
+            "n_gradients must be at least 1000, which is one epoch, but is 999",
         ),
         (
             lambda: exact_curve(wide(65), vrtd.TD(0.1), sampling="iid", n_gradients=10),
-            "at most 64 features; got 65; simulate instead, or use fewer",
+            "limited to 64 features, but there are 65. Simulate instead, or use fewer",
         ),
         (
             lambda: exact_curve(wide(33), vrtd.TD(0.1, average=True), sampling="iid", n_gradients=10),
-            "at most 32 features; got 33",
+            "limited to 32 features, but there are 33",
         ),
         (
             lambda: exact_curve(wide(33), vrtd.VRTD(0.1, 2), sampling="iid", n_gradients=10),
-            "at most 32 features; got 33",
+            "limited to 32 features, but there are 33",
         ),
-        (lambda: exact_curve(wide(33), vrtd.VRTD(0.1, 2), n_gradients=10), "at most 32 features; got 33"),
-        (lambda: exact_curve(RANDOM, Lazy()), "known for TD, RichardsonTD and VRTD; got lazy; simulate instead"),
-        (lambda: exact_curve(RANDOM, "td"), "algorithm must be an Algorithm; got 'td'"),
+        (lambda: exact_curve(wide(33), vrtd.VRTD(0.1, 2), n_gradients=10), "limited to 32 features, but there are 33"),
+        (
+            lambda: exact_curve(RANDOM, Lazy()),
+            "known for TD, RichardsonTD and VRTD, but not for lazy. Simulate instead",
+        ),
+        (lambda: exact_curve(RANDOM, "td"), "algorithm must be an Algorithm, but got 'td'"),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), sampling="online"), "sampling must be one of"),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), n_gradients=0), "n_gradients must be a whole number"),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), checkpoints=0), "checkpoints must be a whole number"),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), n_gradients=9, checkpoints=[10]), r"checkpoints .* in 0 \.\. 9"),
-        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), theta_0=[1.0]), r"theta_0 must have the shape \(4,\); got \(1,\)"),
-        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), initial=50), r"initial must be a state in 0 \.\. 49; got 50"),
+        (
+            lambda: exact_curve(RANDOM, vrtd.TD(0.1), theta_0=[1.0]),
+            r"theta_0 must have the shape \(4,\), but got \(1,\)",
+        ),
+        (lambda: exact_curve(RANDOM, vrtd.TD(0.1), initial=50), r"initial must be a state in 0 \.\. 49, but got 50"),
         (
             lambda: exact_curve(RANDOM, vrtd.TD(0.1), sampling="iid", initial=3),
-            "initial must be left out when samples are independent; got 3",
+            "initial has no effect on independent samples, but got 3",
         ),
         (lambda: exact_curve(RANDOM, vrtd.TD(0.1), metrics=("error",)), "metrics must be one of"),
-        (lambda: exact_curve("chain", vrtd.TD(0.1)), "problem must be a LinearProblem; got str"),
+        (lambda: exact_curve("chain", vrtd.TD(0.1)), "problem must be a LinearProblem, but is of type str"),
     ],
 )
 def test_bad_arguments_of_a_curve_are_refused(call: Any, message: str) -> None:

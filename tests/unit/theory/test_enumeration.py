@@ -181,11 +181,11 @@ def test_what_cannot_be_enumerated_is_refused():
     assert not is_enumerable(SCALAR, 1000)
     random = random_mdp()
     assert not is_enumerable(random, 2)
-    message = r"64 transitions, 4000 types and 2000 moments; got more, for 50 states and batch_size 2; use the approx"
+    message = r"64 transitions, 4000 types and 2000 moments, which 50 states with batch_size 2 exceed. Use the approx"
     with pytest.raises(InvalidInputError, match=message):
         enumerated_epoch_map(random, 0.1, 2, "random")
     off = LinearProblem(SCALAR.mrp, [[1.0], [0.5]], [0.1, 0.9])
-    with pytest.raises(InvalidInputError, match="own stationary distribution"):
+    with pytest.raises(InvalidInputError, match="not the stationary distribution of its chain"):
         enumerated_epoch_map(off, 0.1, 2, "random")
 
 
@@ -207,12 +207,12 @@ def test_the_stationary_moment_of_a_trajectory_is_that_of_the_fixture(M, expecte
     [
         (
             lambda s: stationary_second_moment(s, 0.1, 50, sampling="markov"),
-            "batches are enumerated for 64 transitions",
+            "batches are enumerated for at most 64 transitions",
         ),
         (lambda s: stationary_second_moment(s, 0.1, 2, sampling="both"), "sampling must be one of"),
         (lambda s: stationary_second_moment(s, 0.1, 2, sampling="markov", method="auto"), "method must be one of"),
-        (lambda s: stationary_second_moment(s, 0.1, 2, anchor="mean", sampling="markov"), "is for independent samples"),
-        (lambda s: stationary_second_moment(s, 9.0, sampling="markov"), "must be stable"),
+        (lambda s: stationary_second_moment(s, 0.1, 2, anchor="mean", sampling="markov"), "needs independent samples"),
+        (lambda s: stationary_second_moment(s, 9.0, sampling="markov"), "second moment diverges with step_size 9.0"),
         (lambda s: stationary_second_moment(s, -1.0, sampling="markov"), "step_size must be a positive"),
         (lambda s: stationary_second_moment(s, 0.1, 0, sampling="markov"), "batch_size must be a whole number"),
     ],

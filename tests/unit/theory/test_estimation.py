@@ -132,26 +132,29 @@ def test_samples_are_frozen_and_repeat() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Transitions([1.0], [1.0], [1.0], 0.9), r"phi must have the shape \(n, d\); got \(1,\)"),
-        (lambda: Transitions(np.eye(2), [1.0], np.eye(2), 0.9), r"reward must have the shape \(2,\); got \(1,\)"),
+        (lambda: Transitions([1.0], [1.0], [1.0], 0.9), r"phi must have the shape \(n, d\), but got \(1,\)"),
+        (lambda: Transitions(np.eye(2), [1.0], np.eye(2), 0.9), r"reward must have the shape \(2,\), but got \(1,\)"),
         (lambda: Transitions(np.eye(2), [1.0, 2.0], np.eye(2), [0.9]), r"discount must have the shape \(2,\)"),
-        (lambda: Transitions(np.eye(2), [1.0, 2.0], np.eye(2), 1.5), r"discount must be in \[0, 1\]; got 1.5 in row 0"),
-        (lambda: Transitions(np.eye(2), [1.0, np.nan], np.eye(2), 0.5), "reward must be finite; got nan"),
+        (
+            lambda: Transitions(np.eye(2), [1.0, 2.0], np.eye(2), 1.5),
+            r"discount must lie in \[0, 1\], but got 1.5 in row 0",
+        ),
+        (lambda: Transitions(np.eye(2), [1.0, np.nan], np.eye(2), 0.5), "reward must be finite, but got nan"),
         (
             lambda: autocorrelation_time(Transitions(np.ones((3, 2)), np.ones(3), np.ones((3, 2)), 0.5)),
-            "phi must have full column rank 2 on the sample; got rank 1; remove dependent features, or use more",
+            "phi must have full column rank 2 on the sample, but has rank 1. Remove dependent features, or use more",
         ),
-        (lambda: vrtd.record(PROBLEM, 0, shuffle=False), "n_rows must be a whole number of at least 1; got 0"),
+        (lambda: vrtd.record(PROBLEM, 0, shuffle=False), "n_rows must be a whole number of at least 1, but got 0"),
         (lambda: vrtd.record(PROBLEM, 9, sampling="both", shuffle=False), "sampling must be one of"),
         (
             lambda: autocorrelation_time(vrtd.record(PROBLEM, 50, shuffle=False)),
-            "must hold 20 stretches.*got 50 trans",
+            "at least 20 nearly independent blocks, but has 50 trans",
         ),
         (lambda: autocorrelation_time(vrtd.record(PROBLEM, 5000, shuffle=False), 1.0), "confidence must lie in"),
         (lambda: autocorrelation_time(vrtd.record(PROBLEM, 5000, shuffle=False), -1), "confidence must lie in"),
         (
             lambda: autocorrelation_time(Transitions(np.ones((9, 1)), np.ones(9), 2 * np.ones((9, 1)), 0.9)),
-            "A must be stable.*got 0.8 as the largest; use more transitions",
+            "A of the sample must have .*negative real parts, but the largest real part is 0.8. Use more transitions",
         ),
     ],
 )

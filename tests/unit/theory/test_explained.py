@@ -82,7 +82,7 @@ def test_observations_tell_apart_what_features_do_not() -> None:
     rows, now, then = steps(problem, 20_000, seed=1)
     share, misfit = truth(problem)
     blind, seeing = value_explained(rows), value_explained(rows, star, observations=now, next_observations=then)
-    assert "same features count as one" in blind.remark
+    assert "equal features count as one" in blind.remark
     assert blind.share > 0.99
     assert abs(seeing.share - share) < z_limit(2) * seeing.share_error
     assert abs(seeing.misfit - misfit) < z_limit(2) * seeing.misfit_error
@@ -117,7 +117,7 @@ def test_a_theta_far_off_explains_nothing() -> None:
     problem = vrtd.problems.boyan_chain()
     found = value_explained(vrtd.record(problem, 5000, seed=1, shuffle=False), [100.0, -100.0, 100.0, -100.0])
     assert (found.share, found.share_error) == (0.0, 0.0)
-    assert "misses more than V varies" in found.remark
+    assert "the misfit is larger than the variation of V" in found.remark
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_theta_far_off_explains_nothing() -> None:
     [
         (lambda s: value_explained(3), "sample must be"),  # type: ignore[arg-type]
         (lambda s: value_explained(s, [1.0]), r"theta must have the shape"),
-        (lambda s: value_explained(s, observations=np.ones(100)), "must come together"),
+        (lambda s: value_explained(s, observations=np.ones(100)), "must be passed together"),
         (
             lambda s: value_explained(s, observations=np.ones(9), next_observations=np.ones(100)),
             "observations must have 100",

@@ -283,16 +283,16 @@ def test_failing_conditions_are_reported():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: batch_bias_inequality(COIN, 0, [0.0]), "batch_size must be a whole number of at least 1; got 0"),
-        (lambda: batch_bias_inequality(COIN, 2, [0.0, 1.0]), r"theta must have the shape \(1,\); got \(2,\)"),
-        (lambda: pseudo_gradient_inequality(COIN, -1.0), r"radius must be a positive, finite number; got -1\.0"),
+        (lambda: batch_bias_inequality(COIN, 0, [0.0]), "batch_size must be a whole number of at least 1, but got 0"),
+        (lambda: batch_bias_inequality(COIN, 2, [0.0, 1.0]), r"theta must have the shape \(1,\), but got \(2,\)"),
+        (lambda: pseudo_gradient_inequality(COIN, -1.0), r"radius must be a positive, finite number, but got -1\.0"),
         (
             lambda: squared_pseudo_gradient_inequality(COIN, [0.0], 0.0),
-            r"radius must be a positive, finite number; got 0\.0",
+            r"radius must be a positive, finite number, but got 0\.0",
         ),
-        (lambda: mixing_inequalities(COIN, 0), "lag must be a whole number of at least 1; got 0"),
-        (lambda: epoch_inequality_iid(COIN, 0.0, 2), r"step_size must be a positive, finite number; got 0\.0"),
-        (lambda: epoch_inequality_markov(COIN, 0.1, -2), "batch_size must be a whole number of at least 1; got -2"),
+        (lambda: mixing_inequalities(COIN, 0), "lag must be a whole number of at least 1, but got 0"),
+        (lambda: epoch_inequality_iid(COIN, 0.0, 2), r"step_size must be a positive, finite number, but got 0\.0"),
+        (lambda: epoch_inequality_markov(COIN, 0.1, -2), "batch_size must be a whole number of at least 1, but got -2"),
     ],
 )
 def test_bad_arguments_are_refused(call, message):

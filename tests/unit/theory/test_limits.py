@@ -145,10 +145,10 @@ def test_off_policy_features_without_a_stable_step_are_refused():
     problem = LinearProblem(mrp, [[1.0], [2.0]], [0.99, 0.01])
     assert problem.A[0, 0] > 0.0
     for M in (1, 5):
-        with pytest.raises(InvalidInputError, match=r"some step size must be mean-square stable.*got none down to"):
+        with pytest.raises(InvalidInputError, match=r"no step size down to .* is mean-square stable"):
             stability_limit(problem, "iid", M)
     for function in (stability_limit, instance_optimal):
-        with pytest.raises(InvalidInputError, match="own stationary distribution"):
+        with pytest.raises(InvalidInputError, match="not the stationary distribution of its chain"):
             function(problem, "markov")
     assert stability_limit(LinearProblem(mrp, [[1.0], [2.0]])) > 0.0
 
@@ -157,7 +157,7 @@ def test_off_policy_features_without_a_stable_step_are_refused():
     ("call", "message"),
     [
         (lambda: stability_limit(SCALAR, "online"), "sampling must be one of"),
-        (lambda: stability_limit(SCALAR, "iid", 0), "batch_size must be a whole number of at least 1; got 0"),
+        (lambda: stability_limit(SCALAR, "iid", 0), "batch_size must be a whole number of at least 1, but got 0"),
         (lambda: instance_optimal(SCALAR, "online"), "sampling must be one of"),
     ],
 )

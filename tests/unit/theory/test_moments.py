@@ -132,19 +132,22 @@ def test_moments_start_at_theta_0_and_are_read_only():
     [
         (
             lambda: td_iid_moments(RANDOM, 0.1, -1, np.zeros(4)),
-            "n_updates must be a whole number of at least 0; got -1",
+            "n_updates must be a whole number of at least 0, but got -1",
         ),
-        (lambda: td_iid_moments(RANDOM, [0.1], 2, np.zeros(4)), r"a number or have the shape \(2,\); got \(1,\)"),
-        (lambda: td_iid_moments(RANDOM, [0.1, 0.0], 2, np.zeros(4)), r"be positive; got 0\.0 at update 1"),
-        (lambda: td_iid_moments(RANDOM, np.nan, 2, np.zeros(4)), "step_size must be finite; got nan"),
-        (lambda: td_iid_moments(RANDOM, 0.1, 2, np.zeros(3)), r"theta_0 must have the shape \(4,\); got \(3,\)"),
+        (
+            lambda: td_iid_moments(RANDOM, [0.1], 2, np.zeros(4)),
+            r"a number or have the shape \(2,\), but has the shape \(1,\)",
+        ),
+        (lambda: td_iid_moments(RANDOM, [0.1, 0.0], 2, np.zeros(4)), r"be positive, but is 0\.0 at update 1"),
+        (lambda: td_iid_moments(RANDOM, np.nan, 2, np.zeros(4)), "step_size must be finite, but got nan"),
+        (lambda: td_iid_moments(RANDOM, 0.1, 2, np.zeros(3)), r"theta_0 must have the shape \(4,\), but got \(3,\)"),
         (lambda: vrtd_iid_moments(RANDOM, 0.1, 0, 2, np.zeros(4)), "batch_size must be a whole number of at least 1"),
         (lambda: vrtd_iid_moments(RANDOM, 0.1, 2, -2, np.zeros(4)), "n_epochs must be a whole number of at least 0"),
-        (lambda: vrtd_iid_moments(RANDOM, -0.1, 2, 2, np.zeros(4)), r"positive, finite number; got -0\.1"),
+        (lambda: vrtd_iid_moments(RANDOM, -0.1, 2, 2, np.zeros(4)), r"positive, finite number, but got -0\.1"),
         (lambda: vrtd_iid_moments(RANDOM, 0.1, 2, 2, np.zeros(4), "mean"), "output must be one of .*got 'mean'"),
         (
             lambda: stationary_second_moment(RANDOM, 5.0),
-            r"must be stable.*step_size 5\.0, batch_size 1 and radius 4\.7",
+            r"diverges with step_size 5\.0, batch_size 1: the spectral radius of its map is 4\.7",
         ),
     ],
 )

@@ -182,31 +182,49 @@ def test_the_bias_is_in_proportion_to_a_power_of_the_step() -> None:
     [
         (
             lambda: exact_curve(wide(17), vrtd.RichardsonTD(0.1), sampling="iid", n_gradients=30),
-            "RichardsonTD with 3 levels are computed for at most 16 features; got 17",
+            "RichardsonTD with 3 levels are limited to 16 features, but there are 17",
         ),
-        (lambda: exact_curve(wide(22), vrtd.RichardsonTD(0.1, 2), n_gradients=30), "at most 21 features; got 22"),
-        (lambda: exact_curve(wide(25), vrtd.VRTD(0.1, 2, growth=2.0)), 'output="tail" are computed for at most 24'),
-        (lambda: exact_curve(TINY, vrtd.RichardsonTD(0.1), n_gradients=2), "at least one epoch, which counts 3; got 2"),
+        (
+            lambda: exact_curve(wide(22), vrtd.RichardsonTD(0.1, 2), n_gradients=30),
+            "limited to 21 features, but there are 22",
+        ),
+        (lambda: exact_curve(wide(25), vrtd.VRTD(0.1, 2, growth=2.0)), 'output="tail" are limited to 24'),
+        (
+            lambda: exact_curve(TINY, vrtd.RichardsonTD(0.1), n_gradients=2),
+            "at least 3, which is one epoch, but is 2",
+        ),
         (
             lambda: exact_curve(TINY, vrtd.VRTD(0.1, 4, growth=2.0), n_gradients=7),
-            "at least one epoch, which counts 8; got 7",
+            "at least 8, which is one epoch, but is 7",
         ),
-        (lambda: exact_curve(TINY, vrtd.VRTD(0.1, 1, growth=2.0, inner="fresh")), "got inner='fresh' with markov"),
+        (
+            lambda: exact_curve(TINY, vrtd.VRTD(0.1, 1, growth=2.0, inner="fresh")),
+            "inner='fresh' was combined with markov",
+        ),
         (
             lambda: vrtd.plan(TINY, budget=100, sampling="iid", mode="guaranteed", output="tail"),
-            "the bounds are for the outputs .*got 'tail'",
+            "output must be .* for the bounds, but is 'tail'",
         ),
         (
             lambda: vrtd.theory.recursion_moments(vrtd.record(TINY, 50), [(0.1, 4, 3)], output="tail"),
             "output must be one of .*got 'tail'",
         ),
-        (lambda: vrtd.theory.limit_bias(TINY, vrtd.VRTD(0.1, 4)), "known for TD without.*got vrtd; simulate"),
-        (lambda: vrtd.theory.limit_bias(TINY, vrtd.TD(0.1, radius=2.0)), "without projection and RichardsonTD; got td"),
-        (lambda: vrtd.theory.limit_bias(TINY, vrtd.TD(vrtd.Harmonic(1.0, 1.0))), "a constant step; got Harmonic"),
-        (lambda: vrtd.theory.limit_bias(TINY, vrtd.RichardsonTD(9.0)), "must be stable.*got step_size 9.0 and radius"),
+        (lambda: vrtd.theory.limit_bias(TINY, vrtd.VRTD(0.1, 4)), "known for TD without.*not for vrtd. Simulate"),
+        (
+            lambda: vrtd.theory.limit_bias(TINY, vrtd.TD(0.1, radius=2.0)),
+            "without projection and for RichardsonTD, but not for td",
+        ),
+        (
+            lambda: vrtd.theory.limit_bias(TINY, vrtd.TD(vrtd.Harmonic(1.0, 1.0))),
+            "step_size must be constant .*, but is Harmonic",
+        ),
+        (
+            lambda: vrtd.theory.limit_bias(TINY, vrtd.RichardsonTD(9.0)),
+            "diverges with step_size 9.0: the spectral radius",
+        ),
         (
             lambda: vrtd.theory.limit_bias(wide(64), vrtd.TD(0.1)),
-            "at most 3000 states x features; got 64 x 64; simulate",
+            "states x features = 3000, but there are 64 x 64. Simulate",
         ),
     ],
 )

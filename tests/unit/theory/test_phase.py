@@ -111,8 +111,8 @@ def test_files_and_picture(diagram: Any, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 3}, "budget must be at least 4, one epoch with a batch of two; got 3"),
-        ({"budget": 0}, "budget must be a whole number of at least 1; got 0"),
+        ({"budget": 3}, "budget must be at least 4, which is one epoch with a batch of two, but is 3"),
+        ({"budget": 0}, "budget must be a whole number of at least 1, but got 0"),
         ({"budget": 2**53 + 1}, r"budget must be at most 2\*\*53"),
         ({"budget": 100, "n_steps": 1}, "n_steps must be a whole number of at least 2"),
         ({"budget": 100, "sampling": "both"}, "sampling must be one of"),

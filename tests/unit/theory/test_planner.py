@@ -166,7 +166,7 @@ def test_a_bound_that_says_nothing_is_no_choice() -> None:
     found = plan(NORMALISED, budget=10**6, mode="guaranteed")
     assert found.vrtd is None
     assert found.best is found.td
-    assert found.advice.endswith("VRTD cannot do it.")
+    assert found.advice.endswith("VRTD has no suitable settings.")
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov"])
@@ -201,7 +201,7 @@ def test_advice_names_the_better_one() -> None:
     budgeted = plan(PROBLEM, budget=1000, sampling="iid", objective="samples")
     assert "after 1,000 samples" in budgeted.advice
     assert "needs about" in plan(sample(), target_error=0.5, sampling="iid").advice
-    assert "is sure to need at most" in plan(PROBLEM, target_error=1.0, sampling="iid", mode="guaranteed").advice
+    assert "is guaranteed to need at most" in plan(PROBLEM, target_error=1.0, sampling="iid", mode="guaranteed").advice
 
 
 def test_a_plan_is_plain_data_and_a_picture(tmp_path: Any) -> None:
@@ -334,69 +334,82 @@ def test_large_steps_on_a_trajectory_are_followed_update_by_update(goal: Any) ->
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plan(PROBLEM), "either target_error or budget must be given; got None and None"),
-        (lambda: plan(PROBLEM, target_error=0.1, budget=10), "either target_error or budget.*got 0.1 and 10"),
-        (lambda: plan(PROBLEM, target_error=-1), "target_error must be a positive, finite number; got -1"),
-        (lambda: plan(PROBLEM, target_error=float("nan")), "target_error must be a positive, finite number; got nan"),
+        (lambda: plan(PROBLEM), "either target_error or budget must be passed, but they are None and None"),
+        (lambda: plan(PROBLEM, target_error=0.1, budget=10), "either target_error or budget.*they are 0.1 and 10"),
+        (lambda: plan(PROBLEM, target_error=-1), "target_error must be a positive, finite number, but got -1"),
+        (
+            lambda: plan(PROBLEM, target_error=float("nan")),
+            "target_error must be a positive, finite number, but got nan",
+        ),
         (lambda: plan(PROBLEM, budget=3.5), "budget must be a whole number"),
-        (lambda: plan(PROBLEM, budget=3), "at least one epoch of VRTD with a batch of two, 4, .*got 3"),
-        (lambda: plan(PROBLEM, budget=1, objective="samples"), "with a batch of two, 2, .*got 1"),
+        (lambda: plan(PROBLEM, budget=3), "at least 4, which is one epoch of VRTD with a batch of two, .*is 3"),
+        (
+            lambda: plan(PROBLEM, budget=1, objective="samples"),
+            "at least 2, which is one epoch of VRTD with a batch of two, .*is 1",
+        ),
         (lambda: plan(PROBLEM, budget=MOST_COST + 1), "at most 1e15"),
         (
             lambda: plan(PROBLEM, target_error=30.0),
-            "below the error at the start, 24.96.*got 30.0; nothing is to be done",
+            "below the initial error, 24.96.*is 30.0. Lower the target; theta_0 already meets this one",
         ),
         (
             lambda: plan(PROBLEM, target_error=1e-15, sampling="iid"),
-            "reachable at a cost of 1e.15, where the least error is .*; raise it: no such method is below 34",
+            "1e-15 is not reachable at a cost of 1e.15, where the least error is .*: "
+            "in the long run no such method is below the instance-optimal error, 34.*Raise it",
         ),
         (lambda: plan(PROBLEM, target_error=0.1, sampling="both"), "sampling must be one of"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, objective="time"), "objective must be one of"),  # type: ignore[arg-type]
-        (lambda: plan(PROBLEM, target_error=0.1, mode="exakt"), "mode must be one of.*did you mean 'exact'"),  # type: ignore[arg-type]
+        (lambda: plan(PROBLEM, target_error=0.1, mode="exakt"), "mode must be one of.*Did you mean 'exact'"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, output="first"), "output must be one of"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, seed=-1), "seed must be a whole number of at least 0"),
         (lambda: plan(PROBLEM, target_error=0.1, confidence=2.0), "confidence must lie in"),
-        (lambda: plan(PROBLEM, target_error=0.1, radius=1.0), r"at least \|theta_star\| = 4.99.*above 15.97"),
+        (
+            lambda: plan(PROBLEM, target_error=0.1, radius=1.0),
+            r"at least \|theta_star\| = 4.99.*, but is 1.0, .*above 15.97",
+        ),
         (
             lambda: plan(PROBLEM, target_error=0.1, sampling="iid", mode="guaranteed", radius=9.0),
-            "bounds for independent samples are of methods without projection; got radius 9.0; drop the radius",
+            "radius must not be set for the bounds with independent samples, but is 9.0. Drop the radius",
         ),
         (
             lambda: plan(NORMALISED, target_error=1.0, mode="guaranteed", radius=9.0, theta_0=[20.0, 0, 0, 0]),
-            "a radius that holds theta_star and theta_0, 20; got 9.0; raise it",
+            "radius must be at least 20 for the bounds, .*theta_star and theta_0, but is 9.0. Raise it",
         ),
         (lambda: plan(PROBLEM, target_error=0.1, theta_0=[1.0]), r"theta_0 must have the shape \(4,\)"),
         (
             lambda: plan(PROBLEM.mrp, target_error=0.1),
-            "a LinearProblem or Transitions; got MarkovRewardProcess",
+            "a LinearProblem or Transitions, but is of type MarkovRewardProcess",
         ),  # type: ignore[arg-type]
-        (lambda: plan("chain", target_error=0.1), "problem must be a LinearProblem or Transitions; got str"),  # type: ignore[arg-type]
+        (lambda: plan("chain", target_error=0.1), "problem must be .* or Transitions, but is of type str"),  # type: ignore[arg-type]
         (lambda: plan(PROBLEM, target_error=0.1, mode="estimated"), 'mode="estimated" needs a sample'),
-        (lambda: plan(sample(), target_error=0.1, mode="guaranteed"), 'allows mode="estimated" only.*got .guaranteed'),
+        (
+            lambda: plan(sample(), target_error=0.1, mode="guaranteed"),
+            'mode must be "estimated" for a sample.*is .guaranteed',
+        ),
         (
             lambda: plan(Transitions(np.ones((99, 2)), np.ones(99), np.ones((99, 2)), 0.9), target_error=0.1),
-            "phi must have full column rank 2 on the sample; got rank 1; remove dependent features",
+            "phi must have full column rank 2 on the sample, but has rank 1. Remove dependent features",
         ),
-        (lambda: plan(sample(30, "markov"), target_error=0.1), "must hold 20 stretches"),
+        (lambda: plan(sample(30, "markov"), target_error=0.1), "at least 20 nearly independent blocks"),
         (
             lambda: plan(PROBLEM, target_error=0.1, mode="guaranteed"),
-            r"\|phi\(s\)\| <= 1 .*largest norm is 1.59588; divide the features by 1.59588",
+            r"\|phi\(s\)\| <= 1 .*fails: the largest norm is 1.59588; divide the features by 1.59588",
         ),
         (
             lambda: plan(PROBLEM, target_error=0.1, sampling="iid", mode="guaranteed", output="last"),
-            'bounds are for the outputs "random" and "average"',
+            'output must be "random" or "average" for the bounds',
         ),
         (
             lambda: plan(NORMALISED, budget=1000, mode="guaranteed"),
-            "large enough for a bound to say something; got 1000; raise it, or plan with mode=.exact.",
+            "budget 1000 is too small: no bound is below the initial error. Raise it, or plan with mode=.exact.",
         ),
         (
             lambda: plan(with_a_rare_feature(200), budget=1000, sampling="iid"),
-            "must determine theta_star when it is drawn again; got 200 transitions",
+            "A is singular on a bootstrap sample of the 200 transitions",
         ),
         (
             lambda: plan(NORMALISED, target_error=1e-9, mode="guaranteed"),
-            "reachable at a cost of 1e.15.*the bounds need larger batches",
+            "not reachable at a cost of 1e.15.*the bounds need larger batches",
         ),
     ],
 )

@@ -137,13 +137,13 @@ def test_a_sample_that_cannot_tell_says_so() -> None:
     slow = Transitions(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9)
     remark = recursion_moments(slow, [(0.1, 10, 5)]).remark
     assert remark is not None
-    assert "correlation outlasts" in remark
+    assert "correlated over more than the sample" in remark
 
 
 @pytest.mark.parametrize(
     ("legs", "output", "message"),
     [
-        ([(0.1, 10)], "average", "a leg must be"),
+        ([(0.1, 10)], "average", "each leg must be"),
         ([(0.0, 10, 1)], "average", "step_size must be"),
         ([(0.1, 0, 1)], "average", "batch_size must be"),
         ([(0.1, 10, -1)], "average", "n_epochs must be"),

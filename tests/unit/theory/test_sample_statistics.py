@@ -34,10 +34,10 @@ def test_degrees_of_freedom_count_the_directions_of_the_noise(scale, n_direction
 
 
 def test_a_distribution_that_is_nearly_stationary_is_not():
-    with pytest.raises(InvalidInputError, match="own stationary distribution"):
+    with pytest.raises(InvalidInputError, match="not the stationary distribution of its chain"):
         correlated_increments(LinearProblem(TWO, [[1.0], [0.5]], [4 / 7 + 1e-6, 3 / 7 - 1e-6]))
 
 
 def test_a_negative_discount_is_refused():
-    with pytest.raises(InvalidInputError, match=r"discount must be in \[0, 1\]; got -0.1 in row 0"):
+    with pytest.raises(InvalidInputError, match=r"discount must lie in \[0, 1\], but got -0.1 in row 0"):
         Transitions(np.eye(2), [1.0, 2.0], np.eye(2), -0.1)

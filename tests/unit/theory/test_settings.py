@@ -168,7 +168,10 @@ GROWING = np.exp(0.01 * np.arange(300))[:, None]
         (Transitions(GROWING, np.ones(300), 2.0 * GROWING, 1.0), "A is not stable"),
         (Transitions(np.ones((300, 1)), np.zeros(300), np.ones((300, 1)), 0.9), "no noise"),
         (Transitions(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 0.9), "no noise"),
-        (Transitions(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9), "correlation outlasts"),
+        (
+            Transitions(np.ones((300, 1)), np.arange(300.0), np.ones((300, 1)), 0.9),
+            "correlated over more than the sample",
+        ),
         (Transitions(np.ones((300, 1)), np.ones(300), np.ones((300, 1)), 1.0), "singular"),
         (Transitions(np.zeros((300, 2)), np.ones(300), np.zeros((300, 2)), 0.9), "all features are 0"),
         (Transitions(np.ones((1, 1)), np.ones(1), np.ones((1, 1)), 0.9), "1 rows for 1"),
@@ -202,7 +205,7 @@ def test_what_the_budget_cannot_determine_is_judged_by_values() -> None:
     tilt, tilt_next = (np.column_stack([x, x[:, 0] + 1e-3 * x[:, 1] ** 2]) for x in (rows.phi, rows.phi_next))
     found = settings_for(Transitions(tilt, rows.reward, tilt_next, 0.95), 1000)
     assert found.prediction is Prediction.MODES_OF_VALUES
-    assert "for the least error of phi.theta" in found.method
+    assert "minimising the error of phi.theta" in found.method
     assert found.batch_size > 50
 
 
@@ -225,7 +228,10 @@ def test_a_step_that_would_diverge_is_lowered() -> None:
         (lambda: settings_for(sample(), 100, output="first"), "output must be one of"),  # type: ignore[arg-type]
         (lambda: settings_for(sample(), 100, largest_batch=0), "largest_batch must be"),
         (lambda: settings_for(sample(), 100, [1.0]), r"theta_0 must have the shape \(4,\)"),
-        (lambda: settings_for(3, 100), "sample must be Transitions; got int; build them, or call vrtd.record"),  # type: ignore[arg-type]
+        (
+            lambda: settings_for(3, 100),
+            "sample must be Transitions, but is of type int. Build them, or call vrtd.record",
+        ),  # type: ignore[arg-type]
         (lambda: limit_step(sample(), -1.0), "step_size must be a positive"),
     ],
 )

@@ -148,7 +148,9 @@ def test_every_number_of_a_size_is_checked(field: str) -> None:
 
 
 def test_the_size_must_be_a_tournament_size() -> None:
-    with pytest.raises(InvalidInputError, match=r"size must be a vrtd.tournament.TournamentSize; got \{'n_runs': 3\}"):
+    with pytest.raises(
+        InvalidInputError, match=r"size must be a vrtd.tournament.TournamentSize, but got \{'n_runs': 3\}"
+    ):
         vrtd.compare(size={"n_runs": 3})  # type: ignore[arg-type]
 
 

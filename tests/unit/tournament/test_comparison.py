@@ -207,22 +207,22 @@ def rows() -> vrtd.Transitions:
     [
         (
             lambda: [rows()],
-            "a problem of a comparison must be a name, a LinearProblem or a Simulator; got Transitions as problem-1; "
-            "pass the problem that transitions are drawn from",
+            "A problem of a comparison must be a name, a LinearProblem or a Simulator, but problem-1 is of type "
+            "Transitions. Pass the problem from which transitions are drawn",
         ),
-        (lambda: rows(), "got Transitions as problem-1"),
-        (lambda: {"mine": random_mdp().mrp}, "got MarkovRewardProcess as mine"),
+        (lambda: rows(), "problem-1 is of type Transitions"),
+        (lambda: {"mine": random_mdp().mrp}, "mine is of type MarkovRewardProcess"),
         (lambda: ["nowhere"], "name of a problem must be one of 'random-mdp'"),
         (lambda: {"mine": "nowhere"}, "name of a problem must be one of 'random-mdp'"),
-        (lambda: {"../mine": random_mdp()}, "the name of a problem must consist of letters, digits, '_', '.' and '-'"),
-        (lambda: {3: random_mdp()}, "must consist of letters, .*; got 3; rename it"),
+        (lambda: {"../mine": random_mdp()}, "The name of a problem must consist of letters, digits, '_', '.' and '-'"),
+        (lambda: {3: random_mdp()}, "must consist of letters, .*, but got 3. Rename it"),
         (
             lambda: {"mine": LinearProblem(random_mdp().mrp, random_mdp().phi, np.full(50, 0.02))},
-            "must have the states of its chain's trajectories; got another state_distribution in mine; build Linear",
+            "The state_distribution of a problem must be the stationary one, but mine has another. Build it with",
         ),
         (
             lambda: {"mine": LinearProblem(MarkovRewardProcess(np.full((2, 2), 0.5), [0, 0], 0.9), [[1.0], [2.0]])},
-            "theta = 0, where runs start, must have an error that can be lowered; got none on mine",
+            "Runs start at theta = 0, where an error of mine is already minimal",
         ),
     ],
 )
@@ -234,13 +234,13 @@ def test_problems_that_are_refused(problems: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("algorithms", "message"),
     [
-        (["td", vrtd.TD], "an algorithm of a comparison must be a name or an Algorithm; got <class 'vrtd"),
+        (["td", vrtd.TD], "An algorithm of a comparison must be a name or an Algorithm, but got <class 'vrtd"),
         (["td", "nobody"], "name of an algorithm must be one of 'td'"),
-        ([TD], r"a comparison must have two algorithms at least; got td_1; name another one"),
-        ({"a-b": TD, "c": VRTD}, "the name of an algorithm must consist of letters, digits and '_'; got 'a-b'"),
+        ([TD], r"A comparison needs at least two algorithms, but got td_1. Add another one"),
+        ({"a-b": TD, "c": VRTD}, "The name of an algorithm must consist of letters, digits and '_', but got 'a-b'"),
         (
             ["td", vrtd.VRTD(0.1, 400)],
-            r"one epoch of VRTD\(.*\) must fit in the 300 samples of a run; got 400 samples; use a smaller batch",
+            r"One epoch of VRTD\(.*\) needs 400 samples, but a run has 300. Use a smaller batch",
         ),
     ],
 )

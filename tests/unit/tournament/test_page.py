@@ -92,14 +92,14 @@ def test_lost_problems_are_marked_on_the_page_and_in_the_text() -> None:
     text = build_page(found, {}).html
     assert "✗ 3 of 4" in text
     assert text.count(" ✗7") == 2
-    assert _as_text(found).count("lost on 7") == 2
+    assert _as_text(found).count("diverged on 7") == 2
 
 
 @pytest.mark.parametrize(
     ("lost", "told", "words"),
     [
-        ((0, 0), (True, True), "not told from it: vrtd"),
-        ((0, 1), (True, True), "what is not told from it was lost more often"),
+        ((0, 0), (True, True), "statistically tied: vrtd"),
+        ((0, 1), (True, True), "all statistically tied algorithms diverged on more problems"),
         ((0, 0), (True, False), "ahead of all others"),
     ],
 )

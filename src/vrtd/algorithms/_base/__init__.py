@@ -1,1 +1,1 @@
-"""What algorithms share: the base class, step-size schedules, and the bases of families."""
+"""Parts that algorithms share: the base class, step-size schedules, and the base classes of families."""

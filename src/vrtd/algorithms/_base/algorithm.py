@@ -1,25 +1,24 @@
-"""What an algorithm is: hyperparameters, and kernels at the grain of one sample.
+"""What an algorithm is: hyperparameters, declarations, and compiled kernels that handle one sample at a time.
 
-The engine owns every loop. An epoch absorbs `n_absorb` transitions, which become the batch, and then takes `n_steps`
-steps, each on a fresh sample or on one drawn from the batch. On a data set, a batch is its next rows, in order and
-around, or a random subset of its rows, and a fresh sample is any of its rows:
+The engine owns every loop. An epoch first absorbs ``n_absorb`` transitions, which form the batch. It then takes
+``n_steps`` steps, each on a fresh sample or on a sample drawn from the batch::
 
     for each epoch:
         n_absorb times:  absorb(params, options, state, x)
         if n_absorb > 0: begin(params, options, state, stream)
         n_steps times:   step(params, options, state, x, t, epoch)    t = 0, ..., n_steps - 1
         if n_absorb > 0: close(params, options, state)
-    at a checkpoint:     output(params, options, state, epoch, out)   after `epoch` epochs
+    at a checkpoint:     output(params, options, state, epoch, out)   epoch: number of closed epochs
 
-Where each run draws the length of its epochs, `length` gives the number of steps before the epoch begins. The epoch is
-run if it ends within the budget, and otherwise left for a later call.
+On a data set, a batch is either the next rows, in cyclic order, or a random subset of the rows, and a fresh sample is
+a row drawn uniformly.
 
-`params` are numbers that may change from call to call; `options` are constants of the compiled loop, so that what an
-option turns off costs nothing. `state` is a NamedTuple of views into a flat workspace of float64 that starts with
-theta_0 and is otherwise zero.
+If each run draws the length of its epochs, the kernel ``length`` returns the number of steps before the epoch begins.
+An epoch that would exceed the budget is not run; a later call starts it.
 
-An algorithm declares the rest in class attributes: the layout of its workspace, what kind of samples it needs, which
-hyperparameters are step sizes, and which ones a comparison tunes.
+``params`` holds numbers that may change between calls. ``options`` holds constants of the compiled loop, so an option
+that is off costs nothing. ``state`` is a NamedTuple of views into a flat float64 workspace. The workspace starts with
+theta_0; all other entries are zero.
 """
 
 from __future__ import annotations
@@ -36,30 +35,62 @@ from vrtd.checks import require
 from vrtd.kernels.jit import kernel
 
 ChainSampling = Literal["iid", "markov"]
+"""Kinds of samples of a chain: independent draws, or one trajectory."""
 Sampling = Literal["iid", "markov", "dataset"]
+"""Kinds of samples: independent draws, one trajectory, or the rows of a data set."""
 Inner = Literal["fresh", "resample"]
 
 _CACHE_LINE = 8  # float64
 
 
 class Epoch(NamedTuple):
-    """The shape of an epoch and what it counts."""
+    """Shape of an epoch: the size of its batch, its number of steps, and what both count.
+
+    Parameters
+    ----------
+    n_absorb : int
+        Samples in a batch. With 0, the algorithm has no batch, and an epoch is one step on a fresh sample.
+    n_steps : int
+        Steps after the batch.
+    inner_samples : {"fresh", "resample"}
+        Source of the samples of the steps. With "fresh", each step takes a new sample; with "resample", it draws one
+        from the batch.
+    gradients_per_absorb : int, default=1
+        Pseudo-gradients that one absorbed sample counts.
+    gradients_per_step : int, default=1
+        Pseudo-gradients that one step counts.
+    warmup : tuple of (int, int), default=()
+        The pairs ``(n_absorb, n_steps)`` of the first epochs, where they differ from the later ones.
+    subset : bool, default=False
+        Whether a batch is a random subset of the rows of a data set. If not, it consists of the next rows.
+    random_length : bool, default=False
+        Whether each run draws the number of steps of each epoch. ``n_steps`` is then their mean, and the algorithm
+        needs the kernel ``length``.
+
+    Examples
+    --------
+    >>> epoch = Epoch(n_absorb=500, n_steps=500, inner_samples="resample", warmup=((100, 100),))
+    >>> epoch.n_gradients
+    1000
+    >>> epoch.gradients_until(2)
+    array(1200)
+    """
 
     n_absorb: int
     n_steps: int
-    inner_samples: Inner  # where the sample of a step comes from
-    gradients_per_absorb: int = 1  # pseudo-gradients, as the paper counts them
+    inner_samples: Inner
+    gradients_per_absorb: int = 1
     gradients_per_step: int = 1
-    warmup: tuple[tuple[int, int], ...] = ()  # (n_absorb, n_steps) of the first epochs
-    subset: bool = False  # whether a batch is a random subset of a data set's rows, instead of the next ones
-    random_length: bool = False  # whether each run draws the number of steps of each epoch, with the mean n_steps
+    warmup: tuple[tuple[int, int], ...] = ()
+    subset: bool = False
+    random_length: bool = False
 
     @property
     def n_gradients(self) -> int:
-        """Of one epoch, after the warm-up.
+        """Number of pseudo-gradients that one epoch after the warm-up counts.
 
-        Epochs of random length end at other counts in each run. The engine then counts in single pseudo-gradients: this
-        is 1, and `gradients_until` and `epochs_at` change nothing.
+        Epochs of random length end at different counts in each run. The engine then counts single pseudo-gradients:
+        this is 1, and ``gradients_until`` and ``epochs_at`` return their argument.
         """
         if self.random_length:
             return 1
@@ -67,28 +98,62 @@ class Epoch(NamedTuple):
 
     @property
     def least_gradients(self) -> int:
-        """The least budget with which a run can close an epoch."""
+        """Smallest budget with which a run can close an epoch."""
         return self.n_absorb + 1 if self.random_length else int(self.gradients_until(1))
 
     @property
     def samples_per_step(self) -> int:
+        """Number of transitions that one step draws: 1 with fresh samples, 0 with samples from the batch."""
         return 1 if self.inner_samples == "fresh" else 0
 
     def gradients_until(self, n_epochs: NDArray[np.int64] | int) -> NDArray[np.int64]:
-        """How many pseudo-gradients have been counted when so many epochs are closed."""
+        """Return the number of pseudo-gradients that the first ``n_epochs`` epochs count.
+
+        Parameters
+        ----------
+        n_epochs : int or ndarray of int
+            Number of closed epochs.
+
+        Returns
+        -------
+        ndarray of int
+            Number of pseudo-gradients, in the shape of ``n_epochs``.
+        """
         if self.random_length:
             return np.asarray(n_epochs, np.int64)
         return self._sum_until(n_epochs, self.gradients_per_absorb, self.gradients_per_step)
 
     def epochs_at(self, n_gradients: NDArray[np.int64] | int) -> NDArray[np.int64]:
-        """How many epochs are closed when so many pseudo-gradients have been counted."""
+        """Return the number of epochs that are closed after ``n_gradients`` pseudo-gradients.
+
+        Parameters
+        ----------
+        n_gradients : int or ndarray of int
+            Number of pseudo-gradients.
+
+        Returns
+        -------
+        ndarray of int
+            Number of closed epochs, in the shape of ``n_gradients``.
+        """
         ends = self.gradients_until(np.arange(len(self.warmup) + 1))
         after = np.maximum(n_gradients - ends[-1], 0) // self.n_gradients
         return np.asarray(np.searchsorted(ends, n_gradients, side="right") - 1 + after, np.int64)
 
     def samples_at(self, n_gradients: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many transitions have been drawn when so many pseudo-gradients have been counted."""
-        if self.random_length:  # one for each pseudo-gradient, whether absorbed or stepped on
+        """Return the number of transitions that have been drawn after ``n_gradients`` pseudo-gradients.
+
+        Parameters
+        ----------
+        n_gradients : ndarray of int
+            Number of pseudo-gradients.
+
+        Returns
+        -------
+        ndarray of int
+            Number of transitions, in the shape of ``n_gradients``.
+        """
+        if self.random_length:  # absorbed samples and steps draw one transition each
             return np.asarray(n_gradients, np.int64)
         epochs = self.epochs_at(n_gradients)
         rest = n_gradients - self.gradients_until(epochs)
@@ -99,9 +164,9 @@ class Epoch(NamedTuple):
         return np.asarray(before + absorbed + stepped * self.samples_per_step, np.int64)
 
     def _sum_until(self, n_epochs: NDArray[np.int64] | int, per_absorb: int, per_step: int) -> NDArray[np.int64]:
-        """Return the sum over so many epochs, with these numbers for each transition absorbed and each step."""
+        """Return the total over ``n_epochs`` epochs of a count with these numbers per absorbed sample and per step."""
         later = self.n_absorb * per_absorb + self.n_steps * per_step
-        short = [0]  # by how much the first epochs, in sum, stay behind
+        short = [0]  # how much less the first epochs count, cumulated
         for size, n_steps in self.warmup:
             short.append(short[-1] + later - size * per_absorb - n_steps * per_step)
         return np.asarray(n_epochs * later - np.array(short)[np.minimum(n_epochs, len(short) - 1)], np.int64)
@@ -109,123 +174,261 @@ class Epoch(NamedTuple):
 
 @kernel
 def ignore(params, options, state, argument):
-    """For an algorithm without a batch: nothing to absorb, nothing to begin."""
+    """Do nothing: ``absorb`` and ``begin`` of an algorithm without a batch."""
 
 
 @kernel
 def ignore_close(params, options, state):
-    """For an algorithm without a batch: nothing to close."""
+    """Do nothing: ``close`` of an algorithm without a batch."""
 
 
 @kernel
 def theta_output(params, options, state, epoch, out):
-    """For an algorithm that returns its iterate."""
+    """Write ``state.theta`` to ``out``: the output of an algorithm that returns its iterate."""
     for i in range(out.size):
         out[i] = state.theta[i]
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """The compiled half of an algorithm."""
+    """Compiled half of an algorithm: functions decorated with `vrtd.kernels.jit.kernel`.
 
-    views: Callable[..., Any]  # (workspace, d) -> state
+    Kernels change only ``state``, ``stream`` and ``out``. They do not allocate, raise, print or read globals other than
+    constants. In their arguments, ``params`` and ``options`` are the results of `Algorithm.params` and
+    `Algorithm.options`, ``state`` is the result of ``views``, and ``x`` is a `vrtd.kernels.transition.Transition`.
+
+    Parameters
+    ----------
+    views : callable
+        ``views(workspace, d) -> state`` slices the flat workspace into a NamedTuple of vectors. The order is that of
+        the class attributes of `Algorithm`: vectors, matrices, scalars, numbers per row.
+    step : callable
+        ``step(params, options, state, x, t, epoch)`` makes one step on the sample ``x``. ``t`` counts the steps of the
+        epoch from 0.
+    output : callable, optional
+        ``output(params, options, state, epoch, out)`` writes the parameter that the algorithm returns after ``epoch``
+        epochs to ``out``. The default writes ``state.theta``.
+    absorb : callable, optional
+        ``absorb(params, options, state, x)`` adds a sample to the batch.
+    begin : callable, optional
+        ``begin(params, options, state, stream)`` prepares the steps once the batch is complete. ``stream`` is the
+        random stream of the algorithm.
+    close : callable, optional
+        ``close(params, options, state)`` ends an epoch with a batch.
+    length : callable, optional
+        ``length(params, options, state, stream, size, limit) -> int`` draws the number of steps of the next epoch. It
+        returns 0 if the epoch would end after ``limit`` pseudo-gradients. Only for ``Epoch(random_length=True)``.
+    """
+
+    views: Callable[..., Any]
     step: Callable[..., Any]
     output: Callable[..., Any] = theta_output
     absorb: Callable[..., Any] = ignore
     begin: Callable[..., Any] = ignore
     close: Callable[..., Any] = ignore_close
-    length: Callable[..., Any] | None = None  # (params, options, state, stream, size, limit): see `Epoch.random_length`
+    length: Callable[..., Any] | None = None
 
 
 class Tuned(NamedTuple):
-    """How a comparison tunes a hyperparameter.
+    """Values of one hyperparameter that a comparison tries.
 
-    The first field in `Algorithm.tuned` takes the points of a geometric grid between its two values; every other field
-    takes each of its values. If the first field is a step size, other step sizes are given as multiples of it.
+    For the first field in `Algorithm.tuned`, the comparison tries a geometric grid between the two values given here.
+    For every other field, it tries each of the values. If the first field is a step size, the values of other step
+    sizes are multiples of it.
+
+    Parameters
+    ----------
+    values : tuple of float
+        The ends of the grid, or the values.
+    power : int, default=0
+        Exponent p of a factor max ``|phi|^p`` for the values, which makes them independent of the scale of the
+        features. A step size of an update like that of TD has -2.
+    is_share : bool, default=False
+        Whether the values are fractions of the number of samples of a run. A burn-in of 0.1 is then a tenth of the run.
+
+    Examples
+    --------
+    >>> Tuned((0.25, 1.0, 4.0), power=-2)
+    Tuned(values=(0.25, 1.0, 4.0), power=-2, is_share=False)
     """
 
     values: tuple[float, ...]
-    power: int = 0  # values are multiplied by this power of max |phi|, so that they do the same on scaled features
-    is_share: bool = False  # whether values are shares of the samples of a run, such as a burn-in of a tenth
+    power: int = 0
+    is_share: bool = False
 
 
-STEP_SIZES = Tuned((2.0**-10, 2.0**5), power=-2)  # of an update like TD's, alpha phi (...)
+STEP_SIZES = Tuned((2.0**-10, 2.0**5), power=-2)
+"""Tuning range for the step size of an update like that of TD, ``alpha phi (...)``."""
 
 
 class Algorithm(ABC):
-    """Base of the frozen dataclasses that hold an algorithm's hyperparameters.
+    """Base class of the frozen dataclasses that hold the hyperparameters of an algorithm.
 
-    A subclass sets the class attributes that have no value here, and overrides a default where it is wrong.
+    To write an algorithm, derive a frozen dataclass with one field per hyperparameter, each with a default. Describe
+    the fields in the section ``Parameters`` of the class docstring: the command line takes its help from there. Set the
+    class attributes ``name``, ``kernels`` and ``n_vectors``, and the others where their default is wrong. Implement
+    ``params``; override ``options`` and ``epoch`` where needed. `vrtd.algorithms.REGISTRY` lists the algorithms of this
+    package.
+
+    Attributes
+    ----------
+    name : str
+        Name in the registry, on the command line and in the names of compiled loops.
+    kernels : Kernels
+        Compiled functions of the algorithm.
+    n_vectors : int
+        Vectors of length d in the workspace. The first one is theta.
+    n_matrices : int
+        Matrices of d x d numbers in the workspace. The default is 0.
+    n_scalars : int
+        Single numbers in the workspace. The default is 0.
+    n_per_row : int
+        Numbers in the workspace for each row of a data set. The default is 0.
+    needs_data_set : bool
+        Whether the algorithm uses the same samples repeatedly and so needs a data set. The default is False.
+    cost : {"linear", "quadratic"}
+        Cost of one update in the number of features. The default is "linear".
+    step_size_fields : tuple of str
+        Names of the fields that are step sizes. The default is empty.
+    tuned : mapping of str to Tuned
+        Fields that a comparison tunes. Other fields keep their defaults. The default is empty.
+
+    Notes
+    -----
+    The workspace of a run is a flat array: the vectors, then the matrices, scalars and numbers per row.
+    ``kernels.views`` must slice it in this order.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> vrtd.TD(step_size=0.1).settings
+    {'name': 'td', 'step_size': 0.1, 'radius': None, 'average': False}
     """
 
-    name: ClassVar[str]  # in the registry, on the command line and in the names of compiled loops
+    name: ClassVar[str]
     kernels: ClassVar[Kernels]
 
-    # The layout of the workspace, in this order.
-    n_vectors: ClassVar[int]  # of d numbers each, theta first
-    n_matrices: ClassVar[int] = 0  # of d^2 numbers each
+    # Layout of the workspace, in this order.
+    n_vectors: ClassVar[int]
+    n_matrices: ClassVar[int] = 0
     n_scalars: ClassVar[int] = 0
-    n_per_row: ClassVar[int] = 0  # numbers for each row of a data set
+    n_per_row: ClassVar[int] = 0
 
-    needs_data_set: ClassVar[bool] = False  # whether it must come back to the same samples
-    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"  # of one update, in the number of features
+    needs_data_set: ClassVar[bool] = False
+    cost: ClassVar[Literal["linear", "quadratic"]] = "linear"
     step_size_fields: ClassVar[tuple[str, ...]] = ()
-    tuned: ClassVar[Mapping[str, Tuned]] = {}  # other fields keep their defaults
+    tuned: ClassVar[Mapping[str, Tuned]] = {}
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Name and hyperparameters as plain values, for the record."""
+        """Name and hyperparameters as plain values, as recorded in the provenance of a result."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"name": self.name} | {key: _plain(value) for key, value in values.items()}
 
     @property
     def needs_trajectory(self) -> bool:
-        """Whether samples must follow each other."""
+        """Whether the algorithm needs consecutive samples, as on a trajectory."""
         return False
 
     @property
     def learns_from_log(self) -> bool:
-        """Whether it can learn from the rows of a log, each read once and in order."""
+        """Whether the algorithm can learn from a log whose rows are read once and in order."""
         if self.needs_data_set:
             return False
         epoch = self.epoch("markov")
         return not epoch.warmup and not epoch.random_length
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
-        """Return the shape of an epoch under this kind of sampling; `n_rows` is the size of a data set."""
+        """Return the shape of an epoch. The default is one step on a fresh sample.
+
+        Parameters
+        ----------
+        sampling : {"iid", "markov", "dataset"}
+            Kind of samples.
+        n_rows : int, default=0
+            Number of rows of the data set, for the sampling "dataset".
+
+        Returns
+        -------
+        Epoch
+            The size of the batch, the number of steps, and what they count.
+        """
         return Epoch(n_absorb=0, n_steps=1, inner_samples="fresh")
 
     @abstractmethod
     def params(self) -> Any:
-        """Return the hyperparameters that the compiled loop takes as arguments: a NamedTuple of numbers and arrays."""
+        """Return the hyperparameters that the compiled loop takes as arguments.
+
+        Returns
+        -------
+        NamedTuple
+            Numbers and arrays. The class of the tuple needs a unique name, because Numba distinguishes them by name.
+        """
 
     def options(self) -> tuple[int, ...]:
-        """Return the hyperparameters that are compiled into the loop: a NamedTuple of whole numbers."""
+        """Return the hyperparameters that are compiled into the loop as constants. The default is an empty tuple.
+
+        Returns
+        -------
+        NamedTuple of int
+            Each new combination of values compiles a loop of its own.
+        """
         return ()
 
     @final
     def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
-        """Return how many float64 the state takes."""
-        scalars = -(-self.n_scalars // _CACHE_LINE) * _CACHE_LINE  # so that the next run's vectors stay aligned
+        """Return the number of float64 values in the workspace of one run.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features d.
+        n_rows : int, default=0
+            Number of rows of the data set, for the sampling "dataset".
+
+        Returns
+        -------
+        int
+            Size of the workspace. Scalars are padded to a cache line, which keeps the vectors of the next run aligned.
+        """
+        scalars = -(-self.n_scalars // _CACHE_LINE) * _CACHE_LINE
         return self.n_vectors * n_features + self.n_matrices * n_features**2 + scalars + self.n_per_row * n_rows
 
     @property
     def largest_step_size(self) -> float | None:
-        """The step size whose mean-square stability is checked; None where the update is not TD's."""
+        """Largest step size, which is checked for mean-square stability. None if the update differs from that of TD."""
         return None
 
 
 def check_sampling(algorithm: Algorithm, sampling: Sampling) -> None:
-    """Refuse samples that the algorithm cannot use."""
-    got, do = (
-        f"sampling={sampling!r}",
-        'use sampling="dataset" (on vrtd.Transitions, such as vrtd.record(problem, n_rows))',
-    )
-    must = f"{algorithm.name} must have a data set, to come back to its rows"
-    require(sampling == "dataset" or not algorithm.needs_data_set, must, got, do)
+    """Raise if the algorithm cannot use this kind of samples.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm.
+    sampling : {"iid", "markov", "dataset"}
+        Kind of samples.
+
+    Raises
+    ------
+    InvalidInputError
+        If the algorithm needs a data set or consecutive samples, and ``sampling`` does not provide them.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> check_sampling(vrtd.TDLambda(), "iid")
+    Traceback (most recent call last):
+    vrtd.errors.InvalidInputError: td_lambda (step_size 0.1, trace_decay 0.8) needs consecutive samples, but got
+    sampling='iid'. Use sampling="markov".
+    """
+    problem = f"{algorithm.name} needs a data set because it uses rows repeatedly, but got sampling={sampling!r}."
+    remedy = 'Use sampling="dataset" (on vrtd.Transitions, such as vrtd.record(problem, n_rows)).'
+    require(sampling == "dataset" or not algorithm.needs_data_set, problem, remedy)
     settings = ", ".join(f"{key} {value}" for key, value in algorithm.settings.items() if key != "name")
-    must = f"{algorithm.name} ({settings}) must have samples that follow each other"
-    require(sampling == "markov" or not algorithm.needs_trajectory, must, got, 'use sampling="markov"')
+    problem = f"{algorithm.name} ({settings}) needs consecutive samples, but got sampling={sampling!r}."
+    require(sampling == "markov" or not algorithm.needs_trajectory, problem, 'Use sampling="markov".')
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Steps from an anchor for the saddle point of a data set: the kernels of SVRG and of its variants."""
+"""Kernels of SVRG and its variants: steps from an anchor towards the saddle point of a data set."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from vrtd.kernels.transition import bootstrap_difference
 
 
 class SVRGOptions(NamedTuple):
-    stops: int  # whether after a random number of steps
+    stops: int  # whether an epoch stops after a random number of steps
 
 
 class SVRGState(NamedTuple):
     theta: Floats  # the anchor
     w: Floats
-    g_theta: Floats  # while absorbing the sum of gradients at the anchor, then the step along their mean
+    g_theta: Floats  # sum of gradients at the anchor while absorbing, then the step along their mean
     g_w: Floats
-    u: Floats  # theta - theta_anchor: differences of gradients depend on differences of parameters only
+    u: Floats  # theta - theta_anchor: differences of gradients depend only on differences of parameters
     v: Floats  # w - w_anchor
-    counts: Floats  # rows absorbed, steps to take, pseudo-gradients of all epochs: where they are random
+    counts: Floats  # rows absorbed, steps to take, pseudo-gradients of all epochs (the last two only if random)
 
 
 @kernel
@@ -69,7 +69,7 @@ def svrg_close(params, options, state):
 
 
 class AnchoredMethod(SaddleMethod):
-    """Base of SVRG and its variants, which say how long an epoch is and whether it stops at random."""
+    """Base of SVRG and its variants, which define the length of an epoch and whether it stops at random."""
 
     kernels = Kernels(svrg_views, svrg_step, absorb=saddle_absorb, begin=svrg_begin, close=svrg_close)
     n_vectors = 6

@@ -1,9 +1,9 @@
-"""What the least-squares methods share: hyperparameters, the trace of a transition, and a dense linear system."""
+"""Parts of the least-squares methods: hyperparameters, the trace of a transition, and a dense linear system."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,10 @@ class LeastSquaresParams(NamedTuple):
 
 @kernel
 def update_trace(z, psi, memory, trace_decay, x):
-    """z <- rho (c lambda z + phi), psi <- phi - gamma phi'; returns whether this sample decided the scale.
+    """Set z <- rho (c lambda z + phi) and psi <- phi - gamma phi'; return whether this sample set the scale.
 
-    `memory` holds c of the sample before, then of this one, and the scale: |phi|^2 + |gamma phi'|^2 of the first sample
-    in which that is not 0.
+    ``memory`` holds c, of the previous sample on entry and of this one on exit, and the scale. The scale is
+    ``|phi|^2 + |gamma phi'|^2`` of the first sample for which it is not 0.
     """
     decay, scale = memory[0] * trace_decay, 0.0
     for i in range(z.size):
@@ -39,9 +39,9 @@ def update_trace(z, psi, memory, trace_decay, x):
 
 @kernel
 def solve_in_place(matrix, vector):
-    """Solve for `vector`, in its place and in that of the matrix, a flat one: elimination with partial pivoting.
+    """Solve a linear system by elimination with partial pivoting, overwriting ``vector`` and the flat ``matrix``.
 
-    Where a pivot is 0 there is no solution: the vector is then not a number, and the matrix stays finite.
+    If a pivot is 0, there is no solution: the vector becomes NaN, and the matrix stays finite.
     """
     d = vector.size
     for k in range(d):
@@ -70,10 +70,18 @@ def solve_in_place(matrix, vector):
 
 @dataclass(frozen=True)
 class LeastSquaresMethod(Algorithm):
-    """Base of the methods without a step size, which keep a matrix."""
+    """Base of the least-squares methods, which keep a matrix and need no step size.
 
-    trace_decay: Annotated[float, "lambda"] = 0.0
-    ridge: Annotated[float, "pulls towards theta_0; relative to the squared norms of the first features"] = 1e-3
+    Parameters
+    ----------
+    trace_decay : float, default=0.0
+        Trace decay lambda.
+    ridge : float, default=1e-3
+        Ridge parameter, relative to the squared norms of the first features.
+    """
+
+    trace_decay: float = 0.0
+    ridge: float = 1e-3
 
     n_scalars = 2
     cost = "quadratic"

@@ -1,4 +1,4 @@
-"""Step sizes as a function of the number of updates made so far."""
+"""Step sizes as a function of the number of previous updates."""
 
 from __future__ import annotations
 
@@ -17,21 +17,53 @@ from vrtd.kernels.jit import kernel
 
 
 class Schedule(ABC):
-    """A sequence of step sizes alpha_0, alpha_1, ..."""
+    """Base class of step-size schedules, sequences alpha_0, alpha_1, ...
+
+    Algorithms accept the schedules of this package: `Constant`, `Harmonic`, `Exponential` and `Piecewise`. Other
+    subclasses are refused, because compiled loops have code for these four.
+
+    Examples
+    --------
+    >>> schedule = Harmonic(c=10, t0=100)
+    >>> schedule(0), schedule.largest
+    (0.1, 0.1)
+    """
 
     @abstractmethod
     def __call__(self, t: int) -> float:
-        """alpha_t"""
+        """Return alpha_t.
+
+        Parameters
+        ----------
+        t : int
+            Number of previous updates.
+
+        Returns
+        -------
+        float
+            The step size of the next update.
+        """
 
     @property
     def largest(self) -> float:
-        """The largest step size, which decides on stability: the first one, unless steps may grow."""
+        """Largest step size, which decides stability. It is the first one unless step sizes can increase."""
         return self(0)
 
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """alpha_t = value"""
+    """Constant step size: alpha_t = value.
+
+    Parameters
+    ----------
+    value : float
+        The step size.
+
+    Examples
+    --------
+    >>> Constant(0.1)(1000)
+    0.1
+    """
 
     value: float
 
@@ -44,11 +76,24 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Harmonic(Schedule):
-    """alpha_t = c / (t0 + t)**power, the terms of a harmonic series or, with another power than 1, a generalised one.
+    """Step sizes that decrease as a power of t: alpha_t = c / (t0 + t)^power.
 
-    Power 1 is for the last iterate. A power between 1/2 and 1, such as 2/3, is for the average of all iterates: it
-    tends to theta_star on a trajectory, too, where a constant step leaves a bias (Polyak and Juditsky, 1992, SIAM J.
-    Control Optim. 30).
+    Power 1 suits the last iterate. A power between 1/2 and 1, such as 2/3, suits the average of all iterates. The
+    average then converges to theta_star also on a trajectory, where a constant step size leaves a bias.
+
+    Parameters
+    ----------
+    c : float
+        Numerator.
+    t0 : float
+        Offset of the number of updates.
+    power : float, default=1.0
+        Exponent of the denominator.
+
+    References
+    ----------
+    B. T. Polyak and A. B. Juditsky (1992), Acceleration of stochastic approximation by averaging, SIAM J. Control
+    Optim. 30.
 
     Examples
     --------
@@ -71,24 +116,32 @@ class Harmonic(Schedule):
 
 @dataclass(frozen=True)
 class Exponential(Schedule):
-    """alpha_t = first * n_updates**(-t / n_updates), from `first` down to first / n_updates; later it stays there.
+    """Step sizes that decrease geometrically: alpha_t = first n_updates^(-t / n_updates).
 
-    For the last iterate of a run whose length is known. The early steps are large enough to forget theta_0, the late
-    ones so small that little noise is left, and no constant depends on how fast the run converges. That is shown for
-    independent samples; for a trajectory the authors add a ridge to the update, which is left out here (Li, Schmidt,
-    Babanezhad and Vaswani, 2026, Towards parameter-free temporal difference learning, arXiv 2603.02577).
+    They decrease from first to first / n_updates and then stay there. The schedule suits the last iterate of a run of
+    known length: the early step sizes are large enough to forget theta_0, and the late ones leave little noise. No
+    constant depends on the rate of convergence.
 
     Parameters
     ----------
     first : float
-        The first step size, alpha_0.
+        First step size, alpha_0.
     n_updates : int
-        The number of updates of the run, T.
+        Number of updates of the run.
+
+    Notes
+    -----
+    The analysis in the reference is for independent samples. For a trajectory, its authors add a ridge to the update,
+    which is left out here.
+
+    References
+    ----------
+    Li, Schmidt, Babanezhad and Vaswani (2026), Towards parameter-free temporal difference learning, arXiv 2603.02577.
 
     Examples
     --------
-    >>> falling = Exponential(first=0.5, n_updates=100)
-    >>> falling(0), falling(50), falling(100), falling(200)
+    >>> schedule = Exponential(first=0.5, n_updates=100)
+    >>> schedule(0), schedule(50), schedule(100), schedule(200)
     (0.5, 0.05, 0.005, 0.005)
     """
 
@@ -105,8 +158,17 @@ class Exponential(Schedule):
 
 @dataclass(frozen=True)
 class Piecewise(Schedule):
-    """alpha_t = values[j], where j of the `boundaries` are at most t.
+    """Piecewise constant step sizes: alpha_t = values[j], where j is the number of boundaries that are at most t.
 
+    Parameters
+    ----------
+    boundaries : tuple of int
+        Numbers of updates at which the step size changes, in increasing order.
+    values : tuple of float
+        Step sizes, one more than there are boundaries.
+
+    Examples
+    --------
     >>> halving = Piecewise(boundaries=(12_000, 20_000), values=(0.1, 0.05, 0.025))
     >>> halving(11_999), halving(12_000)
     (0.1, 0.05)
@@ -117,17 +179,18 @@ class Piecewise(Schedule):
 
     def __post_init__(self) -> None:
         are_lists = isinstance(self.boundaries, Sequence) and isinstance(self.values, Sequence)
-        got = f"{self.boundaries!r} and {self.values!r}"
-        require(are_lists, "boundaries and values must be tuples", got, "pass tuples")
+        problem = f"boundaries and values must be tuples, but got {self.boundaries!r} and {self.values!r}."
+        require(are_lists, problem, "Pass tuples.")
         boundaries = tuple(check_count("every boundary of a piecewise schedule", b) for b in self.boundaries)
         values = tuple(check_positive("every value of a piecewise schedule", v) for v in self.values)
         object.__setattr__(self, "boundaries", boundaries)
         object.__setattr__(self, "values", values)
-        got = f"{len(values)} values and {len(boundaries)} boundaries"
-        must = "a piecewise schedule needs one value more than it has boundaries"
-        require(len(values) == len(boundaries) + 1, must, got, "add or drop a value")
+        counts = f"{len(values)} values and {len(boundaries)} boundaries"
+        problem = f"values must have one entry more than boundaries, but got {counts}."
+        require(len(values) == len(boundaries) + 1, problem, "Add or drop a value.")
         increase = all(a < b for a, b in pairwise((*boundaries, 2**53 + 1)))
-        require(increase, "boundaries must increase, up to 2**53", boundaries, "sort them and drop what repeats")
+        problem = f"boundaries must increase and be at most 2**53, but got {boundaries}."
+        require(increase, problem, "Sort them and drop duplicates.")
 
     def __call__(self, t: int) -> float:
         return self.values[int(np.searchsorted(self.boundaries, t, side="right"))]
@@ -138,9 +201,9 @@ class Piecewise(Schedule):
 
 
 class ScheduleParams(NamedTuple):
-    """The numbers of any schedule: what is not its own is empty or zero."""
+    """Numbers of any schedule. Those that a schedule does not have are empty or zero."""
 
-    c: float = 0.0  # the constant, the numerator, or the first step
+    c: float = 0.0  # the constant, the numerator, or the first step size
     t0: float = 0.0
     power: float = 0.0
     n_updates: float = 0.0
@@ -149,10 +212,29 @@ class ScheduleParams(NamedTuple):
 
 
 _KINDS = (Constant, Harmonic, Piecewise, Exponential)
-_CONSTANT, _HARMONIC, _PIECEWISE, _EXPONENTIAL = range(4)  # their places
+_CONSTANT, _HARMONIC, _PIECEWISE, _EXPONENTIAL = range(4)  # indices in _KINDS
 
 
 def as_schedule(step_size: float | Schedule, name: str = "step_size") -> Schedule:
+    """Return a step size as a schedule.
+
+    Parameters
+    ----------
+    step_size : float or Schedule
+        A positive number, or a schedule of this package.
+    name : str, default="step_size"
+        Name of the parameter in error messages.
+
+    Returns
+    -------
+    Schedule
+        The schedule itself, or a `Constant`.
+
+    Examples
+    --------
+    >>> as_schedule(0.1)
+    Constant(value=0.1)
+    """
     if isinstance(step_size, Schedule):
         check_choice("the kind of a schedule", type(step_size), _KINDS)
         return step_size
@@ -160,10 +242,12 @@ def as_schedule(step_size: float | Schedule, name: str = "step_size") -> Schedul
 
 
 def schedule_kind(step_size: float | Schedule) -> int:
+    """Return the index of the kind of the schedule, a constant of the compiled loop."""
     return _KINDS.index(type(as_schedule(step_size)))
 
 
 def schedule_params(step_size: float | Schedule) -> ScheduleParams:
+    """Return the numbers of a schedule, arguments of the compiled loop."""
     match as_schedule(step_size):
         case Piecewise(boundaries, values):
             return ScheduleParams(boundaries=np.array(boundaries, np.int64), values=np.array(values))
@@ -177,7 +261,7 @@ def schedule_params(step_size: float | Schedule) -> ScheduleParams:
 
 @kernel
 def step_size_at(schedule, kind, t):
-    """alpha_t"""
+    """Return alpha_t."""
     if kind == _PIECEWISE:
         j = 0
         while j < schedule.boundaries.size and schedule.boundaries[j] <= t:

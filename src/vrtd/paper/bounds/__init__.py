@@ -1,4 +1,4 @@
-"""Theorems, lemmas and corollaries: both sides of every statement."""
+"""Experiment `bounds`: both sides of every theorem, lemma and corollary of the paper."""
 
 from vrtd.paper.bounds.claims import FIGURES, FORGOTTEN, STILL_THERE, TESTS
 from vrtd.paper.bounds.settings import settings

@@ -1,4 +1,4 @@
-"""What the audit says of each statement: how far it is from failing, or by how much it fails."""
+"""Claims on the statements of the paper: the ratio of their two sides, and figures of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from vrtd.tables import Tables, rows, rows_where
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# An error that vanished linearly would have fallen far below this share of itself. A criterion of ours.
+# Our criterion for an error that does not vanish: with linear convergence the ratio would be far smaller.
 STILL_THERE = 0.5
-# A chain this near to stationarity has forgotten where it began. A criterion of ours.
+# Our criterion for a chain that has forgotten its first state: the distance to stationarity is below this.
 FORGOTTEN = 0.1
 
 VARIANTS = {"printed": ("x", "as printed"), "repaired": ("o", "repaired"), "sharp": ("^", "sharpened")}
@@ -32,11 +32,11 @@ def _draw_slack(axes: Axes, tables: Tables) -> None:
         part = rows_where(shown, variant=variant)
         heights = [names.index(name) + 0.25 * (k - 1) for name in part["statement"].tolist()]
         axes.plot(part["left"] / part["right"], heights, mark, markersize=3.5, alpha=0.6, label=label)
-    for k in range(0, len(names), 2):  # which row a mark belongs to
+    for k in range(0, len(names), 2):  # shade every other row
         axes.axhspan(k - 0.5, k + 0.5, color="#b0b0b0", alpha=0.2, linewidth=0)
     axes.set_yticks(range(len(names)), names, fontsize="small")
     _finish(axes, "left side / right side", n_columns=3)
-    axes.set_xlim(1e-9, 1e9)  # beyond, left sides are rounding errors
+    axes.set_xlim(1e-9, 1e9)  # smaller left sides are rounding errors
 
 
 def _draw_steps(axes: Axes, tables: Tables) -> None:
@@ -66,28 +66,28 @@ FIGURES: dict[tuple[str, str], Draw] = {("slack", "statements"): _draw_slack, ("
 
 
 def _printed(tables: Tables, statement: str) -> list[dict[str, Any]]:
-    """The statement as printed where its conditions hold, with `left / right` as the ratio."""
+    """Return the rows of a statement as printed whose conditions hold, with `left / right` as the ratio."""
     part = rows_where(tables["statements"], statement=statement, variant="printed", conditions_hold="yes")
     return rows(part | {"ratio": part["left"] / part["right"]})
 
 
 def _is_at_most(statements: tuple[str, ...], quantity: str, tables: Tables) -> list[NumberCheck]:
-    """The left side is at most the right side."""
-    found = []
+    """Check that the left side is at most the right side."""
+    checks = []
     for statement in statements:
         for row in _printed(tables, statement):
             where = f"{quantity} ({statement}, {row['chain']}, {row['parameters']})"
-            found.append(NumberCheck(row["family"], where, row["ratio"], below=AT_MOST_1, basis=row["basis"]))
-    return found
+            checks.append(NumberCheck(row["family"], where, row["ratio"], below=AT_MOST_1, basis=row["basis"]))
+    return checks
 
 
 def _is_counted(tables: Tables) -> list[NumberCheck]:
-    """Target by target. For a target above the first error there is nothing to do: that is beyond the statement."""
-    found = []
+    """Check the count for each target; targets above the first error are tested beyond the statement."""
+    checks = []
     for row in _printed(tables, "TD, trajectory, count"):
         target, quantity = row["parameters"], f"bound / target ({row['chain']})"
-        found.append(NumberCheck(target, quantity, row["ratio"], below=AT_MOST_1, stated=target != FAR_ABOVE))
-    return found
+        checks.append(NumberCheck(target, quantity, row["ratio"], below=AT_MOST_1, stated=target != FAR_ABOVE))
+    return checks
 
 
 def _is_twice_the_contraction(tables: Tables) -> list[NumberCheck]:
@@ -99,48 +99,51 @@ def _is_twice_the_contraction(tables: Tables) -> list[NumberCheck]:
 
 
 def _is_still_there(tables: Tables) -> list[NumberCheck]:
-    found = []
+    checks = []
     for row in rows(tables["floors"]):
         quantity = f"error after {2 * row['n_epochs']} epochs / after {row['n_epochs']}"
         quantity += f" ({row['chain']}, {row['sampling']})"
         share = row["later_error"] / row["error"]
-        found.append(NumberCheck(row["family"], quantity, share, above=STILL_THERE, basis=row["basis"]))
-    return found
+        checks.append(NumberCheck(row["family"], quantity, share, above=STILL_THERE, basis=row["basis"]))
+    return checks
 
 
 def _mixes(tables: Tables) -> list[NumberCheck]:
-    """A periodic chain, for which there is no bound, is beyond the statement."""
-    found = []
+    """Check that chains mix; periodic ones, which have no bound, are tested beyond the statement."""
+    checks = []
     for row in rows(tables["mixing"]):
         quantity = f"distance to stationarity after {row['lag']} steps"
         if row["ergodic"] == "yes":
             share = row["distance"] / row["bound"]
-            found.append(NumberCheck(row["chain"], f"{quantity} / bound", share, below=AT_MOST_1))
+            checks.append(NumberCheck(row["chain"], f"{quantity} / bound", share, below=AT_MOST_1))
         else:
-            found.append(NumberCheck(row["chain"], quantity, row["distance"], below=FORGOTTEN, stated=False))
-    return found
+            checks.append(NumberCheck(row["chain"], quantity, row["distance"], below=FORGOTTEN, stated=False))
+    return checks
 
 
 def _is_fixed_point(tables: Tables) -> list[NumberCheck]:
-    found = []
+    checks = []
     for row in rows(tables["fixed_points"]):
         if row["mean"] != 0.0:
             quantity, share = f"mean of T v / mean of v ({row['chain']})", row["mean_after"] / row["mean"]
-            found.append(NumberCheck(row["family"], quantity, share, above=1.0 - SAME, below=1.0 + SAME))
-    return found
+            checks.append(NumberCheck(row["family"], quantity, share, above=1.0 - SAME, below=1.0 + SAME))
+    return checks
 
 
 def _is_out_of_range(tables: Tables) -> list[NumberCheck]:
-    """Features as described; the lakes are only tried on trajectories, so only Theorem 2 speaks of them."""
-    found = []
+    """Check that the experiments are outside the conditions of the theorems, with the features as described.
+
+    The lakes are run only on trajectories, so only Theorem 2 applies to them.
+    """
+    checks = []
     for row in rows(rows_where(tables["experiments"], features="raw")):
         family, problem = row["family"], row["problem"]
         norm = f"largest |phi| ({problem})"
-        found.append(NumberCheck(f"features of {family}", norm, row["largest_norm"], above=1.0))
+        checks.append(NumberCheck(f"features of {family}", norm, row["largest_norm"], above=1.0))
         for k in ("1", "2") if family == "random MDPs" else ("2",):
             share, quantity = row["step_size"] / row[f"theorem{k}_limit"], f"step / limit of Theorem {k} ({problem})"
-            found.append(NumberCheck(f"steps on {family}", quantity, share, above=1.0))
-    return found
+            checks.append(NumberCheck(f"steps on {family}", quantity, share, above=1.0))
+    return checks
 
 
 def _at_most(quantity: str, *statements: str) -> ClaimTest:

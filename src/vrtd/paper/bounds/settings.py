@@ -1,7 +1,7 @@
-"""Which chains and settings the statements are tried on.
+"""Chains and settings on which the statements are tested.
 
-A chain must be in the setting of the theorems: one discount below 1, features of norm at most 1 (longer ones are
-divided by the longest), irreducible and aperiodic. Boyan's chain is not: its discounts are 1 and 0.
+Each chain satisfies the assumptions of the theorems: one discount below 1, features of norm at most 1 (longer ones are
+divided by the largest norm), irreducible and aperiodic. Boyan's chain does not: its discounts are 1 and 0.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ def _named(name: str, family: str, problem: str, arguments: dict[str, Any]) -> d
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     del n_runs, seed  # nothing is simulated
     small = {"n_states": 6, "n_features": 2}
-    hop = [[0.0, 1.0], [0.8, 0.2]]  # three transitions: so few kinds of batches that Algorithm 2 is followed exactly
+    hop = [[0.0, 1.0], [0.8, 0.2]]  # with three transitions all kinds of batches can be enumerated for Algorithm 2
     return {
         "chains": [
             _two_states("coin", [[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], 0.5, [[1.0], [1.0]]),
@@ -40,7 +41,7 @@ def settings(n_runs: int, seed: int) -> Settings:
         ],
         "distance": 1.0,  # of theta_0 from theta_star
         # In units of (1 + gamma)^2/lambda_A^2. At the corollaries' steps the printed Theorem 1 needs 32, the corrected
-        # one 144, Theorem 2 needs 96.
+        # one 144 and Theorem 2 96.
         "theorem1_batches": [40, 160, 2560],
         "theorem2_batches": [120, 1920],
         "n_epochs": 20,
@@ -53,7 +54,7 @@ def settings(n_runs: int, seed: int) -> Settings:
         "td_steps": [0.05, 1.0],  # shares of the largest step
         "td_times": [0.3, 1.0, 3.0, 10.0, 30.0],  # in units of 1/(step lambda_A)
         "td_updates": [10, 20, 30, 40, 50],  # on a trajectory
-        # Section 2.2 on chains of its own: two states that swap are a finite chain, too, and periodic.
+        # Chains for Section 2.2. Two states that swap are a finite chain that is periodic.
         "mixing": {
             "lag": 1000,
             "chains": {

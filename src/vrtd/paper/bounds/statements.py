@@ -1,4 +1,4 @@
-"""Both sides of every statement on every chain, without simulation."""
+"""Both sides of every statement on every chain, computed without simulation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ from vrtd.theory.symmetric import orbit, unpack
 
 Row = dict[str, Any]
 
-_FORMS: dict[str, Form] = {"printed": "printed", "repaired": "corrected"}  # by the name of the variant in the tables
+_FORMS: dict[str, Form] = {"printed": "printed", "repaired": "corrected"}  # keys: names of the variants in the tables
 
-FAR_ABOVE = "C8 eps = 1/e, far above |u_0|^2"  # a target for which there is nothing to do
+FAR_ABOVE = "C8 eps = 1/e, far above |u_0|^2"  # a target above the initial error
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    """`statements`: left <= right if true. `floors`: errors that do not vanish. `experiments`: are they in range?"""
+    """Compute both sides of all statements and the tables for the other claims.
+
+    `statements` has the two sides, with left <= right if the statement is true. `floors` has errors that do not vanish
+    and `experiments` the range of the theorems. `mixing` and `fixed_points` are about Section 2.2.
+    """
     del runner  # nothing is simulated
     cases = [Case(chain, settings) for chain in settings["chains"]]
     return {
@@ -51,7 +55,7 @@ def _problem(chain: Mapping[str, Any], normalised: bool = True) -> LinearProblem
 
 
 class Case:
-    """A chain, with what its statements share."""
+    """Chain with the quantities that its statements share."""
 
     def __init__(self, chain: Mapping[str, Any], settings: Settings) -> None:
         problem = _problem(chain)
@@ -60,10 +64,11 @@ class Case:
         self.theta_0: Floats = problem.theta_star + settings["distance"] / math.sqrt(problem.n_features)
         self.starts = {"theta_star": problem.theta_star, "theta_0": self.theta_0}
         self.radius = float(max(np.linalg.norm(theta) for theta in self.starts.values()))
-        self.wide = 2.0 * self.radius  # where the projection, which the moments leave out, has nothing to do
+        self.wide = 2.0 * self.radius  # a radius at which the projection, which the moments omit, is inactive
         self.independent, self.correlated = independent_increments(problem), correlated_increments(problem)
 
     def batch(self, units: float) -> int:
+        """Return a batch size, given in units of (1 + gamma)^2/lambda_A^2."""
         return math.ceil(units * self.g2 / self.lam**2)
 
     def moments(
@@ -74,10 +79,11 @@ class Case:
         return read_moments(path, self.problem.theta_star)
 
     def errors_iid(self, a: float, M: int, epochs: Sequence[int]) -> Floats:
+        """Return the exact errors of Algorithm 1 after each number of `epochs`."""
         return self.moments(self.independent, a, M, epochs, self.theta_0).squared_error
 
     def errors_markov(self, a: float, M: int, epochs: Sequence[int]) -> tuple[Floats, str]:
-        """With the word for whether they are exact."""
+        """Return the errors of Algorithm 2 after each number of `epochs`, and whether they are exact."""
         enumerated = self.settings["enumerated"]
         if self.name not in enumerated["chains"] or enumerated["largest_batch"] < M:
             return self.moments(self.correlated, a, M, epochs, self.theta_0).squared_error, "approximation"
@@ -97,6 +103,7 @@ class Case:
         conditions: Sequence[Condition] = (),
         basis: str = "exact",
     ) -> Row:
+        """Make a row of the table `statements`."""
         left, right = sides
         return {
             "statement": statement, "variant": variant, "family": self.family, "chain": self.name,
@@ -106,7 +113,7 @@ class Case:
 
 
 def _worst(errors: Floats, bounds: Floats) -> tuple[float, float]:
-    """Error and bound where they are closest, or where the bound fails most."""
+    """Return the error and the bound at the epoch where their ratio is largest."""
     k = int((errors / bounds).argmax())
     return float(errors[k]), float(bounds[k])
 
@@ -140,9 +147,10 @@ def _one_epoch(case: Case) -> Iterator[Row]:
             gradient_error = float(np.trace(second) - mean @ mean) / M
             left = float(case.moments(case.independent, a, M, [1], theta).squared_error[0])
             for variant, form in _FORMS.items():
-                found = theory.epoch_inequality_iid(problem, a, M, form=form)
-                sides = left, found.right(float(u @ u), gradient_error)
-                yield case.row("Section 4.1, one epoch", variant, f"from {where}, {_at(a, M)}", sides, found.conditions)
+                inequality = theory.epoch_inequality_iid(problem, a, M, form=form)
+                sides = left, inequality.right(float(u @ u), gradient_error)
+                what = f"from {where}, {_at(a, M)}"
+                yield case.row("Section 4.1, one epoch", variant, what, sides, inequality.conditions)
 
 
 def _corollaries(case: Case) -> Iterator[Row]:
@@ -162,7 +170,10 @@ def _corollaries(case: Case) -> Iterator[Row]:
 
 
 def _remarks(case: Case) -> Iterator[Row]:
-    """With C1 as in Theorem 1: exact gradients leave C1^m of the error, and the mean error has no other part at all."""
+    """Compare exact gradients, and the squared mean error of Algorithm 1, with C1^m of the first error.
+
+    C1 is that of Theorem 1.
+    """
     epochs, a = range(1, 6), case.lam / (16.0 * case.g2)
     for units in case.settings["theorem1_batches"]:
         M = case.batch(units)
@@ -189,21 +200,21 @@ def _one_epoch_markov(case: Case) -> Iterator[Row]:
     for M in chosen["batch_sizes"] if problem.mrp.n_states == 2 else []:
         batches = batch_types(problem, M) or []
         for a in (share * case.lam / (3.0 * case.g2) for share in chosen["steps"]):
-            found = theory.epoch_inequality_markov(problem, a, M)
+            inequality = theory.epoch_inequality_markov(problem, a, M)
             for where, theta in case.starts.items():
                 u = theta - problem.theta_star
                 for state, types in enumerate(batches):
                     left, gradient, bias = _epoch_from(problem, a, M, u, types)
-                    sides = left, found.right(float(u @ u), gradient, bias)
+                    sides = left, inequality.right(float(u @ u), gradient, bias)
                     what = f"from {where} and state {state}, {_at(a, M)}"
-                    yield case.row("Section 4.2, one epoch", "printed", what, sides, found.conditions)
+                    yield case.row("Section 4.2, one epoch", "printed", what, sides, inequality.conditions)
 
 
 def _epoch_from(problem: LinearProblem, a: float, M: int, u: Floats, types: Mapping[Any, float]) -> Floats:
-    """E|u_1|^2, E|g_m(theta_star)|^2 and the mean of E xi_m over the epoch, over all batches from one state.
+    """Return E|u_1|^2, E|g_m(theta_star)|^2 and the mean of E xi_m over the epoch, over all batches from one state.
 
-    Given the batch, whose mean of A_x is A_m and whose gradient at the anchor is G, the way w from the anchor has
-    E w' = E w + a (A_m E w + G), and E[w w^T] follows in the same way.
+    Let A_m be the batch's mean of A_x, G the batch gradient at the anchor and w the displacement from the anchor. Given
+    the batch, E w' = E w + a (A_m E w + G), and E[w w^T] obeys a similar recursion.
     """
     edges, phi, d = problem.mrp.edges, problem.phi, problem.n_features
     A = np.einsum("ei,ej->eij", phi[edges.origin], edges.discount[:, None] * phi[edges.successor] - phi[edges.origin])
@@ -229,29 +240,29 @@ def _epoch_from(problem: LinearProblem, a: float, M: int, u: Floats, types: Mapp
 def _lemmas(case: Case) -> Iterator[Row]:
     problem = case.problem
 
-    def row(name: str, variant: str, parameters: str, found: Inequality) -> Row:
-        return case.row(name, variant, parameters, (found.left, found.right), found.conditions)
+    def row(name: str, variant: str, parameters: str, inequality: Inequality) -> Row:
+        return case.row(name, variant, parameters, (inequality.left, inequality.right), inequality.conditions)
 
     for M in case.settings["lemma1_batches"]:
         for sign in (1.0, -1.0):
             theta = problem.theta_star + sign * (case.theta_0 - problem.theta_star)
             for variant, form in _FORMS.items():
-                found = theory.batch_bias_inequality(problem, M, theta, case.wide, form=form)
-                yield row("Lemma 1", variant, f"M = {M:,}, theta_star {'+' if sign > 0 else '-'} u_0", found)
-    for what, found in zip("Ab", theory.transition_inequalities(problem), strict=True):
-        yield row("Lemma 2", "printed", what, found)
-    found = theory.pseudo_gradient_inequality(problem, case.radius)
-    yield row("Lemma 3", "printed", f"R = {case.radius:.3g}", found)
+                inequality = theory.batch_bias_inequality(problem, M, theta, case.wide, form=form)
+                yield row("Lemma 1", variant, f"M = {M:,}, theta_star {'+' if sign > 0 else '-'} u_0", inequality)
+    for what, inequality in zip("Ab", theory.transition_inequalities(problem), strict=True):
+        yield row("Lemma 2", "printed", what, inequality)
+    inequality = theory.pseudo_gradient_inequality(problem, case.radius)
+    yield row("Lemma 3", "printed", f"R = {case.radius:.3g}", inequality)
     for where, theta in case.starts.items():
         yield row("Lemma 4", "printed", f"at {where}", theory.squared_pseudo_gradient_inequality(problem, theta))
     for lag in case.settings["lags"]:
         for variant, form in _FORMS.items():
-            for what, found in zip("Ab", theory.mixing_inequalities(problem, lag, form=form), strict=True):
-                yield row("Lemma 5", variant, f"{what}, lag {lag}", found)
+            for what, inequality in zip("Ab", theory.mixing_inequalities(problem, lag, form=form), strict=True):
+                yield row("Lemma 5", variant, f"{what}, lag {lag}", inequality)
 
 
 def _contraction(case: Case) -> Iterator[Row]:
-    """2 u^T A u <= -lambda_A |u|^2, in the direction u in which A contracts least."""
+    """Compare both sides of 2 u^T A u <= -lambda_A |u|^2 in the direction u in which A contracts least."""
     u = np.linalg.eigh(case.problem.A + case.problem.A.T)[1][:, -1]
     right = -2.0 * float(u @ case.problem.A @ u)
     yield case.row("lambda_A", "printed", "Section 3.2", (theory.lambda_A(case.problem, "section 3.2"), right))
@@ -291,7 +302,7 @@ def _td_markov(case: Case) -> Iterator[Row]:
 
 
 def _td_markov_count(case: Case) -> Iterator[Row]:
-    """What the bound says after the counted updates, against the target that they are counted for."""
+    """Compare the bound after the counted number of updates with the target of the count."""
     problem, start, lam = case.problem, case.theta_0, case.lam
     _, C6, C7 = theory.td_markov_bound(problem, 1.0, start).constants
     C8, initial = lam * min(1.0 / C6, 1.0 / (6.0 * C7)), case.settings["distance"] ** 2
@@ -317,11 +328,11 @@ STATEMENTS: tuple[Callable[[Case], Iterator[Row]], ...] = (
 
 
 def _floors(case: Case) -> Iterator[Row]:
-    """The error after many epochs and after twice as many: if it vanished, the second would be far smaller."""
+    """Return the error after n epochs and after 2 n epochs; if it vanished, the second would be far smaller."""
     n, a = case.settings["n_epochs"], case.lam / (24.0 * case.g2)
     M = case.batch(case.settings["theorem2_batches"][0])
-    found = {"iid": (case.errors_iid(a, M, [n, 2 * n]), "exact"), "markov": case.errors_markov(a, M, [n, 2 * n])}
-    for sampling, (errors, basis) in found.items():
+    curves = {"iid": (case.errors_iid(a, M, [n, 2 * n]), "exact"), "markov": case.errors_markov(a, M, [n, 2 * n])}
+    for sampling, (errors, basis) in curves.items():
         yield {
             "family": case.family, "chain": case.name, "sampling": sampling, "step_size": a, "batch_size": M,
             "n_epochs": n, "error": float(errors[0]), "later_error": float(errors[1]), "basis": basis,
@@ -329,10 +340,10 @@ def _floors(case: Case) -> Iterator[Row]:
 
 
 def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
-    """The largest total variation distance to the stationary distribution over first states, after `lag` steps.
+    """Compute the total variation distance to the stationary distribution after `lag` steps, from the worst state.
 
-    The `bound` is (1 - S delta)^floor(lag/n): P^n, n = `power`, is the first power of P without a zero, delta its least
-    entry and S the number of states. Where no power is without a zero, `power` is 0 and the bound 1.
+    The `bound` is (1 - S delta)^floor(lag/n). Here n = `power` is the smallest power for which P^n has no zero, delta
+    is the smallest entry of P^n and S the number of states. If every power has a zero, `power` is 0 and the bound is 1.
     """
     for name, chain in chains.items():
         mrp = build_problem(chain).mrp if "problem" in chain else MarkovRewardProcess(**chain)
@@ -350,7 +361,10 @@ def _mixing(lag: int, chains: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _first_positive_power(P: Floats) -> int:
-    """The least n for which P^n has no zero, or 0. By Wielandt's theorem it is at most S^2 - 2 S + 2."""
+    """Return the smallest n for which P^n has no zero, or 0 if there is none.
+
+    By Wielandt's theorem it is at most S^2 - 2 S + 2.
+    """
     possible = later = P > 0.0
     for n in range(1, len(P) ** 2 - 2 * len(P) + 3):
         if later.all():
@@ -360,7 +374,7 @@ def _first_positive_power(P: Floats) -> int:
 
 
 def _fixed_point(case: Case) -> Row:
-    """How far theta_star is from the scalar equation of Section 2.2, the mean of v and of T v being the same."""
+    """Evaluate both sides of the scalar equation of Section 2.2 at theta_star: the means of v and of T v."""
     problem, mrp = case.problem, case.problem.mrp
     values = problem.phi @ problem.theta_star
     mean, after = (float(mrp.stationary @ each) for each in (values, mrp.mean_reward + mrp.discounted_P @ values))

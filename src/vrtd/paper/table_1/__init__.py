@@ -1,4 +1,4 @@
-"""Table 1: floors, biases and costs over the step, the batch size, the target and lambda_A."""
+"""Experiment `table-1`: floors, biases and costs over the step, the batch size, the target and lambda_A."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from vrtd.tables import Table, table
 
 
 def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
-    """Everything but `simulated`, and the slopes fitted to it, is the same for any number of runs."""
+    """Compute floors, variances, biases, rates, costs and slopes, and simulate some of the floors.
+
+    Only `simulated` and the slopes fitted to it depend on the number of runs.
+    """
     problems = {name: build(spec) for name, spec in settings["problems"].items()}
     grid = settings["floors"]
     cells = product(grid["problems"], grid["step_sizes"])
     limits = {(name, step): compute_td_limit(problems[name], step) for name, step in cells}
     batches = enumerate_batches(settings, problems[TWO_STATES])
-    found = {
+    results = {
         "floors": compute_floors(settings, problems, limits, batches),
         "variances": compute_variances(settings, problems),
         "biases": compute_biases(settings, problems, limits, batches),
@@ -39,10 +42,10 @@ def measure(settings: Settings, runner: Runner) -> dict[str, Table]:
         "arrivals": compute_arrivals(settings, problems),
         "costs": costs(settings),
     }
-    found["simulated"] = simulate_cells(settings, problems, found["costs"], runner)
+    results["simulated"] = simulate_cells(settings, problems, results["costs"], runner)
     parts = ("floors", "variances", "biases", "arrivals", "costs", "simulated")
-    found["slopes"] = compute_slopes(*(found[name] for name in parts))
-    return {name: table(rows) for name, rows in found.items()}
+    results["slopes"] = compute_slopes(*(results[name] for name in parts))
+    return {name: table(rows) for name, rows in results.items()}
 
 
 EXPERIMENT = make_experiment("table-1", settings, measure, weight=5.0, figures=FIGURES, tests=TESTS, numbers=NUMBERS)

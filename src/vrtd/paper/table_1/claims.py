@@ -1,4 +1,4 @@
-"""The claims of Table 1 and of the texts about it, as statements on slopes and ratios."""
+"""Claims of Table 1 and of the texts on it, as statements on slopes and ratios."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from vrtd.paper.table_1.settings import GAMMAS, MIXED, RANDOM
 from vrtd.paper.table_1.slopes import MODERATE_TARGETS, SMALL_TARGET
 from vrtd.tables import Tables, rows, rows_where
 
-# Criteria of ours. A slope is of the claimed order within this; an upper bound may be undercut by any amount.
+# Our criterion: a slope within NEAR of the claimed one is of that order. A slope may be below an upper bound by any
+# amount.
 NEAR = 0.15
 LINEAR, INVERSE = 1 - NEAR, -1 + NEAR
 AT_MOST_LINEAR, AT_MOST_SQUARE = 1 + NEAR, 2 + NEAR
-# log(1/eps) is told from a constant and from its square by this.
+# Tolerance that distinguishes log(1/eps) from a constant and from its square.
 NEAR_LOGARITHM = 0.25
 MOST_CONSTANT = 10.0
-# A slope over two decades, of an approximation that is off by a tenth, one way at one end and the other at the other.
+# Error of a slope over two decades, if the approximation is off by a tenth with opposite signs at the two ends.
 _SLOPE_UNCERTAINTY = 0.05
 
 NUMBERS = {
@@ -38,7 +39,7 @@ NUMBERS = {
 def _check_slopes(
     where: dict[str, Any], above: float, below: float, beyond: tuple[str, ...], tables: Tables
 ) -> list[NumberCheck]:
-    found = []
+    checks = []
     for row in rows(rows_where(tables["slopes"], **where)):
         if row["basis"] == "simulated":
             continue
@@ -47,11 +48,11 @@ def _check_slopes(
         limits["stated"] = row["range"] not in beyond
         if above > -inf:
             quantity = f"{what}: least slope in {row['against']}"
-            found.append(NumberCheck(condition, quantity, row["low"], above=above, **limits))
+            checks.append(NumberCheck(condition, quantity, row["low"], above=above, **limits))
         if below < inf:
             quantity = f"{what}: largest slope in {row['against']}"
-            found.append(NumberCheck(condition, quantity, row["high"], below=below, **limits))
-    return found
+            checks.append(NumberCheck(condition, quantity, row["high"], below=below, **limits))
+    return checks
 
 
 def _order(
@@ -60,7 +61,7 @@ def _order(
     below: float = inf,
     beyond: tuple[str, ...] = (SHORT_EPOCHS, MODERATE_TARGETS),
 ) -> Evidence:
-    """Every local slope of every range is above and below; the ranges `beyond` are outside what is stated."""
+    """Check all local slopes of all ranges against the limits; the ranges `beyond` are outside the statement."""
     return partial(_check_slopes, where, above, below, beyond)
 
 
@@ -69,7 +70,7 @@ def _all(*parts: Evidence) -> Evidence:
 
 
 def _agrees(where: dict[str, Any], kind: str = "floor") -> Evidence:
-    """Simulated errors are the expected ones, or near the approximate ones."""
+    """Check that simulated errors agree with the exact ones, or are close to the approximate ones."""
 
     def compare(tables: Tables) -> list[NumberCheck]:
         return [
@@ -81,31 +82,33 @@ def _agrees(where: dict[str, Any], kind: str = "floor") -> Evidence:
 
 
 def _is_linear(sampling: str) -> Evidence:
-    """What the error has above its floor falls like radius^m; settings that no proof covers are not stated."""
+    """Check that the error above the floor falls like radius^m; settings without a proof are not stated."""
 
     def compare(tables: Tables) -> list[NumberCheck]:
-        found = []
+        checks = []
         for row in rows(rows_where(tables["rates"], sampling=sampling)):
             where = f"alpha = {row['step_size']:g}, M = {row['batch_size']:,}"
             rate, most = f"spectral radius of an epoch, {where}", f"largest (error - floor) / (first radius^m), {where}"
             is_stated = row["conditions_hold"] == "yes"
             condition = row["problem"] if is_stated else f"{row['problem']}, outside the conditions of the proof"
             rest: dict[str, Any] = {"basis": row["basis"], "stated": is_stated}
-            found += [
+            checks += [
                 NumberCheck(condition, rate, row["radius"], below=1.0, **rest),
                 NumberCheck(condition, most, row["constant"], below=MOST_CONSTANT, **rest),
             ]
-        return found
+        return checks
 
     return compare
 
 
 def _is_cheaper(sampling: str, *families: str) -> Evidence:
-    """Tuned VRTD costs less than tuned TD, for small targets, and for larger ones beyond what is stated; along a family
-    at its least lambda_A."""
+    """Check that tuned VRTD costs less than tuned TD, in each family at its smallest lambda_A.
+
+    Small targets are stated; larger ones are tested beyond the statement.
+    """
 
     def compare(tables: Tables) -> list[NumberCheck]:
-        found = []
+        checks = []
         for family in families:
             part = rows_where(tables["costs"], family=family, sampling=sampling)
             part = rows_where(part, lambda_A=part["lambda_A"].min())
@@ -114,8 +117,8 @@ def _is_cheaper(sampling: str, *families: str) -> Evidence:
                 condition, is_stated = f"{family}, eps = {a['target']:g}", a["target"] <= SMALL_TARGET
                 quantity = f"cost of TD / cost of VRTD at lambda_A = {a['lambda_A']:.2g}"
                 share, basis = a["cost"] / b["cost"], b["basis"]
-                found.append(NumberCheck(condition, quantity, share, above=1.0, basis=basis, stated=is_stated))
-        return found
+                checks.append(NumberCheck(condition, quantity, share, above=1.0, basis=basis, stated=is_stated))
+        return checks
 
     return compare
 

@@ -1,4 +1,4 @@
-"""The fewest pseudo-gradients with which TD and VRTD reach a target: best step, best batch size."""
+"""Smallest number of pseudo-gradients with which TD and VRTD reach a target, with the best step and batch size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vrtd.theory.search import Goal, Search
 
 
 def costs(settings: Settings) -> Rows:
-    """Tuned TD and tuned VRTD for each member of each family and each target."""
+    """Tune TD and VRTD for each member of each family and each target."""
     rows = []
     for member in settings["costs"]:
         problem = build(member["problem"])
@@ -21,14 +21,14 @@ def costs(settings: Settings) -> Rows:
         search = Search(predictor)
         for share in member["targets"]:
             goal = Goal(target=share * initial)
-            for method, found in (("TD", search.td(goal)), ("VRTD", search.vrtd(goal))):
-                assert found is not None  # these targets can be reached
+            for method, best in (("TD", search.td(goal)), ("VRTD", search.vrtd(goal))):
+                assert best is not None  # these targets can be reached
                 rows.append(
                     {
                         "family": member["family"], "sampling": member["sampling"], "method": method,
-                        "lambda_A": problem.lambda_A, "target": share, "step_size": found.step_size,
-                        "batch_size": found.batch_size, "n_epochs": found.n_epochs, "cost": int(found.cost),
-                        "basis": predictor.prediction(found.step_size, found.batch_size).basis,
+                        "lambda_A": problem.lambda_A, "target": share, "step_size": best.step_size,
+                        "batch_size": best.batch_size, "n_epochs": best.n_epochs, "cost": int(best.cost),
+                        "basis": predictor.prediction(best.step_size, best.batch_size).basis,
                     }
                 )  # fmt: skip
     return rows

@@ -1,4 +1,4 @@
-"""Figures of Table 1: exact values are lines, approximate ones dashed, simulated ones marks."""
+"""Figures of Table 1: lines for exact values, dashed lines for approximate ones, marks for simulated ones."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _draw_line(axes: Axes, x: Any, y: Any, label: str, basis: str, marker: str =
 
 
 def _draw_marks(axes: Axes, x: Any, simulated: Table) -> None:
-    """In the colour of the line drawn last."""
+    """Draw simulated means in the colour of the last line."""
     axes.errorbar(
         x, simulated["mean"], 2 * simulated["standard_error"],
         fmt="o", markersize=4, capsize=2, color=axes.lines[-1].get_color(),

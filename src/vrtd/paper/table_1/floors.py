@@ -1,4 +1,4 @@
-"""Where errors settle, how biased they are and how fast they get there."""
+"""Stationary errors, biases and rates of convergence of TD and VRTD."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ LongRuns = Mapping["FloorCell", tuple[float, float]]  # E|u|^2 and |E u|
 THEOREM, LONG_EPOCHS, SHORT_EPOCHS = "the theorems' steps", f"alpha lambda M > {LONG:g}", f"alpha lambda M < {SHORT:g}"
 BETWEEN, LARGE_STEPS, MIXED_CHAIN = "between", "large steps", "M > 10/(1 - rho)"
 _BASIS: dict[Any, str] = {"iid": "exact", "markov": "approximation"}  # of VRTD's moments, by sampling
-_TIME_CONSTANTS = 40.0  # after these nothing is left of the start
+_TIME_CONSTANTS = 40.0  # after this many time constants the initial transient is negligible
 _MANY_EPOCHS = 10**6
 _MOST_CHECKPOINTS = 20
 _FIRST_EPOCHS = 60
 
 
 class FloorCell(NamedTuple):
-    """Settings, and the range of settings that they are looked at in."""
+    """Step and batch size, with the quantity that varies and the range of settings they belong to."""
 
     against: str  # what varies: "alpha" or "M"
     range: str
@@ -46,25 +46,25 @@ class FloorCell(NamedTuple):
 
 
 def build(spec: Mapping[str, Any]) -> LinearProblem:
-    """A chain, or a named problem whose features may be mixed with their mean."""
+    """Build a chain, or a named problem whose features may be mixed with their mean."""
     problem = build_problem(spec)
     if "P" in spec:
         return problem
-    own, d = spec.get("mixing", 1.0), problem.n_features
-    mixed = problem.phi @ (own * np.eye(d) + (1.0 - own) / d)
+    share, d = spec.get("mixing", 1.0), problem.n_features
+    mixed = problem.phi @ (share * np.eye(d) + (1.0 - share) / d)
     return LinearProblem(problem.mrp, mixed / np.linalg.norm(mixed, axis=1).max())
 
 
 class TDLimit(NamedTuple):
-    """TD on a trajectory, in the long run."""
+    """Stationary error and biases of TD on a trajectory."""
 
     floor: float  # E|u|^2
-    xi: float  # E[u^T (g_x(theta) - g(theta))], x being the next transition: the paper's bias
+    xi: float  # E[u^T (g_x(theta) - g(theta))], where x is the next transition: the paper's bias
     mean: float  # |E u|
 
 
 def compute_td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
-    """Exact, from the moments of each state."""
+    """Compute the stationary error and biases of TD exactly, from the moments by state."""
     recursion, d, edges = MarkovTD(problem), problem.n_features, problem.mrp.edges
     n = int(_TIME_CONSTANTS / (step_size * problem.lambda_A)) + 1000
     _, Y = recursion.run(recursion.start(problem.theta_star, problem.mrp.stationary), step_size, np.array([n]))
@@ -76,20 +76,22 @@ def compute_td_limit(problem: LinearProblem, step_size: float) -> TDLimit:
 
 
 def enumerate_batches(settings: Settings, problem: LinearProblem) -> LongRuns:
-    """Algorithm 2 in the long run, exact, because every batch is looked at: over batch sizes at one step, and over
-    steps at one batch size."""
-    grid, found = settings["enumerated"], {}
+    """Compute the stationary errors of Algorithm 2 exactly, by enumerating all batches.
+
+    They are computed over batch sizes at one step, and over steps at one batch size.
+    """
+    grid, long_runs = settings["enumerated"], {}
     cells = [("M", grid["step_size"], M) for M in grid["batch_sizes"]]
     for against, step, M in [*cells, *(("alpha", step, grid["batch_size"]) for step in grid["step_sizes"])]:
         end = 2 * M * _MANY_EPOCHS
         curve = exact_curve(problem, VRTD(step, M), n_gradients=end, checkpoints=1, method="exact")
         floor, mean = curve.values("squared_error")[0, -1], np.linalg.norm(curve.theta[0] - problem.theta_star)
-        found[FloorCell(against, classify_epochs(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
-    return found
+        long_runs[FloorCell(against, classify_epochs(step * problem.lambda_A * M), step, M)] = float(floor), float(mean)
+    return long_runs
 
 
 def compute_floors(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
-    """E|u|^2 in the long run over steps, for some batch sizes, and over batch sizes, for some steps."""
+    """Compute stationary E|u|^2 over steps for some batch sizes, and over batch sizes for some steps."""
     rows: Rows = []
 
     def add(name: str, sampling: str, basis: str, cell: FloorCell, value: float) -> None:
@@ -132,7 +134,7 @@ def _step_range(settings: Settings, step: float) -> str:
 
 
 def classify_epochs(alpha_lambda_M: float) -> str:
-    """Whether epochs are long or short."""
+    """Return the range of settings: long epochs, short ones, or between."""
     return LONG_EPOCHS if alpha_lambda_M > LONG else SHORT_EPOCHS if alpha_lambda_M < SHORT else BETWEEN
 
 
@@ -150,10 +152,10 @@ def _floor(increments: Increments, step: float, M: int) -> float:
 
 
 def compute_biases(settings: Settings, problems: Problems, limits: Limits, batches: LongRuns) -> Rows:
-    """On a trajectory: the paper's bias, E xi, and that of the estimate, |E u|.
+    """Compute the paper's bias on a trajectory, E xi, and the bias of the estimate, |E u|.
 
-    E xi of TD is that of the long run. For VRTD it is Lemma 1's: theta stays fixed, at zero, and the batch starts in
-    the worst state. |E u| of VRTD is exact, hence on a tiny chain.
+    E xi of TD is the stationary one. E xi of VRTD is that of Lemma 1: theta is fixed at zero and the batch starts in
+    the worst state. |E u| of VRTD is exact, and therefore only computed on a tiny chain.
     """
     rows: Rows = []
 
@@ -176,10 +178,10 @@ def compute_biases(settings: Settings, problems: Problems, limits: Limits, batch
 
 
 def compute_variances(settings: Settings, problems: Problems) -> Rows:
-    """The paper's variance error of VRTD on a trajectory, at the theorems' steps and from a stationary state: the term
-    3a/(lambda_A - 3a (1 + gamma)^2) E|g_m(theta_star)|^2 of the inequality of one epoch.
+    """Compute the paper's variance error of VRTD on a trajectory, at the theorems' steps, from a stationary state.
 
-    `square` is E|g_m(theta_star)|^2, exact, from the correlations at every lag.
+    It is the term 3a/(lambda_A - 3a (1 + gamma)^2) E|g_m(theta_star)|^2 of the inequality of one epoch. `square` is
+    E|g_m(theta_star)|^2, computed exactly from the correlations at all lags.
     """
     grid, rows = settings["floors"], []
     steps = grid["theorem_step_sizes"]
@@ -198,9 +200,9 @@ def compute_variances(settings: Settings, problems: Problems) -> Rows:
 
 
 def compute_rates(settings: Settings, problems: Problems) -> Rows:
-    """An epoch of VRTD multiplies what the error has above its floor by at most `radius`, up to a `constant` in all.
+    """Compute the rate at which the error of VRTD above its floor falls: at most `constant` times `radius`^m.
 
-    `conditions_hold` says whether a proof covers the setting: of the sharp Theorem 1, or of the corrected Theorem 2.
+    `conditions_hold` says whether the sharp Theorem 1 or the corrected Theorem 2 covers the setting.
     """
     rows, epochs = [], np.arange(_FIRST_EPOCHS)
     for name in settings["floors"]["problems"]:
@@ -226,7 +228,7 @@ def compute_rates(settings: Settings, problems: Problems) -> Rows:
 
 
 def compute_arrivals(settings: Settings, problems: Problems) -> Rows:
-    """Updates of TD from zero until its error is twice its floor, independent samples."""
+    """Count the updates of TD from zero until its error is twice its floor, with independent samples."""
     rows = []
     for name in settings["floors"]["problems"]:
         increments = increments_of(problems[name], "iid")
@@ -240,7 +242,7 @@ def compute_arrivals(settings: Settings, problems: Problems) -> Rows:
 
 
 def simulate_cells(settings: Settings, problems: Problems, costs: Rows, runner: Runner) -> Rows:
-    """Simulations beside what is expected: errors in the long run, and the ends of tuned runs of Algorithm 2."""
+    """Simulate stationary errors, and final errors of tuned runs of Algorithm 2, beside the expected errors."""
     problem, rows = problems[RANDOM], []
     jobs: list[tuple[str, Any, Algorithm, NDArray[np.int64], Floats]] = []
     for sampling in _BASIS:
@@ -255,7 +257,7 @@ def simulate_cells(settings: Settings, problems: Problems, costs: Rows, runner: 
             jobs.append(("tuned", "markov", plan, np.array([row["cost"]]), np.zeros(problem.n_features)))
     runner.expect(settings["n_runs"] * sum(int(axis[-1]) for _, _, _, axis, _ in jobs))
     for index, (kind, sampling, method, axis, theta_0) in enumerate(jobs):
-        end, seed = int(axis[-1]), 1000 * settings["seed"] + index  # cells and reproductions must be independent
+        end, seed = int(axis[-1]), 1000 * settings["seed"] + index  # independent between cells and between seeds
         options: dict[str, Any] = {"n_gradients": end, "checkpoints": axis, "theta_0": theta_0, "sampling": sampling}
         result = runner.simulate(problem, method, n_runs=settings["n_runs"], seed=seed, **options)
         expected = exact_curve(problem, method, **options)

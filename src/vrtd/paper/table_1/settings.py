@@ -1,4 +1,4 @@
-"""Settings of Table 1. The paper gives orders and no numbers: all of this is a choice."""
+"""Settings of Table 1. The paper gives orders and no numbers, so all settings are our choices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from vrtd.paper.experiment import Settings
 
 RANDOM, STICKY, TWO_STATES = "random MDP 0", "two sticky states", "two states"
 MIXED, GAMMAS = "features alike", "discount near 1"  # families along which lambda_A falls
-# An epoch is long when its inner loop arrives at the solution of the batch, short when it hardly moves: alpha lambda M.
+# Limits of alpha lambda M: in a long epoch the inner loop reaches the solution of the batch, in a short one it hardly
+# moves.
 LONG, SHORT = 20.0, 0.1
 
 _STEPS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
@@ -21,31 +22,32 @@ _PROBLEMS: dict[str, dict[str, Any]] = {
 
 
 def settings(n_runs: int, seed: int) -> Settings:
+    """Return the settings of the experiment."""
     sizes = [m * 10**k for k in range(1, 6) for m in (1, 2, 5)]
     return {
         "n_runs": n_runs,
         "seed": seed,
         "problems": _PROBLEMS,
-        # Orders in the step are read off up to here: a thirtieth of TD's limit of stability, or less.
+        # Largest step for which orders in the step are determined: at most a thirtieth of TD's stability limit.
         "largest_small_step": 0.1,
         "floors": {
             "problems": [RANDOM, STICKY],
             "step_sizes": _STEPS,
             "batch_sizes": [5, 5000, 1_000_000],
-            # With normalised features 0.25 is what 0.1, the step of the paper's figures, is with features as described.
+            # With normalised features the step 0.25 corresponds to 0.1, the paper's step, with the raw features.
             "fixed_step_size": 0.25,
             "all_batch_sizes": [2, 3, 5, 8, *sizes, 1_000_000, 2_000_000],
-            # These satisfy the conditions of both theorems as printed and of the repaired Theorem 2. On the random MDP
-            # 9e-4 is above the step of the corrected Theorem 1 and is covered by the sharp one.
+            # These steps satisfy the conditions of both printed theorems and of the repaired Theorem 2. On the random
+            # MDP 9e-4 exceeds the largest step of the corrected Theorem 1, but the sharp one covers it.
             "theorem_step_sizes": [1e-5, 3e-5, 1e-4, 3e-4, 9e-4],
             "theorem_batch_sizes": [10**6, 10**7, 10**8, 10**9],
             "theorem_batch_size": 10**8,
         },
         "lemma_batch_sizes": [1, 2, 5, *sizes],
-        # Algorithm 2 through all its batches, on the two states.
+        # Algorithm 2 on the two states, with all batches enumerated.
         "enumerated": {"batch_sizes": [2, 4, 8, 16, 24, 32], "step_size": 2.0, "step_sizes": _STEPS, "batch_size": 8},
         "rates": [[9e-4, 1_000_000], [0.25, 50], [0.25, 500], [0.25, 2000]],
-        # Step, batch size and epochs (for TD updates) of what is simulated from theta_star, on the random MDP.
+        # Step, batch size and epochs (for TD: updates) of the simulations from theta_star on the random MDP.
         "simulated": [
             *([0.03, 1, 6000], [0.1, 1, 3000], [0.3, 1, 2000], [0.1, 5, 600], [0.3, 5, 300]),
             *([0.25, 5, 300], [0.25, 50, 40], [0.25, 500, 6], [0.25, 2000, 3], [0.25, 5000, 2]),
@@ -54,12 +56,12 @@ def settings(n_runs: int, seed: int) -> Settings:
         "simulated_targets": _TARGETS[:3],
         "costs": [
             *(_family(RANDOM, _PROBLEMS[RANDOM], 0.0, sampling, _TARGETS) for sampling in ("iid", "markov")),
-            # Each feature is mixed with the mean of all four. What can be represented stays the same.
+            # Each feature is mixed with the mean of all four, which does not change the span of the features.
             *(
                 _family(MIXED, _PROBLEMS[RANDOM] | {"mixing": mixing}, 0.0, "iid", [1e-1, 1e-3])
                 for mixing in (1.0, 0.5, 0.25, 0.1)
             ),
-            # theta_star = 0, theta_0 = 1 and r_max = 1 for every discount: of all constants only lambda_A changes.
+            # For every discount theta_star = 0, theta_0 = 1 and r_max = 1, so that only lambda_A changes.
             *(
                 _family(
                     GAMMAS,
@@ -76,5 +78,5 @@ def settings(n_runs: int, seed: int) -> Settings:
 def _family(
     family: str, problem: dict[str, Any], theta_0: float, sampling: str, targets: list[float]
 ) -> dict[str, Any]:
-    """A member of a family; targets are shares of the initial error."""
+    """Return the settings of one member of a family; targets are shares of the initial error."""
     return {"family": family, "problem": problem, "theta_0": theta_0, "sampling": sampling, "targets": targets}

@@ -1,4 +1,4 @@
-"""Orders as slopes on logarithmic scales: between neighbours where values are exact, else a fit with its error."""
+"""Orders as slopes on logarithmic scales: between neighbours for computed values, fitted for simulated ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vrtd.paper.table_1.settings import GAMMAS, MIXED, RANDOM
 
 # The power of log(1/eps) in Table 1's costs, by sampling and method.
 LOGARITHMS = {("iid", "TD"): 1, ("iid", "VRTD"): 1, ("markov", "TD"): 2, ("markov", "VRTD"): 1}
-SMALL_TARGET = 1e-3  # an order in eps is about targets of at most this; here few long epochs begin to be best for VRTD
+SMALL_TARGET = 1e-3  # orders in eps are tested up to this target, below which a few long epochs are best for VRTD
 MODERATE_TARGETS = f"eps >= {SMALL_TARGET:g}"
 
 Row = dict[str, Any]
 _LABELS = ("problem", "sampling", "method", "against", "range", "basis")
-_VARYING = (("alpha", "step_size", "batch_size"), ("M", "batch_size", "step_size"))  # over what, and what is fixed
+_VARYING = (("alpha", "step_size", "batch_size"), ("M", "batch_size", "step_size"))  # name, varied setting, fixed one
 
 
 def compute_local_slopes(x: ArrayLike, y: ArrayLike) -> Floats:
-    """d log|y| / d log x between neighbours.
+    """Compute the slopes d log|y| / d log x between neighbours.
 
     >>> compute_local_slopes([1.0, 10.0, 100.0], [5.0, 0.5, 0.05]).round(12).tolist()
     [-1.0, -1.0]
@@ -33,9 +33,9 @@ def compute_local_slopes(x: ArrayLike, y: ArrayLike) -> Floats:
 
 
 def fit_slope(x: Sequence[float], y: Sequence[float], standard_error: Sequence[float]) -> tuple[float, float]:
-    """The slope of log y over log x by weighted least squares, and its standard error.
+    """Fit the slope of log y over log x by weighted least squares; return it and its standard error.
 
-    >>> fit_slope([1.0, 10.0], [5.0, 50.0], [0.1, 1.0])[0]
+    >>> round(fit_slope([1.0, 10.0], [5.0, 50.0], [0.1, 1.0])[0], 12)
     1.0
     """
     at, weight = np.log(x), (np.asarray(y) / np.asarray(standard_error)) ** 2
@@ -45,7 +45,10 @@ def fit_slope(x: Sequence[float], y: Sequence[float], standard_error: Sequence[f
 
 
 def compute_slopes(floors: Rows, variances: Rows, biases: Rows, arrivals: Rows, costs: Rows, simulated: Rows) -> Rows:
-    """One row a line of Table 1 and range: `low` to `high`, and `standard_error` with `n_runs` of a fit."""
+    """Make one row per line of Table 1 and range, with the slopes from `low` to `high`.
+
+    The row of a fit also has its `standard_error` and `n_runs`.
+    """
     return [
         *_exact("floor", "floor", floors),
         *_exact("variance term", "value", variances),
@@ -58,7 +61,7 @@ def compute_slopes(floors: Rows, variances: Rows, biases: Rows, arrivals: Rows, 
 
 
 def _exact(quantity: str, column: str, rows: Rows) -> Iterator[Row]:
-    """Over what varies, everything else being fixed."""
+    """Compute slopes in the step and in the batch size, each with the other fixed."""
     for against, varies, fixed in _VARYING:
         for group in _group(_where(rows, against=against), *_LABELS, fixed):
             if group[0]["range"] not in (BETWEEN, LARGE_STEPS) and len(group) > 1:
@@ -96,7 +99,7 @@ def _costs(rows: Rows) -> Iterator[Row]:
 
 
 def _simulated(rows: Rows) -> Iterator[Row]:
-    """Over steps at each batch size; over batch sizes at the step that has several of one range."""
+    """Fit slopes in the step for each batch size, and in the batch size where a step has several in one range."""
     rows = [row | {"range": classify_epochs(row["alpha_lambda_M"])} for row in rows]
     for against, varies, fixed in _VARYING:
         for group in _group(rows, "problem", "sampling", "method", "range", fixed):
@@ -125,7 +128,7 @@ def _column(rows: Rows, name: str) -> list[float]:
 
 
 def _group(rows: Rows, *keys: str) -> Iterable[Rows]:
-    """Rows that have the same values of some columns."""
+    """Group rows by their values in some columns."""
     groups: dict[tuple[Any, ...], Rows] = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)
