@@ -1,18 +1,18 @@
-"""How good the automatic methods are beside least squares (LSTD), and what they cost.
+"""Measure the accuracy and the cost of the automatic methods, compared with least squares (LSTD).
 
     python benchmarks/auto.py [--quick] [--tables errors,anytime,large,coverage,grid] [--json]
 
-- errors: E|theta - theta_star|^2 of `Evaluator(cost="linear")` (VRTD with batches that grow), of
+- errors: E|theta - theta_star|^2 of `Evaluator(cost="linear")` (VRTD with growing batches), of
   `Evaluator("richardson_td")` (extrapolated TD) and of plain averaged TD, divided by that of LSTD on the same rows.
-  Twenty random problems that were not used to tune them and five named ones, 200 trajectories each of 20,000 and of
-  200,000 rows, in one pass in chunks of 1,000 rows.
-- anytime: the same after 5,000, 9,000, 14,000 and 20,000 rows of one stream, whose length is not announced.
-- large: 30,000 rows with 1,000, 3,000 and 10,000 dense features: seconds of the fit and of 100 intervals, divided by
-  those of one pass in NumPy over the same rows, X.T @ (r + gamma X' theta - X theta), on one thread.
-- coverage: of 95 % intervals of phi(s).theta_star over 300 logs, the lowest over states; beside it plain averaged TD
-  with batch means. Logs with a warning are counted apart.
-- grid: what "auto" of VRTD with batches of one size and of TD lose to the best cell of a grid of steps and batch sizes
-  (20 problems, 20,000 rows). It takes most of the time, so that it is left out unless it is asked for.
+  There are twenty random problems that were not used for tuning and five named ones, each with 200 trajectories of
+  20,000 and of 200,000 rows, learned in one pass in chunks of 1,000 rows.
+- anytime: the same ratios after 5,000, 9,000, 14,000 and 20,000 rows of one stream of unknown length.
+- large: seconds for a fit and 100 intervals with 30,000 rows and 1,000, 3,000 and 10,000 dense features, divided by
+  the seconds of one pass in NumPy over the same rows, X.T @ (r + gamma X' theta - X theta), on one thread.
+- coverage: coverage of 95 % intervals of phi(s).theta_star over 300 logs, the lowest over states, compared with plain
+  averaged TD with batch means. Logs with a warning are counted separately.
+- grid: the error of "auto" for VRTD with a constant batch size and for TD, compared with the best cell of a grid of
+  steps and batch sizes (20 problems, 20,000 rows). This table takes most of the time and is only made on request.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ LINEAR: dict[str, dict[str, Any]] = {
     "growing VRTD": {"cost": "linear"},
     "extrapolated TD": {"algorithm": "richardson_td", "cost": "linear"},
 }
-AVERAGED = "averaged TD"  # with a constant step, without its first tenth
+AVERAGED = "averaged TD"  # with a constant step; the first tenth is discarded
 
 
 def random_features(mrp: Any, d: int, seed: int) -> Any:
-    """Normal features and a constant one, scaled to |phi| <= 1."""
+    """Return normal features and a constant one, scaled to |phi| <= 1."""
     phi = np.random.default_rng(seed).standard_normal((mrp.n_states, d))
     phi[:, 0] = 1.0
     return phi / np.linalg.norm(phi, axis=1).max()
 
 
 def problems(n_rows: int) -> dict[str, Problem]:
-    library, found = vrtd.problems, {}
+    library, chains = vrtd.problems, {}
     for i, d in enumerate((3, 6, 10, 16, 24)):
-        found[f"random_mdp d={d}"] = library.random_mdp(seed=SEED + i, n_states=60, n_features=d, normalize=True)
-        found[f"lazy d={d}"] = library.random_mdp(seed=SEED + 10 + i, n_states=60, n_features=d, laziness=0.7)
-        found[f"garnet d={d}"] = library.garnet(seed=SEED + 20 + i, n_states=80, branching=3, n_features=d)
+        chains[f"random_mdp d={d}"] = library.random_mdp(seed=SEED + i, n_states=60, n_features=d, normalize=True)
+        chains[f"lazy d={d}"] = library.random_mdp(seed=SEED + 10 + i, n_states=60, n_features=d, laziness=0.7)
+        chains[f"garnet d={d}"] = library.garnet(seed=SEED + 20 + i, n_states=80, branching=3, n_features=d)
         mrp = library.garnet(seed=SEED + 30 + i, n_states=100, branching=4, gamma=0.97).mrp
-        found[f"garnet, normal features d={d}"] = vrtd.LinearProblem(mrp, random_features(mrp, d, SEED + i))
-    found["boyan_chain"] = library.boyan_chain()
-    found["random_walk 9"] = library.random_walk(n_states=9)
-    found["random_walk 19"] = library.random_walk(n_states=19)
-    found["frozen_lake"] = library.frozen_lake(seed=SEED)
-    found["frozen_lake, tabular"] = vrtd.LinearProblem(library.frozen_lake(seed=SEED + 1).mrp, np.eye(16))
-    discount = {name: float(each.mrp.edges.discount.max()) for name, each in found.items()}
+        chains[f"garnet, normal features d={d}"] = vrtd.LinearProblem(mrp, random_features(mrp, d, SEED + i))
+    chains["boyan_chain"] = library.boyan_chain()
+    chains["random_walk 9"] = library.random_walk(n_states=9)
+    chains["random_walk 19"] = library.random_walk(n_states=19)
+    chains["frozen_lake"] = library.frozen_lake(seed=SEED)
+    chains["frozen_lake, tabular"] = vrtd.LinearProblem(library.frozen_lake(seed=SEED + 1).mrp, np.eye(16))
+    discount = {name: float(each.mrp.edges.discount.max()) for name, each in chains.items()}
     return {
         name: Problem(each.mrp, vrtd.features.Table(each.phi), each.phi, discount[name], n_rows)
-        for name, each in found.items()
+        for name, each in chains.items()
     }
 
 
@@ -85,7 +85,7 @@ def rows_of(problem: Problem, chunk: Chunk) -> vrtd.Transitions:
 
 
 def stream(problem: Problem, chunk: Chunk, settings: dict[str, Any], counts: list[int]) -> Iterator[Any]:
-    """theta after so many rows, which come in chunks."""
+    """Yield theta after each count of rows; the rows come in chunks."""
     evaluator = vrtd.Evaluator(features=problem.features, discount=problem.discount, **settings)
     done = 0
     for n in counts:
@@ -98,7 +98,7 @@ def stream(problem: Problem, chunk: Chunk, settings: dict[str, Any], counts: lis
 
 @numba.njit(cache=True)
 def average(phi: Any, reward: Any, phi_next: Any, discount: Any, step: float, first: int, means: Any) -> None:
-    """Plain TD with a constant step: the mean iterates of blocks of rows after the first ones."""
+    """Run plain TD with a constant step and compute the mean iterate of each block of rows after row `first`."""
     theta = np.zeros(phi.shape[1])
     size = (reward.size - first) // len(means)
     for i in range(first + size * len(means)):
@@ -124,7 +124,7 @@ def closed_form(rows: vrtd.Transitions) -> Any:
 
 
 def measure_errors(problem: Problem, counts: list[int], n_replications: int) -> dict[str, Any]:
-    """Mean squared errors after each count of rows, divided by those of LSTD."""
+    """Return mean squared errors after each count of rows, divided by those of LSTD."""
     star = vrtd.LinearProblem(problem.mrp, problem.phi).theta_star
     squares = {name: np.zeros(len(counts)) for name in (*LINEAR, AVERAGED, "LSTD")}
     for r in range(n_replications):
@@ -142,18 +142,21 @@ def measure_errors(problem: Problem, counts: list[int], n_replications: int) -> 
 
 
 def table_of_errors(counts: list[int], separately: bool, n_problems: int | None, n_replications: int) -> dict[str, Any]:
-    """Ratios to LSTD. `separately`: each number of rows is a run of its own; else they are points of one stream."""
-    found: dict[str, Any] = {}
+    """Return ratios to LSTD.
+
+    With `separately` each count of rows is a separate run; otherwise all counts are points of one stream.
+    """
+    results: dict[str, Any] = {}
     for name, problem in list(problems(counts[-1]).items())[:n_problems]:
         runs = [[n] for n in counts] if separately else [counts]
         parts = [measure_errors(problem, run, n_replications) for run in runs]
-        found[name] = {method: [ratio for part in parts for ratio in part[method]] for method in parts[0]}
-        show(f"{name:32} " + "; ".join(f"{method} {numbers(ratios)}" for method, ratios in found[name].items()))
-    methods = next(iter(found.values()))
+        results[name] = {method: [ratio for part in parts for ratio in part[method]] for method in parts[0]}
+        show(f"{name:32} " + "; ".join(f"{method} {numbers(ratios)}" for method, ratios in results[name].items()))
+    methods = next(iter(results.values()))
     summary = {}
     for method in methods:
-        ratios = np.array([each[method] for each in found.values()])
-        random = np.array([each[method] for name, each in found.items() if "d=" in name])
+        ratios = np.array([each[method] for each in results.values()])
+        random = np.array([each[method] for name, each in results.items() if "d=" in name])
         summary[method] = {
             "median": np.median(ratios, axis=0).tolist(),
             "worst": ratios.max(axis=0).tolist(),
@@ -161,14 +164,14 @@ def table_of_errors(counts: list[int], separately: bool, n_problems: int | None,
             "random problems, worst": random.max(axis=0).tolist(),
         }
         show(f"{method} after {counts} rows: " + "; ".join(f"{k} {numbers(v)}" for k, v in summary[method].items()))
-    return {"rows": counts, "problems": found, "summary": summary}
+    return {"rows": counts, "problems": results, "summary": summary}
 
 
 # Many features
 
 
 def fourier_log(d: int, n_rows: int) -> Chunk:
-    """An AR(1) process in three dimensions, with a constant and d - 1 random Fourier features."""
+    """Return a log of an AR(1) process in three dimensions, with a constant and d - 1 random Fourier features."""
     rng = np.random.default_rng(SEED)
     noise = rng.standard_normal((n_rows + 1, 3))
     x = np.empty_like(noise)
@@ -195,16 +198,16 @@ def measure_large(d: int, n_rows: int) -> dict[str, float]:
     chunk = fourier_log(d, n_rows)
     X, Y, r, theta = chunk.observations, chunk.next_observations, chunk.reward, np.ones(d)
     one_pass = best_time(lambda: X.T @ (r + 0.95 * (Y @ theta) - X @ theta))
-    states, found = X[:: max(1, n_rows // 100)][:100], {"seconds of a pass": one_pass}
+    states, result = X[:: max(1, n_rows // 100)][:100], {"seconds of a pass": one_pass}
     for name, settings in LINEAR.items():
 
         def evaluate(settings: dict[str, Any] = settings) -> None:
             evaluator = vrtd.Evaluator(features="identity", discount=0.95, **settings).fit(chunk)
             evaluator.predict(states, return_interval=0.95)
 
-        evaluate()  # compiled, and the rows are in memory
-        found[name] = best_time(evaluate, 2) / one_pass
-    return found
+        evaluate()  # compiles the loops and loads the rows into memory
+        result[name] = best_time(evaluate, 2) / one_pass
+    return result
 
 
 # Coverage
@@ -229,7 +232,7 @@ def cases() -> dict[str, Case]:
 
 
 def predict_averaged(case: Case, chunk: Chunk) -> tuple[Any, Any, bool]:
-    """Values and half-widths of averaged TD with batch means."""
+    """Return values and half-widths of averaged TD with batch means."""
     table = case.features if case.features is not None else None
     phi, phi_next, states = (
         (x if table is None else table(x)) for x in (chunk.observations, chunk.next_observations, case.observations)
@@ -247,9 +250,9 @@ def predict_linearly(case: Case, chunk: Chunk, settings: dict[str, Any]) -> tupl
         warnings.simplefilter("always")
         for first in range(0, len(chunk.reward), CHUNK):
             evaluator.partial_fit(chunk.part(first, first + CHUNK))
-        found = evaluator.predict(case.observations, return_interval=0.95)
+        answer = evaluator.predict(case.observations, return_interval=0.95)
     is_warned = any(issubclass(each.category, vrtd.errors.ConvergenceWarning) for each in caught)
-    return found.value, (found.high - found.low) / 2.0, is_warned
+    return answer.value, (answer.high - answer.low) / 2.0, is_warned
 
 
 def measure_coverage(case: Case, n_rows: int, n_replications: int) -> dict[str, Any]:
@@ -257,9 +260,9 @@ def measure_coverage(case: Case, n_rows: int, n_replications: int) -> dict[str, 
     methods = {name: lambda chunk, s=settings: predict_linearly(case, chunk, s) for name, settings in LINEAR.items()}
     methods[AVERAGED] = lambda chunk: predict_averaged(case, chunk)
     for name, predict in methods.items():
-        found = [predict(case.draw(n_rows, SEED + r)) for r in range(n_replications)]
-        values, half = np.array([each[0] for each in found]), np.array([each[1] for each in found])
-        good = ~np.array([each[2] for each in found])
+        answers = [predict(case.draw(n_rows, SEED + r)) for r in range(n_replications)]
+        values, half = np.array([each[0] for each in answers]), np.array([each[1] for each in answers])
+        good = ~np.array([each[2] for each in answers])
         held = np.abs(values - case.truth) <= half
         report[name] = {"warned": int((~good).sum()), "mean, all logs": float(held.mean())}
         if good.any():
@@ -272,7 +275,7 @@ def measure_coverage(case: Case, n_rows: int, n_replications: int) -> dict[str, 
     return report
 
 
-# Batches of one size, and the best cell of a grid
+# Constant batch sizes, and the best cell of a grid
 
 
 def cell_error(rows: vrtd.Transitions, step: float, M: int, seed: int, star: Any) -> float:
@@ -355,14 +358,14 @@ TABLES = ("errors", "anytime", "large", "coverage", "grid")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object with everything")
-    parser.add_argument("--quick", action="store_true", help="two problems, few and short trajectories, for a look")
-    parser.add_argument("--tables", default="errors,anytime,large,coverage", help="which, separated by commas")
-    parser.add_argument("--replications", type=int, default=200, help="trajectories of each problem (default 200)")
+    parser.add_argument("--quick", action="store_true", help="two problems with few short trajectories")
+    parser.add_argument("--tables", default="errors,anytime,large,coverage", help="tables to make, separated by commas")
+    parser.add_argument("--replications", type=int, default=200, help="trajectories per problem (default 200)")
     options = parser.parse_args()
     tables = options.tables.split(",")
     if not set(tables) <= set(TABLES):
         parser.error(f"tables must be of {', '.join(TABLES)}")
-    warnings.simplefilter("ignore")  # the values of short logs are in doubt, and cells of the grid are unstable
+    warnings.simplefilter("ignore")  # short logs give unreliable values, and some cells of the grid are unstable
     quick, n_problems = options.quick, 2 if options.quick else None
     n_replications = 3 if quick else options.replications
     report: dict[str, Any] = {}

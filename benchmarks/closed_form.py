@@ -1,6 +1,9 @@
-"""What the closed form costs per row beside VRTD, by the number of features: where algorithm="auto" should change.
+"""Measure the cost per row of the closed form and of VRTD, by number of features.
 
-Rows are features in memory, so that nothing else takes time. Run with OPENBLAS_NUM_THREADS=1 for one core.
+    OPENBLAS_NUM_THREADS=1 python benchmarks/closed_form.py [--quick]
+
+The result shows at which number of features algorithm="auto" should switch. Rows are features in memory, so reading
+takes no time. The environment variable restricts the measurement to one core.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ REPEATS = 3
 
 
 def seconds_per_row(algorithm: str | vrtd.VRTD, log: vrtd.logs.Log, n_rows: int) -> float:
-    """Return the CPU time of learning from a row, the best of several runs."""
+    """Return the CPU time per row of learning, the best of several runs."""
     best = np.inf
     for _ in range(REPEATS):
         evaluator = vrtd.Evaluator(algorithm, features="identity", discount=0.9)

@@ -1,10 +1,10 @@
-"""What learning from a log costs, beside merely reading it, beside simulation, and beside what else one would use.
+"""Measure the cost of learning from a log, compared with reading it, with simulation and with other tools.
 
     python benchmarks/evaluate.py [--json] [--quick] [--only PART ...]
 
-Machines differ and are noisy: everything is a ratio of one sitting, the best of several tries that alternate. `asked`
-is what the ratio should be at least or at most. Work of one thread is measured in seconds of the processor, which
-others on the machine disturb least. Needs pyarrow; d3rlpy is compared with where it is installed.
+All results are ratios of measurements in the same session, because machines differ and are noisy. Each measurement is
+the best of several repetitions, which alternate. `asked` is the required ratio. Work of one thread is measured in CPU
+seconds, which other processes disturb least. It needs pyarrow; d3rlpy is included if it is installed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def seconds(call: Callable[[], Any], clock: Callable[[], float] = time.process_t
 
 
 def best(repeats: int, *calls: Callable[[], float]) -> list[float]:
-    """The least that each of the calls returned; they take turns, so that all see the same noise of the machine."""
+    """Return the minimum of each call over repetitions; the calls alternate, so that all see the same noise."""
     return [min(column) for column in zip(*([call() for call in calls] for _ in range(repeats)), strict=True)]
 
 
@@ -56,7 +56,7 @@ def best(repeats: int, *calls: Callable[[], float]) -> list[float]:
 
 
 def write_log(path: Path, n_rows: int, one_group: bool) -> None:
-    """2 x 16 float32 features, reward, terminated; the same stretch of rows again and again."""
+    """Write rows of 2 x 16 float32 features, reward and terminated; the same rows are repeated."""
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
@@ -73,7 +73,7 @@ def fit_file(path: Path) -> vrtd.Evaluator:
 
 
 def parquet(folder: Path, quick: bool) -> dict[str, Any]:
-    """Rows a second of learning from a file that is in the page cache, as a share of reading it."""
+    """Measure rows per second of learning from a file in the page cache, as a share of those of reading it."""
     from pyarrow.parquet import ParquetFile
 
     path = folder / "log.parquet"
@@ -94,7 +94,7 @@ def parquet(folder: Path, quick: bool) -> dict[str, Any]:
     return {"fit_to_read": reading / fitting, "asked": ">= 0.5", "million_rows_a_second": n_rows / fitting / 1e6}
 
 
-# Linux keeps the peak of resident memory for each program.
+# Linux records the peak of resident memory per process.
 PEAK = """
 import sys
 import pyarrow.parquet, vrtd
@@ -110,7 +110,7 @@ with open("/proc/self/status") as file:
 
 
 def memory(folder: Path, quick: bool) -> dict[str, Any]:
-    """The peak of a process that learns from a file of one row group, less that of one that only imported the same."""
+    """Measure the memory of learning from a file with one row group, less that of importing the same modules."""
     path = folder / "one_group.parquet"
     write_log(path, 1 << (18 if quick else 24), one_group=True)
     size = path.stat().st_size
@@ -135,13 +135,13 @@ def rows(n: int, d: int, dtype: Any) -> Chunk:
 
 
 def gradients(algorithm: Any, n: int) -> int:
-    """Pseudo-gradients on n rows."""
+    """Return the number of pseudo-gradients on n rows."""
     epoch = algorithm.epoch("markov")
     return n // max(epoch.n_absorb, 1) * epoch.n_gradients
 
 
 def simulated(algorithm: Any, d: int, budget: int) -> float:
-    """Seconds a pseudo-gradient of the simulation's compiled loop."""
+    """Return the seconds per pseudo-gradient of the simulation's compiled loop."""
     mrp = vrtd.problems.random_mdp(seed=0, n_states=300).mrp
     problem = vrtd.LinearProblem(mrp, np.random.default_rng(0).random((300, d)) / np.sqrt(d))
     n_runs, each, spent = 8, max(budget // 8 // (2 * BATCH), 1) * 2 * BATCH, 0.0
@@ -153,7 +153,7 @@ def simulated(algorithm: Any, d: int, budget: int) -> float:
         spent = time.process_time() - began
         return outcome
 
-    simulation.run_blocks = timed  # without the tables of the chain and the compilation
+    simulation.run_blocks = timed  # excludes building the chain's tables and compiling
     vrtd.simulate(
         problem, algorithm, sampling="markov", n_runs=n_runs, n_gradients=each, threads=1, checkpoints=1, metrics=()
     )
@@ -162,9 +162,12 @@ def simulated(algorithm: Any, d: int, budget: int) -> float:
 
 
 def in_memory(quick: bool) -> dict[str, Any]:
-    """Cost of a pseudo-gradient of `fit`, from arrays that do not fit in the processor's cache, over a simulation's:
-    of the whole of it, and of rows after the pilot, on which the step size is checked."""
-    found: dict[str, Any] = {"asked": "<= 1.5"}
+    """Measure the cost per pseudo-gradient of `fit`, divided by that of a simulation.
+
+    Arrays do not fit in the processor's cache. One ratio is for the whole fit, the other for the rows after the pilot,
+    on which the step size is checked.
+    """
+    report: dict[str, Any] = {"asked": "<= 1.5"}
     for d in DIMENSIONS:
         n = (1 << (21 if quick else 26)) // d // BATCH * BATCH
         for dtype in (np.float32, np.float64):
@@ -177,24 +180,24 @@ def in_memory(quick: bool) -> dict[str, Any]:
                 def fit(evaluator: Any = evaluator, log: Any = log) -> float:
                     return seconds(lambda: evaluator.fit(log))
 
-                def go_on(evaluator: Any = evaluator, log: Any = log) -> float:
+                def fit_more(evaluator: Any = evaluator, log: Any = log) -> float:
                     return seconds(lambda: evaluator.partial_fit(log))
 
                 def simulate(algorithm: Any = algorithm, d: int = d, count: int = count) -> float:
                     return simulated(algorithm, d, min(count, (1 << 26) // d))
 
-                whole, later, each = best(2 if quick else 7, fit, go_on, simulate)
-                found[f"{name}, d = {d}, {np.dtype(dtype).name}"] = {
+                whole, later, each = best(2 if quick else 7, fit, fit_more, simulate)
+                report[f"{name}, d = {d}, {np.dtype(dtype).name}"] = {
                     "fit_to_simulation": whole / count / each,
                     "after_the_pilot_to_simulation": later / count / each,
                     "pilot_costs_so_many_rows": (whole - later) / later * n,
                     "simulation_ns": each * 1e9,
                 }
-    return found
+    return report
 
 
 def compiled_call(algorithm: Any, chunk: Chunk) -> Callable[[], bool]:
-    """The loop over rows alone, on the whole chunk."""
+    """Return a call of the compiled loop over all rows of a chunk."""
     n, d = chunk.observations.shape
     epoch = algorithm.epoch("markov")
     loop = compile_stream(algorithm, epoch, d, False)
@@ -212,15 +215,15 @@ def compiled_call(algorithm: Any, chunk: Chunk) -> Callable[[], bool]:
 
 
 def partial_fits(quick: bool) -> dict[str, Any]:
-    """A call of `partial_fit` with 1000 rows, over the compiled loop on the same rows."""
-    found: dict[str, Any] = {"asked": "<= 1.3 at d >= 64, <= 10 us more at d = 16"}
+    """Measure a call of `partial_fit` with 1000 rows, divided by the compiled loop on the same rows."""
+    report: dict[str, Any] = {"asked": "<= 1.3 at d >= 64, <= 10 us more at d = 16"}
     for d in DIMENSIONS:
         for dtype in (np.float32, np.float64):
             chunk = rows(BATCH, d, dtype)
             for name, algorithm in METHODS.items():
                 call = compiled_call(algorithm, chunk)
                 evaluator = vrtd.Evaluator(algorithm, features=None, discount=GAMMA, pilot_rows=BATCH)
-                for _ in range(300):  # past the pilot, and where points of the path are far apart
+                for _ in range(300):  # past the pilot, where points of the path are recorded rarely
                     evaluator.partial_fit(chunk)
 
                 def many(once: Callable[[], Any], times: int = 20) -> float:
@@ -231,10 +234,10 @@ def partial_fits(quick: bool) -> dict[str, Any]:
                     lambda evaluator=evaluator, chunk=chunk: many(lambda: evaluator.partial_fit(chunk)),
                     lambda call=call: many(call),
                 )
-                found[f"{name}, d = {d}, {np.dtype(dtype).name}"] = {
+                report[f"{name}, d = {d}, {np.dtype(dtype).name}"] = {
                     "to_compiled": whole / alone, "us_more": whole - alone, "compiled_us": alone,
                 }  # fmt: skip
-    return found
+    return report
 
 
 # Side by side
@@ -252,8 +255,10 @@ def numpy_td(phi: Any, reward: Any, phi_next: Any, step: float) -> Any:
 
 
 def fqe(phi: Any, reward: Any, states: Any, n_steps: int, seed: int) -> tuple[Any, float] | str:
-    """Values from d3rlpy's fitted Q evaluation: one action, a linear encoder of d units and a linear head. It begins
-    at random, and draws rows with replacement."""
+    """Return the values of d3rlpy's fitted Q evaluation, with one action.
+
+    It has a linear encoder of d units and a linear head, starts from random weights and draws rows with replacement.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -262,7 +267,7 @@ def fqe(phi: Any, reward: Any, states: Any, n_steps: int, seed: int) -> tuple[An
     except ImportError as error:
         return f"not run: {error}"
     d3rlpy.seed(seed)
-    torch.set_num_threads(1)  # several are slower on matrices of this size
+    torch.set_num_threads(1)  # more threads are slower on matrices of this size
     n, d = phi.shape
     silent = d3rlpy.logging.NoopAdapterFactory()
     ends = np.zeros(n)
@@ -292,10 +297,13 @@ def fqe(phi: Any, reward: Any, states: Any, n_steps: int, seed: int) -> tuple[An
 
 
 def side_by_side(quick: bool) -> dict[str, Any]:
-    """One log, and the error of the values: root mean square over states, as a share of their standard deviation."""
+    """Compare methods on one log by time and by the error of the values.
+
+    The error is the root mean square over states, as a share of the standard deviation of the values.
+    """
     problem = vrtd.problems.random_mdp(seed=0, n_states=100, n_features=16, gamma=GAMMA, laziness=0.8)
     phi = problem.phi.copy()
-    phi[:, 0] = 1.0  # a network has a constant anyway
+    phi[:, 0] = 1.0  # a network has a constant as well
     phi /= np.linalg.norm(phi, axis=1).max()
     problem = vrtd.LinearProblem(problem.mrp, phi)
     n = 20_000 if quick else 200_000
@@ -318,24 +326,24 @@ def side_by_side(quick: bool) -> dict[str, Any]:
         "NumPy LSTD, all in memory": lambda: numpy_lstd(*columns),
         "NumPy TD loop, step 0.1": lambda: numpy_td(*columns, 0.1),
     }
-    thetas = {name: method() for name, method in methods.items()}  # and compiles
+    thetas = {name: method() for name, method in methods.items()}  # also compiles
     spent = best(1 if quick else 3, *(lambda method=method: seconds(method) for method in methods.values()))
-    found: dict[str, Any] = {"rows": n, "features": 16}
+    report: dict[str, Any] = {"rows": n, "features": 16}
     for (name, theta), least in zip(thetas.items(), spent, strict=True):
-        found[name] = {"error": error(phi @ theta), "seconds_to_numpy_lstd": least / spent[3], "seconds": least}
+        report[name] = {"error": error(phi @ theta), "seconds_to_numpy_lstd": least / spent[3], "seconds": least}
     n_steps = 20 if quick else 4000
     outcomes = [fqe(sample.phi, sample.reward, phi, n_steps, seed) for seed in range(1 if quick else 3)]
     reasons = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if reasons:
-        found["d3rlpy FQE"] = reasons[0]
-        return found
+        report["d3rlpy FQE"] = reasons[0]
+        return report
     least = min(outcome[1] for outcome in outcomes)
-    found[f"d3rlpy FQE, linear, {n_steps:,} steps of 256 rows"] = {
+    report[f"d3rlpy FQE, linear, {n_steps:,} steps of 256 rows"] = {
         "errors": [error(outcome[0]) for outcome in outcomes],
         "seconds_to_numpy_lstd": least / spent[3],
         "seconds": least,
     }
-    return found
+    return report
 
 
 PARTS: dict[str, Callable[[Path, bool], dict[str, Any]]] = {
@@ -350,8 +358,8 @@ PARTS: dict[str, Callable[[Path, bool], dict[str, Any]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
-    parser.add_argument("--quick", action="store_true", help="small files and few repeats, for a look")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some parts of it")
+    parser.add_argument("--quick", action="store_true", help="small files and few repetitions, to see that it runs")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run")
     options = parser.parse_args()
     report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,8 @@
-"""What an update of each algorithm costs, as a part of `throughput.py`: beside TD's, beside its operation count, beside
-NumPy for methods on a data set, and beside BLAS for recursive least squares.
+"""Measure the cost of an update of each algorithm; `throughput.py --algorithms` runs it.
 
-An update is what the method counts as a pseudo-gradient: a sample that is absorbed, or stepped on.
+The cost is compared with that of TD and with the number of operations, for methods on a data set with NumPy, and for
+recursive least squares with BLAS. An update is what the method counts as a pseudo-gradient: a sample that is absorbed
+or used in a step.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lstd": {"trace_decay": 0.5},
     "recursive_lstd": {"trace_decay": 0.5},
 }
-# Multiplications and additions of an update: (a, b) for a d^2 + b d; of methods with batches the mean over an epoch
-# with as many steps as rows (half of growing SCSG's do nothing).
+# Multiplications and additions per update: (a, b) for a d^2 + b d. Methods with batches have the mean over an epoch
+# with as many steps as rows; half of the steps of growing SCSG do nothing.
 OPERATIONS: dict[str, tuple[float, float]] = {
     "td": (0, 6),
     "td_lambda": (0, 9),
@@ -64,7 +65,7 @@ def formula(name: str) -> str:
 
 
 def update(name: str, d: int, budget: float, specialise: bool) -> Callable[[], float]:
-    """A call that returns the seconds of one update, of `budget` operations in all; called once already, to compile."""
+    """Return a compiled call that measures the seconds per update over `budget` operations."""
     algorithm = REGISTRY[name](**SETTINGS.get(name, {}))
     problem: Any = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
     sampling, n_rows = "markov", 0
@@ -87,7 +88,7 @@ def update(name: str, d: int, budget: float, specialise: bool) -> Callable[[], f
 
 
 def numpy_svrg(data: Any, n_epochs: int) -> float:
-    """Seconds of an inner step, its share of the full gradients included."""
+    """Return the seconds per inner step, including its share of the full gradients."""
     rng, (n, d) = np.random.default_rng(0), data.phi.shape
     phi, psi = data.phi, data.discount[:, None] * data.phi_next - data.phi
     theta, w = np.zeros(d), np.zeros(d)
@@ -104,7 +105,7 @@ def numpy_svrg(data: Any, n_epochs: int) -> float:
 
 
 def numpy_saga(data: Any, n_epochs: int) -> float:
-    """Seconds of a step."""
+    """Return the seconds per step."""
     rng, (n, d) = np.random.default_rng(0), data.phi.shape
     phi, psi = data.phi, data.discount[:, None] * data.phi_next - data.phi
     theta, w, g, g_w, memory = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d), np.zeros((n, 2))
@@ -122,7 +123,7 @@ def numpy_saga(data: Any, n_epochs: int) -> float:
 
 
 def blas_update(n: int) -> float:
-    """Seconds of P z, P^T psi and the change of P by a matrix of rank one: less than a whole update."""
+    """Return the seconds of P z, P^T psi and a rank-one update of P, which is less than a whole update."""
     rng, P = np.random.default_rng(0), np.asfortranarray(np.eye(WIDE))
     z, psi, left, right = rng.random((4, WIDE))
     began = time.perf_counter()
@@ -134,25 +135,28 @@ def blas_update(n: int) -> float:
 
 
 def best(repeats: int, calls: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The least that each call returned; they take turns, so that all see the same noise of the machine."""
+    """Return the minimum of each call over repetitions; the calls alternate, so that all see the same noise."""
     times = [{name: call() for name, call in calls.items()} for _ in range(repeats)]
     return {name: min(each[name] for each in times) for name in calls}
 
 
 def every_algorithm(quick: bool) -> dict[str, Any]:
-    """Ratios of rates, all of one sitting. `quick` looks at those of which something is asked, with one loop each that
-    is the same for all numbers of features: to compile is what takes time."""
+    """Measure ratios of rates in one session.
+
+    `quick` measures only algorithms with a requirement, each with one loop for all numbers of features, because
+    compilation takes most of the time.
+    """
     budget, repeats = (2e6, 1) if quick else (3e8, 5)
     asked = {"td"}.union(*ASKED.values())
     names = [name for name in REGISTRY if name in asked or not quick]
-    found: dict[str, Any] = {"asked": ASKED, "operations": {name: formula(name) for name in names}}
+    report: dict[str, Any] = {"asked": ASKED, "operations": {name: formula(name) for name in names}}
     for d in DIMENSIONS:
         times = best(repeats, {name: update(name, d, budget, not quick) for name in names})
         rates = {name: {"of TD's rate": times["td"] / each, "ns": each * 1e9} for name, each in times.items()}
         for name, rate in rates.items():
             count = operations(name, d)
             rate["operations to TD's"] = "-" if count is None else count / (6 * d)
-        found[f"d = {d}"] = rates
+        report[f"d = {d}"] = rates
     for d in DIMENSIONS:
         problem = vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=True)
         data = vrtd.record(problem, N_ROWS)
@@ -161,8 +165,8 @@ def every_algorithm(quick: bool) -> dict[str, Any]:
         theirs = {f"{name} in NumPy": partial(run, data, 1 if quick else 10) for name, run in rivals.items()}
         times = best(repeats, ours | theirs)
         times["svrg"] *= 2  # an inner step with its row of the full gradient
-        found[f"of NumPy's rate, d = {d}"] = {name: times[f"{name} in NumPy"] / times[name] for name in rivals}
+        report[f"of NumPy's rate, d = {d}"] = {name: times[f"{name} in NumPy"] / times[name] for name in rivals}
     wide = update("recursive_lstd", WIDE, 4 * budget, not quick)
     times = best(repeats, {"ours": wide, "BLAS": lambda: blas_update(50 if quick else 3000)})
-    found[f"recursive_lstd of BLAS's rate, d = {WIDE}"] = times["BLAS"] / times["ours"]
-    return found
+    report[f"recursive_lstd of BLAS's rate, d = {WIDE}"] = times["BLAS"] / times["ours"]
+    return report

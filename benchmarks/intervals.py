@@ -1,11 +1,11 @@
-"""How often intervals hold phi(s).theta_star over independent logs, for VRTD and for the closed form.
+"""Measure the coverage of intervals of phi(s).theta_star over independent logs, for VRTD and the closed form.
 
     python benchmarks/intervals.py            300 logs of every problem (about 20 minutes on one core)
     python benchmarks/intervals.py --quick    3 shorter logs of each, to see that it runs
 
-A log is *warned* when `fit` or `predict` issues a `ConvergenceWarning`, or raises an error. Coverage is
-the share of intervals that hold the truth, over states and logs without a warning. The width is the mean half-width at
-95 %, divided by 1.96 standard deviations of the method's own error: 1 is as wide as needed.
+A log is *warned* when `fit` or `predict` issues a `ConvergenceWarning` or raises an error. Coverage is the share of
+intervals that contain the true value, over states and logs without a warning. The width is the mean half-width at 95 %,
+divided by 1.96 standard deviations of the method's error; 1 is the width needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METHODS = {"VRTD": "vrtd", "closed form": "closed_form"}
 
 
 class Problem(NamedTuple):
-    """A chain whose trajectories are logs; observations are states."""
+    """Chain whose trajectories are logs; observations are states."""
 
     mrp: vrtd.MarkovRewardProcess
     features: Any  # for the Evaluator
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A source of logs and what their intervals must hold."""
+    """Source of logs and the true values that the intervals should contain."""
 
     draw: Callable[[int, int], Chunk]  # n_rows, seed
     features: Any
@@ -51,12 +51,12 @@ class Case(NamedTuple):
     truth: Any
     n_rows: int = 10_000
     pilot_rows: int = 5000
-    is_slow: bool = False  # the chain changes its regime a few dozen times in the log
+    is_slow: bool = False  # the chain changes its regime only a few dozen times per log
 
 
 @numba.njit(cache=True)
 def walk(indptr: Any, cumulative: Any, successor: Any, state: int, uniforms: Any, edges: Any) -> None:
-    """One trajectory as the edges that it takes."""
+    """Draw one trajectory as a sequence of edges."""
     for k in range(uniforms.size):
         first, last = indptr[state], indptr[state + 1]
         edge = first + np.searchsorted(cumulative[first:last], uniforms[k], side="right")
@@ -65,7 +65,7 @@ def walk(indptr: Any, cumulative: Any, successor: Any, state: int, uniforms: Any
 
 
 def path(mrp: vrtd.MarkovRewardProcess, n_rows: int, rng: Any) -> Any:
-    """The edges that a stationary trajectory takes."""
+    """Return the edges of a stationary trajectory."""
     edges = mrp.edges
     ends = np.cumsum(edges.probability)
     cumulative = ends - np.repeat(ends[edges.indptr[:-1]] - edges.probability[edges.indptr[:-1]], np.diff(edges.indptr))
@@ -76,7 +76,7 @@ def path(mrp: vrtd.MarkovRewardProcess, n_rows: int, rng: Any) -> Any:
 
 
 def trajectory(problem: Problem, seed: int) -> Chunk:
-    """Rows of one stationary trajectory."""
+    """Return the rows of one stationary trajectory."""
     edges, taken = problem.mrp.edges, path(problem.mrp, problem.n_rows, np.random.default_rng(seed))
     terminated = edges.discount[taken] == 0.0
     no = np.zeros(problem.n_rows, bool)
@@ -90,7 +90,7 @@ def chain(
     truncate: int | None = None,
     **settings: Any,
 ) -> Case:
-    """Logs of a finite chain, with noise on the rewards, or cut into truncated episodes of some length."""
+    """Return logs of a finite chain, with noise on the rewards or truncated episodes of `truncate` steps."""
     mrp, phi, edges = problem.mrp, problem.phi, problem.mrp.edges
 
     def draw(n: int, seed: int) -> Chunk:
@@ -115,7 +115,7 @@ def autoregress(x: Any, noise: Any, decay: float) -> None:
 
 
 def autoregression(decay: float, discount: float, **settings: Any) -> Case:
-    """x' = decay x + noise with variance 1, features 1, x, x^2, reward x + x^3 / 4."""
+    """Return logs of x' = decay x + noise with variance 1, features 1, x, x^2 and reward x + x^3 / 4."""
 
     def phi(x: Any) -> Any:
         return np.stack([np.ones_like(x), x, x * x], axis=-1)
@@ -139,7 +139,7 @@ def autoregression(decay: float, discount: float, **settings: Any) -> Case:
 
 
 def sticky(stay: float, n_states: int, d: int | None, seed: int, discount: float = 0.9, **settings: Any) -> Case:
-    """A random chain that stays where it is with some probability; tabular features unless d is given."""
+    """Return a random chain with self-transitions of probability `stay`; features are tabular unless d is given."""
     rng = np.random.default_rng(seed)
     P = rng.random((n_states, n_states))
     P = stay * np.eye(n_states) + (1.0 - stay) * P / P.sum(axis=1, keepdims=True)
@@ -150,10 +150,10 @@ def sticky(stay: float, n_states: int, d: int | None, seed: int, discount: float
 
 
 def halves(switch: float, seed: int, scale: float | None = None, **settings: Any) -> Case:
-    """Two groups of five states; the chain goes from one to the other with a small probability.
+    """Return a chain with two groups of five states and a small probability to change the group.
 
-    Features are a constant and two normal ones. With a scale they are a constant, the group and a normal one that is so
-    many times larger in the second group.
+    Features are a constant and two normal ones. With a scale they are a constant, the group, and a normal feature that
+    is multiplied by `scale` in the second group.
     """
     rng, n = np.random.default_rng(seed), 5
     P = np.zeros((2 * n, 2 * n))
@@ -194,7 +194,7 @@ def newest(name: str) -> str:
 
 
 def cases() -> dict[str, Case]:
-    """Ordinary problems, then slow ones; none was used to choose a constant of the estimator."""
+    """Return ordinary and slowly mixing problems; none was used to choose a constant of the estimator."""
     lake = vrtd.problems.restart_chain(newest("FrozenLake"), "random", 0.95)
     found = {
         "random chain, d = 6": chain(vrtd.problems.random_mdp(seed=41, n_features=6), 0.95),
@@ -230,13 +230,15 @@ def cases() -> dict[str, Case]:
 
 
 class Replication(NamedTuple):
+    """Errors and half-widths of one log."""
+
     errors: Any  # (S,)
     half_widths: Any  # (levels, S)
     is_warned: bool
 
 
 def replicate(case: Case, algorithm: str, seed: int, is_planned: bool) -> Replication | None:
-    """None where nothing can be said of the log."""
+    """Return errors and half-widths for one log, or None if the estimator raises an error."""
     rows = case.draw(case.n_rows, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -245,11 +247,11 @@ def replicate(case: Case, algorithm: str, seed: int, is_planned: bool) -> Replic
                 algorithm, features=case.features, discount=case.discount, pilot_rows=case.pilot_rows, seed=seed,
                 n_samples=case.n_rows if is_planned else None,
             ).fit(rows)  # fmt: skip
-            found = [evaluator.predict(case.observations, return_interval=level) for level in LEVELS]
+            answers = [evaluator.predict(case.observations, return_interval=level) for level in LEVELS]
         except VrtdError:
             return None
-    half = np.array([(one.high - one.low) / 2.0 for one in found])
-    return Replication(found[0].value - case.truth, half, bool(caught))
+    half = np.array([(one.high - one.low) / 2.0 for one in answers])
+    return Replication(answers[0].value - case.truth, half, bool(caught))
 
 
 def study(case: Case, algorithm: str, n_logs: int, is_planned: bool = True) -> dict[str, Any]:
@@ -282,9 +284,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="3 logs of each problem, a quarter of the rows")
     parser.add_argument("--logs", type=int, default=300)
-    parser.add_argument("--only", help="problems whose name contains this")
-    parser.add_argument("--method", choices=METHODS, help="one of the two")
-    parser.add_argument("--no-n-samples", action="store_true", help="do not say how many rows will come")
+    parser.add_argument("--only", help="run only the problems whose name contains this text")
+    parser.add_argument("--method", choices=METHODS, help="run only one method")
+    parser.add_argument("--no-n-samples", action="store_true", help="do not announce the number of rows")
     arguments = parser.parse_args()
     results = {}
     for name, case in cases().items():
@@ -301,7 +303,7 @@ def main() -> None:
 
 
 def describe(row: dict[str, Any]) -> str:
-    """One line: warned, coverage of unwarned logs (least state), of all logs, width."""
+    """Format a line: warned, coverage of unwarned logs (worst state), coverage of all logs, width."""
     parts = [f"warned {row['warned']:.3f}"]
     for name in ("unwarned", "all"):
         if name in row:

@@ -1,11 +1,11 @@
-"""What it costs to put the rows of a log in order, beside DuckDB's own sort of the same file.
+"""Measure the cost of putting the rows of a log in order, compared with DuckDB's sort of the same file.
 
     python benchmarks/ordering.py [--quick] [--rows N]
 
-One Parquet file of events in the order of time: text ids of sessions that interleave, timestamps, four numbers. Each
-measurement is a process of its own, so that its peak memory is its own: DuckDB sorts the file into another one with the
-same limits, and `vrtd.logs.read(..., order_by=)` reads it twice. The first pass sorts, the second one reads the sorted
-file again. `asked` is the most that the ratio should be.
+The Parquet file has events in time order: text ids of interleaved sessions, timestamps and four numbers. Each
+measurement runs in a separate process, which gives its peak memory. DuckDB sorts the file into another one with the
+same limits, and `vrtd.logs.read(..., order_by=)` reads it twice: the first pass sorts, and the second one reads the
+sorted file again. `asked` is the largest ratio required.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 
 def write_events(path: Path, n_rows: int) -> None:
-    """Ten events a session on average, each of a random session."""
+    """Write events of random sessions, ten events per session on average."""
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
@@ -65,7 +65,7 @@ def read_in_order(path: Path) -> dict[str, float]:
 
     from vrtd.logs import read
 
-    pyarrow.array(np.zeros(1))  # which loads pandas, if it is there, before the clock starts
+    pyarrow.array(np.zeros(1))  # loads pandas, if installed, before the time is measured
     log = read(path, observations="x_*", reward="reward", episode="session", order_by="time", episode_end="terminated")
     seconds = []
     for _ in range(2):
@@ -80,11 +80,11 @@ MEASUREMENTS = {"duckdb": sort_with_duckdb, "vrtd": read_in_order}
 
 
 def measure(name: str, path: Path) -> dict[str, float]:
-    """Run one measurement in a process of its own."""
+    """Run one measurement in a separate process."""
     command = [sys.executable, __file__, "--measure", name, str(path)]
     environment = os.environ | {"TMPDIR": str(path.parent)}
-    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    result: dict[str, float] = json.loads(found.stdout)
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    result: dict[str, float] = json.loads(completed.stdout)
     return result
 
 
@@ -101,17 +101,17 @@ def main() -> None:
         print(json.dumps(result | {"peak_megabytes": round(kilobytes / 1024)}))
         return
     n_rows = 100_000 if arguments.quick else arguments.rows
-    found: dict[str, Any] = {"n_rows": n_rows}
+    report: dict[str, Any] = {"n_rows": n_rows}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.parquet"
         write_events(path, n_rows)
-        found["file_megabytes"] = round(path.stat().st_size / 2**20)
+        report["file_megabytes"] = round(path.stat().st_size / 2**20)
         tries = [{name: measure(name, path) for name in MEASUREMENTS} for _ in range(1 if arguments.quick else 2)]
     for name in MEASUREMENTS:
-        found[name] = min((one[name] for one in tries), key=lambda one: one["seconds"])
-    found["ratio"] = found["vrtd"]["seconds"] / found["duckdb"]["seconds"]
-    found["asked"] = 3.0
-    print(json.dumps(found, indent=2))
+        report[name] = min((one[name] for one in tries), key=lambda one: one["seconds"])
+    report["ratio"] = report["vrtd"]["seconds"] / report["duckdb"]["seconds"]
+    report["asked"] = 3.0
+    print(json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

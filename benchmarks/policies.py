@@ -1,11 +1,11 @@
-"""How often intervals of policy values, of their differences and of Q(s, a) hold the truth, over independent logs.
+"""Measure the coverage of intervals of policy values, of their differences and of Q(s, a), over independent logs.
 
     python benchmarks/policies.py            1000 logs of every problem (about 10 minutes on one core)
     python benchmarks/policies.py --quick    3 logs of each, to see that it runs
 
-All values are exact. A log is *warned* when `fit` issues a DataWarning or what is asked for a ConvergenceWarning.
-Coverage at 95 % is counted over all logs. `p` is the probability of so few hits if each interval held the truth with
-probability 0.95, the least one over states and actions.
+The true values are exact. A log is *warned* when `fit` issues a DataWarning or a query issues a ConvergenceWarning.
+Coverage at 95 % is counted over all logs. `p` is the probability of at most the observed number of hits if each
+interval contained the true value with probability 0.95; it is the smallest over states and actions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEVEL = 0.95
 
 
 class Problem(NamedTuple):
-    """A decision process, the policy of the log, and two target policies."""
+    """Decision process, the policy of the log, and two target policies."""
 
     P: Any  # (A, S, S)
     reward: Any  # (A, S) means; noise of variance 1 is added
@@ -44,27 +44,29 @@ class Problem(NamedTuple):
 
     @property
     def n_states(self) -> int:
+        """Number of states."""
         return len(self.start)
 
     def values(self, policy: Any) -> tuple[Any, Any]:
-        """V (S,) and Q (S, A)."""
-        go_on = self.discount * (1.0 - self.end)
+        """Return V (S,) and Q (S, A) of a policy."""
+        discount = self.discount * (1.0 - self.end)
         P, r = np.einsum("sa,ast->st", policy, self.P), np.einsum("sa,as->s", policy, self.reward)
-        V = np.linalg.solve(np.eye(self.n_states) - go_on * P, r)
-        return V, (self.reward + go_on * (self.P @ V)).T
+        V = np.linalg.solve(np.eye(self.n_states) - discount * P, r)
+        return V, (self.reward + discount * (self.P @ V)).T
 
     def projected(self) -> Any:
-        """(S,) phi(s).theta_star of the log's own policy, which is V(s) where the features represent it."""
+        """Return phi(s).theta_star (S,) for the policy of the log, which is V(s) if the features represent it."""
         if isinstance(self.features, str):
             return self.values(self.behaviour)[0]
         P, r = np.einsum("sa,ast->st", self.behaviour, self.P), np.einsum("sa,as->s", self.behaviour, self.reward)
         moves = (1.0 - self.end) * P + self.end * self.start
         shares = np.linalg.matrix_power(moves, 1 << 12)[0]
-        phi, go_on = self.features, self.discount * (1.0 - self.end)
-        A = phi.T @ (shares[:, None] * (phi - go_on * P @ phi))
+        phi, discount = self.features, self.discount * (1.0 - self.end)
+        A = phi.T @ (shares[:, None] * (phi - discount * P @ phi))
         return phi @ np.linalg.solve(A, phi.T @ (shares * r))
 
     def record(self, n_logs: int, seed: int) -> list[Chunk]:
+        """Record independent logs under the behaviour policy."""
         rng, (S, A) = np.random.default_rng(seed), self.behaviour.shape
         by_action, by_state = self.behaviour.cumsum(axis=1), self.P.cumsum(axis=2)
         s, a, s_next = (np.empty((self.n_rows, n_logs), np.int64) for _ in range(3))
@@ -84,7 +86,7 @@ class Problem(NamedTuple):
 def make(
     seed: int, n_states: int, n_actions: int, end: float, n_rows: int, features: Any = None, **more: Any
 ) -> Problem:
-    """A random problem whose policies take all actions often."""
+    """Make a random problem whose policies take all actions often."""
     rng = np.random.default_rng(seed)
     policies = rng.dirichlet(np.full(n_actions, 5.0), (3, n_states))
     settings = {
@@ -101,7 +103,7 @@ def make(
 
 
 def poor(share: float) -> dict[str, Any]:
-    """The first target takes an action that the log takes rarely."""
+    """Return settings in which the first target takes an action that the log takes rarely."""
     return {
         "behaviour": np.tile([1.0 - share, share], (5, 1)),
         "targets": (np.tile([0.0, 1.0], (5, 1)), np.tile([0.5, 0.5], (5, 1))),
@@ -120,22 +122,22 @@ PROBLEMS = {
 
 
 def fit_all(problem: Problem, log: Chunk, second: Chunk) -> dict[str, tuple[vrtd.Evaluator, bool]]:
-    """Evaluators, and whether they were warned of."""
+    """Fit the evaluators and return each with whether it issued a warning."""
     a, b = problem.targets
     rows: dict[str, tuple[Chunk, Any]] = {"log": (log, None), "second": (second, None)}
     if isinstance(problem.features, str):  # exact values of targets are known
         rows |= {"a": (log, a), "b": (log, b)}
-    found = {}
+    fits = {}
     for name, (chunk, target) in rows.items():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             evaluator = vrtd.Evaluator(features=problem.features, discount=problem.discount, target=target).fit(chunk)
-        found[name] = evaluator, any(issubclass(w.category, DataWarning) for w in caught)
-    return found
+        fits[name] = evaluator, any(issubclass(w.category, DataWarning) for w in caught)
+    return fits
 
 
 def ask(problem: Problem, fits: dict[str, vrtd.Evaluator], starts: Any) -> dict[str, tuple[str, Any, Any]]:
-    """What intervals are asked for: of which fit, what was found, and the truth."""
+    """Compute the intervals; return the name of the fit, the interval and the true value of each."""
     V, Q = problem.values(problem.targets[0])
     V_2, own, nu = problem.values(problem.targets[1])[0], problem.projected(), problem.start
     log, second, a, b = (fits.get(name) for name in ("log", "second", "a", "b"))
@@ -187,16 +189,16 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=1000)
     arguments = parser.parse_args()
     n_logs = 3 if arguments.quick else arguments.logs
-    found = {}
+    report = {}
     for name, problem in PROBLEMS.items():
-        found[name] = measure(problem, n_logs)
+        report[name] = measure(problem, n_logs)
         if not arguments.json:
             print(f"\n{name}: {n_logs} logs of {problem.n_rows:,} rows\n{'':36}coverage   least       p  warned")
-            for what, row in found[name].items():
+            for what, row in report[name].items():
                 print(f"  {what:34}{row['coverage']:8.3f}{row['least']:8.3f}{row['p']:8.1g}{row['warned']:8.3f}")
             sys.stdout.flush()
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(report))
 
 
 if __name__ == "__main__":

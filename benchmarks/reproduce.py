@@ -1,10 +1,10 @@
-"""What `vrtd reproduce` costs: the whole paper in a fresh process with nothing compiled, and a quick look when all is.
+"""Measure the cost of `vrtd reproduce`: the whole paper with nothing compiled, and `--quick` with compiled loops.
 
     python benchmarks/reproduce.py [--json] [--against COMMAND] [--quick]
 
-Machines differ and are noisy: compare ratios of one sitting, never bare numbers of two. COMMAND may be any program that
-prints one JSON object with the rates td_markov, vrtd_iid and vrtd_markov of one core, in million pseudo-gradients a
-second; the experiments on chains are set against what it would take for the same work on all cores.
+Machines differ and are noisy, so compare only ratios of measurements in the same session. COMMAND may be any program
+that prints one JSON object with the rates td_markov, vrtd_iid and vrtd_markov of one core, in million pseudo-gradients
+per second. The experiments on chains are compared with the time that COMMAND would take for the same work on all cores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from throughput import numpy_rate  # beside this file
 
-# The share of TD in the pseudo-gradients of the experiments on chains, and the rates to compare with.
+# Share of TD in the pseudo-gradients of the experiments on chains, and the rate to compare the rest with.
 CHAINS = {
     "random-mdp-iid": (1 / 5, "vrtd_iid"),
     "random-mdp-markov": (1 / 5, "vrtd_markov"),
@@ -31,7 +31,7 @@ CHAINS = {
     "changing-step": (4 / 5, "vrtd_markov"),
 }
 
-# All of it in one process: seconds inside compiled loops, of simulations without compilation, and the peak of memory.
+# The whole paper in one process: the share of time in compiled loops, without compilation, and the peak memory.
 WHOLE = """
 import json, resource, sys, threading, time
 from vrtd.engine import simulation
@@ -72,7 +72,7 @@ def run(command: list[str], **environment: str) -> tuple[float, str]:
 
 
 def numpy_mountain_car(d: int = 20, n_samples: int = 20_000) -> float:
-    """TD on Mountain Car as a researcher would write it, million pseudo-gradients a second."""
+    """Measure TD on Mountain Car, written in plain NumPy, in million pseudo-gradients per second."""
     rng = np.random.default_rng(0)
     w, c = rng.normal(size=(d, 2)), rng.uniform(0.0, 2.0 * np.pi, d)
     mean, std, state = np.array([-0.5, 0.0]), np.array([0.2, 0.01]), np.array([-0.5, 0.0])
@@ -100,8 +100,8 @@ def numpy_mountain_car(d: int = 20, n_samples: int = 20_000) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--against", metavar="COMMAND", help="a command to compare with, run before and after")
-    parser.add_argument("--quick", action="store_true", help="50 runs instead of 1000, for a look")
+    parser.add_argument("--against", metavar="COMMAND", help="command to compare with, which runs before and after")
+    parser.add_argument("--quick", action="store_true", help="50 runs instead of 1000")
     options = parser.parse_args()
 
     def others() -> dict[str, float]:
@@ -143,7 +143,7 @@ def main() -> None:
             / costs[name]["seconds"]
             for name, (td, vrtd) in CHAINS.items()
         }
-    # The faster of the rates that an experiment would have in NumPy.
+    # The faster of the two methods in NumPy, for each experiment.
     td, vrtd_iid, vrtd_markov = (numpy_rate(name) for name in ("td_markov", "vrtd_iid", "vrtd_markov"))
     rates = {"random-mdp-iid": max(td, vrtd_iid), "mountain-car": numpy_mountain_car()}
     in_numpy = sum(c["n_gradients"] / 1e6 / rates.get(name, max(td, vrtd_markov)) for name, c in costs.items())

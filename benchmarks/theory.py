@@ -1,9 +1,9 @@
-"""How fast the exact moments are: milliseconds of `exact_curve`, how they grow, and what simulation would take.
+"""Measure the speed of exact moments: the time of `exact_curve`, its growth, and the time of simulation.
 
     python benchmarks/theory.py [--json] [--quick]
 
-Every number is of a warm process, the best of several calls on one core unless said otherwise. Machines differ and are
-noisy: compare ratios of one sitting. A ratio to target below 1 is within the target.
+Every number is the best of several calls in a warm process, on one core unless stated otherwise. Machines differ and
+are noisy, so compare only ratios of measurements in the same session. A ratio to target below 1 meets the target.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PLAN_TARGET_MS = {"iid": 2000, "markov": 10_000}
 
 
 def problem(n_states: int = 50, d: int = 4) -> vrtd.LinearProblem:
-    """The paper's random MDP; features are normalised where there are more, so that the step stays stable."""
+    """Return the paper's random MDP; features are normalised if d > 4, so that the step stays stable."""
     return vrtd.problems.random_mdp(seed=0, n_states=n_states, n_features=d, normalize=d > 4)
 
 
 def best_ms(call: Callable[[], Any], repeats: int) -> float:
-    """Milliseconds of the fastest of several calls, after one that warms up."""
+    """Return the milliseconds of the fastest of several calls, after one that warms up."""
     call()
     best = np.inf
     for _ in range(repeats):
@@ -59,7 +59,7 @@ def against_target(ms: dict[str, float], target: float) -> dict[str, Any]:
 
 
 def curves(repeats: int) -> dict[str, Any]:
-    """The curves of the paper's Figure 1, and TD on a trajectory with more features."""
+    """Measure the curves of the paper's Figures 1 and 2, and TD on a trajectory with more features."""
     report = {"td_iid": against_target({"M = 1": curve_ms(vrtd.TD(0.1), "iid", repeats)}, TARGET_MS["td_iid"])}
     for sampling in ("iid", "markov"):
         ms = {f"M = {M}": curve_ms(vrtd.VRTD(0.1, M), sampling, repeats) for M in BATCH_SIZES}
@@ -71,7 +71,7 @@ def curves(repeats: int) -> dict[str, Any]:
 
 
 def growth(repeats: int, quick: bool) -> dict[str, Any]:
-    """Ratios of times to the first case of each row."""
+    """Measure ratios of times to the first case of each row."""
     methods = {
         "td_iid": (vrtd.TD(0.1), "iid"),
         "td_markov": (vrtd.TD(0.1), "markov"),
@@ -97,7 +97,7 @@ def ratios(ms: dict[int, float]) -> dict[str, Any]:
 
 
 def simulation(repeats: int, n_runs: int) -> dict[str, Any]:
-    """How many times longer `simulate` takes for the same curve, on all cores, with errors of 1 / sqrt(n_runs)."""
+    """Measure how much longer `simulate` takes for the same curve, on all cores, with errors of 1 / sqrt(n_runs)."""
     chain = problem()
     report: dict[str, Any] = {"n_runs": n_runs, "n_gradients": BUDGET}
     for name, algorithm, sampling in (
@@ -114,7 +114,7 @@ def simulation(repeats: int, n_runs: int) -> dict[str, Any]:
 
 
 def planner(repeats: int) -> dict[str, Any]:
-    """The cheapest settings for an error of a thousandth of the first one; targets 2 s and 10 s."""
+    """Measure `plan` for a thousandth of the initial error; the targets are 2 s and 10 s."""
     chain = problem()
     target_error = 1e-3 * float(chain.theta_star @ chain.theta_star)
     report: dict[str, Any] = {"target_error": target_error}
@@ -130,7 +130,7 @@ def planner(repeats: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="a fraction of the work, for a look")
+    parser.add_argument("--quick", action="store_true", help="a fraction of the work")
     options = parser.parse_args()
     repeats = 3 if options.quick else 7
 

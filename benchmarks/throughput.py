@@ -1,9 +1,10 @@
-"""How fast the engine is: million pseudo-gradients a second through `vrtd.simulate`, and what it costs to get there.
+"""Measure the speed of the engine: million pseudo-gradients per second through `vrtd.simulate`, and start-up costs.
 
     python benchmarks/throughput.py [--json] [--against COMMAND] [--quick] [--algorithms]
 
-Machines differ and are noisy: compare ratios of one sitting, never bare numbers of two. COMMAND may be any program that
-prints one JSON object with the same names (td_markov, vrtd_iid, vrtd_markov) in the same unit; ratios to it are added.
+Machines differ and are noisy, so compare only ratios of measurements in the same session. COMMAND may be any program
+that prints one JSON object with the same names (td_markov, vrtd_iid, vrtd_markov) in the same unit; ratios to it are
+then added.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ ALGORITHMS: dict[str, tuple[Any, str]] = {
 
 
 def problem(d: int) -> vrtd.LinearProblem:
-    """50 dense states and d = 4 as in the paper; more features need as many states, and are normalised."""
+    """Return a chain with 50 dense states, as in the paper; more than 50 features need more states.
+
+    Features are normalised if d > 4.
+    """
     return vrtd.problems.random_mdp(seed=0, n_states=max(50, d), n_features=d, normalize=d > 4)
 
 
 def rate(name: str, d: int, n_gradients: int, repeats: int, threads: int = 1, checkpoints: int = 1) -> float:
-    """Million pseudo-gradients a second, the best of several calls after one that compiles."""
+    """Return million pseudo-gradients per second, the best of several calls after one that compiles."""
     (algorithm, sampling), chain, n_runs = ALGORITHMS[name], problem(d), 64
     arguments = {"sampling": sampling, "n_runs": n_runs, "checkpoints": checkpoints, "threads": threads}
     vrtd.simulate(chain, algorithm, n_gradients=1000, **arguments)
@@ -53,7 +57,7 @@ def rate(name: str, d: int, n_gradients: int, repeats: int, threads: int = 1, ch
 
 
 def numpy_rate(name: str, d: int = 4) -> float:
-    """The same methods as a researcher would write them, one run at a time in NumPy."""
+    """Measure the same methods written in plain NumPy, one run at a time."""
     (algorithm, sampling), chain = ALGORITHMS[name], problem(d)
     mrp, phi = chain.mrp, chain.phi
     rng, cumulative = np.random.default_rng(0), mrp.P.cumsum(axis=1)
@@ -97,7 +101,7 @@ vrtd.simulate(problem, vrtd.VRTD(0.1, 500), n_runs=10, n_gradients=10_000)
 print(time.perf_counter() - clock, time.perf_counter() - call)
 """
 
-# Linux counts the peak of resident memory anew after a 5 is written to clear_refs.
+# On Linux, writing 5 to clear_refs resets the peak of resident memory.
 MEMORY = """
 import vrtd
 def mebibytes(key):
@@ -122,7 +126,7 @@ def child(code: str, **environment: str) -> list[float]:
 
 
 def cpu_seconds(*command: str) -> float:
-    """User and system time of a command, the best of five."""
+    """Return the user and system time of a command, the best of five."""
     best = np.inf
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -148,7 +152,7 @@ def starting() -> dict[str, float]:
 
 
 def engine(options: argparse.Namespace) -> dict[str, Any]:
-    """TD and VRTD, as the paper has them."""
+    """Measure TD and VRTD as in the paper."""
     scale, repeats, dimensions = (0.1, 3, DIMENSIONS[::2]) if options.quick else (1.0, 7, DIMENSIONS)
 
     def others() -> dict[str, float]:
@@ -172,7 +176,7 @@ def engine(options: argparse.Namespace) -> dict[str, Any]:
     report["by_dimension"] = {
         d: {name: rate(name, d, max(n_gradients * 16 // d, 10_000), repeats) for name in ALGORITHMS} for d in dimensions
     }
-    # Alternating, so that both see the same noise of the machine.
+    # Alternate, so that both see the same noise of the machine.
     pairs = [[rate("td_markov", 4, n_gradients, 2, 1, count) for count in (1, 200)] for _ in range(repeats)]
     bare, recorded = (max(column) for column in zip(*pairs, strict=True))
     report["cost_of_200_checkpoints"] = bare / recorded - 1
@@ -191,9 +195,9 @@ def engine(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--against", metavar="COMMAND", help="a command to compare with, run before and after")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work, for a look")
-    parser.add_argument("--algorithms", action="store_true", help="only what an update of each algorithm costs")
+    parser.add_argument("--against", metavar="COMMAND", help="command to compare with, which runs before and after")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    parser.add_argument("--algorithms", action="store_true", help="measure only the updates of each algorithm")
     options = parser.parse_args()
     report = {} if options.algorithms else engine(options)
     cores = os.sched_getaffinity(0)

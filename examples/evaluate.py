@@ -1,6 +1,7 @@
-"""The value map of a report: Mountain Car, pushed along its velocity (the picture of docs/command-line.md).
+"""Draw the value map of a report: Mountain Car, pushed in the direction of its velocity.
 
-python examples/evaluate.py [FOLDER]
+Run `python examples/evaluate.py [FOLDER]`; it writes evaluate.png, the picture of docs/command-line.md, and
+evaluate.csv into the folder.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from vrtd.estimator.state_values import LogSummary, value_states
 from vrtd.logs.environment import from_env
 from vrtd.problems.mountain_car import push_with_velocity
 
-LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # of position and velocity
+LOW, HIGH = (-1.2, -0.07), (0.6, 0.07)  # bounds of position and velocity
 
 
 def main(folder: Path, n_samples: int = 100_000) -> None:
+    """Evaluate the policy and draw its values with the widths of their intervals."""
     features = vrtd.features.Fourier(5, low=LOW, high=HIGH)
     evaluator = vrtd.Evaluator(features=features, discount=0.99)
     log = LogSummary(from_env("MountainCar-v0", push_with_velocity, n_samples), ("position", "velocity"))

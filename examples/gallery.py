@@ -1,6 +1,6 @@
-"""The pictures and the table of docs/gallery.md, from a finished reproduction.
+"""Update the pictures and the table of docs/gallery.md from a finished reproduction.
 
-python examples/gallery.py reproduction docs
+Run `python examples/gallery.py reproduction docs` in the root of the repository, after `vrtd reproduce`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ BEGIN, END = "<!-- verdicts -->\n", "<!-- end of verdicts -->"
 
 
 def rows(claims: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the table of verdicts."""
     yield "| verdict | claim | place | what decides |"
     yield "|---|---|---|---|"
     for claim in claims:
@@ -35,7 +36,7 @@ def rows(claims: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def shown(kind: Kind, statistic: dict[str, Any]) -> str:
-    """A comparison in words, from its plain JSON."""
+    """Describe a comparison in words, from its plain JSON."""
     numbers = {
         name: math.nan if statistic[name] is None else float(statistic[name])
         for name in ("estimate", "standard_error", "low", "high")
@@ -51,11 +52,12 @@ def shown(kind: Kind, statistic: dict[str, Any]) -> str:
 
 
 def anchor(heading: str) -> str:
-    """The address of a heading, as Markdown pages have it."""
+    """Return the anchor of a heading in a Markdown page."""
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def main(reproduction: Path, docs: Path) -> None:
+    """Copy the pictures and write the table."""
     page = docs / "gallery.md"
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\(images/gallery/([\w.-]+\.svg)\)", text):
@@ -63,11 +65,11 @@ def main(reproduction: Path, docs: Path) -> None:
     claims = json.loads((reproduction / "claims.json").read_text(encoding="utf-8"))
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    found = [claim for claim in claims if claim["kind"] != "observation"]
+    judged = [claim for claim in claims if claim["kind"] != "observation"]
     observations = [claim for claim in claims if claim["kind"] == "observation"]
     counts = json.loads((reproduction / "manifest.json").read_text(encoding="utf-8"))["verdicts"]
-    heading = "Observations, on what the paper does not claim:"
-    parts = [f"{totals(counts)}.", "", *rows(found), "", heading, "", *rows(observations)]
+    heading = "Observations on points that the paper does not claim:"
+    parts = [f"{totals(counts)}.", "", *rows(judged), "", heading, "", *rows(observations)]
     page.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n\n" + END + after, encoding="utf-8")
 
 

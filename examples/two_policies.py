@@ -1,6 +1,7 @@
-"""Two policies from the log of a third one: their values and their difference (the picture of docs/two-policies.md).
+"""Compare two policies with the log of a third one: their values and their difference.
 
-python examples/two_policies.py [FOLDER]
+Run `python examples/two_policies.py [FOLDER]`; it writes two-policies.png, the picture of docs/two-policies.md, and
+two-policies.csv into the folder.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ HASTY = np.where(np.arange(16) == 8, 1, CAREFUL)
 
 
 def main(folder: Path, n_samples: int = 20_000) -> None:
+    """Evaluate both policies and draw the comparison."""
     log = vrtd.logs.from_env("FrozenLake-v1", "random", n_samples)
     a, b = (vrtd.Evaluator(discount=0.95, target=policy).fit(log) for policy in (CAREFUL, HASTY))
     comparison = compare_policies(a, b, ("careful", "hasty"), 0.95)

@@ -1,6 +1,7 @@
-"""Why variance reduction helps: the paper's chain, TD against VRTD with growing batches (the picture of the README).
+"""Show why variance reduction helps: TD and VRTD with three batch sizes on the paper's chain.
 
-python examples/variance_reduction.py [FOLDER]
+Run `python examples/variance_reduction.py [FOLDER]`; it writes variance_reduction.png, the picture of the README,
+and a CSV file per batch size into the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from vrtd.plots import new_panels
 
 
 def main(folder: Path) -> None:
+    """Simulate 1,000 runs per batch size and draw their mean errors."""
     problem = vrtd.problems.random_mdp(seed=0)
     (axes,) = new_panels(1)
     for batch_size in (1, 50, 500, 2000):
