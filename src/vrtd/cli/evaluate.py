@@ -84,7 +84,7 @@ examples:
   vrtd evaluate --data before.parquet --against after.parquet --discount 0.9
   vrtd evaluate --data log.parquet --action a --target new.npy --against-target old.npy --discount 0.9
   vrtd evaluate --data 'events-*.parquet' --discount 0.95 --observations n_items segment --reward revenue \\
-      --terminated purchased --episode session_id --order-by event_time --out values"""
+      --episode session_id --order-by event_time --episode-end terminated --out values"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

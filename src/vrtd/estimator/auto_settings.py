@@ -21,7 +21,7 @@ Cost = Literal["auto", "linear", "quadratic"]  # work per row that is allowed, a
 #: Names that are not in the registry: the closed form of all rows, and the automatic choice.
 CLOSED_FORM, AUTO = "closed_form", "auto"
 # Number of features, or of states of a table, up to which "auto" takes the closed form with d^2 operations per row. The
-# features of a table are sparse, so that more are possible. docs/evaluate.md has the measurement.
+# features of a table are sparse, so that more are possible. docs/intervals.md has the measurement.
 _MOST_FEATURES, _MOST_STATES = 512, 900
 _PILOT, _LINEAR_PILOT = 5000, 1000  # rows
 _TUNED = (VRTD.name, TD.name, RichardsonTD.name)  # "auto" chooses their settings; others use their defaults

@@ -20,7 +20,7 @@ from vrtd.problems import Transitions
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # sources of error
 
 # Below this effective sample size an interval is unreliable. Chains that change their regime 10 to 40 times in a log
-# are below it; most chains that change it 100 times are above (docs/evaluate.md has the coverage of both).
+# are below it; most chains that change it 100 times are above (docs/intervals.md has the coverage of both).
 _LEAST_EFFECTIVE = 50.0
 #: If a value depends on features that are 0 in every row, its interval is widened by their possible contribution. If it
 #: depends on more than this many visits to them, it is not determined.
