@@ -19,7 +19,7 @@ from vrtd.report.numbers import count, interval, number, percent, plural
 from vrtd.tables import Table, rows
 
 #: What the intervals are for.
-MEANING = "The intervals are for phi(s).theta_star, which equals V(s) only if the features can represent V."
+MEANING = "The intervals are for the TD solution in these features. It equals V(s) if the features can represent V."
 EXTREMES = "figures/extremes.csv"
 _RUN = ("convergence", "errors")  # figures in the section on convergence
 _MOST_UNSEEN = 30

@@ -1,6 +1,6 @@
 """Estimates of theta with the distribution of their error, from which intervals of theta and phi(s).theta are computed.
 
-The intervals are for phi(s).theta_star, which is the value V(s) only if the features can represent it.
+The intervals are for phi(s)^T theta_star, which is the value V(s) only if the features can represent it.
 """
 
 from __future__ import annotations

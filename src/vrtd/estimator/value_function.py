@@ -141,7 +141,7 @@ class ValueFunction:
             First action in each state, to predict Q(s, a) instead of V(s). This needs features that depend on actions,
             see the parameter ``target``. Pass names of actions if the log has names.
         return_interval : float, default=None
-            Confidence level of intervals, for example 0.95. The intervals are for ``phi(s).theta_star``, which is V(s)
+            Confidence level of intervals, for example 0.95. The intervals are for the TD solution, which is V(s)
             only if the features can represent it. Without a level, only the values are returned.
         method : {"recursion", "closed_form"}, default=None
             Estimate that the intervals are for. ``"recursion"`` is the algorithm's own, known for TD and VRTD.
