@@ -69,6 +69,10 @@ class NotFittedError(InvalidInputError):
     """Raised when an estimator is asked for a result before it has seen enough rows."""
 
 
+class WorkerError(InvalidInputError):
+    """Raised when a task fails on a worker process, or a worker process ends. The message names the task."""
+
+
 class DivergenceError(VrtdError, ArithmeticError):
     """Raised when parameters are no longer finite, because the step size is too large for the data."""
 

@@ -1,0 +1,266 @@
+"""Run tasks on an executor of ``concurrent.futures``: processes of this machine, Dask, Ray, or any other.
+
+A task is a pure function of plain data. Its result does not depend on the worker that computes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any, NamedTuple
+
+from vrtd.errors import InvalidInputError, WorkerError
+
+_TRAVELS = 1_000_000  # bytes; shared data of at most this size are sent with every task
+_MOST_AHEAD, _BYTES_AHEAD = 4096, 1 << 28  # tasks that are submitted before their results are taken
+_FIRST_AHEAD = 4
+_MOST_KEPT = 4  # shared data that a worker keeps
+# Each is set to 1, so that results are the same on any machine.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class _Missing(NamedTuple):
+    """Answer of a worker that does not have the shared data of a task."""
+
+
+_kept: OrderedDict[str, Any] = OrderedDict()  # shared data of this worker by their digest, the oldest first
+
+
+def run_tasks(
+    executor: Executor,
+    function: Callable[..., Any],
+    shared: Any,
+    tasks: Iterable[tuple[Any, ...]],
+    describe: Callable[[int], str],
+) -> Iterator[tuple[int, Any]]:
+    """Call ``function(shared, *task)`` for each task, and yield the number of each task with its result.
+
+    Results come in the order in which they are finished. Tasks are taken from the iterable when workers can take
+    them, so a generator may decide on a task after it has seen earlier results. If the caller stops early, tasks that
+    have not begun are cancelled.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        The executor. It stays open.
+    function : callable
+        Function in an importable module.
+    shared : object
+        Data that all tasks need. Large data are sent to a worker only when it does not have them yet.
+    tasks : iterable of tuple
+        Arguments of each task.
+    describe : callable
+        Function from the number of a task to its name in error messages.
+    """
+    content = _pack(shared)
+    key, travels = hashlib.sha256(content).hexdigest(), len(content) <= _TRAVELS
+    most = max(64, min(_MOST_AHEAD, _BYTES_AHEAD // len(content))) if travels else _MOST_AHEAD
+    finished: SimpleQueue[Future[Any]] = SimpleQueue()
+    pending: dict[Future[Any], tuple[int, tuple[Any, ...]]] = {}
+
+    def submit(i: int, task: tuple[Any, ...], is_sent: bool) -> None:
+        future = executor.submit(_call, function, key, content if is_sent else None, task)
+        pending[future] = i, task
+        future.add_done_callback(finished.put)
+
+    numbered, n_finished = enumerate(tasks), 0
+    try:
+        while True:
+            # The window grows with the results, so that the first ones are known before most tasks are made.
+            while len(pending) < min(most, _FIRST_AHEAD + 2 * n_finished) and (each := next(numbered, None)):
+                submit(*each, travels)
+            if not pending:
+                return
+            future = finished.get()
+            i, task = pending.pop(future)
+            result = _result_of(future, describe(i))
+            if isinstance(result, _Missing):
+                submit(i, task, True)
+            else:
+                n_finished += 1
+                yield i, result
+    except BrokenExecutor as error:
+        problem = f"A worker ended unexpectedly ({type(error).__name__}: {error})."
+        raise WorkerError(problem, "Run the same call again: finished work that was written to out is kept.") from error
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _pack(shared: Any) -> bytes:
+    try:
+        return pickle.dumps(shared)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        problem = f"The problem or the algorithm cannot be sent to another process: {error}."
+        raise InvalidInputError(problem, "Define its classes and functions in a module, or drop executor.") from None
+
+
+def _result_of(future: Future[Any], name: str) -> Any:
+    """Return the result of a task; an error names the task."""
+    try:
+        return future.result()
+    except BrokenExecutor:
+        raise
+    except Exception as error:
+        problem = f"{name} failed: {type(error).__name__}: {error}"
+        raise WorkerError(problem, "Fix the cause, then run the same call again.") from error
+
+
+def _call(function: Callable[..., Any], key: str, content: bytes | None, task: tuple[Any, ...]) -> Any:
+    """Run a task in a worker, with one thread for linear algebra."""
+    if key not in _kept:
+        if content is None:
+            return _Missing()
+        _kept[key] = pickle.loads(content)  # noqa: S301 - from the process that sent the task
+        if len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+    _kept.move_to_end(key)
+    with _linear_algebra().limit(limits=1):
+        return function(_kept[key], *task)
+
+
+@cache
+def _linear_algebra() -> Any:
+    import scipy.linalg  # noqa: F401 - its library must be loaded before it can be limited
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+class ProcessExecutor(Executor):
+    """Processes of this machine with one thread each, which import nothing from the caller's script.
+
+    Unlike those of ``concurrent.futures.ProcessPoolExecutor``, they do not run the main module again, so scripts need
+    no ``if __name__ == "__main__"``. The processes ignore Ctrl-C, which the caller receives.
+
+    Parameters
+    ----------
+    n_processes : int
+        Number of processes.
+    """
+
+    def __init__(self, n_processes: int) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], bytes] | None] = SimpleQueue()
+        self._broken: BrokenExecutor | None = None
+        self._processes = [_start_process() for _ in range(n_processes)]
+        self._threads = [Thread(target=self._serve, args=(each,), daemon=True) for each in self._processes]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Schedule the call ``fn(*args, **kwargs)`` and return its future."""
+        if self._broken is not None:
+            raise self._broken
+        future: Future[Any] = Future()
+        self._calls.put((future, pickle.dumps((fn, args, kwargs))))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes after the calls that were submitted, or at once if these are cancelled."""
+        if cancel_futures:
+            for process in self._processes:
+                process.terminate()
+        for _ in self._threads:
+            self._calls.put(None)
+        if wait:
+            for thread in self._threads:
+                thread.join()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.shutdown(cancel_futures=error is not None)
+
+    def _serve(self, process: subprocess.Popen[bytes]) -> None:
+        """Send calls to one process and receive their results, until there are no more calls."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process, process.stdin as calls, process.stdout as results:
+            while (each := self._calls.get()) is not None:
+                future, call = each
+                if self._broken is not None:
+                    future.set_exception(self._broken)
+                elif future.set_running_or_notify_cancel():
+                    try:
+                        _write(call, calls)
+                        is_error, value = pickle.loads(_read(results))  # noqa: S301 - from our own process
+                    except (OSError, EOFError):
+                        code = process.wait()
+                        self._broken = BrokenExecutor(f"process {process.pid} ended with exit code {code}")
+                        future.set_exception(self._broken)
+                        continue
+                    future.set_exception(value) if is_error else future.set_result(value)
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes inside without Ctrl-C, which a terminal sends to all processes; the caller terminates them."""
+    if sys.platform == "win32":  # has no signal masks
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_process() -> subprocess.Popen[bytes]:
+    import vrtd
+
+    # Import this package and its libraries, and nothing from the current folder (-P).
+    path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
+    with _ignoring_interrupts():
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", "from vrtd.executors import serve_calls; serve_calls()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | dict.fromkeys(_ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
+        )
+
+
+def serve_calls() -> None:
+    """Run the calls that arrive on stdin, and write their results to what was stdout, until stdin is closed."""
+    with os.fdopen(os.dup(1), "wb") as results:
+        os.dup2(2, 1)  # what a task prints goes to stderr
+        while True:
+            try:
+                call = _read(sys.stdin.buffer)
+            except EOFError:
+                return
+            _write(_answer(call), results)
+
+
+def _answer(call: bytes) -> bytes:
+    """Return the pickled result of a pickled call, or its error."""
+    try:
+        function, args, kwargs = pickle.loads(call)  # noqa: S301 - from the parent process
+        return pickle.dumps((False, function(*args, **kwargs)))
+    except Exception as error:
+        try:
+            return pickle.dumps((True, error))
+        except Exception:  # an error that holds something that cannot be pickled
+            return pickle.dumps((True, RuntimeError(f"{type(error).__name__}: {error}")))
+
+
+def _write(content: bytes, file: IO[bytes]) -> None:
+    file.write(len(content).to_bytes(8, "little") + content)
+    file.flush()
+
+
+def _read(file: IO[bytes]) -> bytes:
+    size = file.read(8)
+    content = file.read(int.from_bytes(size, "little"))
+    if len(size) < 8 or len(content) < int.from_bytes(size, "little"):
+        raise EOFError
+    return content

@@ -1,0 +1,139 @@
+"""Tasks on executors: order, shared data, errors, lost workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vrtd import executors
+from vrtd.errors import InvalidInputError, WorkerError
+from vrtd.executors import ProcessExecutor, run_tasks
+
+
+def name(i: int) -> str:
+    return f"task {i}"
+
+
+def add(shared: Any, number: int) -> Any:
+    return shared + number
+
+
+def fail_at_three(shared: Any, number: int) -> int:
+    if number == 3:
+        raise ValueError("three is not a number")
+    return number
+
+
+def process_of(shared: Any, seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def end_process(shared: Any, number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def print_something(shared: Any, number: int) -> int:
+    print("text that is not a result")
+    return number
+
+
+@pytest.fixture(autouse=True)
+def import_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes import the functions of this file."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+@pytest.fixture
+def processes() -> Iterator[ProcessExecutor]:
+    with ProcessExecutor(2) as executor:
+        yield executor
+
+
+def test_each_task_gives_one_result(processes: ProcessExecutor) -> None:
+    results = dict(run_tasks(processes, add, 10, ((i,) for i in range(50)), name))
+    assert results == {i: 10 + i for i in range(50)}
+
+
+def test_large_shared_data_are_sent_once_to_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting(Executor):
+        def __init__(self) -> None:
+            self.pool, self.n_sent = ThreadPoolExecutor(1), 0
+
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.n_sent += any(isinstance(value, bytes) for value in args)
+            return self.pool.submit(fn, *args, **kwargs)
+
+    executors._kept.clear()
+    large, small = Counting(), Counting()
+    data = np.arange(200_000.0)
+    results = dict(run_tasks(large, add, data, [(i,) for i in range(20)], name))
+    assert all(np.array_equal(results[i], data + i) for i in range(20))
+    assert large.n_sent <= executors._FIRST_AHEAD  # those that were on their way before the data arrived
+    assert dict(run_tasks(small, add, 1, [(i,) for i in range(20)], name))[3] == 4
+    assert small.n_sent == 20
+    executors._kept.clear()
+
+
+def test_tasks_are_made_when_workers_can_take_them(processes: ProcessExecutor) -> None:
+    made = []
+
+    def tasks() -> Iterator[tuple[int]]:
+        for i in range(1000):
+            made.append(i)
+            yield (i,)
+
+    results = run_tasks(processes, add, 0, tasks(), name)
+    next(results)
+    assert len(made) <= executors._FIRST_AHEAD + 2
+    assert len(list(results)) == 999
+
+
+def test_an_error_names_the_task(processes: ProcessExecutor) -> None:
+    with pytest.raises(WorkerError, match=r"task 3 failed: ValueError: three is not a number") as caught:
+        list(run_tasks(processes, fail_at_three, None, [(i,) for i in range(6)], name))
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert dict(run_tasks(processes, add, 0, [(1,)], name)) == {0: 1}  # the executor still works
+
+
+def test_a_lost_process_is_an_error() -> None:
+    with ProcessExecutor(1) as executor:
+        with pytest.raises(WorkerError, match=r"A worker ended unexpectedly .* exit code -9"):
+            list(run_tasks(executor, end_process, None, [(i,) for i in range(3)], name))
+        with pytest.raises(WorkerError, match="A worker ended unexpectedly"):
+            list(run_tasks(executor, add, 0, [(1,)], name))
+
+
+def test_all_processes_work_and_prints_do_not_disturb(processes: ProcessExecutor) -> None:
+    assert len({result for _, result in run_tasks(processes, process_of, None, [(0.2,)] * 4, name)}) == 2
+    assert dict(run_tasks(processes, print_something, None, [(5,)], name)) == {0: 5}
+
+
+def test_tasks_that_have_not_begun_are_cancelled(processes: ProcessExecutor) -> None:
+    results = run_tasks(processes, process_of, None, [(0.05,)] * 1000, name)
+    next(results)
+    began = time.monotonic()
+    results.close()
+    processes.submit(os.getpid).result()
+    assert time.monotonic() - began < 5.0
+
+
+def test_shared_data_must_be_portable(processes: ProcessExecutor) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be sent to another process"):
+        list(run_tasks(processes, add, lambda: None, [(1,)], name))
+
+
+def test_an_error_that_cannot_be_pickled_is_described() -> None:
+    is_error, error = executors.pickle.loads(executors._answer(executors.pickle.dumps((open, ("/nowhere",), {}))))
+    assert is_error
+    assert isinstance(error, FileNotFoundError)
