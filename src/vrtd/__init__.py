@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         TrueOnlineTD,
     )
     from vrtd.engine import record, simulate
-    from vrtd.estimator import Diagnostics, Evaluator, Interval, Intervals, difference, evaluate
+    from vrtd.estimator import Diagnostics, Evaluator, Interval, Intervals, Sums, accumulate, difference, evaluate
     from vrtd.metrics import QuadraticForm
     from vrtd.paper.reproduction import reproduce
     from vrtd.problems import MDP, LinearProblem, MarkovRewardProcess, Simulator, Transitions
@@ -94,10 +94,12 @@ __all__ = [
     "Result",
     "RichardsonTD",
     "Simulator",
+    "Sums",
     "TDLambda",
     "TargetTD",
     "Transitions",
     "TrueOnlineTD",
+    "accumulate",
     "algorithms",
     "compare",
     "difference",
@@ -130,7 +132,16 @@ _HOMES = {
     name: module
     for module, names in {
         "engine": ("record", "simulate"),
-        "estimator": ("Diagnostics", "Evaluator", "Interval", "Intervals", "difference", "evaluate"),
+        "estimator": (
+            "Diagnostics",
+            "Evaluator",
+            "Interval",
+            "Intervals",
+            "Sums",
+            "accumulate",
+            "difference",
+            "evaluate",
+        ),
         "metrics": ("QuadraticForm",),
         "paper.reproduction": ("reproduce",),
         "problems": ("LinearProblem", "MDP", "MarkovRewardProcess", "Simulator", "Transitions"),

@@ -44,6 +44,7 @@ def run_tasks(
     shared: Any,
     tasks: Iterable[tuple[Any, ...]],
     describe: Callable[[int], str],
+    most_ahead: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
     """Call ``function(shared, *task)`` for each task, and yield the number of each task with its result.
 
@@ -63,10 +64,13 @@ def run_tasks(
         Arguments of each task.
     describe : callable
         Function from the number of a task to its name in error messages.
+    most_ahead : int or None, default=None
+        Number of tasks that are submitted before their results are taken. Pass a small number if tasks are large.
     """
     content = _pack(shared)
     key, travels = hashlib.sha256(content).hexdigest(), len(content) <= _TRAVELS
     most = max(64, min(_MOST_AHEAD, _BYTES_AHEAD // len(content))) if travels else _MOST_AHEAD
+    most = most if most_ahead is None else most_ahead
     finished: SimpleQueue[Future[Any]] = SimpleQueue()
     pending: dict[Future[Any], tuple[int, tuple[Any, ...]]] = {}
 

@@ -141,11 +141,18 @@ def _remove_abandoned(target: Path) -> None:
 
 def write_arrays(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write an .npz file of arrays and a JSON header, without pickled objects."""
+    content = pack_arrays(header, arrays)
+    with write_at_once(path) as file:
+        file.write(content)
+
+
+def pack_arrays(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
+    """Return the content of an .npz file of arrays and a JSON header."""
     import numpy as np
 
-    text = json.dumps(header, allow_nan=False)
-    with write_at_once(path) as file:
-        np.savez_compressed(file, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+    content, text = BytesIO(), json.dumps(header, allow_nan=False)
+    np.savez_compressed(content, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+    return content.getvalue()
 
 
 def read_arrays(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, Any]]:

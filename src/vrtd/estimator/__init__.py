@@ -8,3 +8,5 @@ from vrtd.estimator.evaluation import evaluate as evaluate
 from vrtd.estimator.evaluation_result import Evaluation as Evaluation
 from vrtd.estimator.evaluation_result import EvaluationInterrupted as EvaluationInterrupted
 from vrtd.estimator.evaluator import Evaluator as Evaluator
+from vrtd.estimator.sums import Sums as Sums
+from vrtd.estimator.sums import accumulate as accumulate

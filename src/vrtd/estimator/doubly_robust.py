@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.estimator.estimates import Interval, Parts, estimate_from_parts
+from vrtd.estimator.estimates import Interval, Parts, equal_ends, estimate_from_parts
 from vrtd.estimator.overlap import TargetSample, solve_transposed, weigh_rows
 from vrtd.features import Features, RandomFourier, Tabular, TargetFeatures, table_of
 from vrtd.features.features import as_rows
@@ -239,5 +239,5 @@ def _solve(rows: Transitions) -> Floats | None:
 
 def _interval(value: float, by_row: Floats, level: float) -> Interval:
     """Return an estimate with its interval from block means of the influence `by_row` of the rows."""
-    parts = Parts(block_means(by_row[:, None], _BLOCKS)[:, 0], len(by_row) // _BLOCKS)
+    parts = Parts(block_means(by_row[:, None], _BLOCKS)[:, 0], equal_ends(_BLOCKS, len(by_row) // _BLOCKS))
     return estimate_from_parts(np.array([value]), parts).intervals(level).first

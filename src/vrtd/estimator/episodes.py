@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.estimator.least_squares import FIRST_BLOCK, most_blocks
+from vrtd.estimator.block_ends import Ends
+from vrtd.estimator.least_squares import most_blocks
 from vrtd.kernels.jit import compiled
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
@@ -28,8 +29,8 @@ class BlockTotals(NamedTuple):
 
     total: Floats  # (k,)
     most: int  # number of blocks at which they are merged in pairs
-    block: int = FIRST_BLOCK  # rows per block
-    marks: tuple[Floats, ...] = ()  # (k,) each, for the blocks before the last row that was added
+    ends: Ends = Ends()  # of the blocks before the last row that was added
+    marks: tuple[Floats, ...] = ()  # (k,) each
 
     @property
     def mean(self) -> Floats:
@@ -42,18 +43,39 @@ class BlockTotals(NamedTuple):
         marked = self._mark(int(rows[-1]), lambda end: totals[np.searchsorted(rows, end)])
         return marked._replace(total=totals[-1])
 
-    def by_block(self, n_rows: int) -> tuple[Floats, int]:
-        """Return the totals (B, k) of the blocks in the first n rows of the log, and the number of rows per block."""
+    def by_block(self, n_rows: int) -> tuple[Floats, Ends]:
+        """Return the totals (B, k) of the blocks in the first n rows of the log, and the ends of the blocks."""
         marked = self._mark(n_rows, lambda _end: self.total)
-        return np.diff(np.array([np.zeros_like(self.total), *marked.marks]), axis=0), marked.block
+        return np.diff(np.array([np.zeros_like(self.total), *marked.marks]), axis=0), marked.ends
 
     def _mark(self, n_rows: int, total_before: Callable[[int], Floats]) -> BlockTotals:
-        block, marks = self.block, list(self.marks)
-        while (end := (len(marks) + 1) * block) <= n_rows:
-            marks.append(total_before(end))
-            if len(marks) == self.most:
-                marks, block = marks[1::2], 2 * block
-        return self._replace(block=block, marks=tuple(marks))
+        ends, marks = self.ends, self.marks
+        while ends.next <= n_rows:
+            marks = (*marks, total_before(ends.next))
+            ends, kept = ends.close(self.most)
+            marks = marks[kept]
+        return self._replace(ends=ends, marks=marks)
+
+    def thin(self, n_rows: int, n_blocks: int) -> BlockTotals:
+        """Return the totals of the first `n_rows` rows of the log with at most `n_blocks` blocks."""
+        if len(self.marks) <= n_blocks:
+            return self
+        ends, kept = self.ends.thin(n_rows, n_blocks)
+        marks = (*self.marks, self.total)
+        return self._replace(ends=ends, marks=tuple(marks[k] for k in kept))
+
+    def join(self, n_rows: int, others: BlockTotals, n_others: int) -> BlockTotals:
+        """Return the totals of the first `n_rows` rows of the log, and of the `n_others` rows that follow."""
+        mine, its = self._mark(n_rows, lambda _: self.total), others._mark(n_others, lambda _: others.total)
+        ends, kept = mine.ends.join(n_rows, its.ends, n_others, self.most)
+        marks = [*mine.marks, *(self.total + mark for mark in (*its.marks, others.total))]
+        return BlockTotals(marks[-1], self.most, ends, tuple(marks[k] for k in kept))
+
+    def insert(self, row: int, vector: Floats) -> BlockTotals:
+        """Return the totals with a vector that belongs to a row before the last one that was added."""
+        rows_marks = zip(self.ends.rows, self.marks, strict=True)
+        marks = tuple(mark + vector if row < end else mark for end, mark in rows_marks)
+        return self._replace(total=self.total + vector, marks=marks)
 
 
 class Episodes(NamedTuple):
@@ -130,6 +152,91 @@ def add_rows(
         episodes = episodes._replace(returns=episodes.returns.add(n_before + last, vectors))
     start = np.asarray(begun[n_starts], dtype=np.float64)
     return episodes._replace(start=start, total=total, factor=factor, is_open=not ends[-1], is_whole=is_whole)
+
+
+class Head(NamedTuple):
+    """First rows of a part of a log that continue an episode, up to its end or that of the part."""
+
+    total: float = 0.0  # discounted return of these rows
+    factor: float = 1.0  # discount of the reward that follows them
+    is_open: bool = True  # whether the episode goes on after the part
+    end: int | None = None  # its last row, if the return is known
+    ahead: Floats | None = None  # (d,) discounted features of the last successor; zeros after a termination
+    is_terminated: bool = False
+
+    def join(self, n_rows: int, other: Head) -> Head:
+        """Return the head of these rows, which are open, and of others that follow after `n_rows` rows."""
+        factor = self.factor * other.factor
+        return other._replace(
+            total=self.total + self.factor * other.total,
+            factor=factor if factor >= _NOTHING else 0.0,
+            end=None if other.end is None else n_rows + other.end,
+            ahead=None if other.ahead is None else self.factor * other.ahead,
+        )
+
+
+def find_head(chunk: Chunk, discount: float, phi_next_of: Callable[[int], NDArray[Any]]) -> Head | None:
+    """Return the first rows of a chunk that continue an episode, or None if the first row starts one.
+
+    `phi_next_of` returns the features of the successor of a row.
+    """
+    starts = np.zeros(chunk.n_rows, np.bool_) if chunk.starts is None else chunk.starts
+    if discount == 0.0 or starts[0]:
+        return None
+    ends, later = np.flatnonzero(chunk.ends), np.flatnonzero(starts)
+    end = int(ends[0]) if ends.size else chunk.n_rows
+    stop = min(end + 1, int(later[0]) if later.size else chunk.n_rows)  # a start without an end follows a gap
+    total, factor = 0.0, 1.0
+    for reward in chunk.reward[:stop].tolist():
+        total += factor * reward
+        factor *= discount
+        if factor < _NOTHING:
+            factor = 0.0
+            break
+    if stop != end + 1:
+        return Head(total, factor, is_open=stop == chunk.n_rows)
+    is_terminated = bool(chunk.terminated[end])
+    ahead = np.asarray(factor * phi_next_of(end), dtype=np.float64)
+    return Head(total, factor, False, end, 0.0 * ahead if is_terminated else ahead, is_terminated)
+
+
+def thin_episodes(episodes: Episodes, n_rows: int, n_blocks: int) -> Episodes:
+    """Return the episodes in the first `n_rows` rows with at most `n_blocks` blocks."""
+    starts, returns, states = (
+        None if totals is None else totals.thin(n_rows, n_blocks)
+        for totals in (episodes.starts, episodes.returns, episodes.states)
+    )
+    assert starts is not None
+    return episodes._replace(starts=starts, returns=returns, states=states)
+
+
+def join_episodes(episodes: Episodes, n_rows: int, others: Episodes, n_others: int, head: Head | None) -> Episodes:
+    """Return the episodes in the first `n_rows` rows of the log, and in the `n_others` rows that follow.
+
+    `head` are the first of the other rows, unless these start an episode.
+    """
+    returns = None
+    if episodes.returns is not None and others.returns is not None:
+        returns = episodes.returns.join(n_rows, others.returns, n_others)
+    states = None
+    if episodes.states is not None and others.states is not None:
+        states = episodes.states.join(n_rows, others.states, n_others)
+    joined = others._replace(
+        starts=episodes.starts.join(n_rows, others.starts, n_others), returns=returns, states=states
+    )
+    start, is_known = episodes.start, episodes.is_open and episodes.is_whole
+    if head is None or start is None or not is_known:
+        return joined
+    whole = Head(episodes.total, episodes.factor).join(n_rows, head)
+    if whole.is_open:
+        return joined._replace(start=start, total=whole.total, factor=whole.factor, is_whole=True)
+    if returns is not None and whole.end is not None and whole.ahead is not None:
+        y, own = whole.total, np.array([1.0, 0.0, 0.0, 0.0])
+        if whole.is_terminated:
+            own[1:] = y, y**2, 1.0
+        vector = np.concatenate([start - whole.ahead, [y], own])
+        joined = joined._replace(returns=returns.insert(whole.end, vector))
+    return joined
 
 
 def _read_only(*columns: NDArray[Any]) -> list[NDArray[Any]]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from vrtd.arrays import Floats
+
+_LEAST_COMMON = 2  # blocks from which the noise of a difference is estimated
 
 
 class Interval(NamedTuple):
@@ -56,13 +59,31 @@ class Parts(NamedTuple):
     """
 
     by_block: Floats  # (B,) of one estimate, or (B, m)
-    block: int  # rows per block
+    ends: NDArray[np.int64]  # (B,) rows of the log up to the end of each block
 
-    def merge(self, block: int) -> Parts:
-        """Return the parts of longer blocks of `block` rows, a multiple; an incomplete block at the end is dropped."""
-        k = block // self.block
-        n = len(self.by_block) // k
-        return Parts(self.by_block[: n * k].reshape(n, k, *self.by_block.shape[1:]).mean(axis=1), block)
+    def merge(self, ends: NDArray[np.int64]) -> Parts:
+        """Return the parts of longer blocks, which end at some of the same rows; later rows are dropped."""
+        last = np.searchsorted(self.ends, ends)
+        before = np.concatenate([np.zeros_like(self.by_block[:1]), np.add.accumulate(self.by_block, axis=0)])
+        totals = np.diff(before[np.append(0, last + 1)], axis=0)
+        is_same = np.diff(last, prepend=-1) == 1
+        totals[is_same] = self.by_block[last[is_same]]  # without rounding
+        return Parts(totals * (_mean_rows(self.ends) / _mean_rows(ends)), ends)
+
+
+def _mean_rows(ends: NDArray[np.int64]) -> float:
+    return float(ends[-1]) / len(ends) if len(ends) else np.nan
+
+
+def align(one: Parts, other: Parts) -> tuple[Parts, Parts]:
+    """Return the parts of the longest common blocks; there may be none."""
+    ends = np.intersect1d(one.ends, other.ends)
+    return one.merge(ends), other.merge(ends)
+
+
+def equal_ends(n_blocks: int, block: int) -> NDArray[np.int64]:
+    """Return the ends of blocks of equal length."""
+    return np.arange(1, n_blocks + 1) * block
 
 
 class Estimates(NamedTuple):
@@ -170,11 +191,10 @@ def subtract(one: Estimates, other: Estimates, *, are_joint: bool) -> Estimates:
     if not are_joint:
         mine, its = np.square(one.error), np.square(other.error)
         return Estimates(value, np.sqrt(mine + its), _add_degrees(mine, one.degrees, its, other.degrees), bias)
-    if one.parts is None or other.parts is None:
+    common = None if one.parts is None or other.parts is None else align(one.parts, other.parts)
+    if common is None or len(common[0].ends) < _LEAST_COMMON:
         return Estimates(value, one.error + other.error, np.minimum(one.degrees, other.degrees), bias)
-    block = max(one.parts.block, other.parts.block)
-    mine, its = one.parts.merge(block).by_block, other.parts.merge(block).by_block
-    n = min(len(mine), len(its))
-    found = estimate_from_parts(value, Parts(mine[:n] - its[:n], block))
+    difference = Parts(common[0].by_block - common[1].by_block, common[0].ends)
+    found = estimate_from_parts(value, difference)
     is_known = np.isfinite(one.error) & np.isfinite(other.error)
     return found._replace(error=np.where(is_known, found.error, np.inf), bias=bias)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from copy import copy
 from typing import Any, Literal, Self, Unpack
 
@@ -21,6 +22,7 @@ from vrtd.estimator.fit import check_ends, decide, receive
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.notebook import build_fit_summary, describe_fit
+from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_partitions
 from vrtd.estimator.state import FitState, Setup, goes_on_from
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
@@ -158,6 +160,7 @@ class Evaluator(ValueFunction):
         data: Any,
         *,
         n_passes: int = 1,
+        executor: Executor | None = None,
         progress: ProgressCallback | bool | None = None,
         **columns: Unpack[ReadOptions],
     ) -> Self:
@@ -170,6 +173,9 @@ class Evaluator(ValueFunction):
             dict of columns, or files that `vrtd.logs.read` can read.
         n_passes : int, default=1
             Number of passes over the log.
+        executor : concurrent.futures.Executor or None, default=None
+            Executor on which the partitions of a large log are fitted. It is for the closed form. The result has the
+            same bits as without an executor.
         progress : bool or callable, default=None
             Whether to show a progress bar on stderr. A function is called with the number of rows done and the total
             over all passes, which is None if it is not known.
@@ -202,11 +208,41 @@ class Evaluator(ValueFunction):
         """
         check_count("n_passes", n_passes)
         self._reset()
+        if executor is not None:
+            self._check_executor(n_passes)
         log = as_log(data, columns)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
+            chunks: Iterable[Chunk] | None = None
+            if n_passes == 1 and isinstance(log, Log):
+                partitioned, chunks = open_partitions(self._given, log)
+                if partitioned is not None:
+                    return self._fit_partitions(partitioned, executor, report)
             for k in range(n_passes):
-                self._read(log, report, k, n_passes)
+                self._read(log, report, k, n_passes, chunks)
                 self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
+        return self._check()
+
+    def _check_executor(self, n_passes: int) -> None:
+        settings = self._given.settings
+        if not (settings.is_closed_form or settings.is_auto):
+            name = settings.algorithm if isinstance(settings.algorithm, str) else settings.algorithm.name
+            raise InvalidInputError(
+                f"executor is for the closed form, but the algorithm is {name}.", "Drop executor, or the algorithm."
+            )
+        if n_passes > 1:
+            raise InvalidInputError(f"executor is for one pass, but n_passes is {n_passes}.", "Drop n_passes.")
+
+    def _fit_partitions(self, log: Partitioned, executor: Executor | None, report: ProgressCallback | None) -> Self:
+        def keep(state: FitState) -> None:
+            self._state = state
+
+        self._setup = log.setup
+        self._state = fit_partitions(log, executor, report, keep)
+        self._take_remarks(log.log)
+        return self._check()
+
+    def _check(self) -> Self:
+        """Raise or warn after a fit if the values are not determined or unreliable."""
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
@@ -243,16 +279,26 @@ class Evaluator(ValueFunction):
             self._read(log, report)
         return self
 
-    def _read(self, log: Log | Chunk, progress: ProgressCallback | None, k: int = 0, n_passes: int = 1) -> None:
-        """Make pass k of `n_passes` over a log, counted from 0; the next pass does not continue its last row."""
+    def _read(
+        self,
+        log: Log | Chunk,
+        progress: ProgressCallback | None,
+        k: int = 0,
+        n_passes: int = 1,
+        chunks: Iterable[Chunk] | None = None,
+    ) -> None:
+        """Make pass k of `n_passes` over a log, counted from 0; the next pass does not continue its last row.
+
+        `chunks` are the checked chunks of the log if their reading has begun.
+        """
         is_over, repeats, before = k < n_passes - 1, k > 0, self._state.n_rows
-        chunks: Iterable[Chunk]
+        space: ObservationSpace | None
         if isinstance(log, Chunk):
             log.check()
             chunks = (log.mark_truncated(slice(-1, None)) if is_over else log,)
-            space: ObservationSpace | None = guess_space(log.observations)
+            space = guess_space(log.observations)
         else:
-            chunks, space = checked_chunks(log, is_over), log.space
+            chunks, space = checked_chunks(log, is_over) if chunks is None else chunks, log.space
         state = self._state if before else self._state._replace(space=space)
         goes_on = goes_on_from(state) and not (isinstance(log, Log) and log.knows_first)
         for chunk in chunks:
@@ -268,14 +314,18 @@ class Evaluator(ValueFunction):
                     progress(n_done, None if log.n_rows is None else n_passes * log.n_rows)
         if isinstance(log, Chunk):
             return
+        self._take_remarks(log)
+        if self._state.n_rows == before:
+            raise _no_rows()
+
+    def _take_remarks(self, log: Log) -> None:
+        """Keep what a log says of its last reading."""
         state = self._state
         self._state = state._replace(
             log_remarks=tuple(dict.fromkeys((*state.log_remarks, *log.remarks, *self._cut(log)))),
             log_warnings=tuple(dict.fromkeys((*state.log_warnings, *log.warnings))),
             segment=log.segment or state.segment,
         )
-        if self._state.n_rows == before:
-            raise _no_rows()
 
     def _cut(self, log: Log) -> list[str]:
         """Return a remark if batches split the segments of parallel environments."""

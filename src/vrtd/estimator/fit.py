@@ -69,7 +69,7 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
     if state.features is None and not (setup.settings.needs_pilot or setup.features.needs_data):
         bound = bind_features(setup, [chunk.part(0, _LEAST_PIECE)])
         if not setup.resolve(bound).settings.needs_pilot:
-            state = _begin(setup.resolve(bound), state, bound)
+            state = begin(setup.resolve(bound), state, bound)
     at, n = 0, chunk.n_rows
     if state.features is None:
         at = setup.settings.pilot_rows - state.n_rows
@@ -97,7 +97,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     state = state._replace(waiting=(), n_rows=0, n_pilot=n, n_expected=n if is_all else None)
     features = bind_features(setup, chunks)
     setup = setup.resolve(features)
-    state = _begin(setup, state, features)
+    state = begin(setup, state, features)
     assert state.features is not None
     size, n_kept = _piece_rows(state.features), 0
     if setup.settings.is_linear:
@@ -192,7 +192,8 @@ def _weigh(setup: Setup, state: FitState, chunk: Chunk) -> Chunk:
     return chunk._replace(weight=ratio)
 
 
-def _begin(setup: Setup, state: FitState, features: Features) -> FitState:
+def begin(setup: Setup, state: FitState, features: Features) -> FitState:
+    """Return the state before the first row with these bound features."""
     d = features.n_features
     if setup.theta_0 is not None and setup.theta_0.shape != (d,):
         raise InvalidInputError(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import SingularSystemError
+from vrtd.estimator.block_ends import FIRST_BLOCK, Ends
 from vrtd.estimator.block_gradients import BlockGradients, find_anchor, gradients_by_block, start_gradients
 from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
@@ -22,7 +23,6 @@ from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 from vrtd.solving import least_norm_solver
 
-FIRST_BLOCK = 16  # rows; doubled each time the number of blocks reaches its limit
 _MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
 _USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of the matrices of all blocks, or of the rows that replace them
 _ROWS_PER_FEATURE = 4  # for an interval without matrices
@@ -42,9 +42,9 @@ class Solution:
     seen: NDArray[np.bool_]  # (d,) features that were not 0 in every row; the others keep theta_0
     rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks to estimate their noise
     influence: Floats | None  # (B, d) block means of H g_x; None if there are too few rows for blocks
-    phi: Floats  # (B, d) block means of the features
+    total_phi: Floats  # (B, d) sums of the features over blocks
     squares: Floats  # (d,) mean squares of the features
-    block: int  # rows per block
+    ends: Ends  # of the blocks
     degrees: int  # degrees of freedom
     size: Floats  # (d,) root mean squares of the features; 1 for unseen ones
     open: Floats  # (d, k) undetermined directions, of features divided by their size
@@ -68,7 +68,7 @@ class Solution:
             return None
         if block_correlation(self.influence, self.squares) <= 3.0 / np.sqrt(len(self.influence)):
             return None
-        return f"the rows are correlated over more than the {self.block:,} rows of a block"
+        return f"the rows are correlated over more than the {self.ends.per_block:,.0f} rows of a block"
 
     @property
     def why_no_interval(self) -> str | None:
@@ -78,7 +78,7 @@ class Solution:
         return f"it needs {least_rows(self.theta.size):,} rows, but there are only {self.n_rows:,}"
 
 
-class Sums(NamedTuple):
+class MatrixSums(NamedTuple):
     """Sums over a stream of rows; `add` returns the next ones.
 
     The sums are equal in every bit, independent of how the stream is split.
@@ -88,7 +88,7 @@ class Sums(NamedTuple):
     total_phi: Floats  # (d,) sum of phi
     total: Floats  # (d, d + 1) sums of A_x and b_x
     n_summed: int = 0
-    block: int = FIRST_BLOCK  # rows per block
+    ends: Ends = Ends()  # of the blocks
     marks: tuple[Floats, ...] = ()  # (2, d) `squares` and `total_phi` at the end of each block
     # If memory allows it, `total` at the end of each block. Otherwise the rows themselves, and when they are too many,
     # the pseudo-gradients of all blocks.
@@ -111,12 +111,12 @@ class Sums(NamedTuple):
         return np.asarray(self.total_phi / max(self.n_summed, 1))
 
 
-def no_sums(n_features: int) -> Sums:
+def no_sums(n_features: int) -> MatrixSums:
     """Return the sums of no rows."""
     d, block = n_features, FIRST_BLOCK
     while 2 * block * _LEAST_BLOCKS <= least_rows(d):  # with larger matrices, rows are added in larger pieces
         block *= 2
-    return Sums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), block=block)
+    return MatrixSums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), ends=Ends(block))
 
 
 def keeps_matrices(n_features: int) -> bool:
@@ -147,12 +147,12 @@ def most_held(n_features: int) -> int:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # numbers that overflow when squared raise an error where they are used
-def add(sums: Sums, rows: Transitions) -> Sums:
+def add(sums: MatrixSums, rows: Transitions) -> MatrixSums:
     """Return the sums with these rows, which must be finite."""
     at, n, is_own = 0, len(rows), False
     most = most_held(rows.n_features)
     while at < n:
-        size = min(sums.block, _PIECE)  # changes only between blocks, when no row waits
+        size = min(sums.ends.block, _PIECE, sums.ends.next - sums.n_summed)
         if sums.n_waiting or n - at < size:
             last = min(n, at + size - sums.n_waiting)
             buffer = append(sums.buffer if sums.n_waiting else None, sums.n_waiting, rows.part(at, last), size)
@@ -173,7 +173,7 @@ def add(sums: Sums, rows: Transitions) -> Sums:
         elif most:
             sums = sums._replace(held=append(sums.held, sums.n_summed, piece, most))
         sums = sums._replace(n_summed=sums.n_summed + size, n_waiting=0)
-        if sums.n_summed % sums.block == 0:
+        if sums.n_summed == sums.ends.next:
             sums = _close_block(sums, most)
     return sums
 
@@ -181,35 +181,67 @@ def add(sums: Sums, rows: Transitions) -> Sums:
 _IN_PLACE = ("total", "squares", "total_phi")
 
 
-def _close_block(sums: Sums, most: int) -> Sums:
+def _close_block(sums: MatrixSums, most: int) -> MatrixSums:
     """Return the sums after the end of a block; at most `most` rows are held."""
-    d, n, block, gradients = len(sums.squares), sums.n_summed, sums.block, sums.gradients
-    marks = (*sums.marks, np.stack([sums.squares, sums.total_phi]))
-    totals = () if most else (*sums.totals, sums.total.copy())
+    d, n, gradients = len(sums.squares), sums.n_summed, sums.gradients
+    ends, kept = sums.ends.close(most_blocks(d))
+    marks = (*sums.marks, np.stack([sums.squares, sums.total_phi]))[kept]
+    totals = () if most else (*sums.totals, sums.total.copy())[kept]
     if gradients is not None:
         gradients = gradients.mark()
-    if len(marks) == most_blocks(d):
-        marks, totals, block = marks[1::2], totals[1::2], 2 * block
-        if gradients is not None:
-            gradients = gradients._replace(marks=gradients.marks[1::2])
-            anchor = find_anchor(sums.total, sums.squares)
-            if anchor is not None:
-                gradients = gradients.move(anchor, sums.total[:, :d] / n, block)
-    sums = sums._replace(marks=marks, totals=totals, gradients=gradients, block=block)
-    if sums.held is None or n + block <= most:
+        gradients = gradients._replace(marks=gradients.marks[kept])
+        anchor = None if len(marks) > len(sums.marks) else find_anchor(sums.total, sums.squares)
+        if anchor is not None:
+            gradients = gradients.move(anchor, sums.total[:, :d] / n, ends.block)
+    sums = sums._replace(marks=marks, totals=totals, gradients=gradients, ends=ends)
+    if sums.held is None or n + ends.block <= most:
         return sums
     anchor = find_anchor(sums.total, sums.squares)
-    first = start_gradients(sums.held.part(0, n), block, np.zeros(d) if anchor is None else anchor)
+    first = start_gradients(sums.held.part(0, n), ends.block, np.zeros(d) if anchor is None else anchor)
     return sums._replace(held=None, gradients=first)
 
 
+def flush(sums: MatrixSums) -> MatrixSums:
+    """Return the sums with the rows that wait."""
+    if not sums.n_waiting or sums.buffer is None:
+        return sums
+    own = {name: getattr(sums, name).copy() for name in _IN_PLACE}
+    for first in range(0, sums.n_waiting, _PIECE):
+        _accumulate(sums.buffer.part(first, min(first + _PIECE, sums.n_waiting)), **own)
+    return sums._replace(n_summed=sums.n_rows, buffer=None, n_waiting=0, **own)
+
+
+def thin(sums: MatrixSums, n_blocks: int) -> MatrixSums:
+    """Return the sums with at most `n_blocks` blocks; matrices of blocks must be kept."""
+    if len(sums.marks) <= n_blocks:
+        return sums
+    sums = flush(sums)
+    ends, kept = sums.ends.thin(sums.n_summed, n_blocks)
+    marks, totals = (*sums.marks, np.stack([sums.squares, sums.total_phi])), (*sums.totals, sums.total)
+    return sums._replace(ends=ends, marks=tuple(marks[k] for k in kept), totals=tuple(totals[k] for k in kept))
+
+
+def join(sums: MatrixSums, others: MatrixSums) -> MatrixSums:
+    """Return the sums of the rows of `sums` and of those of `others`, which follow; matrices of blocks must be kept."""
+    sums, others = flush(sums), flush(others)
+    ends, kept = sums.ends.join(sums.n_summed, others.ends, others.n_summed, most_blocks(len(sums.squares)))
+    mark, total = np.stack([sums.squares, sums.total_phi]), sums.total
+    last = np.stack([others.squares, others.total_phi])
+    marks = [*sums.marks, *(mark + each for each in (*others.marks, last))]
+    totals = [*sums.totals, *(total + each for each in (*others.totals, others.total))]
+    (squares, total_phi), n = marks[-1], sums.n_summed + others.n_summed
+    return MatrixSums(
+        squares, total_phi, totals[-1], n, ends, tuple(marks[k] for k in kept), tuple(totals[k] for k in kept)
+    )  # fmt: skip
+
+
 @np.errstate(over="ignore", invalid="ignore")
-def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Solution:
+def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Solution:
     """Solve A theta + b = 0 on all rows so far.
 
     Parameters
     ----------
-    sums : Sums
+    sums : MatrixSums
         The sums over the rows.
     theta_0 : array of shape (d,)
         The parameters of features that were 0 in every row, and of directions in which features are dependent. The
@@ -217,11 +249,8 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     sample : array of shape (n, d)
         Feature rows from which these directions are found.
     """
-    total, squares = sums.total.copy(), sums.squares.copy()
-    if sums.buffer is not None:
-        for first in range(0, sums.n_waiting, _PIECE):
-            waiting = sums.buffer.part(first, min(first + _PIECE, sums.n_waiting))
-            _accumulate(waiting, total, squares, np.zeros_like(squares))
+    all_rows = flush(sums)
+    total, squares = all_rows.total, all_rows.squares
     d = len(squares)
     seen = squares > 0.0
     theta = theta_0.copy()
@@ -252,21 +281,21 @@ def solve(sums: Sums, theta_0: Floats, sample: NDArray[np.floating[Any]]) -> Sol
     rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
     influence = None
     if sums.n_rows >= least_rows(d) and len(sums.marks) >= _LEAST_BLOCKS:
-        g = _gradients_by_block(sums, theta, total[:, :d] / n)[:, seen] / sums.block
+        g = _gradients_by_block(sums, theta, total[:, :d] / n)[:, seen] / sums.ends.per_block
         influence = np.zeros((len(g), d))
         influence[:, seen] = -solver(g.T).T
     return Solution(
-        theta, sums.n_rows, seen, rare, influence, between[:, 1] / sums.block, squares / n, sums.block,
+        theta, sums.n_rows, seen, rare, influence, between[:, 1], squares / n, sums.ends,
         len(sums.marks) - 1, size, unknown, leak, largest,
     )  # fmt: skip
 
 
-def _gradients_by_block(sums: Sums, theta: Floats, A: Floats) -> Floats:
+def _gradients_by_block(sums: MatrixSums, theta: Floats, A: Floats) -> Floats:
     """Return the sums (B, d) of g_x at theta over each block."""
     if sums.gradients is not None:
-        return sums.gradients.move(theta, A, sums.block).by_block()
+        return sums.gradients.move(theta, A, sums.ends.block).by_block()
     if sums.held is not None:
-        return gradients_by_block(sums.held.part(0, sums.n_summed), sums.block, theta)
+        return gradients_by_block(sums.held.part(0, sums.n_summed), sums.ends.block, theta)
     up_to = [total @ np.append(theta, 1.0) for total in sums.totals]
     return np.diff(np.array([np.zeros(len(theta)), *up_to]), axis=0)
 
@@ -275,19 +304,19 @@ def _largest_rms(columns: Floats) -> float:
     return float(np.sqrt(np.square(columns).mean(axis=0).max())) if columns.size else 0.0
 
 
-def _accumulate(rows: Transitions, sums: Floats, squares: Floats, total_phi: Floats) -> None:
-    """Add A_x and b_x of the rows to `sums`, phi^2 to `squares` and phi to `total_phi`."""
+def _accumulate(rows: Transitions, total: Floats, squares: Floats, total_phi: Floats) -> None:
+    """Add A_x and b_x of the rows to `total`, phi^2 to `squares` and phi to `total_phi`."""
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
         scratch = np.empty(2 * len(squares), np.int64)
-        _accumulate_sparse(*loop_columns(rows)[:5], sums, squares, total_phi, scratch)
+        _accumulate_sparse(*loop_columns(rows)[:5], total, squares, total_phi, scratch)
         return
     phi = rows.phi.astype(np.float64)
     squares += np.square(phi).sum(axis=0)
     total_phi += phi.sum(axis=0)
     psi = rows.discount[:, None] * rows.phi_next - phi
     left = phi * rows.weight[:, None] if rows.is_weighted else phi
-    sums[:, :-1] += left.T @ psi
-    sums[:, -1] += left.T @ rows.reward
+    total[:, :-1] += left.T @ psi
+    total[:, -1] += left.T @ rows.reward
 
 
 @compiled

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from vrtd.arrays import Floats
 from vrtd.estimator.episodes import BlockTotals
-from vrtd.estimator.estimates import Estimates, Interval, Parts, estimate_from_parts
+from vrtd.estimator.estimates import Estimates, Interval, Parts, align, equal_ends, estimate_from_parts
 from vrtd.estimator.spread import MOST_OPEN, Spread
 from vrtd.estimator.summary import FitSummary, Method
 from vrtd.report.numbers import interval, percent
@@ -71,16 +71,20 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
     states of the sample, with fixed frequencies.
     """
     spread, state, n_rows = summary.aligned_spread(method), summary.state, summary.n_blocked(method)
-    if spread.block is None or n_rows is None:
+    if spread.ends is None or n_rows is None:
         return spread.estimates(np.asarray(summary.visited_phi.mean(axis=0, dtype=np.float64))[None])
     if state.episodes is not None and state.episodes.states is not None:
         return _mean(spread, state.episodes.states, n_rows)
     if summary.is_linear(method):
         linear = summary.linear_estimate
-        return _combine(spread, linear.mean_phi, Parts((linear.phi - linear.mean_phi) @ linear.theta, linear.block))
+        own = (linear.phi - linear.mean_phi) @ linear.theta
+        return _combine(spread, linear.mean_phi, Parts(own, equal_ends(len(own), linear.block)))
     assert state.sums is not None
     solution, nu = summary.solution, state.sums.mean_phi
-    return _combine(spread, nu, Parts((solution.phi - nu) @ solution.theta, solution.block))
+    ends = solution.ends
+    n_rows_of = np.diff(ends.rows, prepend=0)
+    own = (solution.total_phi - n_rows_of[:, None] * nu) @ solution.theta / ends.per_block
+    return _combine(spread, nu, Parts(own, np.array(ends.rows)))
 
 
 def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
@@ -89,7 +93,7 @@ def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     assert state.episodes is not None
     starts = state.episodes.starts
     n_rows = summary.n_blocked(method)
-    if spread.block is not None and n_rows is not None:
+    if spread.ends is not None and n_rows is not None:
         return _mean(spread, starts, n_rows)
     nu, own, n = _own_parts(starts, spread.theta, state.n_distinct)
     variance = np.square(estimate_from_parts(np.zeros(1), own).error)
@@ -102,12 +106,12 @@ def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:
 
 def _own_parts(totals: BlockTotals, theta: Floats, n_rows: int) -> tuple[Floats, Parts, float]:
     """Return the mean features nu of some states, the influence of blocks on nu.theta, and the number of states."""
-    by_block, block = totals.by_block(n_rows)
+    by_block, ends = totals.by_block(n_rows)
     n = float(totals.total[-1])
     nu, count = totals.mean, by_block[:, -1]
     with np.errstate(invalid="ignore"):  # nan if no block has such a state
         parts = (by_block[:, :-1] - count[:, None] * nu) @ theta / count.mean()
-    return nu, Parts(parts * np.sqrt(n / max(n - 1.0, 1.0)), block), n
+    return nu, Parts(parts * np.sqrt(n / max(n - 1.0, 1.0)), np.array(ends.rows)), n
 
 
 def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> Estimates:
@@ -116,17 +120,15 @@ def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> E
     `own` is the influence of blocks on nu.theta through nu. The number `n_own` of states in the mean limits the degrees
     of freedom.
     """
-    assert spread.block is not None
-    influence = Parts(spread.influence @ nu, spread.block)
-    block = max(influence.block, own.block)
-    ours, theirs = influence.merge(block).by_block, own.merge(block).by_block
-    n = min(len(ours), len(theirs))
-    found = estimate_from_parts(np.array([nu @ spread.theta]), Parts(ours[:n] + theirs[:n], block))
+    assert spread.ends is not None
+    influence, own = align(Parts(spread.influence @ nu, spread.ends), own)
+    both = Parts(influence.by_block + own.by_block, own.ends)
+    found = estimate_from_parts(np.array([nu @ spread.theta]), both)
     # Features that are 0 in every row add to the bias, but must not make the mean over all states unknown.
     seen = nu.copy()
     seen[spread.unseen] = 0.0
     is_known = spread.spans(seen[None]) & (spread.open_share(nu[None]) <= MOST_OPEN)
-    alone = estimate_from_parts(np.zeros(1), Parts(theirs[:n], block)).error
+    alone = estimate_from_parts(np.zeros(1), own).error
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.clip(np.nan_to_num(np.square(alone / found.error)), 0.0, 1.0)
         degrees = 1.0 / (share**2 / max(n_own - 1.0, 1.0) + (1.0 - share**2) / found.degrees)
@@ -163,10 +165,10 @@ def check_returns(summary: FitSummary) -> ReturnCheck | None:
     spread, d = summary.aligned_spread(None), len(returns.total) - 5
     theta = np.append(spread.theta, -1.0)  # for x and y: value minus return
     n_blocked = summary.n_blocked(None)
-    is_all = spread.block is not None and n_blocked is not None
+    is_all = spread.ends is not None and n_blocked is not None
     n_rows = n_blocked if is_all and n_blocked is not None else state.n_distinct
     reduced = BlockTotals(
-        returns.total[: d + 2], returns.most, returns.block, tuple(mark[: d + 2] for mark in returns.marks)
+        returns.total[: d + 2], returns.most, returns.ends, tuple(mark[: d + 2] for mark in returns.marks)
     )
     mean, own, n_episodes = _own_parts(reduced, theta, n_rows)
     value = np.array([mean @ theta])

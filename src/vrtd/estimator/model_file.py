@@ -7,21 +7,23 @@ tuples declare.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from vrtd.algorithms import REGISTRY, VRTD, Algorithm, RichardsonTD
 from vrtd.errors import InvalidInputError, ModelFileError
+from vrtd.estimator.block_ends import Ends
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
-from vrtd.estimator.least_squares import Sums, most_blocks, most_held, no_sums
+from vrtd.estimator.least_squares import MatrixSums, most_blocks, most_held, no_sums
 from vrtd.estimator.linear_settings import kept_rows
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.state import FitState, Setup, bind_features
@@ -30,7 +32,7 @@ from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd-model-7"
+_FORMAT = "vrtd-model-8"
 _CODE = "code"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
@@ -50,8 +52,10 @@ def encode(value: Any) -> Any:
             return columns if value.is_weighted else columns | {"weight": None}
         case Chunk():
             return value.columns
-        case tuple() if type(value) is tuple:
+        case tuple() | list() if type(value) in (tuple, list):
             return {str(i): encode(item) for i, item in enumerate(value)}
+        case Mapping():
+            return {str(key): encode(item) for key, item in value.items()}
         case _:
             return {name: encode(item) for name, item in zip(value._fields, value, strict=True)}
 
@@ -59,9 +63,11 @@ def encode(value: Any) -> Any:
 def decode(kind: Any, tree: Any) -> Any:
     """Rebuild a value of type `kind` from its tree; a malformed tree may cause any exception."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin is UnionType:
+    if origin in (UnionType, Union):
         return None if tree is None else decode(next(part for part in arguments if part is not NoneType), tree)
-    if origin is tuple:
+    if origin is Mapping:
+        return {arguments[0](key): decode(arguments[1], item) for key, item in tree.items()}
+    if origin in (tuple, Sequence):
         return tuple(decode(arguments[0], tree[str(i)]) for i in range(len(tree)))
     if origin is Literal:
         _require(tree in arguments, f"{tree!r} instead of {kind}")
@@ -126,14 +132,15 @@ def check_parts(state: FitState) -> None:
     _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of wrong shape or type")
 
 
-def _sums_pairs(sums: Sums, d: int, like: Transitions | None) -> list[tuple[Any, Any]]:
+def _sums_pairs(sums: MatrixSums, d: int, like: Transitions | None) -> list[tuple[Any, Any]]:
     """Return the arrays of sums, each with an array of the required shape and type."""
     empty, n, gradients = no_sums(d), len(sums.marks), sums.gradients
     pairs = [(sums.squares, empty.squares), (sums.total_phi, empty.total_phi), (sums.total, empty.total)]
     pairs += [(total, empty.total) for total in sums.totals]
     pairs += [(mark, np.zeros((2, d))) for mark in sums.marks]
     _require(n < most_blocks(d), "wrong number of blocks")
-    _require(0 <= sums.n_summed - n * sums.block < sums.block, "block of wrong size")
+    _check_ends(sums.ends, n)
+    _require(sums.ends.last <= sums.n_summed < sums.ends.next, "block of wrong size")
     _check_waiting(sums, d, like)
     if gradients is not None:
         pairs += [(vector, empty.squares) for vector in (gradients.anchor, gradients.total, *gradients.marks)]
@@ -174,12 +181,18 @@ def _episode_pairs(episodes: Episodes, d: int) -> list[tuple[Any, Any]]:
     for name in ("starts", "returns", "states"):
         totals, empty = getattr(episodes, name), getattr(fresh, name)
         if totals is not None:
-            _require(totals.most == empty.most > len(totals.marks) and totals.block > 0, "wrong number of blocks")
+            _require(totals.most == empty.most > len(totals.marks), "wrong number of blocks")
+            _check_ends(totals.ends, len(totals.marks))
             pairs += [(array, empty.total) for array in (totals.total, *totals.marks)]
     return pairs
 
 
-def _check_waiting(part: Learner | Sums, d: int, like: Transitions | None) -> None:
+def _check_ends(ends: Ends, n_blocks: int) -> None:
+    _require(ends.block > 0 and len(ends.rows) == n_blocks, "wrong number of ends")
+    _require(all(end - start >= ends.block for start, end in pairwise((0, *ends.rows))), "ends in wrong order")
+
+
+def _check_waiting(part: Learner | MatrixSums, d: int, like: Transitions | None) -> None:
     _require(part.n_waiting >= 0 and (part.buffer is None) == (part.n_waiting == 0), "wrong number of waiting rows")
     if part.buffer is not None:
         _check_rows(part.buffer, part.n_waiting, d, like)
@@ -203,15 +216,17 @@ _OTHERS = ("discount", "theta_0", "closed_form", "seed")
 
 def write_model(path: str | os.PathLike[str], setup: Setup, state: FitState) -> None:
     """Write the arguments and the state of an evaluator."""
+    write_tree(path, encode_arguments(setup) | {"state": encode(state.trim())})
+
+
+def encode_arguments(setup: Setup) -> dict[str, Any]:
+    """Convert the arguments of an evaluator into a tree."""
     settings = {name: encode(getattr(setup.settings, name)) for name in _SETTINGS}
-    arguments = settings | {name: getattr(setup, name) for name in _OTHERS}
-    tree = {
-        "arguments": arguments,
+    return {
+        "arguments": settings | {name: getattr(setup, name) for name in _OTHERS},
         "features": _given_settings(setup.features),
         "target": _target_settings(setup.target),
-        "state": encode(state.trim()),
     }
-    write_tree(path, tree)
 
 
 def _given_settings(features: Features) -> dict[str, Any] | None:
@@ -230,10 +245,26 @@ def _target_settings(target: Target | None) -> Any:
 
 
 def write_tree(path: str | os.PathLike[str], tree: Tree) -> None:
-    """Write a tree; its arrays become members of the file, named by their path, and the rest is the header."""
+    """Write the tree of a model."""
+    write_arrays(path, *split_tree(_FORMAT, tree))
+
+
+def split_tree(form: str, tree: Tree) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the arrays of a file; arrays are named by their path in the tree."""
     arrays: dict[str, Any] = {}
-    header = {"format": _FORMAT, "tree": _split(tree, "", arrays)}
-    write_arrays(path, header, arrays)
+    return {"format": form, "tree": _split(tree, "", arrays)}, arrays
+
+
+def join_tree(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree from the header and the arrays of a file."""
+    tree: dict[str, Any] = header["tree"]
+    for name, array in arrays.items():
+        *way, last = name.split("/")
+        node = tree
+        for part in way:
+            node = node[part]
+        node[last] = array
+    return tree
 
 
 @contextmanager
@@ -242,15 +273,7 @@ def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     check_regular(path)
     content = Path(path).read_bytes()
     try:
-        header, arrays = read_arrays(content, _FORMAT)
-        tree: dict[str, Any] = header["tree"]
-        for name, array in arrays.items():
-            *way, last = name.split("/")
-            node = tree
-            for part in way:
-                node = node[part]
-            node[last] = array
-        yield tree
+        yield join_tree(*read_arrays(content, _FORMAT))
     except InvalidInputError:
         raise
     except Exception as error:  # a damaged file may cause any exception

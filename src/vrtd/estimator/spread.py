@@ -45,8 +45,8 @@ class Spread(ABC):
         The estimate.
     influence : ndarray of shape (B, d)
         Influence of each block of rows on theta: the estimate from the block minus theta.
-    block : int or None
-        Rows per block; None if the blocks are not made of all rows.
+    ends : ndarray of shape (B,) or None
+        Rows of the log up to the end of each block; None if the blocks are not made of all rows.
     spans : callable
         Function that returns for each row of features whether the log determines ``phi.theta``.
     unseen : ndarray of int
@@ -63,7 +63,7 @@ class Spread(ABC):
 
     theta: Floats
     influence: Floats
-    block: int | None = None
+    ends: NDArray[np.int64] | None = None
     spans: Callable[[Floats], NDArray[np.bool_]] = _span_all
     unseen: NDArray[np.intp] = field(default_factory=_no_features)
     rare: NDArray[np.intp] = field(default_factory=_no_features)
@@ -169,7 +169,7 @@ class BlockSpread(Spread):
 
     def _estimates(self, phi: Floats) -> Estimates:
         by_block = self.influence @ phi.T
-        parts = None if self.block is None else Parts(by_block, self.block)
+        parts = None if self.ends is None else Parts(by_block, self.ends)
         return estimate_from_blocks(phi @ self.theta, by_block)._replace(parts=parts)
 
     def converged(self, phi: Floats) -> bool:  # noqa: ARG002

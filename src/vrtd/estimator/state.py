@@ -19,7 +19,7 @@ from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
 from vrtd.estimator.episodes import Episodes
 from vrtd.estimator.learner import Learner
-from vrtd.estimator.least_squares import Sums
+from vrtd.estimator.least_squares import MatrixSums
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import append
 from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
@@ -125,7 +125,7 @@ class FitState(NamedTuple):
     terminates: bool = False  # whether a transition has terminated; only tracked if the discount is 1
     learner: Learner | None = None
     linear: LinearFit | None = None
-    sums: Sums | None = None
+    sums: MatrixSums | None = None
     visited: NDArray[np.bool_] | None = None  # by state, if the features are a table
     episodes: Episodes | None = None  # of the first pass
 
@@ -142,7 +142,7 @@ class FitState(NamedTuple):
     features: Features | None = None  # bound
     buffer: Transitions | None = None  # its first `n_sampled` rows are the sample, the first rows of the log
     n_sampled: int = 0
-    capacity: int = 1  # largest size of the sample; set with the first row
+    capacity: int = 1  # largest size of the sample; set with the first row, unless it is 0
     observations: NDArray[Any] | None = None  # of the buffer's rows
     next_observations: NDArray[Any] | None = None
     action: NDArray[Any] | None = None  # if the log has actions
@@ -160,6 +160,12 @@ class FitState(NamedTuple):
         """Algorithm with its current settings; None for the closed form and while the settings are undecided."""
         run = self.learner or self.linear
         return None if run is None else run.algorithm
+
+    def with_sample_of(self, other: FitState) -> FitState:
+        """Return the state with the sample of another one, to which no rows are added."""
+        names = ("buffer", "n_sampled", "observations", "next_observations", "action", "starts")
+        sample = {name: getattr(other, name) for name in names}
+        return self._replace(**sample, capacity=other.n_sampled, is_checked=other.is_checked or not other.n_sampled)
 
     def trim(self) -> FitState:
         """Return the state with its buffers cut to the rows in use."""
@@ -216,7 +222,7 @@ def usable_features(setup: Setup, state: FitState) -> Features | None:
 
 def keep_until(state: FitState, last: int, rows: Transitions, chunk: Chunk, repeats: bool) -> FitState:
     """Add the rows before `last` to the sample, except pilot rows, which are in it already."""
-    if repeats or (state.n_sampled == state.capacity and state.buffer is not None):
+    if repeats or state.n_sampled == state.capacity:
         return state
     first = max(0, state.n_sampled - state.n_rows)
     return state if first >= last else keep_rows(state, rows.part(first, last), chunk.part(first, last))

@@ -14,6 +14,7 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
+from vrtd.estimator.estimates import equal_ends
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
@@ -218,7 +219,7 @@ class FitSummary:
         return BlockSpread(
             theta=solution.theta,
             influence=solution.influence,
-            block=None if self.state.sums is None else solution.block,
+            ends=None if self.state.sums is None else np.array(solution.ends.rows),
             spans=solution.spans,
             unseen=np.flatnonzero(~solution.seen),
             rare=np.flatnonzero(solution.seen & solution.rare),
@@ -240,8 +241,9 @@ class FitSummary:
         ):
             doubt = f"estimates from adjacent blocks of {found.block:,} rows are correlated"
         return BlockSpread(
-            theta=found.theta, influence=found.influence, block=found.block, unseen=found.unseen, rare=found.rare,
-            spans=partial(_has_none, found.unseen), doubt=doubt, n_rows=found.n_rows,
+            theta=found.theta, influence=found.influence, ends=equal_ends(len(found.influence), found.block),
+            unseen=found.unseen, rare=found.rare, spans=partial(_has_none, found.unseen), doubt=doubt,
+            n_rows=found.n_rows,
         )  # fmt: skip
 
     def linear_doubt(self, of_intervals: bool) -> str | None:
@@ -276,7 +278,9 @@ class FitSummary:
         spread = self.spread(method)
         if not self.is_linear(method):
             return spread
-        return replace(spread, influence=np.pad(spread.influence, ((self.linear_estimate.n_before, 0), (0, 0))))
+        found = self.linear_estimate
+        influence = np.pad(spread.influence, ((found.n_before, 0), (0, 0)))
+        return replace(spread, influence=influence, ends=equal_ends(len(influence), found.block))
 
     @property
     def _mean_squares(self) -> Floats:

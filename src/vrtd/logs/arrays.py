@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from copy import copy
 from pathlib import Path
 from typing import IO, Any, Literal
 from zipfile import ZipFile
@@ -22,7 +23,8 @@ from vrtd.logs.columns import ANY_KIND, KEYS, Columns, EpisodeEnd, Missing, chec
 from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
-from vrtd.logs.parts import Part, PartsLog
+from vrtd.logs.part import Part
+from vrtd.logs.parts import PartsLog
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
 
@@ -123,6 +125,15 @@ class _MemoryPart(Part):
 
     def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:  # noqa: ARG002
         yield self._block
+
+    def divide(self, first: int, least: int) -> list[Part]:
+        pieces: list[Part] = []
+        for start in [0, *range(first, self._block.reward.size, least)]:
+            piece = copy(self)
+            piece._block = self._block.rows_from(start).first_rows(least if start else first)
+            piece.n_rows = piece._block.reward.size
+            pieces.append(piece)
+        return pieces
 
 
 def npz_part(path: Path, wanted: Columns, missing: Missing) -> Part:

@@ -7,6 +7,7 @@ import sys
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import closing, contextmanager
+from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
 from vrtd.logs.columns import ANY_KIND, KEYS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
+from vrtd.logs.part import Part
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
@@ -39,6 +41,7 @@ class TablePart(ColumnPart):
         self._table, self._started = table, False
         self._seen: list[Any] = []  # batches of a RecordBatchReader that `peek` has read
         self._once = isinstance(table, pyarrow.RecordBatchReader)
+        self._first_row = 0  # of a piece, in the table
         self._used: list[Any] | None = None  # columns to read of a pandas table, the others of which may have any type
         with translate_table_errors():
             if _is_of_pandas(table):
@@ -61,7 +64,20 @@ class TablePart(ColumnPart):
             )
         self._started = True
         with translate_table_errors():
-            yield from _to_rows(self._batches(), self)
+            yield from _to_rows(self._batches(), self, self._first_row)
+
+    def divide(self, first: int, least: int) -> list[Part]:
+        """Return pieces of a table of pyarrow, in order; other tables are not divided."""
+        if not isinstance(self._table, library().Table):
+            return [self]
+        n = len(self._table)
+        pieces: list[Part] = []
+        for start in [0, *range(first, n, least)]:
+            piece = copy(self)
+            piece._table, piece._first_row = self._table.slice(start, least if start else first), start
+            piece.n_rows = len(piece._table)
+            pieces.append(piece)
+        return pieces
 
     def peek(self, n_rows: int) -> list[Values]:
         """Return at least the first `n_rows` rows, and keep them for the reading if there can be only one."""
@@ -104,6 +120,8 @@ class ParquetPart(ColumnPart):
         with translate_errors(self.where), closing(self._open()) as file:
             metadata, schema = file.metadata, file.schema_arrow
             self.n_rows = int(metadata.num_rows)
+            self._group_rows = tuple(int(metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups))
+            self._groups = range(len(self._group_rows))  # row groups that are read
             stored = _check_twice(metadata, schema.names, self.where)
             self.columns = find_columns(schema.names, wanted, self.where)
             self.kinds = find_types(schema, self.columns, self.where)
@@ -115,9 +133,23 @@ class ParquetPart(ColumnPart):
         """Yield all rows in order, before they are encoded."""
         with translate_errors(self.where), closing(self._open()) as file:
             # Only decoding runs in the thread: it uses every core, and encoding beside it would take one of them.
-            batches = read_ahead(file.iter_batches(self._batch, columns=self.columns.all))
+            groups = list(self._groups)
+            batches = read_ahead(file.iter_batches(self._batch, row_groups=groups, columns=self.columns.all))
             with closing(batches):
-                yield from _to_rows(batches, self)
+                yield from _to_rows(batches, self, sum(self._group_rows[: self._groups.start]))
+
+    def divide(self, first: int, least: int) -> list[Part]:
+        """Return pieces of whole row groups, in order."""
+        pieces: list[Part] = []
+        start = n_rows = 0
+        for i, n in enumerate(self._group_rows):
+            n_rows += n
+            if n_rows >= (least if pieces else first) or i == len(self._group_rows) - 1:
+                piece = copy(self)
+                piece._groups, piece.n_rows = range(start, i + 1), n_rows
+                pieces.append(piece)
+                start, n_rows = i + 1, 0
+        return pieces
 
     def _open(self) -> Any:
         from pyarrow.parquet import ParquetFile
@@ -278,8 +310,8 @@ def _has_numbers(column: Any) -> bool:
     return bool(compute.any(is_number).as_py())
 
 
-def _to_rows(batches: Iterable[Any], part: ColumnPart) -> Generator[tuple[Piece, Values], None, None]:
-    first, names = 0, part.columns.by_field
+def _to_rows(batches: Iterable[Any], part: ColumnPart, first: int = 0) -> Generator[tuple[Piece, Values], None, None]:
+    names = part.columns.by_field
     for batch in batches:
         if batch.num_rows:
             piece = Piece(part.where, names, first, batch.num_rows)

@@ -104,6 +104,31 @@ class Block(NamedTuple):
     def _arrays(self) -> tuple[Any, ...]:
         return self[: self._fields.index("pieces")]
 
+    def without_objects(self) -> Block:
+        """Return the block with names of episodes as plain text instead of objects."""
+        if self.episode is None or not self.episode.dtype.hasobject:
+            return self
+        keys = [key.astype(np.str_) if key.dtype.hasobject else key for key in split_keys(self.episode)]
+        return self._replace(episode=join_keys(keys))
+
+    def check(self) -> None:
+        """Raise ValueError unless all columns have the same length."""
+        n = sum(piece.n_rows for piece in self.pieces)
+        if any(len(array) != n for array in self._arrays if array is not None):
+            raise ValueError("columns of different lengths")
+
+    @property
+    def shows_episodes(self) -> bool:
+        """Whether the rows show episodes or ends of episodes."""
+        has_names = self.episode is not None or self.starts is not None
+        return has_names or bool((self.terminated | self.truncated).any())
+
+    @property
+    def needs_no_pair(self) -> bool:
+        """Whether successors were recorded, and nothing else depends on the rows around a row."""
+        has_names = self.episode is not None or self.starts is not None
+        return self.next_observations is not None and not has_names and self.is_unusable is None
+
     @staticmethod
     def join(blocks: Sequence[Block]) -> Block:
         """Concatenate blocks to one block, which belongs to the part of the last one."""
@@ -113,6 +138,16 @@ class Block(NamedTuple):
         arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
         return Block._make([*arrays, pieces, blocks[-1].part, ()])
+
+    def first_rows(self, n_rows: int) -> Block:
+        """Return the first rows, or all if there are fewer."""
+        pieces, left = [], n_rows
+        for piece in self.pieces:
+            if left > 0:
+                pieces.append(piece._replace(n_rows=min(left, piece.n_rows)))
+            left -= piece.n_rows
+        arrays = [None if array is None else array[:n_rows] for array in self._arrays]
+        return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def rows_from(self, start: int) -> Block:
         """Return the rows from row `start` to the end."""

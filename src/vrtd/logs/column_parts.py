@@ -8,7 +8,7 @@ from contextlib import closing
 
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.encoding import Encoder, Values
-from vrtd.logs.parts import Part
+from vrtd.logs.part import Part
 
 
 class ColumnPart(Part):

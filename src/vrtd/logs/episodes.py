@@ -27,7 +27,8 @@ from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, row
 from vrtd.logs.columns import Columns, Missing, order_by_number
 from vrtd.logs.encoding import Encoder
 from vrtd.logs.log import Log
-from vrtd.logs.parts import Part, PartsLog
+from vrtd.logs.part import Part
+from vrtd.logs.parts import PartsLog
 from vrtd.tables import library as arrow_library
 
 HDF5_UNVERIFIED = "is HDF5 without checksums"

@@ -16,7 +16,7 @@ The first row of each episode is marked unless starts were recorded. A row after
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -65,31 +65,53 @@ def pair(
 ) -> Iterator[Chunk]:
     """Pair each row with its recorded successor or with the row after it, and yield the transitions.
 
-    Rows without a successor and rows to be left out are counted in `dropped`, by reason. The last two rows of a block
-    wait for the next one, which decides about the successor and whether that row is dropped itself.
+    Rows without a successor and rows to be left out are counted in `dropped`, by reason.
     """
-    block = _mark_starts(block, None)
+    block = yield from pair_known(mark_starts(block, None), others, episode_end, dropped, encoder)
+    yield from make_transitions(block, block.reward.size, Reason.LAST_OF_LOG, episode_end, dropped, encoder)
+
+
+def pair_known(
+    block: Block,
+    others: Iterator[Block],
+    episode_end: EpisodeEnd | None,
+    dropped: Counter[Reason],
+    encoder: Encoder,
+) -> Generator[Chunk, None, Block]:
+    """Yield the transitions of all rows but the last block, of which later rows decide; return this block.
+
+    The last two rows of a block wait for the next one, which decides about the successor and whether that row is
+    dropped itself.
+    """
     for following in others:
-        if block.episode is None or following.episode is None:
-            # If successors were recorded, the end of a file need not end an episode.
-            goes_on = following.part == block.part or block.next_observations is not None
-        else:
-            goes_on = following.part == block.part or block.episode[-1] == following.episode[0]
-        # Without episodes or flags, a file may end anywhere in an episode.
-        following = _mark_starts(following, block if goes_on or episode_end is None else None)
+        goes_on = is_continued(block, following)
+        following = mark_starts(following, block if goes_on or episode_end is None else None)
         if not goes_on:
-            yield from _transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped, encoder)
+            yield from make_transitions(block, block.reward.size, Reason.LAST_OF_FILE, episode_end, dropped, encoder)
             block = following
             continue
         n_whole = block.reward.size - 2
         if n_whole > 0:
-            yield from _transitions(block, n_whole, None, episode_end, dropped, encoder)
+            yield from make_transitions(block, n_whole, None, episode_end, dropped, encoder)
             block = block.rows_from(n_whole)
         block = Block.join([block, following])
-    yield from _transitions(block, block.reward.size, Reason.LAST_OF_LOG, episode_end, dropped, encoder)
+    return block
 
 
-def _mark_starts(block: Block, before: Block | None) -> Block:
+def is_continued(block: Block, following: Block) -> bool:
+    """Return whether the rows of a block may be joined with those of the block after it.
+
+    Without episodes or flags, a file may end anywhere in an episode. If successors were recorded, the end of a file
+    need not end an episode.
+    """
+    if following.part == block.part:
+        return True
+    if block.episode is None or following.episode is None:
+        return block.next_observations is not None
+    return bool(block.episode[-1] == following.episode[0])
+
+
+def mark_starts(block: Block, before: Block | None) -> Block:
     """Return the block with the first rows of its episodes marked, unless they were recorded.
 
     `before` is the preceding block. If it is None, the first row starts an episode.
@@ -106,7 +128,7 @@ def _mark_starts(block: Block, before: Block | None) -> Block:
     return block._replace(starts=starts)
 
 
-def _transitions(
+def make_transitions(
     block: Block,
     n: int,
     end: Reason | None,

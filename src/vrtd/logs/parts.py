@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
-from vrtd.logs.arrow_values import ColumnType
-from vrtd.logs.blocks import Block, join_keys, split_keys
-from vrtd.logs.columns import VECTORS, Columns, EpisodeEnd, Missing
-from vrtd.logs.encoding import PILOT_ROWS, Encoder, Values
+from vrtd.logs.blocks import Block
+from vrtd.logs.columns import VECTORS, EpisodeEnd
+from vrtd.logs.encoding import PILOT_ROWS, Encoder
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.pairing import Reason, keep_next, pair
+from vrtd.logs.part import Part, count_rows, recorded_blocks
+from vrtd.logs.partition import MOST_PARTITIONS, PARTITION_ROWS, Counts, Pairing, Partition
 from vrtd.logs.pilot import choose_actions, choose_space, find_stored
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
@@ -36,31 +35,6 @@ _REMEDIES = {
     Reason.NO_NEXT_IN_EPISODE: f"Pass {_SET_EPISODE_END}",
     Reason.LAST_OF_FILE: f"Name the columns that identify episodes with episode=..., or pass {_SET_EPISODE_END}",
 }
-
-
-class Part(ABC):
-    """Part of a log: a file, a table or arrays."""
-
-    where: str
-    n_rows: int | None  # all rows, with or without a successor; None if only a reading shows it
-    columns: Columns
-    #: Columns and types, which must be the same in all parts of a log.
-    kinds: Mapping[str, ColumnType] = {}
-    missing: Missing = "error"
-    #: Whether the columns have names chosen by the user.
-    has_names: bool = True
-    #: Description of observations that are encoded already; None if only the rows show what they are.
-    space: ObservationSpace | None = None
-    #: Reason why damage may go undetected, or None if checksums are verified.
-    unverified: str | None = None
-
-    @abstractmethod
-    def blocks(self, encoder: Encoder) -> Generator[Block, None, None]:
-        """Yield all rows in order. Each block has at least one row and is not reused."""
-
-    def peek(self, n_rows: int) -> list[Values]:  # noqa: ARG002
-        """Return at least the first `n_rows` rows, or all if there are fewer; none if columns have no names."""
-        return []
 
 
 class PartsLog(Log):
@@ -119,11 +93,11 @@ class PartsLog(Log):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks on the last complete reading, the most important first."""
-        remarks = [f"{_rows(n)} dropped: {reason}" for reason, n in self._dropped.most_common() if n]
+        remarks = [f"{count_rows(n)} dropped: {reason}" for reason, n in _most_first(self._dropped) if n]
         remarks += [*self._describe_ended(0.0), *self._describe_shared(), *self._describe_unseen(0.0)]
         if self._parts[0].missing == "indicator":
             remarks += [
-                f"{_count(n, 'missing value')} of column {name!r} filled in" for name, n in self._lacking.items()
+                f"{_count(n, 'missing value')} of column {name!r} filled in" for name, n in _most_first(self._lacking)
             ]
         remarks += self._describe_trajectory()
         remarks += [remark for part in self._parts for remark in part.columns.remarks]
@@ -154,9 +128,9 @@ class PartsLog(Log):
         share = dropped.total() / self._rows_before
         if share <= _MANY:
             return ()
-        ((reason, n_most),) = dropped.most_common(1)
+        (reason, n_most), *_ = _most_first(dropped)
         mostly = "" if n_most == dropped.total() else "mostly "
-        problem = f"{dropped.total():,} of {_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
+        problem = f"{dropped.total():,} of {count_rows(self._rows_before)} ({100 * share:.1f} %) were dropped"
         remedy = _REMEDIES[Reason.NO_FINAL if self._episode_end == "truncated" else reason]
         return (f"{problem}: {mostly}{reason}. {remedy}",)
 
@@ -173,8 +147,8 @@ class PartsLog(Log):
         n_rows, n = self._rows_before or 0, self._dropped[Reason.MISSING] + self._dropped[Reason.MISSING_NEXT]
         if n <= _MANY * n_rows:
             return ()
-        problem = f"{n:,} of {_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
-        ((name, n_most),) = self._lacking.most_common(1)
+        problem = f"{n:,} of {count_rows(n_rows)} ({100 * n / n_rows:.1f} %) were dropped because a value is missing"
+        (name, n_most), *_ = _most_first(self._lacking)
         is_observed = any(name in self._columns.by_field.get(field, ()) for field in VECTORS)
         remedy = "Pass missing='indicator' to keep these rows" if is_observed else "Fix the column"
         return (f"{problem}, most often in column {name!r} ({_count(n_most, 'time')}). {remedy}",)
@@ -202,7 +176,7 @@ class PartsLog(Log):
         return [
             f"{n:,} of {n_rows:,} rows ({n / n_rows:.1%}) have a value in column {name!r} that does not occur in the "
             f"first {PILOT_ROWS:,} rows and counts as 'other'"
-            for name, n in self._unseen.items()
+            for name, n in _most_first(self._unseen)
             if n > share * n_rows
         ]
 
@@ -215,8 +189,7 @@ class PartsLog(Log):
         try:
             for first in blocks:
                 pairs = pair(first, blocks, self._episode_end, dropped, self._encoder)
-                has_episodes = first.episode is not None or first.starts is not None
-                if first.next_observations is not None and not has_episodes and first.is_unusable is None:
+                if first.needs_no_pair:
                     pairs = keep_next(chain([first], blocks), self._encoder)
                 for chunk in pairs:
                     n_kept += chunk.n_rows
@@ -225,11 +198,11 @@ class PartsLog(Log):
             blocks.close()
         n_read = n_kept + dropped.total()
         if n_kept == 0:
-            raise self._empty(f"{_rows(n_read)}, none with a successor" if n_read else "no rows")
+            raise self._empty(f"{count_rows(n_read)}, none with a successor" if n_read else "no rows")
         if self._rows_before not in (None, n_read):
             raise DataError(
-                f"{self._parts[0].where} must be the same in every reading, but has {_rows(n_read)} "
-                f"now and had {_rows(self._rows_before or 0)} before.",
+                f"{self._parts[0].where} must be the same in every reading, but has {count_rows(n_read)} "
+                f"now and had {count_rows(self._rows_before or 0)} before.",
                 "Pass data that can be read repeatedly: a file, a table or arrays.",
             )
         self._rows_before, self._dropped = n_read, dropped
@@ -257,33 +230,57 @@ class PartsLog(Log):
             yield block
 
     def _recorded_blocks(self) -> Generator[Block, None, None]:
-        shapes: list[tuple[int, ...]] | None = None
+        for block in recorded_blocks(list(enumerate(self._parts)), self._encoder):
+            self._is_divided |= block.shows_episodes
+            yield block
+
+    @property
+    def pairing(self) -> Pairing:
+        """Settings with which rows become transitions."""
+        return Pairing(self._make_encoder(), self._episode_end)
+
+    def divide(self, least_rows: int | None = None) -> list[Partition]:
+        """Divide the log into partitions, which can be read on their own.
+
+        Files of other formats than Parquet, and tables of other libraries than pyarrow, stay whole.
+
+        Parameters
+        ----------
+        least_rows : int or None, default=None
+            Least number of rows of a partition, except of the last one. None means 131,072, or more if there would be
+            more than 4096 partitions.
+
+        Returns
+        -------
+        list of Partition
+            Partitions in the order of the log; empty if the rows must be sorted first.
+        """
+        if self._ordered is not None:
+            return []
+        least = least_rows or max(PARTITION_ROWS, -(-(self._n_rows or 0) // MOST_PARTITIONS))
+        groups: list[list[tuple[int, Part]]] = [[]]
+        n_rows = 0
         for i, part in enumerate(self._parts):
-            n_read = 0
-            for block in part.blocks(self._encoder):
-                n_read += block.reward.size
-                now = [array.shape[1:] for array in (block.observations, block.action) if array is not None]
-                shapes = now if shapes is None else shapes
-                for what, shape, before in zip(("observations", "actions"), now, shapes, strict=False):
-                    if shape != before:
-                        raise DataError(
-                            f"The {what} of {part.where} must have the same shape in every row, but have {shape} from "
-                            f"row {block.pieces[0].first_row} and {before} before.",
-                            f"Store {what} of different shapes separately.",
-                        )
-                if part.columns.is_by_file:
-                    file = np.full(block.reward.size, i)
-                    keys = [] if block.episode is None else split_keys(block.episode)
-                    block = block._replace(episode=join_keys([*keys, file]))
-                has_episodes = block.episode is not None or block.starts is not None
-                self._is_divided |= has_episodes or bool((block.terminated | block.truncated).any())
-                yield block._replace(part=i)
-            if part.n_rows not in (None, n_read):
-                raise DataError(
-                    f"{part.where} announces {_rows(part.n_rows or 0)} but has {_rows(n_read)}: "
-                    "it is damaged, or it changed while it was read.",
-                    "Write it again.",
-                )
+            for piece in part.divide(least - n_rows, least):
+                groups[-1].append((i, piece))
+                n_rows = least if piece.n_rows is None else n_rows + piece.n_rows
+                if n_rows >= least:
+                    groups.append([])
+                    n_rows = 0
+        return [self._partition(group) for group in groups if group]
+
+    def whole(self) -> Partition | None:
+        """Return all rows as one partition, or None if they must be sorted first."""
+        return None if self._ordered is not None else self._partition(list(enumerate(self._parts)))
+
+    def _partition(self, parts: Sequence[tuple[int, Part]]) -> Partition:
+        return Partition(parts, self._columns, self.pairing, self._parts[0].has_names)
+
+    def complete(self, counts: Counts) -> None:
+        """Take over the counts of a reading in partitions, for `remarks` and `warnings`."""
+        self._dropped, self._unseen = Counter(counts.dropped), Counter(counts.unseen)
+        self._lacking = Counter(counts.lacking)
+        self._rows_before, self._is_divided = counts.n_rows, counts.is_divided
 
     @property
     def origin(self) -> str:
@@ -297,8 +294,9 @@ class PartsLog(Log):
         return DataError(f"There is no transition in {where}: {what}.", "Pass a log with more rows.")
 
 
-def _rows(n: int) -> str:
-    return _count(n, "row")
+def _most_first(counts: Mapping[Any, int]) -> list[tuple[Any, int]]:
+    """Return the items with the largest counts first, and equal ones in alphabetical order."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _count(n: int, what: str) -> str:

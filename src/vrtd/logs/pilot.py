@@ -18,7 +18,7 @@ from vrtd.logs.log import shorten
 from vrtd.tables import library
 
 if TYPE_CHECKING:
-    from vrtd.logs.parts import Part
+    from vrtd.logs.part import Part
 
 MOST_LEVELS = 1000
 

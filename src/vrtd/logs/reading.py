@@ -19,7 +19,8 @@ from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Chunk, Log
-from vrtd.logs.parts import Part, PartsLog
+from vrtd.logs.part import Part
+from vrtd.logs.parts import PartsLog
 from vrtd.tables import library
 
 PathLike = str | os.PathLike[str]

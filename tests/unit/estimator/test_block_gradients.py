@@ -51,7 +51,7 @@ def test_vectors_equal_matrices_where_every_block_has_the_same_matrix(n: int, mo
     monkeypatch.setattr(least_squares, "_MOST_BYTES", 0)
     found = solved(cycle(n, 4))
     assert found.theta.tobytes() == exact.theta.tobytes()
-    assert found.block == exact.block
+    assert found.ends == exact.ends
     np.testing.assert_allclose(found.influence, exact.influence, rtol=1e-9, atol=1e-12)
 
 

@@ -16,7 +16,7 @@ def test_blocks_give_the_standard_errors_of_their_covariances() -> None:
     rng = np.random.default_rng(0)
     influence = np.add.accumulate(rng.normal(size=(40, 3)), axis=0) * [1.0, 0.0, 0.0] + rng.normal(size=(40, 3))
     influence[:, 2] -= 0.9 * np.roll(influence[:, 2], 1)  # negatively correlated
-    spread = BlockSpread(theta=np.arange(3.0), influence=influence, block=16, n_rows=700)
+    spread = BlockSpread(theta=np.arange(3.0), influence=influence, ends=16 * np.arange(1, 41), n_rows=700)
     phi = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, -2.0, 0.5]])
     own, between = block_covariances(influence)
     correlated = np.einsum("ni,ij,nj->n", phi, between, phi)

@@ -29,7 +29,8 @@ from vrtd.logs import blocks, from_arrays, ordering, read
 from vrtd.logs.blocks import Block, Piece
 from vrtd.logs.columns import Columns
 from vrtd.logs.encoding import Encoder
-from vrtd.logs.parts import Part, PartsLog
+from vrtd.logs.part import Part
+from vrtd.logs.parts import PartsLog
 
 N = 400
 NAMES = {"observations": ["x", "y"], "reward": "gain", "terminated": "bought", "episode": "session"}

@@ -16,7 +16,8 @@ from vrtd.logs import blocks, from_arrays
 from vrtd.logs.blocks import Block, Piece
 from vrtd.logs.columns import Columns
 from vrtd.logs.encoding import Encoder
-from vrtd.logs.parts import Part, PartsLog
+from vrtd.logs.part import Part
+from vrtd.logs.parts import PartsLog
 
 NAMES = {
     "observations": ("x_0", "x_1"),

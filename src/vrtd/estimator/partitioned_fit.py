@@ -1,0 +1,165 @@
+"""Fits of large logs in partitions, in this process or on an executor, with the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import closing
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+from vrtd.errors import VrtdError, WorkerError
+from vrtd.estimator.fit import decide, receive
+from vrtd.estimator.partitions import (
+    PairwiseSum,
+    PartFit,
+    add_fits,
+    extend,
+    finish,
+    first_state,
+    is_divisible,
+    later_state,
+    thin_blocks,
+    without_sample,
+)
+from vrtd.estimator.state import FitState, Setup
+from vrtd.executors import run_tasks
+from vrtd.features import ObservationSpace
+from vrtd.logs import Chunk, Log
+from vrtd.logs.log import checked_chunks
+from vrtd.logs.partition import PARTITION_ROWS, ChunkPartition, Pairing, Partition, cut
+from vrtd.logs.parts import PartsLog
+
+_PARTITION_BYTES = 1 << 27  # of the observations of a partition that is not read from files or tables
+_AHEAD = 4  # partitions in memory that are sent before their results are taken
+Tell = Callable[[int, int | None], None]  # takes the rows done, and the total if it is known
+
+
+class Partitioned(NamedTuple):
+    """Log in partitions, with features that are bound to its first rows."""
+
+    log: Log
+    setup: Setup
+    bound: FitState
+    partitions: Iterable[Partition | ChunkPartition]
+    n_partitions: int  # 1 if it is unknown
+    pairing: Pairing | None  # None if the partitions consist of complete transitions
+
+
+def open_partitions(given: Setup, log: Log) -> tuple[Partitioned | None, Iterable[Chunk] | None]:
+    """Divide a log into partitions, if it is large and its fit consists of sums that can be added.
+
+    Otherwise the second value has the chunks of the log, of which some may have been read already, or None if none has.
+    """
+    files = log.divide() if isinstance(log, PartsLog) else []
+    if len(files) > 1:
+        with closing(_generate(checked_chunks(log, False))) as chunks:
+            setup, bound, _ = _bind(given, log.space, chunks)
+        if bound is None or not isinstance(log, PartsLog):
+            return None, None
+        return Partitioned(log, setup, bound, files, len(files), log.pairing), None
+    if log.n_rows is not None and log.n_rows <= PARTITION_ROWS:
+        return None, None
+    chunks = _generate(checked_chunks(log, False))
+    setup, bound, first = _bind(given, log.space, chunks)
+    chunks = chain(first, chunks)
+    if bound is None:
+        return None, chunks
+    row_bytes = max(1, first[0].observations[:1].nbytes)
+    n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // row_bytes))
+    n_partitions = 1 if log.n_rows is None else -(-log.n_rows // n_rows)
+    return Partitioned(log, setup, bound, cut(chunks, n_rows), n_partitions, None), None
+
+
+def _generate(chunks: Iterable[Chunk]) -> Any:
+    yield from chunks
+
+
+def _bind(
+    given: Setup, space: ObservationSpace | None, chunks: Iterator[Chunk]
+) -> tuple[Setup, FitState | None, list[Chunk]]:
+    """Bind the features to the first chunks; the state is None if the fit cannot be divided."""
+    setup, state, taken = given, FitState(space=space), []
+    for chunk in chunks:
+        taken.append(chunk.copy())  # the log may use the memory of a chunk for the next one
+        setup = setup if state.n_rows else given.fit_to(space, chunk)
+        for each in receive(setup, state, chunk):
+            state = each
+            if state.features is not None:
+                return setup, state if is_divisible(state) else None, taken
+    state = decide(setup, state, is_all=True)
+    return setup, state if state.n_rows and is_divisible(state) else None, taken
+
+
+def fit_partitions(
+    log: Partitioned, executor: Executor | None, report: Tell | None, keep: Callable[[FitState], None]
+) -> FitState:
+    """Return the state after all rows; `keep` receives the state after the first rows if an error stops the fit."""
+    setup, total = log.setup.resolve(log.bound.features), log.log.n_rows
+    sums, n_done = PairwiseSum[PartFit](partial(add_fits, setup, log.pairing)), 0
+    try:
+        for i, fit in _fit_each(log, executor, report):
+            sums.put(i, _unpack(log.bound, fit))
+            n_done += fit.state.n_rows
+            if report is not None and executor is not None:
+                report(n_done, total)
+        whole = sums.total
+        assert whole is not None
+        whole = finish(setup, log.pairing, whole)
+    except BaseException:
+        if (so_far := sums.total) is not None:
+            keep(so_far.state)
+        raise
+    if isinstance(log.log, PartsLog) and log.pairing is not None:
+        log.log.complete(whole.counts)
+    # If almost all rows of the first partition were dropped, the sample is that of the pilot rows.
+    return whole.state if whole.state.n_sampled >= log.bound.n_sampled else whole.state.with_sample_of(log.bound)
+
+
+def _fit_each(log: Partitioned, executor: Executor | None, report: Tell | None) -> Iterator[tuple[int, PartFit]]:
+    """Yield the number and the fit of each partition, in the order in which they are finished."""
+    shared = log.setup, log.bound, log.n_partitions
+    if executor is not None:
+        tasks = ((i, each.load()) for i, each in enumerate(log.partitions))
+        ahead = _AHEAD if log.pairing is None else None
+        try:
+            yield from run_tasks(executor, fit_partition, shared, tasks, _describe, most_ahead=ahead)
+        except WorkerError as error:
+            if isinstance(error.__cause__, VrtdError):  # from the log, so it says all that the user needs
+                raise error.__cause__ from None
+            raise
+        return
+    n_done, total = 0, log.log.n_rows
+    for i, each in enumerate(log.partitions):
+        tell = None if report is None else partial(_tell, report, n_done, total)
+        fit = fit_partition(shared, i, each, tell)
+        n_done += fit.state.n_rows
+        yield i, fit
+
+
+def _tell(report: Tell, n_before: int, total: int | None, n_rows: int) -> None:
+    report(n_before + n_rows, total)
+
+
+def _describe(i: int) -> str:
+    return f"Partition {i} of the log"
+
+
+def fit_partition(
+    shared: tuple[Setup, FitState, int],
+    i: int,
+    partition: Partition | ChunkPartition,
+    tell: Callable[[int], None] | None = None,
+) -> PartFit:
+    """Return the fit of partition i, without what all partitions share."""
+    setup, bound, n_partitions = shared
+    setup = setup.resolve(bound.features)
+    first = PartFit(without_sample(later_state(setup, bound)) if i else first_state(setup, bound))
+    fit = extend(setup, first, partition.chunks() if i else partition.chunks_from_start(), tell)
+    fit = thin_blocks(fit._replace(edges=partition.edges, counts=partition.counts), n_partitions)
+    return fit._replace(state=fit.state.trim()._replace(features=None, space=None))
+
+
+def _unpack(bound: FitState, fit: PartFit) -> PartFit:
+    return fit._replace(state=fit.state._replace(features=bound.features, space=bound.space))
