@@ -116,7 +116,7 @@ class AccuracyWarning(UserWarning):
 class ConvergenceWarning(UserWarning):
     """Issued when a result or an interval cannot be trusted.
 
-    The run diverged or has not converged, or the rows are too strongly correlated to estimate the uncertainty.
+    The rows change too slowly to estimate the uncertainty, or the initial transient is too large, or the run diverged.
     """
 
 

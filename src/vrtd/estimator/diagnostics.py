@@ -89,8 +89,9 @@ class Diagnostics:
     status : {"waiting", "learning"}
         ``"waiting"`` before the pilot rows are complete.
     converged : bool or None
-        Whether the initial transient is small compared with the interval. None if nothing is learned yet, or if it is
-        not known.
+        Whether the intervals can be relied on. False means that the rows change too slowly for an interval, or, except
+        for the closed form, that the initial transient is larger than the half-width that noise alone gives. None if
+        nothing is learned yet, or if no interval is known.
     limit : {"rows", "transient", "bias", "variance", "budget", "features"} or None
         Largest error source. ``"rows"`` stands for too few rows to begin.
     errors : dict of str to float

@@ -140,7 +140,8 @@ class Spread(ABC):
         Returns
         -------
         bool
-            Whether the transient is at most half the width of a 95 % interval, and `doubt` is None.
+            Whether the transient is at most the half-width of a 95 % interval that noise alone gives, and `doubt` is
+            None.
         """
 
     @abstractmethod

@@ -394,7 +394,7 @@ class ValueFunction:
         summary = self._summary
         spread = summary.spread(method)
         if not isinstance(spread, BlockSpread) and not spread.converged(summary.sample.phi):
-            why = spread.doubt or "the initial transient exceeds half the width of the interval"
+            why = spread.doubt or "the initial transient is larger than the half-width that noise alone gives"
             warnings.warn(
                 f"Not converged: {why}. Use more data, or the interval of the closed form: method='closed_form'.",
                 ConvergenceWarning,
