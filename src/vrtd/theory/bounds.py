@@ -147,7 +147,7 @@ def vrtd_iid_bound(
     Let ``u = theta - theta_star``, ``e`` the error of the batch gradient, ``a`` the step size, ``M`` the batch size,
     ``lam = lambda_A``, ``g2 = (1 + gamma)^2``, ``r = r_max``, ``D1 = 2 g2`` and ``D2 = 4 (g2 R^2 + r^2)``.
 
-    The printed form is not proven, and it is violated on actual chains. With ``den = lam - 4 a g2`` it states::
+    The printed form is false: it is violated on actual chains. With ``den = lam - 4 a g2`` it states::
 
         C1 = (4 a g2 + (4 g2 a^2 + 1)/(a M))/den,  floor = 2 D2 a/((1 - C1) den M)
 
@@ -249,7 +249,7 @@ def vrtd_markov_bound(
 
         C1 = (1/M + 3 a^2 g2)/(a den),  variance = 3 a C4/((1 - C1) den M),  bias = C2/(lam (1 - C1) den M)
 
-    The printed form is not proven, because its Lemma 5 is false. The corrected form has the larger constants
+    The proof of the printed form fails, because its Lemma 5 is false. The corrected form has the larger constants
     ``C2 = 16 (R^2 g2 + r^2)(1 + 2 kappa/(1 - rho))`` and ``C4 = G^2 (1 + 4 kappa/(1 - rho))``.
 
     Examples

@@ -111,8 +111,8 @@ def vrtd_iid_complexity(
     -----
     Let ``lam = lambda_A``, ``g2 = (1 + gamma)^2``, ``eps`` the target, ``a`` the step size and ``M`` the batch size.
 
-    The printed form takes ``a = lam/(16 g2)`` and ``M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2)``, rounded up. It is not
-    proven, because it depends on Theorem 1 as printed, and it misses its target.
+    The printed form takes ``a = lam/(16 g2)`` and ``M = max(D2/(3 (1 - C1) eps), 33 g2/lam^2)``, rounded up. It is
+    false: it depends on Theorem 1 as printed, and it misses its target.
 
     The corrected form takes ``a = lam/(32 g2)`` and the least ``M`` for which ``C1 <= 1/2`` and the floor is at most
     ``eps/2``. Then ``C1 - 1/3`` and the floor are of order ``1/(lam^2 M)``, so ``M`` is of order
@@ -180,7 +180,7 @@ def vrtd_markov_complexity(
     Both forms take the step size ``a = lam/(24 g2)``, with ``lam = lambda_A`` and ``g2 = (1 + gamma)^2``.
 
     The printed form takes the batch size ``M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps``, rounded
-    up. It is not proven, because it depends on Theorem 2 as printed. This M is certain to exceed ``96 g2/lam^2``, as
+    up. Its proof fails, because it depends on that of Theorem 2 as printed. This M is certain to exceed ``96 g2/lam^2``, as
     the theorem demands, only for ``eps <= 100/96``.
 
     The corrected form takes the least ``M`` for which ``C1 <= 1/2`` and the floor is at most ``eps/2``.
