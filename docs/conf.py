@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from numba.core.dispatcher import Dispatcher
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 
 import vrtd
 
@@ -66,10 +69,26 @@ def _adapt_links(app: Sphinx, page: str, content: list[str]) -> None:
 
 
 def _skip_member(app: Sphinx, kind: str, name: str, member: object, skip: bool, options: object) -> bool | None:
-    """Leave out the fields of a NamedTuple, which its docstring describes, and what scikit-learn adds to a class."""
+    """Leave out fields that the docstring of their class describes, and what scikit-learn adds to a class."""
     is_alias = (getattr(member, "__doc__", "") or "").startswith("Alias for field number")
     is_metadata = "metadata" in name or re.fullmatch(r"set_\w+_request", name) is not None
-    return True if is_alias or is_metadata else None
+    is_kernel = isinstance(member, Dispatcher)  # a default of `Kernels`, which documents its kernels as parameters
+    return True if is_alias or is_metadata or is_kernel else None
+
+
+def _take_constant_docs(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Document a constant by the comment or docstring at its definition, not by the docstring of its class."""
+    package, _, constant = name.rpartition(".")
+    source = Path(str(import_module(package).__file__)).read_text(encoding="utf-8") if what == "data" else ""
+    for module in re.findall(rf"^from (\S+) import {constant} as {constant}$", source, re.MULTILINE):
+        lines[:] = ModuleAnalyzer.for_module(module).find_attr_docs()["", constant]
+
+
+def _name_kernels(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Show compiled functions in a signature by their names."""
+    return re.sub(r"CPUDispatcher\(<function (\w+)[^>]*>\)", r"\1", signature or "") or None, returned
 
 
 def _inline_math(translator: Any, node: nodes.math) -> None:
@@ -88,3 +107,5 @@ def setup(app: Sphinx) -> None:
     app.connect("include-read", _adapt_included_links)
     app.connect("source-read", _adapt_links)
     app.connect("autodoc-skip-member", _skip_member)
+    app.connect("autodoc-process-signature", _name_kernels)
+    app.connect("autodoc-process-docstring", _take_constant_docs, priority=400)  # before napoleon

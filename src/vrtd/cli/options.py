@@ -64,7 +64,7 @@ def add_choice(parser: Any, kind: str, table: Options, default: str) -> Any:
         kinds = (plain_kind, *get_args(plain_kind))
         plain = next(kind for kind in kinds if get_origin(kind) is Literal or kind in (bool, int, float))
         if plain is bool:
-            group.add_argument(_flag(option), dest=option, action="store_const", const=True, help=text)
+            group.add_argument(*_flags(option), dest=option, action="store_const", const=True, help=text)
         elif get_origin(plain) is Literal:
             group.add_argument(_flag(option), dest=option, **one_of(get_args(plain)), help=text)
         else:
@@ -83,7 +83,7 @@ def chosen_options(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         others = [other for other, options in table.items() if option in options]
         if others and name not in others:
             raise InvalidInputError(
-                f"{_flag(option)} belongs to {' or '.join(others)}, but got --{kind} {name}.",
+                f"{_flags(option)[0]} belongs to {' or '.join(others)}, but got --{kind} {name}.",
                 f"Drop it, or change --{kind}.",
             )
     return {option: given[option] for option in table[name] if option in given}
@@ -103,3 +103,9 @@ def build_problem(given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 def _flag(option: str) -> str:
     return "--" + option.removeprefix("n_").replace("_", "-")
+
+
+def _flags(option: str) -> list[str]:
+    """Return the spellings of an option, the British one first."""
+    flag = _flag(option)
+    return list(dict.fromkeys((flag.replace("normalize", "normalise"), flag)))

@@ -180,8 +180,8 @@ def vrtd_markov_complexity(
     Both forms take the step size ``a = lam/(24 g2)``, with ``lam = lambda_A`` and ``g2 = (1 + gamma)^2``.
 
     The printed form takes the batch size ``M = ((32 C2 + 4 C4)/(3 (1 - C1)) + 100 g2) max(1, 1/lam^2)/eps``, rounded
-    up. Its proof fails, because it depends on that of Theorem 2 as printed. This M is certain to exceed ``96 g2/lam^2``, as
-    the theorem demands, only for ``eps <= 100/96``.
+    up. Its proof fails, because it depends on that of Theorem 2 as printed. This M is certain to exceed
+    ``96 g2/lam^2``, as the theorem demands, only for ``eps <= 100/96``.
 
     The corrected form takes the least ``M`` for which ``C1 <= 1/2`` and the floor is at most ``eps/2``.
 

@@ -139,6 +139,12 @@ def test_json_equals_the_library(capsys):
     assert shown["files"] == {}
 
 
+@pytest.mark.parametrize("flag", ["--normalise", "--normalize"])
+def test_both_spellings_of_an_option(capsys, flag):
+    assert main([*SMALL, "--json", flag]) == 0
+    assert json.loads(capsys.readouterr().out)["problem"]["normalize"] is True
+
+
 def test_options_of_problem_and_algorithm_arrive(capsys, monkeypatch):
     seen = []
 
