@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
-from vrtd.estimator.block_ends import Ends
+from vrtd.estimator.block_totals import BlockTotals
 from vrtd.estimator.least_squares import most_blocks
 from vrtd.kernels.jit import compiled
 from vrtd.logs import Chunk
@@ -22,60 +22,6 @@ from vrtd.problems import Transitions
 
 LEAST_STARTS = 2  # episodes that a policy value needs
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
-
-
-class BlockTotals(NamedTuple):
-    """Totals of vectors that belong to some of the rows, and their values after each block of rows."""
-
-    total: Floats  # (k,)
-    most: int  # number of blocks at which they are merged in pairs
-    ends: Ends = Ends()  # of the blocks before the last row that was added
-    marks: tuple[Floats, ...] = ()  # (k,) each
-
-    @property
-    def mean(self) -> Floats:
-        """Mean (k - 1,) of the vectors without their last entry, which is 1."""
-        return np.asarray(self.total[:-1] / self.total[-1])
-
-    def add(self, rows: NDArray[np.int64], vectors: Floats) -> BlockTotals:
-        """Return the totals with the vectors (m, k) of these rows of the log; the rows are sorted and not empty."""
-        totals = np.add.accumulate(np.concatenate([self.total[None], vectors]), axis=0)
-        marked = self._mark(int(rows[-1]), lambda end: totals[np.searchsorted(rows, end)])
-        return marked._replace(total=totals[-1])
-
-    def by_block(self, n_rows: int) -> tuple[Floats, Ends]:
-        """Return the totals (B, k) of the blocks in the first n rows of the log, and the ends of the blocks."""
-        marked = self._mark(n_rows, lambda _end: self.total)
-        return np.diff(np.array([np.zeros_like(self.total), *marked.marks]), axis=0), marked.ends
-
-    def _mark(self, n_rows: int, total_before: Callable[[int], Floats]) -> BlockTotals:
-        ends, marks = self.ends, self.marks
-        while ends.next <= n_rows:
-            marks = (*marks, total_before(ends.next))
-            ends, kept = ends.close(self.most)
-            marks = marks[kept]
-        return self._replace(ends=ends, marks=marks)
-
-    def thin(self, n_rows: int, n_blocks: int) -> BlockTotals:
-        """Return the totals of the first `n_rows` rows of the log with at most `n_blocks` blocks."""
-        if len(self.marks) <= n_blocks:
-            return self
-        ends, kept = self.ends.thin(n_rows, n_blocks)
-        marks = (*self.marks, self.total)
-        return self._replace(ends=ends, marks=tuple(marks[k] for k in kept))
-
-    def join(self, n_rows: int, others: BlockTotals, n_others: int) -> BlockTotals:
-        """Return the totals of the first `n_rows` rows of the log, and of the `n_others` rows that follow."""
-        mine, its = self._mark(n_rows, lambda _: self.total), others._mark(n_others, lambda _: others.total)
-        ends, kept = mine.ends.join(n_rows, its.ends, n_others, self.most)
-        marks = [*mine.marks, *(self.total + mark for mark in (*its.marks, others.total))]
-        return BlockTotals(marks[-1], self.most, ends, tuple(marks[k] for k in kept))
-
-    def insert(self, row: int, vector: Floats) -> BlockTotals:
-        """Return the totals with a vector that belongs to a row before the last one that was added."""
-        rows_marks = zip(self.ends.rows, self.marks, strict=True)
-        marks = tuple(mark + vector if row < end else mark for end, mark in rows_marks)
-        return self._replace(total=self.total + vector, marks=marks)
 
 
 class Episodes(NamedTuple):

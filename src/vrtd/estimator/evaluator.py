@@ -174,8 +174,9 @@ class Evaluator(ValueFunction):
         n_passes : int, default=1
             Number of passes over the log.
         executor : concurrent.futures.Executor or None, default=None
-            Executor on which the partitions of a large log are fitted. It is for the closed form. The result has the
-            same bits as without an executor.
+            Executor on which the partitions of a large log are fitted, for the closed form or ``cost="linear"``. The
+            closed form has the same bits without an executor. With ``cost="linear"``, each partition of 131,072 rows
+            or more has a run of its own, and the extrapolated estimates of all runs are averaged.
         progress : bool or callable, default=None
             Whether to show a progress bar on stderr. A function is called with the number of rows done and the total
             over all passes, which is None if it is not known.
@@ -214,7 +215,7 @@ class Evaluator(ValueFunction):
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
             if n_passes == 1 and isinstance(log, Log):
-                partitioned, chunks = open_partitions(self._given, log)
+                partitioned, chunks = open_partitions(self._given, log, executor)
                 if partitioned is not None:
                     return self._fit_partitions(partitioned, executor, report)
             for k in range(n_passes):
@@ -224,10 +225,11 @@ class Evaluator(ValueFunction):
 
     def _check_executor(self, n_passes: int) -> None:
         settings = self._given.settings
-        if not (settings.is_closed_form or settings.is_auto):
+        if not (settings.is_closed_form or settings.is_auto or settings.is_linear):
             name = settings.algorithm if isinstance(settings.algorithm, str) else settings.algorithm.name
             raise InvalidInputError(
-                f"executor is for the closed form, but the algorithm is {name}.", "Drop executor, or the algorithm."
+                f"executor is for the closed form and for cost='linear', but the algorithm is {name}.",
+                "Drop executor, or the algorithm.",
             )
         if n_passes > 1:
             raise InvalidInputError(f"executor is for one pass, but n_passes is {n_passes}.", "Drop n_passes.")
@@ -274,6 +276,11 @@ class Evaluator(ValueFunction):
         Evaluator
             The evaluator itself.
         """
+        if self._state.linear is not None and self._state.linear.runs is not None:
+            raise InvalidInputError(
+                "A fit with O(d) work per row on an executor cannot be continued, because it is a mean of runs.",
+                "Fit again with all rows.",
+            )
         log = as_log(data, columns, self._state.space)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             self._read(log, report)

@@ -101,7 +101,11 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     assert state.features is not None
     size, n_kept = _piece_rows(state.features), 0
     if setup.settings.is_linear:
-        return _begin_linearly(setup, state, list(_pieces(chunks, size)))
+        pieces = list(_pieces(chunks, size))
+        state = start_linearly(setup, state, pieces)
+        for chunk in pieces:
+            state = update(setup, state, chunk)
+        return state
     if setup.settings.needs_pilot:
         for chunk in _pieces(chunks, size):
             rows = _rows(setup, state, chunk)
@@ -117,8 +121,8 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     return state
 
 
-def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
-    """Choose settings from the first rows, as many as a `LinearFit` keeps, and learn from all rows."""
+def start_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
+    """Choose settings from the first rows, as many as a `LinearFit` keeps."""
     assert state.features is not None
     settings, n = setup.settings, kept_rows(state.features.n_features)
     pilot: list[Transitions] = []
@@ -137,10 +141,7 @@ def _begin_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSt
     linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
     is_chosen = linear.lowers_step
     remarks = (_describe_start(linear),) if is_chosen else check_step_linearly(linear.algorithm, first)
-    state = _add_remarks(state._replace(linear=linear, is_checked=True), remarks)
-    for chunk in pieces:
-        state = update(setup, state, chunk)
-    return state
+    return _add_remarks(state._replace(linear=linear, is_checked=True), remarks)
 
 
 def _describe_start(linear: LinearFit) -> str:
@@ -302,8 +303,10 @@ def update(
     try:
         if linear is not None and repeats:
             state = _add_remarks(state, ("later passes are skipped, because the method uses each row once",))
-        elif linear is not None:
+        elif linear is not None and linear.runs is None:
             linear = learn_linearly(linear, rows)
+        elif linear is not None:  # rows between partitions, which are few
+            pass
         elif settings.is_closed_form:
             if not is_finite(rows):
                 raise NotFiniteError

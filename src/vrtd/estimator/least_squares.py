@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import SingularSystemError
-from vrtd.estimator.block_ends import FIRST_BLOCK, Ends
 from vrtd.estimator.block_gradients import BlockGradients, find_anchor, gradients_by_block, start_gradients
+from vrtd.estimator.block_totals import FIRST_BLOCK, Ends
 from vrtd.estimator.rows import append, loop_columns
 from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
@@ -212,8 +212,11 @@ def flush(sums: MatrixSums) -> MatrixSums:
 
 
 def thin(sums: MatrixSums, n_blocks: int) -> MatrixSums:
-    """Return the sums with at most `n_blocks` blocks; matrices of blocks must be kept."""
-    if len(sums.marks) <= n_blocks:
+    """Return the sums with at most `n_blocks` blocks, of which one ends after the last row.
+
+    Matrices of blocks must be kept.
+    """
+    if 1 < n_blocks >= len(sums.marks):
         return sums
     sums = flush(sums)
     ends, kept = sums.ends.thin(sums.n_summed, n_blocks)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vrtd.algorithms import VRTD
 from vrtd.arrays import Floats
 from vrtd.errors import DivergenceError
+from vrtd.estimator.estimates import equal_ends
 from vrtd.estimator.linear_state import FIRST_BLOCK, LinearFit, Loops, mean_over, with_mean
 from vrtd.estimator.rows import loop_columns
 from vrtd.estimator.sample_inverse import SampleInverse, whitened_products
@@ -87,12 +88,13 @@ class LinearEstimate(NamedTuple):
 
     theta: Floats  # (d,)
     influence: Floats  # (B, d) estimates of blocks minus theta, enlarged by the excess
-    block: int  # rows per block
-    n_before: int  # blocks of this size that are left out before the first one
+    ends: NDArray[np.int64]  # (n_before + B,) rows of the log up to the end of each block
+    n_before: int  # blocks that are left out before the first one
     n_rows: int  # rows that the estimate uses
     excess: float  # squared error beyond the noise, divided by the noise: the initial transient
     mean_phi: Floats  # (d,) mean features of all rows
-    phi: Floats  # (n_before + B, d) mean features of blocks, including those that are left out
+    total_phi: Floats  # (n_before + B, d) sums of the features over blocks, including those that are left out
+    n_rows_of: Floats  # (n_before + B,) rows of each block that were learned
     unseen: NDArray[np.intp]  # features that were 0 in every row
     rare: NDArray[np.intp]  # features that were not 0 in too few blocks to estimate their noise
 
@@ -104,13 +106,13 @@ class LinearEstimate(NamedTuple):
         return f"it needs about {FIRST_BLOCK * (LEAST_BLOCKS + 1):,} rows"
 
 
-def _choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
+def choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
     """Return how many first blocks to leave out because of the initial transient, and the excess that remains."""
     n = len(fit.blocks)
-    if n < _LEAST_TO_DROP:
+    if fit.runs is None and n < _LEAST_TO_DROP:
         return 0, 0.0
     most = max(1, n - LEAST_BLOCKS)  # the others must be enough for an interval
-    counts = np.array(sorted({1, *(min(max(1, n // k), most) for k in (8, 4, 2))}))
+    counts = np.array([0] if fit.runs else sorted({1, *(min(max(1, n // k), most) for k in (8, 4, 2))}))
     means, n_rows = zip(*(mean_over(fit, int(k)) for k in counts), strict=True)
     iterates, gradients, _ = np.array(means).transpose(1, 0, 2)
     theta = iterates[-1] + inverse.of_sample(gradients[-1])
@@ -122,7 +124,7 @@ def _choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
 def estimate_point(fit: LinearFit) -> LinearPoint:
     """Return the estimate from the rows so far, without its noise, which takes VRTD one inner loop per block."""
     inverse, scale = Inverse(fit), 1.0 if fit.scale is None else fit.scale
-    n_dropped, excess = _choose_blocks(fit, inverse)
+    n_dropped, excess = choose_blocks(fit, inverse)
     (iterate, gradient, _), _ = mean_over(fit, n_dropped)
     return LinearPoint((iterate + inverse(gradient[None])[0]) / scale, excess, n_dropped, inverse)
 
@@ -130,24 +132,37 @@ def estimate_point(fit: LinearFit) -> LinearPoint:
 def estimate_linearly(fit: LinearFit, point: LinearPoint | None = None) -> LinearEstimate:
     """Return the estimate from the rows so far with its noise; `point` is the point estimate if it is known."""
     theta, excess, n_dropped, inverse = point or estimate_point(fit)
-    scale, d, n = 1.0 if fit.scale is None else fit.scale, fit.n_features, fit.n_rows - n_dropped * fit.block
-    blocks, influence = fit.blocks[n_dropped:], np.empty((0, d))
-    block, first, every = fit.block, n_dropped, fit.blocks
-    if isinstance(fit.algorithm, VRTD) and len(blocks) > 2 * LEAST_BLOCKS:  # each takes an inner loop
-        first, block = -(-n_dropped // 2), 2 * fit.block
-        every = tuple(a + b for a, b in zip(every[::2], every[1::2], strict=False))
-        blocks = every[first:]
-    if len(blocks) >= LEAST_BLOCKS:
-        means = np.array(blocks) / block
-        influence = (means[:, 0] + inverse(means[:, 1])) / scale - theta
-    total = mean_over(fit, 0)[0]
-    n_seen = np.sum([_is_seen(each) for each in fit.blocks], axis=0) if fit.blocks else _is_seen(total).astype(int)
+    scale = 1.0 if fit.scale is None else fit.scale
+    sums, n_rows, ends, n_before = _blocks_of(fit, n_dropped)
+    means = sums[n_before:] / n_rows[n_before:, None, None]
+    influence = np.empty((0, fit.n_features))
+    if len(means) >= LEAST_BLOCKS:
+        shares = n_rows[n_before:] / n_rows[n_before:].mean()
+        influence = shares[:, None] * ((means[:, 0] + inverse(means[:, 1])) / scale - theta)
+    total, n = mean_over(fit, n_dropped)
+    total = total if fit.runs is not None else mean_over(fit, 0)[0]
+    blocks = fit.blocks if fit.runs is None else sums
+    n_seen = np.sum([_is_seen(each) for each in blocks], axis=0) if len(blocks) else _is_seen(total).astype(int)
     is_unseen = ~_is_seen(total)
     return LinearEstimate(
-        theta, influence * np.sqrt(1.0 + excess), block, first, n, excess,
-        fit.total_phi[0] * scale / fit.n_rows, np.array([each[2] for each in every]).reshape(-1, d) * scale / block,
+        theta, influence * np.sqrt(1.0 + excess), ends, n_before, n, excess,
+        fit.total_phi[0] * scale / fit.n_rows, sums[:, 2] * scale, n_rows,
         np.flatnonzero(is_unseen), np.flatnonzero(~is_unseen & (n_seen < _LEAST_SEEN)),
     )  # fmt: skip
+
+
+def _blocks_of(fit: LinearFit, n_dropped: int) -> tuple[Floats, NDArray[np.float64], NDArray[np.int64], int]:
+    """Return the sums (B, 3, d) of blocks, their numbers of rows, their ends, and how many first ones to leave out."""
+    d = fit.n_features
+    if fit.runs is not None:
+        by_block, ends = fit.runs.by_block(fit.runs.ends.last)
+        return by_block[:, :-1].reshape(-1, 3, d), by_block[:, -1], np.array(ends.rows), 0
+    blocks, block = fit.blocks, fit.block
+    if isinstance(fit.algorithm, VRTD) and len(blocks) - n_dropped > 2 * LEAST_BLOCKS:  # each takes an inner loop
+        blocks = tuple(a + b for a, b in zip(blocks[::2], blocks[1::2], strict=False))
+        n_dropped, block = -(-n_dropped // 2), 2 * block
+    n = len(blocks)
+    return np.array(blocks).reshape(-1, 3, d), np.full(n, float(block)), equal_ends(n, block), n_dropped
 
 
 def _is_seen(sums: Floats) -> NDArray[np.bool_]:

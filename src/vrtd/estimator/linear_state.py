@@ -11,6 +11,7 @@ from vrtd.algorithms import VRTD, Algorithm, RichardsonTD
 from vrtd.algorithms.richardson_td import extrapolation_weights
 from vrtd.arrays import Floats
 from vrtd.engine.stream import compile_epoch
+from vrtd.estimator.block_totals import BlockTotals
 from vrtd.estimator.learner import Loop
 from vrtd.estimator.reservoir import Reservoir
 from vrtd.kernels.random import ALGORITHM, make_streams
@@ -36,6 +37,9 @@ class LinearFit(NamedTuple):
     block: int = FIRST_BLOCK  # rows per block
     blocks: tuple[Floats, ...] = ()  # (3, d) sums over each block
     batch: int = 0  # the first row of the open batch
+    #: Sums (3d + 1) over the runs on the partitions of a log, with the number of their rows, if there are several. Then
+    #: no more rows are learned, and the workspace and the blocks are not in use.
+    runs: BlockTotals | None = None
     loops: Loops | None = None  # compiled; not part of the state
 
     @property
@@ -88,7 +92,12 @@ def sums_since(fit: LinearFit) -> Floats:
 
 
 def mean_over(fit: LinearFit, n_dropped: int) -> tuple[Floats, int]:
-    """Return the means (3, d) over all but the first `n_dropped` blocks, and the number of their rows."""
+    """Return the means (3, d) over all but the first `n_dropped` blocks, and the number of their rows.
+
+    With several runs, they are those over all runs, whose first blocks are left out already.
+    """
+    if fit.runs is not None:
+        return fit.runs.total[:-1].reshape(3, -1) / fit.runs.total[-1], int(fit.runs.total[-1])
     total = fit.open + sums_since(fit)
     for block in fit.blocks[n_dropped:]:
         total = total + block

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from vrtd.arrays import Floats
-from vrtd.estimator.episodes import BlockTotals
-from vrtd.estimator.estimates import Estimates, Interval, Parts, align, equal_ends, estimate_from_parts
+from vrtd.estimator.block_totals import BlockTotals
+from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_parts
 from vrtd.estimator.spread import MOST_OPEN, Spread
 from vrtd.estimator.summary import FitSummary, Method
 from vrtd.report.numbers import interval, percent
@@ -77,8 +77,8 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
         return _mean(spread, state.episodes.states, n_rows)
     if summary.is_linear(method):
         linear = summary.linear_estimate
-        own = (linear.phi - linear.mean_phi) @ linear.theta
-        return _combine(spread, linear.mean_phi, Parts(own, equal_ends(len(own), linear.block)))
+        own = linear.total_phi @ linear.theta - linear.n_rows_of * (linear.mean_phi @ linear.theta)
+        return _combine(spread, linear.mean_phi, Parts(own / linear.n_rows_of.mean(), linear.ends))
     assert state.sums is not None
     solution, nu = summary.solution, state.sums.mean_phi
     ends = solution.ends

@@ -20,7 +20,7 @@ import numpy as np
 
 from vrtd.algorithms import REGISTRY, VRTD, Algorithm, RichardsonTD
 from vrtd.errors import InvalidInputError, ModelFileError
-from vrtd.estimator.block_ends import Ends
+from vrtd.estimator.block_totals import Ends
 from vrtd.estimator.episodes import Episodes, no_episodes
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import MatrixSums, most_blocks, most_held, no_sums
@@ -164,7 +164,12 @@ def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
     pairs += [] if linear.scale is None else [(linear.scale, np.ones(d))]
     _require(bool(np.isfinite(linear.state).all() and np.isfinite(linear.mark).all()), "numbers not finite")
     _require(linear.block > 0 and linear.n_rows >= linear.n_marked >= len(linear.blocks) * linear.block, "rows")
-    _require(0 < reservoir.capacity == kept_rows(d) and (reservoir.buffer is None) == (reservoir.n_seen == 0), "rows")
+    if linear.runs is None:
+        _require(reservoir.capacity == kept_rows(d), "wrong size of the reservoir")
+    else:
+        _check_ends(linear.runs.ends, len(linear.runs.marks))
+        pairs += [(each, np.zeros(3 * d + 1)) for each in (linear.runs.total, *linear.runs.marks)]
+    _require(reservoir.capacity > 0 and (reservoir.buffer is None) == (reservoir.n_seen == 0), "rows")
     if reservoir.buffer is not None:
         _check_rows(reservoir.buffer, reservoir.n_kept, d, None)
     return pairs

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from vrtd.errors import VrtdError, WorkerError
-from vrtd.estimator.fit import decide, receive
+from vrtd.algorithms import RichardsonTD
+from vrtd.errors import InvalidInputError, VrtdError, WorkerError
+from vrtd.estimator.fit import decide, receive, start_linearly
 from vrtd.estimator.partitions import (
     PairwiseSum,
     PartFit,
     add_fits,
+    close,
     extend,
     finish,
     first_state,
+    has_runs,
     is_divisible,
     later_state,
-    thin_blocks,
     without_sample,
 )
 from vrtd.estimator.state import FitState, Setup
@@ -47,49 +50,72 @@ class Partitioned(NamedTuple):
     pairing: Pairing | None  # None if the partitions consist of complete transitions
 
 
-def open_partitions(given: Setup, log: Log) -> tuple[Partitioned | None, Iterable[Chunk] | None]:
+def open_partitions(
+    given: Setup, log: Log, executor: Executor | None
+) -> tuple[Partitioned | None, Iterable[Chunk] | None]:
     """Divide a log into partitions, if it is large and its fit consists of sums that can be added.
 
     Otherwise the second value has the chunks of the log, of which some may have been read already, or None if none has.
+    With O(d) work per row only a fit on an executor is divided, because it is another estimate.
     """
     files = log.divide() if isinstance(log, PartsLog) else []
-    if len(files) > 1:
+    if len(files) > 1 and isinstance(log, PartsLog):
         with closing(_generate(checked_chunks(log, False))) as chunks:
-            setup, bound, _ = _bind(given, log.space, chunks)
-        if bound is None or not isinstance(log, PartsLog):
-            return None, None
-        return Partitioned(log, setup, bound, files, len(files), log.pairing), None
+            setup, bound, _ = _bind(given, log.space, chunks, executor)
+        return None if bound is None else Partitioned(log, setup, bound, files, len(files), log.pairing), None
     if log.n_rows is not None and log.n_rows <= PARTITION_ROWS:
         return None, None
-    chunks = _generate(checked_chunks(log, False))
-    setup, bound, first = _bind(given, log.space, chunks)
-    chunks = chain(first, chunks)
+    others = _generate(checked_chunks(log, False))
+    setup, bound, first = _bind(given, log.space, others, executor)
+    all_chunks = chain(first, others)
     if bound is None:
-        return None, chunks
+        return None, all_chunks
     row_bytes = max(1, first[0].observations[:1].nbytes)
     n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // row_bytes))
     n_partitions = 1 if log.n_rows is None else -(-log.n_rows // n_rows)
-    return Partitioned(log, setup, bound, cut(chunks, n_rows), n_partitions, None), None
+    return Partitioned(log, setup, bound, cut(all_chunks, n_rows), n_partitions, None), None
 
 
-def _generate(chunks: Iterable[Chunk]) -> Any:
+def _generate(chunks: Iterable[Chunk]) -> Generator[Chunk, None, None]:
     yield from chunks
 
 
 def _bind(
-    given: Setup, space: ObservationSpace | None, chunks: Iterator[Chunk]
+    given: Setup, space: ObservationSpace | None, chunks: Iterator[Chunk], executor: Executor | None
 ) -> tuple[Setup, FitState | None, list[Chunk]]:
-    """Bind the features to the first chunks; the state is None if the fit cannot be divided."""
-    setup, state, taken = given, FitState(space=space), []
+    """Bind the features to the first chunks; the state is None if the fit is not divided."""
+    setup, state = given, FitState(space=space)
+    taken: list[Chunk] = []
     for chunk in chunks:
         taken.append(chunk.copy())  # the log may use the memory of a chunk for the next one
         setup = setup if state.n_rows else given.fit_to(space, chunk)
         for each in receive(setup, state, chunk):
             state = each
             if state.features is not None:
-                return setup, state if is_divisible(state) else None, taken
-    state = decide(setup, state, is_all=True)
-    return setup, state if state.n_rows and is_divisible(state) else None, taken
+                break
+        if state.features is not None:
+            break
+    else:
+        state = decide(setup, state, is_all=True)
+    if state.features is None or is_divisible(state) or executor is None:
+        return setup, state if state.features is not None and is_divisible(state) else None, taken
+    if not has_runs(state):
+        raise InvalidInputError(
+            f"The closed form of {state.features.n_features:,} features is not computed in partitions.",
+            "Drop executor, or pass cost='linear'.",
+        )
+    if given.settings.is_auto:  # in partitions it has smaller errors than VRTD, whose batches begin anew in each
+        setup = replace(setup, settings=replace(setup.settings, algorithm=RichardsonTD.name, cost="linear"))
+    resolved = setup.resolve(state.features)
+    start = start_linearly(resolved, first_state(resolved, state), list(_first_rows(taken, setup.settings.pilot_rows)))
+    return setup, state._replace(linear=start.trim().linear, remarks=start.remarks), taken
+
+
+def _first_rows(chunks: Iterable[Chunk], n_rows: int) -> Iterator[Chunk]:
+    for chunk in chunks:
+        if n_rows > 0:
+            yield chunk.part(0, n_rows)
+        n_rows -= chunk.n_rows
 
 
 def fit_partitions(
@@ -157,7 +183,7 @@ def fit_partition(
     setup = setup.resolve(bound.features)
     first = PartFit(without_sample(later_state(setup, bound)) if i else first_state(setup, bound))
     fit = extend(setup, first, partition.chunks() if i else partition.chunks_from_start(), tell)
-    fit = thin_blocks(fit._replace(edges=partition.edges, counts=partition.counts), n_partitions)
+    fit = close(fit._replace(edges=partition.edges, counts=partition.counts), n_partitions)
     return fit._replace(state=fit.state.trim()._replace(features=None, space=None))
 
 

@@ -16,6 +16,8 @@ from vrtd.errors import DataError
 from vrtd.estimator.episodes import Head, find_head, join_episodes, thin_episodes
 from vrtd.estimator.fit import begin, receive
 from vrtd.estimator.least_squares import flush, join, keeps_matrices, most_blocks, thin
+from vrtd.estimator.linear_runs import close_run, join_runs
+from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.state import FitState, Setup
 from vrtd.logs import Chunk
 from vrtd.logs.pairing import Reason
@@ -39,11 +41,18 @@ def is_divisible(state: FitState) -> bool:
     return is_alone and state.sums is not None and keeps_matrices(len(state.sums.squares))
 
 
+def has_runs(state: FitState) -> bool:
+    """Return whether the fit can be the mean of runs on partitions."""
+    return state.linear is not None and state.sums is None
+
+
 def first_state(setup: Setup, bound: FitState) -> FitState:
-    """Return the state before the first row of a log, with the features of another state of the fit."""
+    """Return the state before the first row of a log, with the features and settings of another state of the fit."""
     assert bound.features is not None
     empty = FitState(n_pilot=bound.n_pilot, space=bound.space, is_weighted=bound.is_weighted)
-    return begin(setup, empty, bound.features)
+    return begin(setup, empty, bound.features)._replace(
+        linear=bound.linear, is_checked=bound.linear is not None, remarks=bound.remarks
+    )
 
 
 def later_state(setup: Setup, bound: FitState) -> FitState:
@@ -88,14 +97,17 @@ def _follow_head(setup: Setup, fit: PartFit, chunk: Chunk) -> Head | None:
     return head._replace(is_open=False) if found is None else head.join(n, found)
 
 
-def thin_blocks(fit: PartFit, n_partitions: int) -> PartFit:
-    """Return the complete fit of a partition with fewer blocks: those of all partitions are about as many as of one."""
-    state = fit.state
-    assert state.sums is not None
-    assert state.episodes is not None
-    most = max(1, (most_blocks(len(state.sums.squares)) - 1) // n_partitions)
-    episodes = thin_episodes(state.episodes, state.n_rows, most)
-    state = state._replace(sums=thin(state.sums, most), episodes=episodes)
+def close(fit: PartFit, n_partitions: int) -> PartFit:
+    """Return the complete fit of one of so many partitions with fewer blocks: all have about as many as one fit."""
+    state, most = fit.state, 1
+    if not state.n_rows or fit.state.episodes is None:
+        return fit._replace(state=state.with_sample_of(state))
+    if state.sums is not None:
+        most = max(1, (most_blocks(len(state.sums.squares)) - 1) // n_partitions)
+        state = state._replace(sums=thin(state.sums, most))
+    elif state.linear is not None:
+        state = state._replace(linear=close_run(state.linear, state.n_rows, n_partitions))
+    state = state._replace(episodes=thin_episodes(fit.state.episodes, state.n_rows, most))
     return fit._replace(state=state.with_sample_of(state))
 
 
@@ -131,8 +143,6 @@ def _add_states(state: FitState, other: FitState, head: Head | None) -> FitState
     """Return the state after the rows of both; `head` are the first rows of the other one."""
     if state.n_rows and state.is_weighted != other.is_weighted:
         raise DataError("Some parts of the log have weights, and others have none.", "Add weights of 1 to the others.")
-    assert state.sums is not None
-    assert other.sums is not None
     assert state.episodes is not None
     assert other.episodes is not None
     visited = None if state.visited is None or other.visited is None else state.visited | other.visited
@@ -141,12 +151,19 @@ def _add_states(state: FitState, other: FitState, head: Head | None) -> FitState
         n_rows=state.n_rows + other.n_rows,
         n_distinct=state.n_distinct + other.n_distinct,
         terminates=other.terminates and (state.terminates or not state.n_rows),
-        sums=join(state.sums, other.sums),
+        sums=None if state.sums is None or other.sums is None else join(state.sums, other.sums),
+        linear=_add_runs(state, other),
         visited=visited,
         episodes=join_episodes(state.episodes, state.n_rows, other.episodes, other.n_rows, head),
         is_weighted=other.is_weighted,
         remarks=tuple(dict.fromkeys((*state.remarks, *other.remarks))),
     )
+
+
+def _add_runs(state: FitState, other: FitState) -> LinearFit | None:
+    if state.linear is None or other.linear is None or state.linear.runs is None:  # no rows before those of `other`
+        return other.linear
+    return join_runs(state.linear, state.n_rows, other.linear, other.n_rows)
 
 
 def finish(setup: Setup, pairing: Pairing | None, fit: PartFit) -> PartFit:
@@ -155,8 +172,8 @@ def finish(setup: Setup, pairing: Pairing | None, fit: PartFit) -> PartFit:
         return fit
     dropped = Counter[Reason]()
     fit = extend(setup, fit, pairing.finish(fit.edges.last, dropped))
-    assert fit.state.sums is not None
-    fit = fit._replace(state=fit.state._replace(sums=flush(fit.state.sums)))
+    if fit.state.sums is not None:
+        fit = fit._replace(state=fit.state._replace(sums=flush(fit.state.sums)))
     return fit._replace(edges=fit.edges._replace(last=None), counts=fit.counts.join(Counts(dropped=dropped)))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.estimator.rows import append
+from vrtd.estimator.rows import append, join_rows
 from vrtd.kernels.random import RESERVOIR, make_streams, words_of
 from vrtd.problems import Transitions
 
@@ -34,6 +34,27 @@ class Reservoir(NamedTuple):
 def empty_reservoir(capacity: int, seed: int) -> Reservoir:
     """Return an empty reservoir."""
     return Reservoir(capacity, make_streams(seed, np.arange(1), RESERVOIR)[0])
+
+
+def thin(reservoir: Reservoir, n_kept: int) -> Reservoir:
+    """Return the reservoir with at most `n_kept` rows, the first ones of its random order."""
+    if reservoir.buffer is None or reservoir.n_kept <= n_kept:
+        return reservoir
+    return reservoir._replace(capacity=n_kept, buffer=reservoir.buffer.part(0, n_kept).copy())
+
+
+def join(reservoir: Reservoir, other: Reservoir, most: int) -> Reservoir:
+    """Return at most `most` rows of two reservoirs, of each in proportion to the rows that it has seen.
+
+    No more rows can be added.
+    """
+    if reservoir.buffer is None or other.buffer is None:
+        return other if reservoir.buffer is None else reservoir
+    n, share = reservoir.n_seen + other.n_seen, most / (reservoir.n_seen + other.n_seen)
+    share = min(share, *(each.n_kept / each.n_seen for each in (reservoir, other)))
+    parts = [each.buffer.part(0, max(1, int(share * each.n_seen))) for each in (reservoir, other) if each.buffer]
+    buffer = join_rows(parts)
+    return Reservoir(len(buffer), reservoir.stream, n, buffer)
 
 
 def add(reservoir: Reservoir, rows: Transitions) -> Reservoir:

@@ -14,7 +14,6 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
-from vrtd.estimator.estimates import equal_ends
 from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
@@ -233,15 +232,16 @@ class FitSummary:
     def _linear_spread(self) -> BlockSpread:
         found = self.linear_estimate
         doubt, most = self.linear_doubt(of_intervals=True), _MOST_CORRELATION / np.sqrt(len(found.influence))
-        variances = found.phi.var(axis=0)
+        phi = found.total_phi / found.n_rows_of[:, None]
+        variances = phi.var(axis=0)
         weights = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0.0)
         if doubt is None and (
             block_correlation(found.influence, self._mean_squares) > most
-            or block_correlation(found.phi[found.n_before :], weights) > most
+            or block_correlation(phi[found.n_before :], weights) > most
         ):
-            doubt = f"estimates from adjacent blocks of {found.block:,} rows are correlated"
+            doubt = f"estimates from adjacent blocks of {found.n_rows_of.mean():,.0f} rows are correlated"
         return BlockSpread(
-            theta=found.theta, influence=found.influence, ends=equal_ends(len(found.influence), found.block),
+            theta=found.theta, influence=found.influence, ends=found.ends[found.n_before :],
             unseen=found.unseen, rare=found.rare, spans=partial(_has_none, found.unseen), doubt=doubt,
             n_rows=found.n_rows,
         )  # fmt: skip
@@ -270,7 +270,7 @@ class FitSummary:
     def n_blocked(self, method: Method | None) -> int | None:
         """Return how many first rows of the log the blocks are made of; None if they are blocks of the sample."""
         if self.is_linear(method):
-            return None if self.state.linear is None else self.state.linear.n_rows
+            return None if self.state.linear is None else self.state.n_distinct
         return None if self.state.sums is None else self.state.sums.n_summed
 
     def aligned_spread(self, method: Method | None) -> Spread:
@@ -280,7 +280,7 @@ class FitSummary:
             return spread
         found = self.linear_estimate
         influence = np.pad(spread.influence, ((found.n_before, 0), (0, 0)))
-        return replace(spread, influence=influence, ends=equal_ends(len(influence), found.block))
+        return replace(spread, influence=influence, ends=found.ends)
 
     @property
     def _mean_squares(self) -> Floats:

@@ -25,12 +25,12 @@ from vrtd.estimator.partitions import (
     PairwiseSum,
     PartFit,
     add_fits,
+    close,
     extend,
     finish,
     first_state,
     is_divisible,
     later_state,
-    thin_blocks,
 )
 from vrtd.estimator.state import FitState, Setup
 from vrtd.features import ObservationSpace, TargetFeatures, complete
@@ -285,7 +285,7 @@ def accumulate(
         )
     fit = extend(setup, PartFit(state), chunks if first is None else chain([first], chunks))
     fit = fit._replace(edges=partition.edges.without_objects(), counts=partition.counts)
-    fit = thin_blocks(fit, n_parts)
+    fit = close(fit, n_parts)
     pairing = partition.pairing if isinstance(partition, Partition) else None
     return Sums(setup, pairing, fit._replace(state=_shorten(fit.state)))
 

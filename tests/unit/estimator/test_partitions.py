@@ -19,7 +19,9 @@ from tests.helpers.random_logs import random_log
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator import partitioned_fit
 from vrtd.estimator.least_squares import flush
-from vrtd.estimator.partitions import PairwiseSum
+from vrtd.estimator.linear_estimate import estimate_point
+from vrtd.estimator.partitioned_fit import open_partitions
+from vrtd.estimator.partitions import PairwiseSum, PartFit, extend, later_state
 from vrtd.executors import ProcessExecutor
 from vrtd.logs import Chunk, Log, from_arrays, partition, read
 
@@ -282,7 +284,7 @@ def test_a_fit_in_partitions_can_be_saved_and_continued(tmp_path: Path) -> None:
 
 def test_other_methods_refuse_an_executor(processes: ProcessExecutor) -> None:
     for evaluator in (vrtd.Evaluator("td", discount=0.9), vrtd.Evaluator("gtd2", discount=0.9)):
-        with pytest.raises(InvalidInputError, match="executor is for the closed form"):
+        with pytest.raises(InvalidInputError, match="executor is for the closed form and"):
             evaluator.fit(sessions(0), executor=processes, **OPTIONS)
     with pytest.raises(InvalidInputError, match="executor is for one pass"):
         vrtd.Evaluator(discount=0.9).fit(sessions(0), executor=processes, n_passes=2, **OPTIONS)
@@ -315,3 +317,65 @@ def test_sums_do_not_depend_on_the_order_of_arrival() -> None:
     for i in (0, 1, 2, 4, 5):
         sums.put(i, str(i))
     assert sums.total == "((0 1) 2)"
+
+
+def runs_of(rows: Any, executor: Executor, algorithm: str = "auto", **options: Any) -> vrtd.Evaluator:
+    evaluator = vrtd.Evaluator(algorithm, features=None, discount=0.95, pilot_rows=100, cost="linear")
+    return evaluator.fit(rows, executor=executor, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["richardson_td", "vrtd"])
+def test_runs_on_partitions_are_averaged(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: ProcessExecutor
+) -> None:
+    for module in (partition, partitioned_fit, vrtd.logs.parts):
+        monkeypatch.setattr(module, "PARTITION_ROWS", 1000)
+    problem = vrtd.problems.random_mdp(seed=0)
+    rows = vrtd.record(problem, 30_001, seed=1, shuffle=False)
+    log = from_arrays(rows.phi, rows.reward, rows.phi_next)
+    with ThreadPoolExecutor(1) as thread:
+        found = runs_of(log, thread, algorithm)
+    for executor in (processes, Shuffled(0)):
+        same_bits(found, runs_of(log, executor, algorithm), tmp_path)
+    assert found.n_rows_ == 30_001
+    # The mean of the estimates of all runs, with the weights of their rows, of which each is corrected on its own.
+    linear = found._state.linear
+    assert len(linear.runs.ends.rows) == 30
+    with ThreadPoolExecutor(1) as thread:
+        each, _ = open_partitions(found._given, log, thread)
+    assert each is not None
+    estimates, n_rows = [], []
+    for part in each.partitions:
+        run = extend(each.setup, PartFit(later_state(each.setup, each.bound)), part.chunks()).state.linear
+        if run.n_rows:  # the only row of the last partition waits
+            estimates.append(estimate_point(run).theta)
+            n_rows.append(run.n_rows)
+    mean = np.average(estimates, axis=0, weights=n_rows)
+    spread = np.std(estimates, axis=0) / np.sqrt(len(estimates))
+    if algorithm == "richardson_td":  # VRTD with the rows of one run only is less accurate than its mean
+        assert np.abs(found.theta_ - mean).max() < 0.5 * spread.max()
+    exact = problem.phi @ problem.theta_star
+    values = found.predict(problem.phi, return_interval=1 - 1e-8)  # 50 states: below 1e-6 that one lies outside
+    assert ((values.low < exact) & (exact < values.high)).all()
+    assert (values.high - values.low < 20 * np.std(exact)).all()
+    assert found.mean_value().value == pytest.approx(float((rows.phi @ found.theta_).mean()), rel=1e-3)
+    found.save(tmp_path / "runs.npz")
+    same_bits(found, vrtd.Evaluator.load(tmp_path / "runs.npz"), tmp_path)
+    with pytest.raises(InvalidInputError, match="cannot be continued, because it is a mean of runs"):
+        found.partial_fit(log)
+
+
+def test_auto_takes_extrapolated_td_for_runs(processes: ProcessExecutor) -> None:
+    rng = np.random.default_rng(0)
+    n, d = 2000, 600
+    phi = rng.standard_normal((n, d))
+    log = from_arrays(phi, rng.standard_normal(n), np.roll(phi, -1, axis=0))
+    evaluator = vrtd.Evaluator(features=None, discount=0.5, pilot_rows=200).fit(log, executor=processes)
+    assert evaluator.algorithm_.name == "richardson_td"
+    assert np.isfinite(evaluator.theta_).all()
+    phi = rng.standard_normal((500, 950))
+    log = from_arrays(phi, phi[:, 0], np.roll(phi, -1, axis=0))
+    evaluator = vrtd.Evaluator("closed_form", features=None, discount=0.5, pilot_rows=50)
+    with pytest.raises(InvalidInputError, match="closed form of 950 features is not computed in partitions"):
+        evaluator.fit(log, executor=processes)
