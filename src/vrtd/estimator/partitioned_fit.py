@@ -24,6 +24,7 @@ from vrtd.estimator.partitions import (
     has_runs,
     is_divisible,
     later_state,
+    settings_of,
     without_sample,
 )
 from vrtd.estimator.state import FitState, Setup
@@ -145,7 +146,7 @@ def fit_partitions(
 
 def _fit_each(log: Partitioned, executor: Executor | None, report: Tell | None) -> Iterator[tuple[int, PartFit]]:
     """Yield the number and the fit of each partition, in the order in which they are finished."""
-    shared = log.setup, log.bound, log.n_partitions
+    shared = log.setup, settings_of(log.bound), log.n_partitions
     if executor is not None:
         tasks = ((i, each.load()) for i, each in enumerate(log.partitions))
         ahead = _AHEAD if log.pairing is None else None

@@ -46,13 +46,18 @@ def has_runs(state: FitState) -> bool:
     return state.linear is not None and state.sums is None
 
 
+def settings_of(state: FitState) -> FitState:
+    """Return the state with bound features and chosen settings, but without rows."""
+    return FitState(
+        n_pilot=state.n_pilot, is_weighted=state.is_weighted, space=state.space, features=state.features,
+        linear=state.linear, remarks=state.remarks,
+    )  # fmt: skip
+
+
 def first_state(setup: Setup, bound: FitState) -> FitState:
     """Return the state before the first row of a log, with the features and settings of another state of the fit."""
     assert bound.features is not None
-    empty = FitState(n_pilot=bound.n_pilot, space=bound.space, is_weighted=bound.is_weighted)
-    return begin(setup, empty, bound.features)._replace(
-        linear=bound.linear, is_checked=bound.linear is not None, remarks=bound.remarks
-    )
+    return begin(setup, settings_of(bound), bound.features)._replace(is_checked=bound.linear is not None)
 
 
 def later_state(setup: Setup, bound: FitState) -> FitState:
