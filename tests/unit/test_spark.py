@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {
 
 def sessions(n: int) -> pyarrow.Table:
     rng = np.random.default_rng(0)
-    session = np.sort(rng.integers(0, n // 8, n))
+    session = np.cumsum(rng.random(n) < 0.125)
     kinds = rng.choice(["a", "b", "c"], n)
     return pyarrow.table({"session": session, "x": rng.random(n), "kind": kinds, "gain": rng.random(n)})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.metadata import version
@@ -66,6 +67,7 @@ def evaluate(
     against: Any = None,
     against_target: Any = None,
     n_passes: int = 1,
+    executor: Executor | None = None,
     level: float = 0.95,
     states: Any = None,
     title: str | None = None,
@@ -140,6 +142,9 @@ def evaluate(
         Another target policy to compare with, evaluated on the same rows. It is given like ``target``.
     n_passes : int, default=1
         The number of passes over the rows.
+    executor : concurrent.futures.Executor, optional
+        The executor on which the partitions of a large log are fitted, see ``Evaluator.fit``. The rows are read in the
+        calling process, because the report counts them, and are sent to the workers.
     level : float, default=0.95
         The confidence level of the intervals.
     states : array of shape (n, ...), optional
@@ -231,7 +236,7 @@ def evaluate(
         warnings.filterwarnings("ignore", "the values of first states", DataWarning)
         try:
             logs = [summary if task.log is rows.log else task.log for task in tasks]
-            _fit(evaluators, logs, words.names, n_passes, report)
+            _fit(evaluators, logs, words.names, n_passes, executor, report)
         except KeyboardInterrupt:
             evaluation = None
             with suppress(VrtdError):  # too little was learned for a report
@@ -264,6 +269,7 @@ def _fit(
     logs: Sequence[Log],
     names: Sequence[str],
     n_passes: int,
+    executor: Executor | None,
     report: ProgressCallback | None,
 ) -> None:
     """Fit each evaluator to its log. Raise if two policies are compared and a log has no episodes."""
@@ -271,7 +277,7 @@ def _fit(
     n_before, total = 0, None if None in sizes else n_passes * sum(size or 0 for size in sizes)
     for evaluator, log, name in zip(evaluators, logs, names, strict=True):
         tell = None if report is None else partial(_tell, report, n_before, total)
-        evaluator.fit(log, n_passes=n_passes, progress=tell)
+        evaluator.fit(log, n_passes=n_passes, executor=executor, progress=tell)
         n_before += evaluator.n_rows_
         if len(evaluators) > 1:
             check_episodes(evaluator, name)

@@ -123,14 +123,15 @@ def fit_partitions(
     log: Partitioned, executor: Executor | None, report: Tell | None, keep: Callable[[FitState], None]
 ) -> FitState:
     """Return the state after all rows; `keep` receives the state after the first rows if an error stops the fit."""
-    setup, total = log.setup.resolve(log.bound.features), log.log.n_rows
+    setup = log.setup.resolve(log.bound.features)
     sums, n_done = PairwiseSum[PartFit](partial(add_fits, setup, log.pairing)), 0
+    fits = _fit_here(log, report) if executor is None else _fit_on(executor, log)
     try:
-        for i, fit in _fit_each(log, executor, report):
+        for i, fit in fits:
             sums.put(i, _unpack(log.bound, fit))
             n_done += fit.state.n_rows
             if report is not None and executor is not None:
-                report(n_done, total)
+                report(n_done, log.log.n_rows)
         whole = sums.total
         assert whole is not None
         whole = finish(setup, log.pairing, whole)
@@ -144,29 +145,41 @@ def fit_partitions(
     return whole.state if whole.state.n_sampled >= log.bound.n_sampled else whole.state.with_sample_of(log.bound)
 
 
-def _fit_each(log: Partitioned, executor: Executor | None, report: Tell | None) -> Iterator[tuple[int, PartFit]]:
-    """Yield the number and the fit of each partition, in the order in which they are finished."""
-    shared = log.setup, settings_of(log.bound), log.n_partitions
-    if executor is not None:
-        tasks = ((i, each.load()) for i, each in enumerate(log.partitions))
-        ahead = _AHEAD if log.pairing is None else None
+def _fit_here(log: Partitioned, report: Tell | None) -> Iterator[tuple[int, PartFit]]:
+    """Yield the number and the fit of each partition; if an error stops a fit, yield what it has before the error."""
+    shared, total, n_done = _shared(log), log.log.n_rows, 0
+    for i, partition in enumerate(log.partitions):
+        latest: list[PartFit] = []
+
+        def tell(fit: PartFit, latest: list[PartFit] = latest, n_before: int = n_done) -> None:
+            latest[:] = [fit]
+            if report is not None:
+                report(n_before + fit.state.n_rows, total)
+
         try:
-            yield from run_tasks(executor, fit_partition, shared, tasks, _describe, most_ahead=ahead)
-        except WorkerError as error:
-            if isinstance(error.__cause__, VrtdError):  # from the log, so it says all that the user needs
-                raise error.__cause__ from None
+            fit = fit_partition(shared, i, partition, tell)
+        except BaseException:
+            for fit in latest:
+                yield i, _pack(fit, partition, log.n_partitions)
             raise
-        return
-    n_done, total = 0, log.log.n_rows
-    for i, each in enumerate(log.partitions):
-        tell = None if report is None else partial(_tell, report, n_done, total)
-        fit = fit_partition(shared, i, each, tell)
         n_done += fit.state.n_rows
         yield i, fit
 
 
-def _tell(report: Tell, n_before: int, total: int | None, n_rows: int) -> None:
-    report(n_before + n_rows, total)
+def _fit_on(executor: Executor, log: Partitioned) -> Iterator[tuple[int, PartFit]]:
+    """Yield the number and the fit of each partition, in the order in which they are finished."""
+    tasks = ((i, each.load()) for i, each in enumerate(log.partitions))
+    ahead = _AHEAD if log.pairing is None else None
+    try:
+        yield from run_tasks(executor, fit_partition, _shared(log), tasks, _describe, most_ahead=ahead)
+    except WorkerError as error:
+        if isinstance(error.__cause__, VrtdError):  # from the log, so it says all that the user needs
+            raise error.__cause__ from None
+        raise
+
+
+def _shared(log: Partitioned) -> tuple[Setup, FitState, int]:
+    return log.setup, settings_of(log.bound), log.n_partitions
 
 
 def _describe(i: int) -> str:
@@ -177,13 +190,17 @@ def fit_partition(
     shared: tuple[Setup, FitState, int],
     i: int,
     partition: Partition | ChunkPartition,
-    tell: Callable[[int], None] | None = None,
+    tell: Callable[[PartFit], None] | None = None,
 ) -> PartFit:
     """Return the fit of partition i, without what all partitions share."""
     setup, bound, n_partitions = shared
     setup = setup.resolve(bound.features)
     first = PartFit(without_sample(later_state(setup, bound)) if i else first_state(setup, bound))
     fit = extend(setup, first, partition.chunks() if i else partition.chunks_from_start(), tell)
+    return _pack(fit, partition, n_partitions)
+
+
+def _pack(fit: PartFit, partition: Partition | ChunkPartition, n_partitions: int) -> PartFit:
     fit = close(fit._replace(edges=partition.edges, counts=partition.counts), n_partitions)
     return fit._replace(state=fit.state.trim()._replace(features=None, space=None))
 

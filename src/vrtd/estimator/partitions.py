@@ -73,8 +73,10 @@ def without_sample(state: FitState) -> FitState:
     return state._replace(capacity=0, is_checked=True)
 
 
-def extend(setup: Setup, fit: PartFit, chunks: Iterable[Chunk], tell: Callable[[int], None] | None = None) -> PartFit:
-    """Return the fit with further transitions; `tell` is called with the number of rows so far."""
+def extend(
+    setup: Setup, fit: PartFit, chunks: Iterable[Chunk], tell: Callable[[PartFit], None] | None = None
+) -> PartFit:
+    """Return the fit with further transitions; `tell` is called with the fit after each piece."""
     for chunk in chunks:
         chunk.check()
         if chunk.n_rows:
@@ -82,7 +84,7 @@ def extend(setup: Setup, fit: PartFit, chunks: Iterable[Chunk], tell: Callable[[
         for state in receive(setup, fit.state, chunk):
             fit = fit._replace(state=state)
             if tell is not None:
-                tell(state.n_rows)
+                tell(fit)
     return fit
 
 

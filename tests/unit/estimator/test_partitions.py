@@ -262,7 +262,7 @@ def test_an_interrupted_fit_keeps_the_first_partitions(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         evaluator.fit(write_files(tmp_path, columns), progress=interrupt, **OPTIONS)
-    assert 1000 < evaluator.n_rows_ <= 1500
+    assert 1500 < evaluator.n_rows_ < 1800  # with the rows of the partition that was interrupted
     assert np.isfinite(evaluator.theta_).all()
 
 
