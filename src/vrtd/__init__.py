@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         plots,
         problems,
         sources,
+        sweeps,
         theory,
         tournament,
     )
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from vrtd.paper.reproduction import reproduce
     from vrtd.problems import MDP, LinearProblem, MarkovRewardProcess, Simulator, Transitions
     from vrtd.result import Result, load
+    from vrtd.sweeps import SweepResult, sweep
     from vrtd.theory import plan
     from vrtd.tournament import compare
 
@@ -94,6 +96,7 @@ __all__ = [
     "Result",
     "RichardsonTD",
     "Simulator",
+    "SweepResult",
     "TDLambda",
     "TargetTD",
     "Transitions",
@@ -116,6 +119,8 @@ __all__ = [
     "reproduce",
     "simulate",
     "sources",
+    "sweep",
+    "sweeps",
     "theory",
     "tournament",
 ]
@@ -123,7 +128,7 @@ __all__ = [
 # Modules that are attributes. `sklearn` is not in __all__, so `from vrtd import *` works without scikit-learn.
 _MODULES = {
     "algorithms", "errors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems", "sklearn",
-    "sources", "theory", "tournament",
+    "sources", "sweeps", "theory", "tournament",
 }  # fmt: skip
 # Modules of the other names. All names that are not listed here are in `vrtd.algorithms`.
 _HOMES = {
@@ -135,6 +140,7 @@ _HOMES = {
         "paper.reproduction": ("reproduce",),
         "problems": ("LinearProblem", "MDP", "MarkovRewardProcess", "Simulator", "Transitions"),
         "result": ("Result", "load"),
+        "sweeps": ("SweepResult", "sweep"),
         "theory": ("plan",),
         "tournament": ("compare",),
     }.items()
