@@ -12,7 +12,9 @@ from vrtd.sweeps.cell import MeasuredCells
 _SECONDS = 1.0  # of a group
 _LEAST_SECONDS = 0.1  # of the last groups, so that all workers end together
 _SHARE_OF_REST = 1 / 16
-_FIRST_GUESS = 2e-8  # seconds per pseudo-gradient of a loop that has not been timed
+# Seconds of a cell before any has been timed: per cell and per pseudo-gradient. Until a loop has been timed, its groups
+# are short.
+_GUESS, _GUESS_PER_GRADIENT, _FIRST_SECONDS = 1e-3, 2e-8, 0.25
 
 
 class Groups:
@@ -31,7 +33,7 @@ class Groups:
     def __init__(self, cells: NDArray[np.int64], loops: NDArray[np.int64], n_gradients: int) -> None:
         self._cells = cells[np.argsort(loops[cells], kind="stable")]
         self._loops = loops
-        self._guess = _FIRST_GUESS * n_gradients
+        self._guess = _GUESS + _GUESS_PER_GRADIENT * n_gradients
         self._times: dict[int, tuple[int, float]] = {}  # cells and seconds of each loop
 
     def add_times(self, measured: MeasuredCells) -> None:
@@ -47,9 +49,11 @@ class Groups:
         first = 0
         while first < len(ordered):
             end = int(ends[np.searchsorted(ends, first, side="right")])
-            seconds = self._cell_seconds(int(ordered[first]))
+            loop = int(ordered[first])
+            seconds = self._cell_seconds(loop)
             rest = (len(ordered) - first) * seconds
-            target = min(_SECONDS, max(_SHARE_OF_REST * rest, _LEAST_SECONDS))
+            longest = _SECONDS if loop in self._times else _FIRST_SECONDS
+            target = min(longest, max(_SHARE_OF_REST * rest, _LEAST_SECONDS))
             last = min(first + max(round(target / seconds), 1), end)
             yield self._cells[first:last]
             first = last

@@ -189,16 +189,28 @@ class SweepResult:
             is_tied = is_known & ~(mean - mean[best] > quantile * np.hypot(error, error[best]))
         tied = [i for i in order[1:] if is_tied[i] and diverged[i] == 0]
         return BestSetting(
-            self._setting(best),
+            self.setting(int(best)),
             float(mean[best]),
             float(error[best]),
             int(diverged[best]),
-            tuple(self._setting(i) for i in tied),
+            tuple(self.setting(int(i)) for i in tied),
             int((diverged > 0).sum()),
         )
 
-    def _setting(self, j: Any) -> dict[str, Any]:
-        chosen = np.unravel_index(int(j), [len(values) for values in self.grid.values()])
+    def setting(self, i: int) -> dict[str, Any]:
+        """Return a setting by its number, in the order of the rows of one problem.
+
+        Parameters
+        ----------
+        i : int
+            Number of the setting, from 0.
+
+        Returns
+        -------
+        dict
+            Values of the fields of the grid.
+        """
+        chosen = np.unravel_index(i, [len(values) for values in self.grid.values()])
         return {name: values[k] for (name, values), k in zip(self.grid.items(), chosen, strict=True)}
 
     def _metric(self, metric: str | None) -> int:
