@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import nullcontext
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
     add_choice,
     algorithm_options,
@@ -116,7 +118,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
     for name in chosen_names("problem", given):
         problem, _ = build_problem(given, name)
         problems[name], _, rest = draw_data_set(given, problem, {}, options)
-    with resumable(argparse.Namespace(out=given.get("out", Path()))):
+    raise_when_safe()
+    with resumable(arguments) if "out" in given else nullcontext():
         result = sweep(
             problems,
             arguments.algorithm,

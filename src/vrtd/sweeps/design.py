@@ -26,7 +26,10 @@ from vrtd.engine.loop import name_loop
 from vrtd.engine.simulation import BoundProblem, bind
 from vrtd.errors import InvalidInputError
 from vrtd.metrics import METRICS, QuadraticForm
+from vrtd.problems import Simulator
+from vrtd.sources import Source
 from vrtd.sweeps.grid import Grid, Problem, code_digest
+from vrtd.theory import approximation_limit
 
 KEY_BYTES = 16
 Keys = NDArray[np.uint64]  # (n, 2)
@@ -49,9 +52,10 @@ class Design:
     checkpoints: NDArray[np.int64]
     exact: bool | None
     _bound: dict[str, BoundProblem] = field(default_factory=dict, repr=False)
+    _limits: dict[str, float] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:  # workers bind the problems themselves
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"_bound": {}}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"_bound": {}, "_limits": {}}
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -102,6 +106,12 @@ class Design:
             bound = bind(self.problems[name], self.samplings[name], self.initial, self.metrics, True)
             self._bound[name] = bound
         return self._bound[name]
+
+    def approximation_limit(self, name: str) -> float:
+        """Return the step size up to which the approximation of expected errors on a chain is trusted."""
+        if name not in self._limits:
+            self._limits[name] = approximation_limit(self.problems[name])  # type: ignore[arg-type]
+        return self._limits[name]
 
     def keys(self) -> Keys:
         """Return the keys of all cells. Cells with the same key have the same numbers."""
@@ -156,6 +166,10 @@ class Design:
                     try:
                         check_sampling(algorithm, sampling)
                         arguments.check_budget(epoch, self.n_gradients)
+                        words = algorithm.workspace_size(source.n_features, source.n_rows)
+                        arguments.check_memory(
+                            self.n_runs, self.checkpoints, self.n_gradients, len(self.metrics), words
+                        )
                     except InvalidInputError as error:
                         raise InvalidInputError(error.problem, f"{error.remedy} (cell: {self.describe(j)})") from None
                     loop = name_loop(algorithm, epoch, source, True)
@@ -163,8 +177,11 @@ class Design:
                 numbers[p, j] = known[kind]
         return numbers.ravel()
 
-    def _source(self, name: str) -> Any:
-        return arguments.bind_problem(self.problems[name], self.samplings[name], self.initial)
+    def _source(self, name: str) -> Source:
+        problem = self.problems[name]
+        if isinstance(problem, Simulator):  # its metrics are estimated, which takes a while
+            return arguments.bind_problem(problem, self.samplings[name], self.initial)
+        return self.bound(name).source
 
 
 def _describe_metric(metric: str | QuadraticForm) -> Any:

@@ -9,11 +9,11 @@ import numpy as np
 from vrtd.algorithms import TD, VRTD, Algorithm, Constant, RichardsonTD, as_schedule
 from vrtd.arrays import Floats
 from vrtd.engine.simulation import BoundProblem
-from vrtd.errors import AccuracyError, InvalidInputError
+from vrtd.errors import AccuracyError, InvalidInputError, UnstableStepError
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem
 from vrtd.sweeps.design import Design
-from vrtd.theory import approximation_limit, exact_curve, stationary_second_moment
+from vrtd.theory import exact_curve, stationary_second_moment
 
 #: What the column "method" says about the columns "exact" and "floor".
 METHODS = ("", "exact", "approximation", "rough approximation", "skipped")
@@ -22,11 +22,13 @@ _NONE, _EXACT, _APPROXIMATION, _ROUGH, _SKIPPED = range(len(METHODS))
 # Seconds, measured with benchmarks/sweep.py and rounded up. They decide what is computed, so that the decision, and
 # with it the table, does not depend on the machine.
 _PER_CALL = 2e-3
-_PER_PRODUCT = 4e-8  # of the entries of three matrices of moments
+# Per product of two matrices of moments and entry: TD needs few products, VRTD several for each digit of its batch size.
+_PER_PRODUCT_TD, _PER_PRODUCT_VRTD = 2e-8, 1.4e-7
 _PER_STATE = 5e-5  # TD on a trajectory in the long run, per state and moment
 _PER_UPDATE = 1e-8  # TD on a trajectory, per update, state and moment
 _PER_GRADIENT = 2e-9  # of the simulation, per run and up to 4 features
-_LARGEST_SHARE = 0.25  # of the simulation
+_LARGEST_SHARE = 0.125  # of the simulation of a cell, for the curve and for the floor
+_LIMIT_SHARE = 8.0  # of the above, for what is computed once per problem
 
 
 def expect(design: Design, bound: BoundProblem, name: str, algorithm: Algorithm) -> tuple[Floats, Floats, int]:
@@ -75,10 +77,13 @@ def expect(design: Design, bound: BoundProblem, name: str, algorithm: Algorithm)
         curve[:] = expected.curves[0].T
     if does_floor and has_floor:
         floor[:] = [_floor(problem, algorithm, batch_size, sampling, form) for form in bound.forms]
+    if np.isnan(curve).all() and np.isnan(floor).all():
+        return curve, floor, _NONE
     if not is_approximate:
         return curve, floor, _EXACT
-    is_rough = float(algorithm.largest_step_size or 0.0) > approximation_limit(problem)
-    return curve, floor, _ROUGH if is_rough else _APPROXIMATION
+    known = design.exact is True or _predict_limit_seconds(problem) <= _LIMIT_SHARE * affordable
+    is_trusted = known and float(algorithm.largest_step_size or 0.0) <= design.approximation_limit(name)
+    return curve, floor, _APPROXIMATION if is_trusted else _ROUGH
 
 
 def _has_curve(algorithm: Algorithm, sampling: str) -> bool:
@@ -109,11 +114,17 @@ def _predict_seconds(
     """Return upper estimates of the time for the curve and for the floor."""
     d = problem.n_features
     n_moments = (d + 1) * (d + 2) // 2
-    by_epoch = _PER_CALL + _PER_PRODUCT * n_moments**3
+    by_epoch = _PER_CALL + (_PER_PRODUCT_VRTD if isinstance(algorithm, VRTD) else _PER_PRODUCT_TD) * n_moments**3
     if bound.sampling == "iid" or (isinstance(algorithm, VRTD) and algorithm.batch_size > 1):
         return by_epoch, by_epoch
     numbers = problem.mrp.n_states * n_moments
     return _PER_CALL + _PER_UPDATE * numbers * n_gradients, by_epoch + _PER_STATE * numbers
+
+
+def _predict_limit_seconds(problem: LinearProblem) -> float:
+    """Return an upper estimate of the time for the limit of the approximation, which each worker computes once."""
+    n_moments = (problem.n_features + 1) * (problem.n_features + 2) // 2
+    return _PER_CALL + _PER_PRODUCT_TD * n_moments**3 + _PER_STATE * problem.mrp.n_states * n_moments
 
 
 def _floor(problem: LinearProblem, algorithm: Any, batch_size: int, sampling: Any, form: QuadraticForm) -> float:
@@ -124,8 +135,8 @@ def _floor(problem: LinearProblem, algorithm: Any, batch_size: int, sampling: An
     output = algorithm.returned if isinstance(algorithm, VRTD) else "random"
     try:
         moment = stationary_second_moment(problem, step, batch_size, output, sampling=sampling, method="approximate")
-    except InvalidInputError:  # unstable
+    except UnstableStepError:
         return np.inf
-    except AccuracyError:
+    except (InvalidInputError, AccuracyError):  # too large
         return np.nan
     return float(np.sum(form.matrix * moment)) + float(form.offset)

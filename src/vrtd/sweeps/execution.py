@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +188,7 @@ def _fill(
     groups = Groups(missing, loops, design.n_runs * design.n_gradients)
     loop_seconds = compile_seconds = 0.0
     tell(0.0)
-    measured: Iterator[MeasuredCells]
+    measured: Generator[MeasuredCells]
     if executor is not None:
         measured = _measure_elsewhere(design, groups, executor)
     elif n_threads > 1 and len(missing) >= _FEW * n_threads:
@@ -196,22 +196,23 @@ def _fill(
     else:
         measured = measure_one_by_one(design, groups, n_threads, tell)
     try:
-        for each in measured:
-            records[each.cells] = each.records
-            n_done += len(each.cells)
-            groups.add_times(each)
-            if segments is not None:
-                segments.add(each.cells, each.records)
-            loop_seconds += each.loop_seconds
-            compile_seconds += each.compile_seconds
-            tell(0.0)
+        with closing(measured):  # after an error or Ctrl-C, cells that have not begun never start
+            for each in measured:
+                records[each.cells] = each.records
+                n_done += len(each.cells)
+                groups.add_times(each)
+                if segments is not None:
+                    segments.add(each.cells, each.records)
+                loop_seconds += each.loop_seconds
+                compile_seconds += each.compile_seconds
+                tell(0.0)
     finally:
         if segments is not None:
             segments.flush()
     return Timing(len(missing), loop_seconds, compile_seconds)
 
 
-def _measure_elsewhere(design: Design, groups: Groups, executor: Executor) -> Iterator[MeasuredCells]:
+def _measure_elsewhere(design: Design, groups: Groups, executor: Executor) -> Generator[MeasuredCells]:
     """Yield the cells of each group as a worker returns them."""
     sent: list[NDArray[np.int64]] = []
 
@@ -223,5 +224,9 @@ def _measure_elsewhere(design: Design, groups: Groups, executor: Executor) -> It
     def describe(i: int) -> str:
         return f"A group of {plural(len(sent[i]), 'cell')}, from {design.describe(int(sent[i][0]))},"
 
-    for _, measured in run_tasks(executor, measure, design, tasks(), describe):
-        yield measured
+    results = run_tasks(executor, measure, design, tasks(), describe)
+    try:
+        for _, measured in results:
+            yield measured
+    finally:
+        results.close()  # type: ignore[attr-defined]

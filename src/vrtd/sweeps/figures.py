@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_CURVES = 7  # as there are colours
 _TOP = 0.97  # where crosses are, as a share of the height
-_HIGHEST = 1e5  # end of the vertical axis, as a multiple of the smallest error
+_HIGHEST = 1e4  # end of the vertical axis, as a multiple of the smallest error
 _CEILING = 10.0  # of a map, as a multiple of the median error
 
 
@@ -69,7 +69,7 @@ def _draw_curves(result: SweepResult, axes: Axes, metric: str, problems: tuple[s
         low, high = curve - 2 * error, curve + 2 * error
         draw_curve(axes, size, curve, low, high, label=label, x_label=_words(x), metric=metric)
         colour = axes.lines[-1].get_color()
-        smallest = min(smallest, *curve[curve > 0], np.inf)
+        smallest = min(smallest, *curve[curve > 0], *floor[floor > 0], np.inf)
         for reference, style in ((exact, "--"), (floor, ":")):
             axes.plot(size, np.where(np.isfinite(reference), reference, np.nan), style, color=colour, linewidth=1.0)
         gone = size[diverged > 0]
@@ -81,7 +81,7 @@ def _draw_curves(result: SweepResult, axes: Axes, metric: str, problems: tuple[s
         axes.plot([], [], "x", color="grey", linestyle="", label="some runs diverged")
     axes.set_xscale("log")
     if np.isfinite(smallest):
-        axes.set_ylim(top=min(axes.get_ylim()[1], _HIGHEST * smallest))
+        axes.set_ylim(smallest / 2.0, min(axes.get_ylim()[1], _HIGHEST * smallest))
     axes.set_ylabel(f"{METRIC_LABELS.get(metric, metric)} at the end")
     axes.legend(frameon=False, fontsize="small")
 
@@ -115,7 +115,8 @@ def _draw_map(result: SweepResult, axes: Axes, metric: str, problem: str, x: str
         regions={},
     )
     rows, columns = np.nonzero(diverged > 0)
-    axes.plot(xs[columns], ys[rows], "x", color="#D55E00", label="some runs diverged")
+    if len(rows):
+        axes.plot(xs[columns], ys[rows], "x", color="#D55E00", label="some runs diverged")
     best = result.best(metric)[problem].setting
     axes.plot([best[x]], [best[y]], "*", color="white", markeredgecolor="black", markersize=12, label="smallest error")
     axes.legend(frameon=True, fontsize="small", loc="lower right")

@@ -86,12 +86,14 @@ def _check_values(field: str, values: Any) -> tuple[Any, ...]:
     require(is_sequence and np.ndim(values if isinstance(values, np.ndarray) else ()) <= 1, wrong, _REMEDY)
     plain = tuple(each.item() if isinstance(each, np.generic) else each for each in values)
     require(plain, f"grid must have at least one value for {field}, but got none.", _REMEDY)
-    for i, value in enumerate(plain):
+    texts = set()
+    for value in plain:
         known = value is None or isinstance(value, bool | int | float | str | Schedule)
         wrong = f"A value of {field} must be a number, a text, a schedule or None, but got {value!r}."
         require(known, wrong, "Pass plain values.")
-        is_repeated = _describe(value) in map(_describe, plain[:i])
-        require(not is_repeated, f"grid must not repeat {field}={value!r}.", "Drop one of them.")
+        text = _describe(value)
+        require(text not in texts, f"grid must not repeat {field}={value!r}.", "Drop one of them.")
+        texts.add(text)
     return plain
 
 

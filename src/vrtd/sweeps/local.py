@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +24,7 @@ class _StoppedError(BaseException):
 
 def measure_here(
     design: Design, groups: Iterable[NDArray[np.int64]], n_threads: int, tell: Callable[[float], None]
-) -> Iterator[MeasuredCells]:
+) -> Generator[MeasuredCells]:
     """Yield the cells of each group as they are finished; each thread takes a group of its own.
 
     Parameters
@@ -68,7 +68,7 @@ def measure_here(
 
 def measure_one_by_one(
     design: Design, groups: Iterable[NDArray[np.int64]], n_threads: int, tell: Callable[[float], None]
-) -> Iterator[MeasuredCells]:
+) -> Generator[MeasuredCells]:
     """Yield the cells of each group; the threads share the runs of one cell. The parameters are as above."""
     with _one_thread_for_linear_algebra():
         for group in groups:

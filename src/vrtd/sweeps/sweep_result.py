@@ -86,8 +86,9 @@ class SweepResult:
         ``mean``, ``standard_error`` and the quantiles ``q05`` to ``q95`` over the runs that have not diverged;
         ``n_diverged``; ``exact``, the expected error at this checkpoint; ``floor``, the expected error in the long
         run; and ``method``, which says how the last two were computed: "exact", "approximation" (good to a few
-        percent), "rough approximation" (the step size is beyond ``vrtd.theory.approximation_limit``), "skipped"
-        (they would have cost more than a quarter of the simulation) or "" (not known).
+        percent), "rough approximation" (the step size is beyond ``vrtd.theory.approximation_limit``, or this limit
+        costs more than the simulation of a cell), "skipped" (they would have cost more than a quarter of the
+        simulation) or "" (not known).
     grid : mapping of str to tuple
         Values of each field.
     problems : tuple of str

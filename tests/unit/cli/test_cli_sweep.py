@@ -94,7 +94,7 @@ def test_diverged_runs_are_told(capsys: Any) -> None:
     [
         (
             "sweep",
-            "A sweep needs values of at least one setting of vrtd, but got none. Add an option such as --step-si",
+            "A sweep needs values of at least one setting of vrtd, but got none. Add an option",
         ),
         ("sweep --step-size 0.1,x", "--step-size must be a number, but got 'x'"),
         ("sweep --step-size 0.1,", "--step-size must be a number, but got ''"),

@@ -181,6 +181,23 @@ def test_what_is_not_computed_is_marked(algorithm: str, grid: Any, exact: bool |
     assert table["method"].tolist() == [method]
 
 
+def test_moments_of_many_features_are_not_known() -> None:
+    wide = vrtd.problems.LIBRARY["garnet"](n_features=40)
+    table = vrtd.sweep(wide, "vrtd", {"batch_size": [20]}, sampling="iid", n_runs=2, n_gradients=40, exact=True).table
+    assert np.isnan([table["exact"][0], table["floor"][0]]).all()
+    assert table["method"].tolist() == [""]
+
+
+def test_the_prediction_of_the_cost_decides_by_the_size_of_a_cell_only() -> None:
+    grid = {"step_size": [0.05]}
+    few, many = (
+        vrtd.sweep("random_walk", "td", grid, sampling="iid", n_runs=2, n_gradients=n).table for n in (5000, 5_000_000)
+    )
+    assert few["method"].tolist() == ["skipped"]
+    assert many["method"].tolist() == ["exact"]
+    assert many["exact"][0] == pytest.approx(many["floor"][0])
+
+
 def test_curves_show_expected_errors_and_diverged_runs(result: SweepResult) -> None:
     axes = result.plot(problem="random", x="step_size")
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
