@@ -5,6 +5,7 @@ Every computed cell is one line of LOG, which is written when the cell begins.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from typing import Any
@@ -33,4 +34,5 @@ def run(out: str, log: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     run(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -146,6 +146,8 @@ def _as_text(result: SweepResult) -> str:
     """Return what was run, and the best settings on each problem."""
     import numpy as np
 
+    from vrtd.report.numbers import plural
+
     manifest = result.manifest
     sampling = ", ".join(dict.fromkeys(manifest["sampling"].values()))
     n_cells, n_runs, n_gradients = result.n_cells, manifest["n_runs"], manifest["n_gradients"]
@@ -175,7 +177,7 @@ def _as_text(result: SweepResult) -> str:
             lines.append(f"* {_count_tied(len(best.tied))}")
             methods = dict.fromkeys(result.final("method", problem, metric).ravel().tolist())
             told = ", ".join(str(method) or "not known" for method in methods)
-            lines.append(f"expected errors: {told}; {best.n_unstable:,} settings with diverged runs")
+            lines.append(f"expected errors: {told}; {plural(best.n_unstable, 'setting')} with diverged runs")
     if result.out is not None:
         lines += ["", f"kept in {result.out}"]
     return "\n".join(lines)

@@ -22,7 +22,7 @@ _NONE, _EXACT, _APPROXIMATION, _ROUGH, _SKIPPED = range(len(METHODS))
 # Seconds, measured with benchmarks/sweep.py and rounded up. They decide what is computed, so that the decision, and
 # with it the table, does not depend on the machine.
 _PER_CALL = 2e-3
-# Per product of two matrices of moments and entry: TD needs few products, VRTD several for each digit of its batch size.
+# Per cubed number of moments: TD needs few products of matrices, VRTD several for each digit of its batch size.
 _PER_PRODUCT_TD, _PER_PRODUCT_VRTD = 2e-8, 1.4e-7
 _PER_STATE = 5e-5  # TD on a trajectory in the long run, per state and moment
 _PER_UPDATE = 1e-8  # TD on a trajectory, per update, state and moment

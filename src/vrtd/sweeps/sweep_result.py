@@ -18,14 +18,13 @@ from vrtd.checks import check_choice, import_extra
 from vrtd.report.notebook import build_summary
 from vrtd.report.numbers import number, plural
 from vrtd.sweeps.cell import Records
+from vrtd.sweeps.columns import make_table
 from vrtd.sweeps.design import Design
-from vrtd.sweeps.exact import METHODS
 from vrtd.tables import Table, library, write_csv, write_parquet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_QUANTILES = ("q05", "q25", "q50", "q75", "q95")
 _LEVEL = 0.95  # of the comparison of all settings with the best one
 _SHOWN = 8  # problems in a text
 
@@ -376,7 +375,7 @@ def _plain(value: Any) -> Any:
 
 def make_result(design: Design, records: Records, timing: Timing, out: Path | None) -> SweepResult:
     """Return the result of a sweep whose cells are all measured."""
-    table = _make_table(design, records)
+    table = make_table(design, records)
     manifest = {
         "format": "vrtd-sweep-1",
         "algorithm": design.algorithm.name,
@@ -391,40 +390,3 @@ def make_result(design: Design, records: Records, timing: Timing, out: Path | No
         **store.describe_system(),
     }
     return SweepResult(table, design.grid, design.names, design.metric_names, manifest, timing, out)
-
-
-def _make_table(design: Design, records: Records) -> Table:
-    """Return one row per cell, metric and checkpoint."""
-    n_metrics, n_checkpoints = len(design.metrics), len(design.checkpoints)
-    shape = len(records), n_metrics, n_checkpoints
-
-    def spread(values: Any, axis: int) -> NDArray[Any]:
-        """Return the values of one axis for each row."""
-        column = np.asarray(values)
-        return np.broadcast_to(column.reshape([-1 if k == axis else 1 for k in range(3)]), shape).ravel()
-
-    cells = np.arange(len(records))
-    settings = cells % design.n_settings
-    table = {"problem": spread(np.array(design.names)[cells // design.n_settings], 0)}
-    for (name, values), chosen in zip(design.grid.items(), design.choices(settings), strict=True):
-        table[name] = spread(_column(values)[chosen], 0)
-    table["metric"] = spread(np.array(design.metric_names), 1)
-    table["n_gradients"] = spread(design.checkpoints, 2)
-    table["n_samples"] = np.broadcast_to(records["n_samples"][:, None, :], shape).ravel()
-    table["n_runs"] = np.full(np.prod(shape), design.n_runs)
-    table |= {name: records[name].ravel() for name in ("mean", "standard_error")}
-    table |= {name: records["quantiles"][:, :, k].ravel() for k, name in enumerate(_QUANTILES)}
-    table |= {name: records[name].ravel() for name in ("n_diverged", "exact")}
-    table["floor"] = np.broadcast_to(records["floor"][:, :, None], shape).ravel()
-    table["method"] = spread(np.array(METHODS)[records["method"]], 0)
-    return table
-
-
-def _column(values: tuple[Any, ...]) -> NDArray[Any]:
-    """Return values as numbers if possible, with NaN for None, else as text."""
-    kinds = {type(value) for value in values}
-    if len(kinds) == 1 and kinds <= {int, float, bool, str}:
-        return np.array(values)
-    if kinds <= {int, float, type(None)} and kinds != {type(None)}:
-        return np.array([np.nan if value is None else float(value) for value in values])
-    return np.array(["" if value is None else str(value) for value in values])

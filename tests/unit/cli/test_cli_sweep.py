@@ -85,7 +85,7 @@ def test_diverged_runs_are_told(capsys: Any) -> None:
     assert main(shlex.split(f"{line} 0.1,50")) == OK
     shown, told = capsys.readouterr()
     assert "Runs diverged with some settings." in told
-    assert "1 settings with diverged runs" in shown
+    assert "1 setting with diverged runs" in shown
     assert main(shlex.split(f"{line} 50")) == DIVERGED
 
 

@@ -65,6 +65,7 @@ def kill_and_resume(folder: Path, n_kills: int, random: Random) -> None:
     assert len(cells) - N_CELLS <= 2 * n_killed
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_continues(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 2, Random(1))
 
@@ -82,6 +83,7 @@ def test_a_finished_sweep_computes_nothing_again(tmp_path: Path) -> None:
     assert files_of(tmp_path) == files
 
 
+@pytest.mark.slow
 def test_a_larger_grid_keeps_finished_cells(tmp_path: Path) -> None:
     vrtd.sweep("boyan_chain", "td", STEPS, out=tmp_path, **SMALL)
     larger = {"average": [False, True], "step_size": [0.005, 0.03, 0.02, 0.01]}

@@ -91,6 +91,7 @@ def test_the_order_of_completion_does_not_change_a_bit(whole: SweepResult) -> No
     assert executor.order != sorted(executor.order)
 
 
+@pytest.mark.slow
 def test_any_metrics_simulators_and_data_sets_can_be_swept() -> None:
     simulator = ring(np.random.default_rng(4).random((5, 3)))
     rows = vrtd.record(PROBLEMS["random"], 100)
