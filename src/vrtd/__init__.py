@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         plots,
         problems,
         sources,
+        sweeps,
         theory,
         tournament,
     )
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from vrtd.paper.reproduction import reproduce
     from vrtd.problems import MDP, LinearProblem, MarkovRewardProcess, Simulator, Transitions
     from vrtd.result import Result, load
+    from vrtd.sweeps import SweepResult, sweep
     from vrtd.theory import plan
     from vrtd.tournament import compare
 
@@ -95,6 +97,7 @@ __all__ = [
     "RichardsonTD",
     "Simulator",
     "Sums",
+    "SweepResult",
     "TDLambda",
     "TargetTD",
     "Transitions",
@@ -118,6 +121,8 @@ __all__ = [
     "reproduce",
     "simulate",
     "sources",
+    "sweep",
+    "sweeps",
     "theory",
     "tournament",
 ]
@@ -125,7 +130,7 @@ __all__ = [
 # Modules that are attributes. `sklearn` is not in __all__, so `from vrtd import *` works without scikit-learn.
 _MODULES = {
     "algorithms", "errors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems", "sklearn",
-    "sources", "theory", "tournament",
+    "sources", "sweeps", "theory", "tournament",
 }  # fmt: skip
 # Modules of the other names. All names that are not listed here are in `vrtd.algorithms`.
 _HOMES = {
@@ -146,6 +151,7 @@ _HOMES = {
         "paper.reproduction": ("reproduce",),
         "problems": ("LinearProblem", "MDP", "MarkovRewardProcess", "Simulator", "Transitions"),
         "result": ("Result", "load"),
+        "sweeps": ("SweepResult", "sweep"),
         "theory": ("plan",),
         "tournament": ("compare",),
     }.items()

@@ -46,6 +46,10 @@ class SingularSystemError(InvalidInputError):
     """Raised when a linear system does not have a unique solution."""
 
 
+class UnstableStepError(InvalidInputError):
+    """Raised when a quantity in the long run is asked for, but the mean squared error grows without bound."""
+
+
 class AccuracyError(VrtdError, ArithmeticError):
     """Raised when a numerical result is less accurate than promised."""
 

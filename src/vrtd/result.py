@@ -269,12 +269,22 @@ class Result:
         path : str or path-like
             Path of the file.
         """
-        lines = [CSV_HEADER]
+        with write_at_once(path) as file:
+            file.write("\n".join([CSV_HEADER, *self.csv_lines(), ""]).encode())
+
+    def csv_lines(self) -> list[str]:
+        """Return the lines of the CSV table without the first one, which has the names of the columns.
+
+        Returns
+        -------
+        list of str
+            One line per metric and checkpoint.
+        """
+        lines = []
         for metric in self.metrics:
             rows = zip(*self.columns(metric).values(), strict=True)
             lines += [",".join([metric, *("" if cell is None else repr(cell) for cell in row)]) for row in rows]
-        with write_at_once(path) as file:
-            file.write("\n".join([*lines, ""]).encode())
+        return lines
 
     def _first_metric(self) -> str:
         require(self.metrics, "No metric was recorded.", "Simulate with metrics=(...), or use theta.")

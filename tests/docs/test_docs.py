@@ -53,6 +53,17 @@ def test_pictures_can_be_drawn(
     assert len(list(tmp_path.glob("*.csv"))) == n_tables
 
 
+def test_the_picture_of_a_sweep_can_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vrtd
+
+    sweep = vrtd.sweep
+    small = {"n_runs": 4, "n_gradients": 7000}
+    monkeypatch.setattr(vrtd, "sweep", lambda *a, **k: sweep(*a, **(k | small)), raising=False)
+    runpy.run_path(str(ROOT / "examples/sweep.py"))["main"](tmp_path)
+    assert (tmp_path / "sweep.png").stat().st_size > 10_000
+    assert len((tmp_path / "sweep.csv").read_text().splitlines()) == 1 + 14 * 4
+
+
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):

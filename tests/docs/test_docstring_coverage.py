@@ -15,7 +15,18 @@ from numpydoc.docscrape import ClassDoc, FunctionDoc
 import vrtd
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("algorithms", "engine", "estimator", "features", "logs", "problems", "sources", "theory", "tournament")
+PACKAGES = (
+    "algorithms",
+    "engine",
+    "estimator",
+    "features",
+    "logs",
+    "problems",
+    "sources",
+    "sweeps",
+    "theory",
+    "tournament",
+)
 MODULES = ("errors", "metrics", "plots", "sklearn")
 LISTED = re.findall(r"^   (vrtd\.[\w.]+)$", (ROOT / "docs/api/index.md").read_text(), re.MULTILINE)
 

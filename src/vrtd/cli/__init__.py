@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from vrtd import __version__
-from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate
+from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate, sweep
 from vrtd.cli.libraries import check_libraries
 from vrtd.cli.messages import to_shell
 from vrtd.cli.parser import Parser, asks_for_help, one_of
@@ -23,6 +23,7 @@ __all__ = ["main", "make_parser"]
 _COMMANDS = {
     "evaluate": evaluate,
     "simulate": simulate,
+    "sweep": sweep,
     "plan": plan,
     "compare": compare,
     "reproduce": reproduce,

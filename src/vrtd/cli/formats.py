@@ -25,6 +25,35 @@ def as_json(result: Result, problem: Mapping[str, Any], files: Mapping[str, Path
     }
 
 
+def as_json_together(
+    results: Mapping[str, Result], problem: Mapping[str, Any], files: Mapping[str, Path], stored: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Return the results of several algorithms as plain JSON, with one entry each."""
+    entries = {name: as_json(result, problem, {}) for name, result in results.items()}
+    for name, entry in entries.items():
+        entry["files"] = {"out": str(stored[name])} if name in stored else {}
+    shared = {kind: str(path) for kind, path in files.items() if kind != "out"}
+    return {"algorithms": entries, "files": shared}
+
+
+def header_of(together: bool) -> str:
+    """Return the first line of the table of curves, which for several algorithms names them in a column."""
+    from vrtd.result import CSV_HEADER
+
+    return f"algorithm,{CSV_HEADER}" if together else CSV_HEADER
+
+
+def write_together(results: Mapping[str, Result], path: Path) -> None:
+    """Write the table of curves of several algorithms."""
+    from vrtd.files import write_at_once
+
+    lines = [header_of(True)]
+    for name, result in results.items():
+        lines += [f"{name},{line}" for line in result.csv_lines()]
+    with write_at_once(path) as file:
+        file.write("\n".join([*lines, ""]).encode())
+
+
 def as_text(result: Result, problem: Mapping[str, Any]) -> str:
     """Return the settings and a table of errors per metric."""
     provenance = result.provenance
@@ -48,13 +77,15 @@ def as_text(result: Result, problem: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", speed])
 
 
-def draw(panels: Sequence[Axes], result: Result, problem: Mapping[str, Any]) -> Any:
-    """Draw one panel per metric and return the figure."""
-    for panel, metric in zip(panels, result.metrics, strict=True):
-        result.plot(panel, metric=metric)
+def draw(panels: Sequence[Axes], results: Sequence[Result], problem: Mapping[str, Any]) -> Any:
+    """Draw one panel per metric with a curve per result, and return the figure."""
+    first = results[0]
+    for panel, metric in zip(panels, first.metrics, strict=True):
+        for result in results:
+            result.plot(panel, metric=metric)
     figure = panels[0].figure
-    algorithm, sampling = listed(result.provenance["algorithm"]), result.provenance["sampling"]
-    title = f"{listed(problem)}\n{algorithm}; {sampling} sampling, {result.n_runs} runs"
+    algorithm = f"{listed(first.provenance['algorithm'])}; " if len(results) == 1 else ""
+    title = f"{listed(problem)}\n{algorithm}{first.provenance['sampling']} sampling, {first.n_runs} runs"
     figure.suptitle(title, fontsize="small")
     return figure
 

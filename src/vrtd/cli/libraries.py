@@ -53,6 +53,8 @@ USES = (
     Use("evaluate", "--data --order-by", ("matplotlib", "pyarrow", "duckdb"), lambda given: "order_by" in given),
     Use("simulate", "", (), _always),
     Use("simulate", "--figure", ("matplotlib",), _draws),
+    Use("sweep", "", (), _always),
+    Use("sweep", "--figure", ("matplotlib",), _draws),
     Use("plan", "", (), _always),
     Use("plan", "--figure", ("matplotlib",), _draws),
     Use("compare", "", ("matplotlib", "pyarrow"), _always),

@@ -160,3 +160,11 @@ def parse_number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, but got {text!r}.") from None
+
+
+def parse_numbers(text: str) -> list[float]:
+    """Return numbers that are separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers, separated by commas, but got {text!r}.") from None

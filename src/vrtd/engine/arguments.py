@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import Algorithm, Sampling
+from vrtd.algorithms import Algorithm, Epoch, Sampling
 from vrtd.arrays import Floats, check_probabilities
 from vrtd.checks import check_choice, check_count, check_exact_count, require
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
@@ -97,6 +97,13 @@ def start_distribution(problem: LinearProblem, sampling: Sampling, initial: Any)
         require(state < n, too_large, "Count states from 0.")
         return np.eye(1, n, state).ravel()
     return check_probabilities("initial", initial, (n,), ("state",))
+
+
+def check_budget(epoch: Epoch, n_gradients: int) -> None:
+    """Raise unless a run can close an epoch."""
+    least = epoch.least_gradients
+    too_short = f"n_gradients must be at least {least}, the length of one epoch, but got {n_gradients}."
+    require(n_gradients >= least, too_short, "Increase the budget, or make epochs shorter.")
 
 
 def check_start(start: Result, identity: dict[str, Any], theta_0: Any, initial: Any) -> None:

@@ -68,7 +68,8 @@ def run_blocks(
     n_groups = -(-n_runs // LANES)
     per_call = _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
     longest = per_call // max(job.n_gradients * LANES, 1)
-    block_size = max(1, min(longest, n_groups // (_BLOCKS_PER_THREAD * n_threads))) * LANES
+    n_blocks = _BLOCKS_PER_THREAD * n_threads if n_threads > 1 else 1
+    block_size = max(1, min(longest, n_groups // n_blocks)) * LANES
     cancelled, lock, done = Event(), Lock(), 0
 
     def report(n_gradients: int) -> None:
@@ -94,6 +95,10 @@ def run_blocks(
         for whole, piece in zip((*state, *outputs), (*part, *written), strict=True):
             whole[block] = piece[:n]
 
+    if n_threads == 1:  # without the cost of starting a thread
+        for first in range(0, n_runs, block_size):
+            run_block(first)
+        return outputs
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             futures = [pool.submit(run_block, first) for first in range(0, n_runs, block_size)]

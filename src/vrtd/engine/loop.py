@@ -169,36 +169,46 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
 
     Unless ``specialised``, it is the same for any number of features.
     """
-    warms_up = len(epoch.warmup) > 0
-    absorbs = warms_up or epoch.n_absorb > 0
+    absorbs, small, words, local = _layout(algorithm, epoch, source, specialised)
     is_one_step = epoch.n_steps == 1 and epoch.inner_samples == "fresh"
     problem = f"An epoch without a batch must be one step on a fresh sample, but got {epoch}."
     require(absorbs or is_one_step, problem, "Absorb a batch, or make one step.")
-    d, options = source.n_features, algorithm.options()
-    small = d <= SMALL and specialised
-    words = algorithm.workspace_size(d, source.n_rows)
-    # A workspace that grows with the number of rows stays on the heap, or each number would compile another loop.
-    local = small and words <= LOCAL and words == algorithm.workspace_size(d)
-    size = (f"d{d}" if small else "d") + ("" if local or not small else "_far")
-    kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))
-    warmup = "_warmup" if warms_up else ""
     bindings = vars(algorithm.kernels) | {
         "reset": source.reset,
         "draw": source.draw,
         "draw_batch": source.draw_batch or source.draw,
         "choose": source.choose,
         "read": source.read,
-        "FEATURES": d if small else 0,
+        "FEATURES": source.n_features if small else 0,
         "WORDS": words if local else 1,
         "CURSOR": source.cursor_size,
         "CURSOR_DTYPE": source.cursor_dtype,
         "ABSORBS": absorbs,
         "RESAMPLES": epoch.inner_samples == "resample",
-        "WARMS_UP": warms_up,
+        "WARMS_UP": len(epoch.warmup) > 0,
         "CHOOSES": epoch.subset,
         "VARIES": epoch.random_length,
         "IS_SMALL": small,
         "IS_LOCAL": local,
-        "OPTIONS": options,
+        "OPTIONS": algorithm.options(),
     }
-    return specialise(advance, f"advance_{kind}{warmup}_{source.name}_{size}", bindings)
+    return specialise(advance, name_loop(algorithm, epoch, source, specialised), bindings)
+
+
+def name_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> str:
+    """Return the name of the loop of one algorithm on one source. Simulations with other names compile other loops."""
+    absorbs, small, _, local = _layout(algorithm, epoch, source, specialised)
+    size = (f"d{source.n_features}" if small else "d") + ("" if local or not small else "_far")
+    kind = "_".join(map(str, (algorithm.name, *algorithm.options(), epoch.inner_samples if absorbs else "online")))
+    warmup = "_warmup" if epoch.warmup else ""
+    return f"advance_{kind}{warmup}_{source.name}_{size}"
+
+
+def _layout(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> tuple[bool, bool, int, bool]:
+    """Return whether epochs absorb, whether d is a constant, the size of a workspace, and whether it is local."""
+    absorbs = len(epoch.warmup) > 0 or epoch.n_absorb > 0
+    small = source.n_features <= SMALL and specialised
+    words = algorithm.workspace_size(source.n_features, source.n_rows)
+    # A workspace that grows with the number of rows stays on the heap, or each number would compile another loop.
+    local = small and words <= LOCAL and words == algorithm.workspace_size(source.n_features)
+    return absorbs, small, words, local

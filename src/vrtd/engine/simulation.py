@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -108,36 +108,93 @@ def simulate(
     (4, 200)
     """
     if metrics is None:
-        metrics = ("neu",) if isinstance(problem, Simulator) else ("squared_error",)
+        metrics = default_metrics(problem)
     arguments.check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
     check_flag("specialise", specialise)
-    n_runs, n_gradients = int(n_runs), int(n_gradients)
     sampling = arguments.choose_sampling(problem, sampling)
     check_sampling(algorithm, sampling)
-    source = arguments.bind_problem(problem, sampling, initial, specialise)
-    forms = [make_form(metric, problem) for metric in metrics]
-    epoch = algorithm.epoch(sampling, source.n_rows)
+    bound = bind(problem, sampling, initial, metrics, specialise)
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
-    words = algorithm.workspace_size(source.n_features, source.n_rows)
-    arguments.check_memory(n_runs, checkpoints, n_gradients, len(forms), words)
-    theta_first = check_theta("theta_0", theta_0, source.n_features)
-    state = _fresh_state(source, n_runs, words, seed, theta_first)
-    identity: dict[str, Any] = {"algorithm": algorithm.settings, "problem": problem.digest, "sampling": sampling}
-    identity |= {"seed": int(seed), "n_runs": n_runs}
+    words = algorithm.workspace_size(bound.source.n_features, bound.source.n_rows)
+    arguments.check_memory(int(n_runs), checkpoints, int(n_gradients), len(bound.forms), words)
     if start is None:
-        least = epoch.least_gradients
-        too_short = f"n_gradients must be at least {least}, the length of one epoch, but got {n_gradients}."
-        require(n_gradients >= least, too_short, "Increase the budget, or make epochs shorter.")
-        done, began = 0, {"theta_0": theta_first.tolist(), "initial": np.asarray(initial).tolist()}
+        arguments.check_budget(algorithm.epoch(sampling, bound.source.n_rows), int(n_gradients))
     else:
+        identity = _identify(bound, algorithm, int(n_runs), int(seed))
         arguments.check_start(start, identity, theta_0, initial)
-        arguments.check_state(start.state, state, problem)
-        done, state = int(start.n_gradients[-1]), start.state.map(np.copy)
-        began = {key: start.provenance[key] for key in ("theta_0", "initial")}
+        fresh = _fresh_state(bound.source, int(n_runs), words, seed, np.zeros(bound.source.n_features))
+        arguments.check_state(start.state, fresh, problem)
+    theta_first = check_theta("theta_0", theta_0, bound.source.n_features)
     if isinstance(problem, LinearProblem) and algorithm.largest_step_size is not None:
         arguments.warn_if_unstable(problem, algorithm.largest_step_size)
+    return run(
+        bound,
+        algorithm,
+        n_runs=int(n_runs),
+        n_gradients=int(n_gradients),
+        seed=int(seed),
+        theta_0=theta_first,
+        checkpoints=checkpoints,
+        threads=threads,
+        start=start,
+        progress=progress,
+    )
 
+
+class BoundProblem(NamedTuple):
+    """Problem that is ready to be simulated: its source of transitions and the forms of its metrics."""
+
+    problem: LinearProblem | Simulator | Transitions
+    sampling: Sampling
+    initial: int | ArrayLike
+    source: Source
+    forms: list[QuadraticForm]
+    specialise: bool
+
+
+def default_metrics(problem: LinearProblem | Simulator | Transitions) -> tuple[str, ...]:
+    """Return the metrics that are recorded unless others are asked for."""
+    return ("neu",) if isinstance(problem, Simulator) else ("squared_error",)
+
+
+def bind(
+    problem: LinearProblem | Simulator | Transitions,
+    sampling: Sampling,
+    initial: int | ArrayLike,
+    metrics: Sequence[str | QuadraticForm],
+    specialise: bool,
+) -> BoundProblem:
+    """Return a problem with its source of transitions and its metrics."""
+    source = arguments.bind_problem(problem, sampling, initial, specialise)
+    return BoundProblem(
+        problem, sampling, initial, source, [make_form(metric, problem) for metric in metrics], specialise
+    )
+
+
+def run(
+    bound: BoundProblem,
+    algorithm: Algorithm,
+    *,
+    n_runs: int,
+    n_gradients: int,
+    seed: int,
+    theta_0: Floats,
+    checkpoints: int | ArrayLike,
+    threads: int | None,
+    start: Result | None,
+    progress: Progress | bool | None,
+) -> Result:
+    """Run an algorithm on a bound problem, as ``simulate`` does after it has checked its arguments."""
+    problem, sampling, initial, source, forms, specialise = bound
+    epoch = algorithm.epoch(sampling, source.n_rows)
+    if start is None:
+        words = algorithm.workspace_size(source.n_features, source.n_rows)
+        state, done = _fresh_state(source, n_runs, words, seed, theta_0), 0
+        began = {"theta_0": theta_0.tolist(), "initial": np.asarray(initial).tolist()}
+    else:
+        state, done = start.state.map(np.copy), int(start.n_gradients[-1])
+        began = {key: start.provenance[key] for key in ("theta_0", "initial")}
     axis = arguments.checkpoint_axis(checkpoints, done, done + n_gradients)
     epoch_0 = -1 if start is None else int(epoch.epochs_at(done))
     job = Job(algorithm, epoch, source, forms, epoch_0, epoch.epochs_at(axis), specialise)
@@ -152,13 +209,20 @@ def simulate(
     if start is not None:
         before = start.diverged_at >= 0
         diverged, diverged_at = np.where(before, 0, diverged), np.where(before, start.diverged_at, diverged_at)
-    for run in np.flatnonzero(diverged >= 0):
-        curves[run, diverged[run] :] = np.nan
-        theta[run] = state.workspaces[run] = np.nan  # so that a continued run stays diverged
+    for i in np.flatnonzero(diverged >= 0):
+        curves[i, diverged[i] :] = np.nan
+        theta[i] = state.workspaces[i] = np.nan  # so that a continued run stays diverged
     averaged = {"rewards_averaged": isinstance(problem, LinearProblem) and problem.mrp.rewards_averaged}
+    identity = _identify(bound, algorithm, n_runs, seed)
     provenance = identity | began | averaged | seconds | {"versions": dict(_versions())}
     names = tuple(form.name for form in forms)
     return Result(axis, epoch.samples_at(axis), names, curves, theta, diverged_at, provenance, state)
+
+
+def _identify(bound: BoundProblem, algorithm: Algorithm, n_runs: int, seed: int) -> dict[str, Any]:
+    """Return what two calls must have in common, so that one continues the other."""
+    identity = {"algorithm": algorithm.settings, "problem": bound.problem.digest, "sampling": bound.sampling}
+    return identity | {"seed": seed, "n_runs": n_runs}
 
 
 def make_form(metric: Any, problem: LinearProblem | Simulator | Transitions) -> QuadraticForm:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from vrtd.algorithms.vrtd import Output
 from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_choice, check_exact_count, check_positive
-from vrtd.errors import InvalidInputError
+from vrtd.errors import UnstableStepError
 from vrtd.theory.checks import Computation, check_features
 from vrtd.theory.increments import Correlation, Increments, lag_operator
 from vrtd.theory.symmetric import corner, operator, orbit, pack, powers, triangle, unpack
@@ -326,7 +326,7 @@ def fixed_point_vector(T: Floats, what: str) -> Floats:
     """Return x of the fixed point (x, 1) of a map whose last coordinate is constant."""
     radius = inner_radius(T)
     if not radius < 1.0:
-        raise InvalidInputError(
+        raise UnstableStepError(
             f"the second moment diverges with {what}: the spectral radius of its map is {radius:.6g}, not below 1.",
             "Lower step_size.",
         )

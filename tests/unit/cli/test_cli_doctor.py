@@ -72,7 +72,8 @@ def test_doctor_says_which_commands_work(capsys, monkeypatch):
     assert main(["doctor", "--json"]) == 0
     commands = json.loads(capsys.readouterr().out)["commands"]
     working = {name for name, use in commands.items() if use["works"]}
-    assert working == {"simulate", "simulate --figure", "plan", "plan --figure", "reproduce"}
+    drawing = {f"{name}{option}" for name in ("simulate", "sweep", "plan") for option in ("", " --figure")}
+    assert working == drawing | {"reproduce"}
     assert commands["evaluate --env"]["missing"] == ["pyarrow", "gymnasium"]
     assert commands["evaluate --env"]["install"] == "pip install 'vrtd[data,gym]'"
     assert main(["doctor"]) == 0

@@ -23,6 +23,7 @@ from vrtd.tournament import TournamentSize
 DOCUMENTED: dict[str, tuple[Any, ...]] = {
     "evaluate": (vrtd.evaluate, vrtd.logs.read),
     "simulate": (vrtd.simulate,),
+    "sweep": (vrtd.sweep,),
     "plan": (vrtd.plan,),
     "compare": (vrtd.compare, TournamentSize),
     "reproduce": (vrtd.reproduce,),
@@ -30,6 +31,7 @@ DOCUMENTED: dict[str, tuple[Any, ...]] = {
 OWN = {
     "evaluate": {"data", "policy", "target", "against"},
     "simulate": {"problem", "algorithm", "checkpoints", "metrics", "theta_0", "initial", "sampling"},
+    "sweep": {"checkpoints", "metrics", "theta_0", "initial", "sampling", "exact", "out"},
     "plan": {"problem", "mode", "seed"},
     "compare": {"problems", "algorithms"},
     "reproduce": {"names"},

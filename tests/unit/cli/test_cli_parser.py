@@ -24,7 +24,7 @@ def parse(line: str) -> argparse.Namespace:
 
 def test_underscores_and_hyphens_are_the_same_in_options_and_names() -> None:
     given = parse("simulate --problem random-walk --algorithm td-lambda --step_size=0.5 --metric value-error")
-    assert (given.problem, given.algorithm, given.step_size) == ("random_walk", "td_lambda", 0.5)
+    assert (given.problem, given.algorithm, given.step_size) == ("random_walk", ["td_lambda"], 0.5)
     assert given.metrics == ["value_error"]
 
 
@@ -55,7 +55,7 @@ def test_every_figure_of_the_paper_names_an_experiment() -> None:
     [
         (
             "simulat",
-            "COMMAND must be one of evaluate, simulate, plan, compare, reproduce, doctor, but got 'simulat'. Did",
+            "COMMAND must be one of evaluate, simulate, sweep, plan, compare, reproduce, doctor, but got 'simulat'.",
         ),
         ("simulat", "Did you mean 'simulate'? See: vrtd --help"),
         ("help simulat", "Did you mean 'simulate'? See: vrtd --help"),
@@ -68,7 +68,7 @@ def test_every_figure_of_the_paper_names_an_experiment() -> None:
         ("plan --target 0.1", "unknown option --target. Did you mean --target-error? See: vrtd plan --help"),
         ("evaluate --enc FrozenLake-v1", "unknown option --enc. Did you mean --env? See: vrtd evaluate --help"),
         ("simulate --zzz", "unknown option --zzz. See: vrtd simulate --help"),
-        ("simulate --algorithm td vrtd", "unrecognized arguments: vrtd. See: vrtd simulate --help"),
+        ("simulate --problem baird vrtd", "unrecognized arguments: vrtd. See: vrtd simulate --help"),
         ("simulate --algorithm vrdt", "--algorithm must be one of td, "),
         ("simulate --algorithm vrdt", "got 'vrdt'. Did you mean 'vrtd'? See: vrtd simulate --help"),
         ("simulate --problem randommdp", "Did you mean 'random_mdp'? See: vrtd simulate --help"),
