@@ -130,7 +130,7 @@ __all__ = [
 # Modules that are attributes. `sklearn` is not in __all__, so `from vrtd import *` works without scikit-learn.
 _MODULES = {
     "algorithms", "errors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems", "sklearn",
-    "sources", "sweeps", "theory", "tournament",
+    "sources", "spark", "sweeps", "theory", "tournament",
 }  # fmt: skip
 # Modules of the other names. All names that are not listed here are in `vrtd.algorithms`.
 _HOMES = {
