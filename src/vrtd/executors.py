@@ -12,15 +12,19 @@ import signal
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager, suppress
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from types import FunctionType
 from typing import IO, Any, NamedTuple
 
+from vrtd.checks import check_count, import_extra, require
 from vrtd.errors import InvalidInputError, WorkerError
 
 _TRAVELS = 1_000_000  # bytes; shared data of at most this size are sent with every task
@@ -36,6 +40,19 @@ class _Missing(NamedTuple):
 
 
 _kept: OrderedDict[str, Any] = OrderedDict()  # shared data of this worker by their digest, the oldest first
+_lock = Lock()  # a worker may run tasks in several threads
+_limits: list[Any] = []  # limits on the threads of linear algebra, one for each task that runs in this worker
+
+
+def check_executor(executor: Any, threads: Any) -> None:
+    """Raise unless ``executor`` is None or an executor, and ``threads`` is None or a number that belongs to it."""
+    if threads is not None:
+        check_count("threads", threads)
+    problem = f"executor must be a concurrent.futures.Executor, but got {executor!r}."
+    remedy = "Pass client.get_executor() for Dask, or the result of vrtd.executors.ray() for Ray."
+    require(executor is None or isinstance(executor, Executor), problem, remedy)
+    both = f"threads={threads} has no effect together with executor, whose workers use one thread each."
+    require(executor is None or threads is None, both, "Drop one of them.")
 
 
 def run_tasks(
@@ -47,9 +64,9 @@ def run_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Call ``function(shared, *task)`` for each task, and yield the number of each task with its result.
 
-    Results come in the order in which they are finished. Tasks are taken from the iterable when workers can take
-    them, so a generator may decide on a task after it has seen earlier results. If the caller stops early, tasks that
-    have not begun are cancelled.
+    Results come in the order in which they are finished. Tasks of a sequence are submitted at once. Those of another
+    iterable are taken when workers can take them, so a generator may decide on a task after it has seen earlier
+    results. If the caller stops early, tasks that have not begun are cancelled.
 
     Parameters
     ----------
@@ -67,6 +84,7 @@ def run_tasks(
     content = _pack(shared)
     key, travels = hashlib.sha256(content).hexdigest(), len(content) <= _TRAVELS
     most = max(64, min(_MOST_AHEAD, _BYTES_AHEAD // len(content))) if travels else _MOST_AHEAD
+    first = most if travels and isinstance(tasks, Sequence) else _FIRST_AHEAD
     finished: SimpleQueue[Future[Any]] = SimpleQueue()
     pending: dict[Future[Any], tuple[int, tuple[Any, ...]]] = {}
 
@@ -79,7 +97,7 @@ def run_tasks(
     try:
         while True:
             # The window grows with the results, so that the first ones are known before most tasks are made.
-            while len(pending) < min(most, _FIRST_AHEAD + 2 * n_finished) and (each := next(numbered, None)):
+            while len(pending) < min(most, first + 2 * n_finished) and (each := next(numbered, None)):
                 submit(*each, travels)
             if not pending:
                 return
@@ -99,12 +117,23 @@ def run_tasks(
             future.cancel()
 
 
+class _Pickler(pickle.Pickler):
+    """Pickler that refuses what only the script of the caller has, which workers do not run."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, type | FunctionType) and thing.__module__ == "__main__":
+            raise pickle.PicklingError(f"{thing.__qualname__} is defined in the script __main__")
+        return NotImplemented
+
+
 def _pack(shared: Any) -> bytes:
+    file = BytesIO()
     try:
-        return pickle.dumps(shared)
+        _Pickler(file).dump(shared)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         problem = f"The problem or the algorithm cannot be sent to another process: {error}."
         raise InvalidInputError(problem, "Define its classes and functions in a module, or drop executor.") from None
+    return file.getvalue()
 
 
 def _result_of(future: Future[Any], name: str) -> Any:
@@ -113,6 +142,9 @@ def _result_of(future: Future[Any], name: str) -> Any:
         return future.result()
     except BrokenExecutor:
         raise
+    except CancelledError:
+        problem = f"{name} was cancelled by the executor."
+        raise WorkerError(problem, "Check that its workers can be reached, then run the same call again.") from None
     except Exception as error:
         problem = f"{name} failed: {type(error).__name__}: {error}"
         raise WorkerError(problem, "Fix the cause, then run the same call again.") from error
@@ -120,15 +152,31 @@ def _result_of(future: Future[Any], name: str) -> Any:
 
 def _call(function: Callable[..., Any], key: str, content: bytes | None, task: tuple[Any, ...]) -> Any:
     """Run a task in a worker, with one thread for linear algebra."""
-    if key not in _kept:
-        if content is None:
-            return _Missing()
-        _kept[key] = pickle.loads(content)  # noqa: S301 - from the process that sent the task
-        if len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
-    _kept.move_to_end(key)
-    with _linear_algebra().limit(limits=1):
-        return function(_kept[key], *task)
+    with _lock:
+        if key not in _kept:
+            if content is None:
+                return _Missing()
+            _kept[key] = pickle.loads(content)  # noqa: S301 - from the process that sent the task
+            if len(_kept) > _MOST_KEPT:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        shared = _kept[key]
+    with _one_thread():
+        return function(shared, *task)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Limit linear algebra to one thread until the last of the tasks that run in this process has ended."""
+    with _lock:
+        _limits.append(_linear_algebra().limit(limits=1))
+    try:
+        yield
+    finally:
+        with _lock:
+            limit = _limits.pop()
+            if not _limits:  # it is that of the first task, which knows the limits before
+                limit.restore_original_limits()
 
 
 @cache
@@ -152,8 +200,10 @@ class ProcessExecutor(Executor):
     """
 
     def __init__(self, n_processes: int) -> None:
+        check_count("n_processes", n_processes)
         self._calls: SimpleQueue[tuple[Future[Any], bytes] | None] = SimpleQueue()
         self._broken: BrokenExecutor | None = None
+        self._is_open = True
         self._processes = [_start_process() for _ in range(n_processes)]
         self._threads = [Thread(target=self._serve, args=(each,), daemon=True) for each in self._processes]
         for thread in self._threads:
@@ -163,13 +213,19 @@ class ProcessExecutor(Executor):
         """Schedule the call ``fn(*args, **kwargs)`` and return its future."""
         if self._broken is not None:
             raise self._broken
+        if not self._is_open:
+            raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
         self._calls.put((future, pickle.dumps((fn, args, kwargs))))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes after the calls that were submitted, or at once if these are cancelled."""
+        self._is_open = False
         if cancel_futures:
+            with suppress(Empty):
+                while (each := self._calls.get_nowait()) is not None:
+                    each[0].cancel()
             for process in self._processes:
                 process.terminate()
         for _ in self._threads:
@@ -185,21 +241,27 @@ class ProcessExecutor(Executor):
         """Send calls to one process and receive their results, until there are no more calls."""
         assert process.stdin is not None
         assert process.stdout is not None
-        with process, process.stdin as calls, process.stdout as results:
+        with suppress(BrokenPipeError), process, process.stdin as calls, process.stdout as results:
             while (each := self._calls.get()) is not None:
                 future, call = each
-                if self._broken is not None:
-                    future.set_exception(self._broken)
-                elif future.set_running_or_notify_cancel():
-                    try:
-                        _write(call, calls)
-                        is_error, value = pickle.loads(_read(results))  # noqa: S301 - from our own process
-                    except (OSError, EOFError):
-                        code = process.wait()
-                        self._broken = BrokenExecutor(f"process {process.pid} ended with exit code {code}")
-                        future.set_exception(self._broken)
-                        continue
-                    future.set_exception(value) if is_error else future.set_result(value)
+                if not future.set_running_or_notify_cancel():
+                    continue
+                try:
+                    if self._broken is not None:
+                        raise self._broken
+                    is_error, value = pickle.loads(self._ask(process, call, calls, results))  # noqa: S301 - our own process
+                except Exception as error:  # also one that was pickled but cannot be restored
+                    is_error, value = True, error
+                future.set_exception(value) if is_error else future.set_result(value)
+
+    def _ask(self, process: subprocess.Popen[bytes], call: bytes, calls: IO[bytes], results: IO[bytes]) -> bytes:
+        """Send a call to one process and return its pickled answer."""
+        try:
+            _write(call, calls)
+            return _read(results)
+        except (OSError, EOFError):
+            self._broken = BrokenExecutor(f"process {process.pid} ended with exit code {process.wait()}")
+            raise self._broken from None
 
 
 @contextmanager
@@ -264,3 +326,90 @@ def _read(file: IO[bytes]) -> bytes:
     if len(size) < 8 or len(content) < int.from_bytes(size, "little"):
         raise EOFError
     return content
+
+
+def ray(n_workers: int | None = None, *, address: str | None = None) -> Executor:
+    """Return an executor that runs its calls on Ray.
+
+    If this process is connected to Ray, the executor uses that connection and leaves it open. If not, it connects to
+    the cluster at ``address``, or starts Ray on this machine, and disconnects when it is shut down. A task whose worker
+    is lost runs again, at most three times.
+
+    Parameters
+    ----------
+    n_workers : int, optional
+        Number of processes of a Ray that is started on this machine. None means one per core.
+    address : str, optional
+        Address of a running cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``.
+
+    Returns
+    -------
+    concurrent.futures.Executor
+        The executor, which is also a context manager.
+
+    Raises
+    ------
+    MissingExtraError
+        If Ray is not installed.
+
+    Examples
+    --------
+    >>> import vrtd
+    >>> with vrtd.executors.ray(2) as executor:  # doctest: +SKIP
+    ...     result = vrtd.simulate(vrtd.problems.random_mdp(), vrtd.TD(0.1), executor=executor)
+    """
+    if n_workers is not None:
+        check_count("n_workers", n_workers)
+    both = f"n_workers={n_workers} has no effect together with address={address!r}."
+    require(n_workers is None or address is None, both, "Drop one of them.")
+    return _RayExecutor(import_extra("ray", "ray"), n_workers, address)
+
+
+class _RayExecutor(Executor):
+    def __init__(self, library: Any, n_workers: int | None, address: str | None) -> None:
+        self._ray, self._remotes, self._pending = library, dict[Any, Any](), set[Future[Any]]()
+        self._is_owner = not library.is_initialized()
+        if not self._is_owner:
+            return
+        quiet = {"log_to_driver": False, "logging_level": "error"}
+        if address is not None:
+            library.init(address=address, **quiet)
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        library.init(num_cpus=n_workers, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Schedule the call ``fn(*args, **kwargs)`` and return its future."""
+        if fn not in self._remotes:
+            self._remotes[fn] = self._ray.remote(num_cpus=1, max_retries=3)(fn)
+        reference, future = self._remotes[fn].remote(*args, **kwargs), Future[Any]()
+        self._pending.add(future)
+
+        def pass_on(done: Future[Any]) -> None:
+            if future.set_running_or_notify_cancel():
+                error = done.exception()
+                if error is None:
+                    future.set_result(done.result())
+                else:  # that of the function, or that of Ray
+                    future.set_exception(getattr(error, "cause", None) or error)
+
+        def end(done: Future[Any]) -> None:
+            self._pending.discard(done)
+            if done.cancelled():
+                self._ray.cancel(reference)
+
+        future.add_done_callback(end)
+        reference.future().add_done_callback(pass_on)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Disconnect from Ray if this executor has connected to it, after or without the calls that were submitted."""
+        for future in list(self._pending) if cancel_futures else ():
+            future.cancel()
+        if wait:
+            wait_for(list(self._pending))
+        if self._is_owner:
+            self._ray.shutdown()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.shutdown(cancel_futures=error is not None)
