@@ -146,7 +146,7 @@ def _result_of(future: Future[Any], name: str) -> Any:
         problem = f"{name} was cancelled by the executor."
         raise WorkerError(problem, "Check that its workers can be reached, then run the same call again.") from None
     except Exception as error:
-        problem = f"{name} failed: {type(error).__name__}: {error}"
+        problem = f"{name} failed: {type(error).__name__}: {f'{error}'.rstrip('.')}."
         raise WorkerError(problem, "Fix the cause, then run the same call again.") from error
 
 
