@@ -265,7 +265,7 @@ class ProcessExecutor(Executor):
 
 
 @contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Start processes inside without Ctrl-C, which a terminal sends to all processes; the caller terminates them."""
     if sys.platform == "win32":  # has no signal masks
         yield
@@ -282,7 +282,7 @@ def _start_process() -> subprocess.Popen[bytes]:
 
     # Import this package and its libraries, and nothing from the current folder (-P).
     path = str(Path(vrtd.__file__).parents[1]), os.environ.get("PYTHONPATH")
-    with _ignoring_interrupts():
+    with ignoring_interrupts():
         return subprocess.Popen(
             [sys.executable, "-P", "-c", "from vrtd.executors import serve_calls; serve_calls()"],
             stdin=subprocess.PIPE,

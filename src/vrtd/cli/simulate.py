@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from vrtd.cli.cluster import add_executor_options, opened_executor
 from vrtd.cli.formats import as_json, as_text, draw
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import add_choice, algorithm_options, build_problem, chosen_options, problem_options
@@ -37,7 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for kind, table in tables.items():
         add_choice(parser, kind, table, chosen[kind])
 
-    add = parser.add_argument_group("runs").add_argument
+    runs = parser.add_argument_group("runs")
+    add = runs.add_argument
     # A named problem is a chain or a simulator, of which this command records the data set.
     text = "One trajectory per run, independent samples, or one data set for all runs. (default: markov)"
     add("--sampling", **one_of(("markov", "iid", "dataset")), help=text)
@@ -61,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "State where trajectories start. (default: drawn from the stationary distribution)"
     add("--initial", type=int, metavar="STATE", help=text)
     add("--threads", type=int, metavar="N")
+    add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument
     add("--json", action="store_true", help=JSON_HELP)
@@ -113,7 +116,10 @@ def _simulate(arguments: argparse.Namespace) -> int:
             f"--rows belongs to --sampling dataset, but got --sampling {sampling}.", "Drop it, or change --sampling."
         )
     raise_when_safe()
-    result = simulate(problem, algorithm, progress=not arguments.quiet, **options)
+    with opened_executor(arguments) as executor:
+        if executor is not None:
+            options.pop("threads", None)
+        result = simulate(problem, algorithm, executor=executor, progress=not arguments.quiet, **options)
 
     writers = {
         "out": result.save,

@@ -15,7 +15,7 @@ from textwrap import dedent
 import pytest
 
 import vrtd
-from vrtd.executors import _ignoring_interrupts
+from vrtd.executors import ignoring_interrupts
 
 SMALL = ["simulate", "--runs", "2", "--gradients", "1000", "--quiet"]
 BY_THE_SIGNAL = -signal.SIGINT
@@ -199,7 +199,7 @@ def test_signal_handlers_of_the_caller_are_kept() -> None:
 def test_processes_of_an_executor_ignore_the_interrupt() -> None:
     """A terminal sends it to them, too; the one that started them ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
-    with _ignoring_interrupts():
+    with ignoring_interrupts():
         ended = python("-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('at work')")
     assert (ended.returncode, ended.stdout) == (0, "at work\n")
     assert signal.pthread_sigmask(signal.SIG_BLOCK, set()) == before
