@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
@@ -41,7 +42,6 @@ class _Missing(NamedTuple):
 
 _kept: OrderedDict[str, Any] = OrderedDict()  # shared data of this worker by their digest, the oldest first
 _lock = Lock()  # a worker may run tasks in several threads
-_limits: list[Any] = []  # limits on the threads of linear algebra, one for each task that runs in this worker
 
 
 def check_executor(executor: Any, threads: Any) -> None:
@@ -66,7 +66,8 @@ def run_tasks(
 
     Results come in the order in which they are finished. Tasks of a sequence are submitted at once. Those of another
     iterable are taken when workers can take them, so a generator may decide on a task after it has seen earlier
-    results. If the caller stops early, tasks that have not begun are cancelled.
+    results. If the caller stops early, tasks that have not begun are cancelled. From its first task on, a process
+    uses one thread for linear algebra, so that results are the same on any machine.
 
     Parameters
     ----------
@@ -89,7 +90,9 @@ def run_tasks(
     pending: dict[Future[Any], tuple[int, tuple[Any, ...]]] = {}
 
     def submit(i: int, task: tuple[Any, ...], is_sent: bool) -> None:
-        future = executor.submit(_call, function, key, content if is_sent else None, task)
+        with warnings.catch_warnings():  # of Dask, which does not know that large data are sent once
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            future = executor.submit(_call, function, key, content if is_sent else None, task)
         pending[future] = i, task
         future.add_done_callback(finished.put)
 
@@ -151,7 +154,7 @@ def _result_of(future: Future[Any], name: str) -> Any:
 
 
 def _call(function: Callable[..., Any], key: str, content: bytes | None, task: tuple[Any, ...]) -> Any:
-    """Run a task in a worker, with one thread for linear algebra."""
+    """Run a task in a worker."""
     with _lock:
         if key not in _kept:
             if content is None:
@@ -161,22 +164,9 @@ def _call(function: Callable[..., Any], key: str, content: bytes | None, task: t
                 _kept.popitem(last=False)
         _kept.move_to_end(key)
         shared = _kept[key]
-    with _one_thread():
-        return function(shared, *task)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit linear algebra to one thread until the last of the tasks that run in this process has ended."""
-    with _lock:
-        _limits.append(_linear_algebra().limit(limits=1))
-    try:
-        yield
-    finally:
-        with _lock:
-            limit = _limits.pop()
-            if not _limits:  # it is that of the first task, which knows the limits before
-                limit.restore_original_limits()
+        # For good, because tasks may run in several threads of this process.
+        _linear_algebra().limit(limits=1)
+    return function(shared, *task)
 
 
 @cache

@@ -60,13 +60,16 @@ def opened_executor(arguments: argparse.Namespace) -> Iterator[Executor | None]:
 @contextmanager
 def _dask_executor(n_workers: int, address: str | None) -> Iterator[Executor]:
     """Return a context with an executor on the cluster at ``address``, or on one that is started here."""
+    from multiprocessing import resource_tracker
+
     from distributed import Client, LocalCluster
 
     from vrtd.executors import ignoring_interrupts
 
     with ExitStack() as stack:
         if address is None:
-            with ignoring_interrupts():  # they get Ctrl-C from the terminal, too; this process ends them
+            resource_tracker.ensure_running()  # its start would allow interrupts again
+            with ignoring_interrupts():
                 local = LocalCluster(
                     n_workers=n_workers,
                     threads_per_worker=1,

@@ -85,6 +85,9 @@ class Simulator:
         check_count("state_size of a simulator", self.state_size)
         object.__setattr__(self, "params", _freeze(self.params))
 
+    def __repr__(self) -> str:
+        return f"Simulator({self.name!r}, {self.n_features} features)"
+
     @property
     def digest(self) -> str:
         """SHA-256 in hexadecimal of the three functions with everything they refer to, the params and the sizes."""
