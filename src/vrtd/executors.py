@@ -32,6 +32,7 @@ _TRAVELS = 1_000_000  # bytes; shared data of at most this size are sent with ev
 _MOST_AHEAD, _BYTES_AHEAD = 4096, 1 << 28  # tasks that are submitted before their results are taken
 _FIRST_AHEAD = 4
 _MOST_KEPT = 4  # shared data that a worker keeps
+_RETRIES = 10  # of a task on Ray whose worker was lost
 # Each is set to 1, so that results are the same on any machine.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -323,7 +324,7 @@ def ray(n_workers: int | None = None, *, address: str | None = None) -> Executor
 
     If this process is connected to Ray, the executor uses that connection and leaves it open. If not, it connects to
     the cluster at ``address``, or starts Ray on this machine, and disconnects when it is shut down. A task whose worker
-    is lost runs again, at most three times.
+    is lost runs again, at most ten times.
 
     Parameters
     ----------
@@ -355,9 +356,15 @@ def ray(n_workers: int | None = None, *, address: str | None = None) -> Executor
     return _RayExecutor(import_extra("ray", "ray"), n_workers, address)
 
 
+def _apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function; Ray takes this one, but no built-in functions."""
+    return function(*args, **kwargs)
+
+
 class _RayExecutor(Executor):
     def __init__(self, library: Any, n_workers: int | None, address: str | None) -> None:
-        self._ray, self._remotes, self._pending = library, dict[Any, Any](), set[Future[Any]]()
+        self._ray, self._pending = library, set[Future[Any]]()
+        self._remote = library.remote(num_cpus=1, max_retries=_RETRIES)(_apply)
         self._is_owner = not library.is_initialized()
         if not self._is_owner:
             return
@@ -370,9 +377,7 @@ class _RayExecutor(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Schedule the call ``fn(*args, **kwargs)`` and return its future."""
-        if fn not in self._remotes:
-            self._remotes[fn] = self._ray.remote(num_cpus=1, max_retries=3)(fn)
-        reference, future = self._remotes[fn].remote(*args, **kwargs), Future[Any]()
+        reference, future = self._remote.remote(fn, *args, **kwargs), Future[Any]()
         self._pending.add(future)
 
         def pass_on(done: Future[Any]) -> None:

@@ -5,6 +5,7 @@ The tests with Dask are in this file, so that one process starts one cluster.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -27,6 +28,7 @@ import vrtd
 from tests.helpers.tasks import Shuffled, begin_and_end, running
 from tests.helpers.tournament import NOWHERE, SIZE, some_cells, standard, without_seconds
 from tests.helpers.toy_simulator import ring
+from vrtd.cli import main
 from vrtd.engine import blocks
 from vrtd.errors import InvalidInputError, StabilityWarning, WorkerError
 from vrtd.executors import ProcessExecutor, run_tasks
@@ -60,7 +62,7 @@ def _import_tests() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def dask() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -294,3 +296,31 @@ def test_classes_of_a_script_are_refused() -> None:
     ended = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
     told = "The problem or the algorithm cannot be sent to another process: Mine is defined in the script __main__. "
     assert ended.stdout == f"{told}Define its classes and functions in a module, or drop executor.\n"
+
+
+# Reproductions and the command line
+
+
+def test_a_reproduction_writes_the_same_files(dask: Client, tmp_path: Path) -> None:
+    found = {}
+    for name, executor in (("local", None), ("dask", dask.get_executor(pure=False))):
+        vrtd.reproduce("counter-example", out=tmp_path / name, n_runs=6, executor=executor)
+        files = [tmp_path / name / "claims.json", *(tmp_path / name / "data").glob("*.csv")]
+        found[name] = {path.name: path.read_bytes() for path in files}
+    assert found["dask"] == found["local"]
+    assert len(found["dask"]) >= 3
+
+
+def run(capsys: Any, *options: str) -> dict[str, Any]:
+    line = ["simulate", "--runs", "6", "--gradients", "4000", "--batch-size", "50", "--json", "--quiet", *options]
+    assert main(line) == 0
+    shown: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return {key: value for key, value in shown.items() if "seconds" not in key and key != "gradients_per_second"}
+
+
+def test_the_command_line_starts_workers_or_connects_to_them(dask: Client, capsys: Any) -> None:
+    expected = run(capsys, "--threads", "1")
+    assert run(capsys, "--executor", "processes", "--threads", "1") == expected
+    assert run(capsys, "--executor", "dask", "--address", dask.scheduler.address) == expected
+    assert run(capsys, "--executor", "dask", "--threads", "1") == expected
+    assert dask.submit(divmod, 7, 2, pure=False).result() == (3, 1)  # the cluster at the address goes on

@@ -12,6 +12,7 @@ from vrtd.cli.parser import one_of
 from vrtd.errors import InvalidInputError
 
 _EXECUTORS = ("processes", "dask", "ray")
+_ALLOWED_FAILURES = 10  # workers of Dask that end with a task before the task counts as the cause
 
 
 def add_executor_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -62,6 +63,7 @@ def _dask_executor(n_workers: int, address: str | None) -> Iterator[Executor]:
     """Return a context with an executor on the cluster at ``address``, or on one that is started here."""
     from multiprocessing import resource_tracker
 
+    import dask
     from distributed import Client, LocalCluster
 
     from vrtd.executors import ignoring_interrupts
@@ -69,12 +71,13 @@ def _dask_executor(n_workers: int, address: str | None) -> Iterator[Executor]:
     with ExitStack() as stack:
         if address is None:
             resource_tracker.ensure_running()  # its start would allow interrupts again
+            stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES}))
             with ignoring_interrupts():
                 local = LocalCluster(
                     n_workers=n_workers,
                     threads_per_worker=1,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",  # with None, it is port 8787, which may be in use
                     silence_logs=logging.CRITICAL,
                 )
             address = stack.enter_context(local).scheduler_address
