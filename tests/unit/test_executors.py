@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,9 +18,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.tasks import Shuffled
-from vrtd import executors
 from vrtd.errors import InvalidInputError, WorkerError
-from vrtd.executors import ProcessExecutor, run_tasks
+from vrtd.executors import ProcessExecutor, run_tasks, tasks
+from vrtd.executors.processes import _answer
 
 
 def name(i: int) -> str:
@@ -79,28 +80,28 @@ def test_large_shared_data_are_sent_once_to_a_worker(monkeypatch: pytest.MonkeyP
             self.n_sent += any(isinstance(value, bytes) for value in args)
             return self.pool.submit(fn, *args, **kwargs)
 
-    executors._kept.clear()
+    tasks._kept.clear()
     large, small = Counting(), Counting()
     data = np.arange(200_000.0)
     results = dict(run_tasks(large, add, data, [(i,) for i in range(20)], name))
     assert all(np.array_equal(results[i], data + i) for i in range(20))
-    assert large.n_sent <= executors._FIRST_AHEAD  # those that were on their way before the data arrived
+    assert large.n_sent <= tasks._FIRST_AHEAD  # those that were on their way before the data arrived
     assert dict(run_tasks(small, add, 1, [(i,) for i in range(20)], name))[3] == 4
     assert small.n_sent == 20
-    executors._kept.clear()
+    tasks._kept.clear()
 
 
 def test_tasks_are_made_when_workers_can_take_them(processes: ProcessExecutor) -> None:
     made = []
 
-    def tasks() -> Iterator[tuple[int]]:
+    def make_tasks() -> Iterator[tuple[int]]:
         for i in range(1000):
             made.append(i)
             yield (i,)
 
-    results = run_tasks(processes, add, 0, tasks(), name)
+    results = run_tasks(processes, add, 0, make_tasks(), name)
     next(results)
-    assert len(made) <= executors._FIRST_AHEAD + 2
+    assert len(made) <= tasks._FIRST_AHEAD + 2
     assert len(list(results)) == 999
 
 
@@ -139,7 +140,7 @@ def test_shared_data_must_be_portable(processes: ProcessExecutor) -> None:
 
 
 def test_an_error_that_cannot_be_pickled_is_described() -> None:
-    is_error, error = executors.pickle.loads(executors._answer(executors.pickle.dumps((open, ("/nowhere",), {}))))
+    is_error, error = pickle.loads(_answer(pickle.dumps((open, ("/nowhere",), {}))))
     assert is_error
     assert isinstance(error, FileNotFoundError)
 
@@ -205,9 +206,9 @@ def test_tasks_of_a_sequence_are_submitted_at_once() -> None:
             self.n_submitted += 1
             return super().submit(fn, *args, **kwargs)
 
-    for tasks, expected in (([(i,) for i in range(50)], 50), (((i,) for i in range(50)), executors._FIRST_AHEAD + 2)):
+    for some, expected in (([(i,) for i in range(50)], 50), (((i,) for i in range(50)), tasks._FIRST_AHEAD + 2)):
         with Counting(seed=0) as executor:
-            results = run_tasks(executor, add, 0, tasks, name)
+            results = run_tasks(executor, add, 0, some, name)
             next(results)
             assert expected - 2 <= executor.n_submitted <= expected
             assert len(list(results)) == 49

@@ -66,7 +66,7 @@ def _dask_executor(n_workers: int, address: str | None) -> Iterator[Executor]:
     import dask
     from distributed import Client, LocalCluster
 
-    from vrtd.executors import ignoring_interrupts
+    from vrtd.executors.processes import ignoring_interrupts
 
     with ExitStack() as stack:
         if address is None:

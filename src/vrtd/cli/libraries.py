@@ -65,8 +65,12 @@ USES = (
     Use("compare", "", ("matplotlib", "pyarrow"), _always),
     Use("reproduce", "", ("matplotlib",), _always),
     *(
-        Use(command, f"--executor {name}", (library,), partial(_uses_executor, name))
-        for command in ("simulate", "compare", "reproduce")
+        Use(command, f"--executor {name}", (*needed, library), partial(_uses_executor, name))
+        for command, needed in (
+            ("simulate", ()),
+            ("compare", ("matplotlib", "pyarrow")),
+            ("reproduce", ("matplotlib",)),
+        )
         for name, library in (("dask", "distributed"), ("ray", "ray"))
     ),
 )

@@ -15,7 +15,7 @@ from textwrap import dedent
 import pytest
 
 import vrtd
-from vrtd.executors import ignoring_interrupts
+from vrtd.executors.processes import ignoring_interrupts
 
 SMALL = ["simulate", "--runs", "2", "--gradients", "1000", "--quiet"]
 BY_THE_SIGNAL = -signal.SIGINT
@@ -207,6 +207,6 @@ def test_processes_of_an_executor_ignore_the_interrupt() -> None:
 
 @pytest.mark.parametrize("told", [b"", b"\x05", (100).to_bytes(8, "little") + b"half a call"])
 def test_a_process_of_an_executor_ends_silently_with_its_caller(told: bytes) -> None:
-    command = [sys.executable, "-c", "from vrtd.executors import serve_calls; serve_calls()"]
+    command = [sys.executable, "-c", "from vrtd.executors.processes import serve_calls; serve_calls()"]
     ended = subprocess.run(command, input=told, capture_output=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.tournament import CELLS, NOWHERE, SIZE, some_cells, standard, without_seconds
-from vrtd import executors
 from vrtd.errors import WorkerError
+from vrtd.executors import processes
 from vrtd.tournament import ENTRANTS, TournamentSize, tournament
 from vrtd.tournament.tournament import cell_path
 
@@ -83,13 +83,13 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_that_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started, start = [], executors._start_process
+    started, start = [], processes._start_process
 
     def remember() -> Any:
         started.append(start())
         return started[-1]
 
-    monkeypatch.setattr(executors, "_start_process", remember)
+    monkeypatch.setattr(processes, "_start_process", remember)
     began = time.monotonic()
     cells = [*standard(("garnet", "td")), (NOWHERE, ENTRANTS["recursive_lstd"])]
     with pytest.raises(WorkerError, match="recursive_lstd on nowhere failed"):
