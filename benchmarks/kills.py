@@ -120,7 +120,7 @@ ENDS = ("begun", "ended")
 
 
 def kill_during_simulation(name: str, executor: Executor, n_kills: int, seed: int, n_gradients: int) -> dict[str, Any]:
-    options: dict[str, Any] = {"n_runs": 2000 if n_gradients > 10**6 else 200, "n_gradients": n_gradients}
+    options: dict[str, Any] = {"n_runs": 2000, "n_gradients": n_gradients}
     killer = Killer(name, n_kills, seed)
     killer.start()
     clock = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Executors of ``concurrent.futures``: processes of this machine, Dask, Ray or any other, and tasks that run on them."""
+"""Executors of ``concurrent.futures``: processes of this machine, Dask, Ray or any other, and tasks for them."""
 
 from vrtd.executors.processes import ProcessExecutor as ProcessExecutor
 from vrtd.executors.ray_executor import ray as ray
