@@ -118,8 +118,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     raise_when_safe()
     with opened_executor(arguments) as executor:
         if executor is not None:
-            options.pop("threads", None)
-        result = simulate(problem, algorithm, executor=executor, progress=not arguments.quiet, **options)
+            options = {name: value for name, value in options.items() if name != "threads"} | {"executor": executor}
+        result = simulate(problem, algorithm, progress=not arguments.quiet, **options)
 
     writers = {
         "out": result.save,

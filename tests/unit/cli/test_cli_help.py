@@ -29,10 +29,10 @@ DOCUMENTED: dict[str, tuple[Any, ...]] = {
 }
 OWN = {
     "evaluate": {"data", "policy", "target", "against"},
-    "simulate": {"problem", "algorithm", "checkpoints", "metrics", "theta_0", "initial", "sampling"},
+    "simulate": {"problem", "algorithm", "checkpoints", "metrics", "theta_0", "initial", "sampling", "executor"},
     "plan": {"problem", "mode", "seed"},
-    "compare": {"problems", "algorithms"},
-    "reproduce": {"names"},
+    "compare": {"problems", "algorithms", "executor"},
+    "reproduce": {"names", "executor"},
 }
 
 
