@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vrtd import (
         algorithms,
         errors,
+        executors,
         features,
         kernels,
         logs,
@@ -108,6 +109,7 @@ __all__ = [
     "difference",
     "errors",
     "evaluate",
+    "executors",
     "features",
     "kernels",
     "load",
@@ -129,8 +131,8 @@ __all__ = [
 
 # Modules that are attributes. `sklearn` is not in __all__, so `from vrtd import *` works without scikit-learn.
 _MODULES = {
-    "algorithms", "errors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems", "sklearn",
-    "sources", "spark", "sweeps", "theory", "tournament",
+    "algorithms", "errors", "executors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems",
+    "sklearn", "sources", "spark", "sweeps", "theory", "tournament",
 }  # fmt: skip
 # Modules of the other names. All names that are not listed here are in `vrtd.algorithms`.
 _HOMES = {

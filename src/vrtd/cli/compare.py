@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from vrtd.cli.cluster import opened_executor
 from vrtd.cli.parser import Parser
 from vrtd.cli.resumable import THREADS, add_common_options, resumable
 from vrtd.cli.terminal import OK
@@ -60,13 +61,14 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     sizes = {field: value for field in _SIZES if (value := getattr(arguments, field)) is not None}
     size = replace(QUICK_SIZE if arguments.quick else TournamentSize(), seed=arguments.seed, **sizes)
-    with resumable(arguments):
+    with resumable(arguments), opened_executor(arguments) as executor:
         comparison = compare(
             arguments.problems or (QUICK_PROBLEMS if arguments.quick else ()),
             arguments.algorithms,
             size=size,
             out=arguments.out,
-            threads=arguments.threads,
+            threads=arguments.threads if executor is None else None,
+            executor=executor,
             progress=not arguments.quiet,
         )
     print(json.dumps(comparison.as_dict(), allow_nan=False) if arguments.json else _as_text(comparison))

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrtd.cli.cluster import add_executor_options, opened_executor
 from vrtd.cli.interrupts import answer_with, raise_when_safe
 from vrtd.cli.messages import to_shell
 from vrtd.cli.outputs import JSON_HELP, QUIET_HELP, folder
@@ -127,7 +128,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--missing", **one_of(("error", "drop", "indicator")))
     add("--format", **one_of(("parquet", "csv", "npz", "hdf5", "minari")))
 
-    add = parser.add_argument_group("method").add_argument
+    method = parser.add_argument_group("method")
+    add = method.add_argument
     add("--features", metavar="F")
     add("--discount", type=float, metavar="X", required=True)
     add("--algorithm", metavar="NAME")
@@ -137,6 +139,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--pilot-rows", type=int, metavar="N")
     add("--passes", dest="n_passes", type=int, metavar="N")
     add("--seed", type=int, metavar="N")
+    # The library takes an executor object.
+    text = "Number of workers that --executor starts. (default: one per processor)"
+    add("--threads", type=int, metavar="N", help=text)
+    add_executor_options(method)
 
     add = parser.add_argument_group("output").add_argument
     add("--out", type=folder, metavar="DIR")
@@ -173,6 +179,8 @@ class _Bar(RowProgressBar):
 def _evaluate(arguments: argparse.Namespace) -> int:
     given = vars(arguments)
     _check_source(given)
+    if "threads" in given and arguments.executor is None:
+        raise InvalidInputError("--threads belongs to --executor, but got none.", "Add --executor, or drop --threads.")
     from vrtd.estimator import EvaluationInterrupted, evaluate
     from vrtd.logs.reading import describe_start
     from vrtd.plots import new_panels
@@ -186,8 +194,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         columns = _columns(given)
         with open(os.devnull, "w") as nowhere:
             bar = _Bar(nowhere if arguments.quiet else sys.stderr, describe_start(columns))
-            with closing(bar):
-                evaluation = evaluate(source, progress=bar, **options, **columns)
+            with opened_executor(arguments) as executor, closing(bar):
+                evaluation = evaluate(source, executor=executor, progress=bar, **options, **columns)
     except EvaluationInterrupted as stop:
         _show(stop.evaluation, arguments)
         tell(f"the results from {stop.evaluation.diagnostics.n_rows:,} rows are in {arguments.out}")

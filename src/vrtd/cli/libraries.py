@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ EXTRAS = {
     "duckdb": "data",
     "h5py": "minari",
     "sklearn": "sklearn",
+    "distributed": "dask",
+    "ray": "ray",
 }
 
 
@@ -40,6 +43,10 @@ def _draws(given: Mapping[str, Any]) -> bool:
     return "figure" in given
 
 
+def _uses_executor(name: str, given: Mapping[str, Any]) -> bool:
+    return given.get("executor") == name
+
+
 def _reads_hdf5(given: Mapping[str, Any]) -> bool:
     return given.get("format") in ("hdf5", "minari") or any(
         path.endswith((".h5", ".hdf5")) for path in (*given.get("data", ()), *given.get("against", ()))
@@ -59,6 +66,17 @@ USES = (
     Use("plan", "--figure", ("matplotlib",), _draws),
     Use("compare", "", ("matplotlib", "pyarrow"), _always),
     Use("reproduce", "", ("matplotlib",), _always),
+    *(
+        Use(command, f"--executor {name}", (*needed, library), partial(_uses_executor, name))
+        for command, needed in (
+            ("simulate", ()),
+            ("sweep", ()),
+            ("evaluate", ("matplotlib", "pyarrow")),
+            ("compare", ("matplotlib", "pyarrow")),
+            ("reproduce", ("matplotlib",)),
+        )
+        for name, library in (("dask", "distributed"), ("ray", "ray"))
+    ),
 )
 
 

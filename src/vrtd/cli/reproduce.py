@@ -7,6 +7,7 @@ import json
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from vrtd.cli.cluster import opened_executor
 from vrtd.cli.parser import Parser
 from vrtd.cli.resumable import THREADS, add_common_options, resumable
 from vrtd.cli.terminal import OK, in_ascii
@@ -51,13 +52,14 @@ def describe_options(parser: Parser) -> None:
 def _reproduce(arguments: argparse.Namespace) -> int:
     from vrtd.paper.reproduction import QUICK_RUNS, reproduce
 
-    with resumable(arguments):
+    with resumable(arguments), opened_executor(arguments) as executor:
         reproduction = reproduce(
             arguments.names,
             out=arguments.out,
             n_runs=QUICK_RUNS if arguments.quick else arguments.n_runs,
             seed=arguments.seed,
-            threads=arguments.threads,
+            threads=arguments.threads if executor is None else None,
+            executor=executor,
             progress=not arguments.quiet,
         )
     print(json.dumps(reproduction.as_dict(), allow_nan=False) if arguments.json else _as_text(reproduction))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vrtd.cli.cluster import add_executor_options
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.outputs import JSON_HELP, QUIET_HELP, folder
 from vrtd.cli.terminal import tell
@@ -19,6 +20,7 @@ def add_common_options(parser: argparse.ArgumentParser, out: str) -> None:
     add = parser.add_argument
     add("--seed", type=int, default=0, metavar="N")
     add("--threads", type=int, metavar="N")
+    add_executor_options(parser)
     add("--out", type=folder, default=Path(out), metavar="DIR")
     add("--json", action="store_true", help=JSON_HELP)
     add("--quiet", action="store_true", help=QUIET_HELP)

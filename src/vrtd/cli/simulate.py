@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrtd.cli.cluster import add_executor_options, opened_executor
 from vrtd.cli.formats import as_json, as_json_together, as_text, draw, header_of, write_together
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
@@ -52,7 +53,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "problem", tables["problem"], chosen["problem"])
     add_choice(parser, "algorithm", tables["algorithm"], chosen["algorithm"], several=True)
 
-    add = parser.add_argument_group("runs").add_argument
+    runs = parser.add_argument_group("runs")
+    add = runs.add_argument
     # A named problem is a chain or a simulator, of which this command records the data set.
     text = "One trajectory per run, independent samples, or one data set for all runs. (default: markov)"
     add("--sampling", **one_of(("markov", "iid", "dataset")), help=text)
@@ -76,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "State where trajectories start. (default: drawn from the stationary distribution)"
     add("--initial", type=int, metavar="STATE", help=text)
     add("--threads", type=int, metavar="N")
+    add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument
     add("--json", action="store_true", help=JSON_HELP)
@@ -116,10 +119,13 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if together:
         _check_all(problem, algorithms, options)
     raise_when_safe()
-    results = {
-        name: simulate(problem, algorithm, progress=not arguments.quiet, **options)
-        for name, algorithm in algorithms.items()
-    }
+    with opened_executor(arguments) as executor:
+        if executor is not None:
+            options = {name: value for name, value in options.items() if name != "threads"} | {"executor": executor}
+        results = {
+            name: simulate(problem, algorithm, progress=not arguments.quiet, **options)
+            for name, algorithm in algorithms.items()
+        }
 
     first = results[names[0]]
     if together:

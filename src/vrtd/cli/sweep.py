@@ -9,6 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vrtd.cli.cluster import add_executor_options, opened_executor
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
     add_choice,
@@ -56,7 +57,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_choice(parser, "problem", tables["problem"], chosen["problem"], several=True)
     add_choice(parser, "algorithm", tables["algorithm"], chosen["algorithm"], lists=True)
 
-    add = parser.add_argument_group("runs").add_argument
+    runs = parser.add_argument_group("runs")
+    add = runs.add_argument
     text = "One trajectory per run, independent samples, or one data set for all runs. (default: markov)"
     add("--sampling", **one_of(("markov", "iid", "dataset")), help=text)
     text = "Number of rows of the data set, which is drawn with --seed. (default: 1000)"
@@ -78,6 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "When to compute expected errors beside the simulated ones. (default: auto, where they cost little)"
     add("--exact", **one_of(_EXACT), help=text)
     add("--threads", type=int, metavar="N")
+    add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument
     add("--json", action="store_true", help=JSON_HELP)
@@ -119,12 +122,15 @@ def _sweep(arguments: argparse.Namespace) -> int:
         problem, _ = build_problem(given, name)
         problems[name], _, rest = draw_data_set(given, problem, {}, options)
     raise_when_safe()
-    with resumable(arguments) if "out" in given else nullcontext():
+    with resumable(arguments) if "out" in given else nullcontext(), opened_executor(arguments) as executor:
+        if executor is not None:
+            rest = {name: value for name, value in rest.items() if name != "threads"}
         result = sweep(
             problems,
             arguments.algorithm,
             grid,
             exact=_EXACT[arguments.exact],
+            executor=executor,
             progress=not arguments.quiet,
             **rest,
         )

@@ -25,7 +25,7 @@ _MOST_FEATURES_FOR_RADIUS = 64
 
 
 def check_arguments(
-    algorithm: Any, sampling: Any, n_runs: Any, n_gradients: Any, seed: Any, threads: Any, metrics: Any, start: Any
+    algorithm: Any, sampling: Any, n_runs: Any, n_gradients: Any, seed: Any, metrics: Any, start: Any
 ) -> None:
     """Check the arguments whose validity does not depend on the problem."""
     remedy = "Pass an instance such as vrtd.TD(0.1) or vrtd.VRTD(0.1, 500)."
@@ -35,8 +35,6 @@ def check_arguments(
     check_count("n_runs", n_runs)
     check_exact_count("n_gradients", n_gradients)
     check_count("seed", seed, least=0)
-    if threads is not None:
-        check_count("threads", threads)
     if isinstance(metrics, str) or not isinstance(metrics, Sequence):  # forms are slow to print
         problem = f"metrics must be a tuple of names or forms, but got {metrics!r}."
         raise InvalidInputError(problem, "Pass a tuple such as ('neu',).")

@@ -54,7 +54,7 @@ def prepare(job: Job, state: EngineState) -> Callable[..., Any]:
     """Return the loop for this job, compiled or loaded from the cache by a call without runs."""
     loop = compile_loop(job.algorithm, job.epoch, job.source, job.specialised)
     with short_vectors():
-        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, _outputs(job, 0))
+        loop(*_inputs(job, state.map(lambda array: array[:0].copy())), 0, job.epochs, 0, allocate_outputs(job, 0))
     return loop
 
 
@@ -63,13 +63,11 @@ def run_blocks(
 ) -> Outputs:
     """Take all runs through all checkpoints, changing ``state`` in place."""
     n_runs, n_threads = len(state.workspaces), threads or available_threads()
-    outputs = _outputs(job, n_runs)
+    outputs = allocate_outputs(job, n_runs)
     # A block consists of whole groups and takes at most one call.
-    n_groups = -(-n_runs // LANES)
-    per_call = _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
-    longest = per_call // max(job.n_gradients * LANES, 1)
     n_blocks = _BLOCKS_PER_THREAD * n_threads if n_threads > 1 else 1
-    block_size = max(1, min(longest, n_groups // n_blocks)) * LANES
+    even_share = -(-n_runs // LANES) // n_blocks * LANES
+    block_size = max(LANES, min(runs_per_call(job), even_share))
     cancelled, lock, done = Event(), Lock(), 0
 
     def report(n_gradients: int) -> None:
@@ -83,9 +81,9 @@ def run_blocks(
         block = slice(first, min(first + block_size, n_runs))
         n = block.stop - block.start
         lanes = np.minimum(np.arange(n + -n % LANES), n - 1) + first  # copies of the last run fill its group
-        part, written = state.map(lambda array: aligned_copy(array[lanes])), _outputs(job, lanes.size)
+        part, written = state.map(lambda array: aligned_copy(array[lanes])), allocate_outputs(job, lanes.size)
         inputs = _inputs(job, part)
-        position, limit = job.epoch_0, max(per_call // (job.epoch.n_gradients * n), 1)
+        position, limit = job.epoch_0, max(_gradients_per_call(job) // (job.epoch.n_gradients * n), 1)
         for targets, checkpoint in _calls(job.epochs, position, limit):
             if cancelled.is_set():
                 return
@@ -111,6 +109,15 @@ def run_blocks(
     return outputs
 
 
+def runs_per_call(job: Job) -> int:
+    """Return the number of runs, in whole groups, that one call of the loop takes to the end."""
+    return max(_gradients_per_call(job) // max(job.n_gradients * LANES, 1), 1) * LANES
+
+
+def _gradients_per_call(job: Job) -> int:
+    return _GRADIENTS_PER_CALL // max(job.source.n_features // 16, 1)
+
+
 def available_threads() -> int:
     """Return the number of cores that this process may use."""
     try:
@@ -134,7 +141,8 @@ def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     return job.algorithm.params(), job.source.data, slots, batch, state, batch_sizes, step_counts, forms
 
 
-def _outputs(job: Job, n_runs: int) -> Outputs:
+def allocate_outputs(job: Job, n_runs: int) -> Outputs:
+    """Return the arrays that the loop writes."""
     curves = np.empty((n_runs, job.epochs.size, len(job.forms)))
     return Outputs(curves, np.empty((n_runs, job.source.n_features)), np.full(n_runs, -1))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -17,7 +18,9 @@ from vrtd.arrays import Floats, check_theta
 from vrtd.checks import check_choice, check_count, check_flag, require
 from vrtd.engine import arguments
 from vrtd.engine.blocks import Job, Progress, prepare, run_blocks
+from vrtd.engine.distribution import distribute
 from vrtd.engine.recording import record_test_rows
+from vrtd.executors import check_executor
 from vrtd.kernels.random import ALGORITHM, ENVIRONMENT, make_streams
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
@@ -39,13 +42,15 @@ def simulate(
     metrics: Sequence[str | QuadraticForm] | None = None,
     checkpoints: int | ArrayLike = 200,
     threads: int | None = None,
+    executor: Executor | None = None,
     start: Result | None = None,
     specialise: bool = True,
     progress: Progress | bool | None = None,
 ) -> Result:
     """Run an algorithm on a problem in many independent runs.
 
-    The same seed gives the same bits for any number of threads.
+    The same seed gives the same bits for any number of threads, and on the workers of any executor whose processors are
+    of the same type.
 
     Parameters
     ----------
@@ -75,6 +80,9 @@ def simulate(
         algorithm would return there.
     threads : int or None, default=None
         Number of threads. None means one per available core.
+    executor : concurrent.futures.Executor or None, default=None
+        Executor that computes blocks of runs, in place of threads: ``vrtd.executors.ProcessExecutor(n)``, the
+        ``get_executor()`` of a Dask client, ``vrtd.executors.ray()`` or any other. It stays open.
     start : Result or None, default=None
         Result to continue, from a call with the same arguments. ``n_gradients`` more are then computed, as if the first
         call had not stopped.
@@ -93,6 +101,8 @@ def simulate(
     ------
     InvalidInputError
         If an argument is invalid, or the algorithm cannot use this kind of samples.
+    WorkerError
+        If a task fails on a worker of the executor, or the executor loses its workers.
 
     Warns
     -----
@@ -109,7 +119,8 @@ def simulate(
     """
     if metrics is None:
         metrics = default_metrics(problem)
-    arguments.check_arguments(algorithm, sampling, n_runs, n_gradients, seed, threads, metrics, start)
+    arguments.check_arguments(algorithm, sampling, n_runs, n_gradients, seed, metrics, start)
+    check_executor(executor, threads)
     check_flag("specialise", specialise)
     sampling = arguments.choose_sampling(problem, sampling)
     check_sampling(algorithm, sampling)
@@ -137,6 +148,7 @@ def simulate(
         theta_0=theta_first,
         checkpoints=checkpoints,
         threads=threads,
+        executor=executor,
         start=start,
         progress=progress,
     )
@@ -182,6 +194,7 @@ def run(
     theta_0: Floats,
     checkpoints: int | ArrayLike,
     threads: int | None,
+    executor: Executor | None = None,
     start: Result | None,
     progress: Progress | bool | None,
 ) -> Result:
@@ -200,10 +213,14 @@ def run(
     job = Job(algorithm, epoch, source, forms, epoch_0, epoch.epochs_at(axis), specialise)
     clock = time.perf_counter()
     with show_progress(progress, ProgressBar) as report:
-        loop = prepare(job, state)
-        prepared = time.perf_counter()
-        curves, theta, diverged = run_blocks(job, loop, state, threads, report)
-    seconds = {"compile_seconds": prepared - clock, "seconds": time.perf_counter() - prepared}
+        if executor is None:
+            loop = prepare(job, state)
+            compile_seconds = time.perf_counter() - clock
+            curves, theta, diverged = run_blocks(job, loop, state, threads, report)
+        else:
+            outputs, compile_seconds = distribute(executor, problem, sampling, initial, job, state, report)
+            curves, theta, diverged = outputs
+    seconds = {"compile_seconds": compile_seconds, "seconds": time.perf_counter() - clock - compile_seconds}
 
     diverged_at = np.where(diverged >= 0, axis[diverged], -1)
     if start is not None:

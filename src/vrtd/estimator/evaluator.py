@@ -25,6 +25,7 @@ from vrtd.estimator.notebook import build_fit_summary, describe_fit
 from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_partitions
 from vrtd.estimator.state import FitState, Setup, goes_on_from
 from vrtd.estimator.value_function import ValueFunction
+from vrtd.executors import check_executor
 from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
@@ -209,8 +210,9 @@ class Evaluator(ValueFunction):
         """
         check_count("n_passes", n_passes)
         self._reset()
+        check_executor(executor, None)
         if executor is not None:
-            self._check_executor(n_passes)
+            self._check_divisible(n_passes)
         log = as_log(data, columns)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
@@ -223,7 +225,7 @@ class Evaluator(ValueFunction):
                 self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
         return self._check()
 
-    def _check_executor(self, n_passes: int) -> None:
+    def _check_divisible(self, n_passes: int) -> None:
         settings = self._given.settings
         if not (settings.is_closed_form or settings.is_auto or settings.is_linear):
             name = settings.algorithm if isinstance(settings.algorithm, str) else settings.algorithm.name

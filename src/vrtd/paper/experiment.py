@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
@@ -128,8 +129,13 @@ def make_algorithm(step_size: float, batch_size: int) -> Algorithm:
 class Runner:
     """Simulator for a measurement, which reports progress and adds up the cost."""
 
-    def __init__(self, progress: Callable[[float], None] | None = None, threads: int | None = None) -> None:
-        self._progress, self._threads = progress, threads
+    def __init__(
+        self,
+        progress: Callable[[float], None] | None = None,
+        threads: int | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._progress, self._threads, self._executor = progress, threads, executor
         self._expected = 0
         self.n_gradients, self.seconds, self.compile_seconds = 0, 0.0, 0.0
 
@@ -161,7 +167,7 @@ class Runner:
         result = simulate(
             problem, algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=seed, checkpoints=checkpoints,
             sampling=sampling, theta_0=theta_0, initial=initial, metrics=metrics,
-            progress=tell, threads=self._threads,
+            progress=tell, threads=self._threads, executor=self._executor,
         )  # fmt: skip
         self.n_gradients += size
         self.seconds += result.provenance["seconds"]

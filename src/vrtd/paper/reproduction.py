@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vrtd import store
 from vrtd.checks import check_count
+from vrtd.executors import check_executor
 from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
@@ -86,6 +88,7 @@ def reproduce(
     n_runs: int = 1000,
     seed: int = 0,
     threads: int | None = None,
+    executor: Executor | None = None,
     progress: Callable[[float, str], None] | bool | None = None,
 ) -> Reproduction:
     """Regenerate experiments of the paper and judge the claims that they test.
@@ -110,6 +113,9 @@ def reproduce(
         Seed of the random numbers. Equal settings and seeds give equal tables, to the bit.
     threads : int, optional
         Number of threads. It does not change the results.
+    executor : concurrent.futures.Executor, optional
+        Executor that computes the simulations, in place of threads, as in ``vrtd.simulate``. It stays open, and does
+        not change the results.
     progress : callable or bool, optional
         Whether to show a progress bar on stderr. A function is called with the completed share of the work and the name
         of the experiment.
@@ -123,6 +129,8 @@ def reproduce(
     ------
     InvalidInputError
         If an argument is invalid, or if ``out`` contains other files or is in use by another process.
+    WorkerError
+        If a task fails on a worker of the executor, or the executor loses its workers. Finished experiments are kept.
     MissingExtraError
         If Matplotlib is not installed.
 
@@ -139,8 +147,7 @@ def reproduce(
     names = tuple(experiments.check_name(name) for name in ((names,) if isinstance(names, str) else names))
     check_count("n_runs", n_runs, least=2)
     check_count("seed", seed, least=0)
-    if threads is not None:
-        check_count("threads", threads)
+    check_executor(executor, threads)
     new_panels(1)  # fail before the measurements if Matplotlib is missing
     with (
         opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder,
@@ -166,7 +173,8 @@ def reproduce(
                         report((begun + now.weight * share) / total, now.name)
 
                 tell(0.0)
-                measured[experiment.name] = stored.measure(experiment, settings, folder / "data", Runner(tell, threads))
+                runner = Runner(tell, threads, executor)
+                measured[experiment.name] = stored.measure(experiment, settings, folder / "data", runner)
                 tell(1.0)
                 done += experiment.weight
         except KeyboardInterrupt:

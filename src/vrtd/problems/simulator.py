@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from vrtd.arrays import frozen
 from vrtd.checks import check_count, check_identifier, require
 
 if TYPE_CHECKING:
@@ -38,7 +41,8 @@ class Simulator:
     state_size : int
         Number of floats in a state.
     params : number, array or tuple of them, default=()
-        First argument of the three functions, e.g. a NamedTuple of numbers and arrays.
+        First argument of the three functions, e.g. a NamedTuple of numbers and arrays. Arrays are copied and become
+        read-only.
 
     Examples
     --------
@@ -79,7 +83,10 @@ class Simulator:
             )
         check_count("n_features of a simulator", self.n_features)
         check_count("state_size of a simulator", self.state_size)
-        _check_params(self.params)
+        object.__setattr__(self, "params", _freeze(self.params))
+
+    def __repr__(self) -> str:
+        return f"Simulator({self.name!r}, {self.n_features} features)"
 
     @property
     def digest(self) -> str:
@@ -89,14 +96,33 @@ class Simulator:
         sizes = int(self.n_features), int(self.state_size)
         return digest(self.reset, self.transition, self.features, self.params, *sizes)
 
+    def __reduce__(self) -> Any:  # to another process, compiled functions travel by their names
+        names = tuple(_name(self.name, function) for function in (self.reset, self.transition, self.features))
+        return _restore, (self.name, names, self.n_features, self.state_size, self.params)
 
-def _check_params(params: Any) -> None:
+
+def _name(simulator: str, function: Any) -> tuple[str, str]:
+    """Return the module and the name under which another process finds a compiled function."""
+    module, name = function.py_func.__module__, function.py_func.__qualname__
+    is_global = module != "__main__" and getattr(sys.modules.get(module), name, None) is function
+    problem = f"Simulator {simulator!r} cannot be sent to another process, because {name} is not a global of a module."
+    require(is_global, problem, f"Define {name} in a module that the other process can import.")
+    return module, name
+
+
+def _restore(name: str, functions: tuple[tuple[str, str], ...], n_features: int, state_size: int, params: Any) -> Any:
+    reset, transition, features = (getattr(import_module(module), function) for module, function in functions)
+    return Simulator(name, reset, transition, features, n_features, state_size, params)
+
+
+def _freeze(params: Any) -> Any:
+    """Return params with read-only copies of arrays, whose types are the same in every process."""
     if isinstance(params, tuple):
-        for item in params:
-            _check_params(item)
-    else:
-        require(
-            isinstance(params, bool | int | float | np.number | np.ndarray),
-            f"params of a simulator must be numbers, arrays or tuples of them, but one is {params}.",
-            "Pass a NamedTuple.",
-        )
+        items = [_freeze(item) for item in params]
+        return type(params)(*items) if type(params) is not tuple else tuple(items)
+    require(
+        isinstance(params, bool | int | float | np.number | np.ndarray),
+        f"params of a simulator must be numbers, arrays or tuples of them, but one is {params}.",
+        "Pass a NamedTuple.",
+    )
+    return frozen(params.copy()) if isinstance(params, np.ndarray) else params

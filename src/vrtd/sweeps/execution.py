@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from vrtd import store
 from vrtd.algorithms import Algorithm, Sampling
-from vrtd.checks import check_count, check_flag, require
+from vrtd.checks import check_count, check_flag
 from vrtd.engine import arguments
 from vrtd.engine.blocks import available_threads
-from vrtd.executors import run_tasks
+from vrtd.executors import check_executor, run_tasks
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.progress import ProgressBar, show_progress
@@ -128,12 +128,11 @@ def sweep(
     values = check_grid(algorithm, grid)
     first = algorithm(**{name: each[0] for name, each in values.items()})
     metrics = default_metrics(where) if metrics is None else metrics
-    arguments.check_arguments(first, sampling, n_runs, n_gradients, seed, threads, metrics, None)
+    arguments.check_arguments(first, sampling, n_runs, n_gradients, seed, metrics, None)
+    check_executor(executor, threads)
     chosen = check_metrics(metrics)
     if exact is not None:
         check_flag("exact", exact)
-    wrong = f"executor must be a concurrent.futures.Executor, but got {executor!r}."
-    require(isinstance(executor, Executor | None), wrong, "Pass one such as vrtd.executors.ProcessExecutor(2).")
     if np.ndim(checkpoints) == 0:
         check_count("checkpoints", checkpoints)
     axis = arguments.checkpoint_axis(checkpoints, 0, int(n_gradients))

@@ -110,7 +110,7 @@ def exact_curve(
     >>> round(float(curve.values("squared_error")[0, -1]), 3)
     1.669
     """
-    check_arguments(algorithm, sampling, 1, n_gradients, 0, None, metrics, None)
+    check_arguments(algorithm, sampling, 1, n_gradients, 0, metrics, None)
     check_sampling(algorithm, sampling)
     check_choice("method", method, (EXACT, "approximate", "auto"))
     check_choice("sampling", sampling, get_args(ChainSampling))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 
 from vrtd import store
 from vrtd.algorithms import Algorithm
-from vrtd.checks import check_count
 from vrtd.engine.blocks import available_threads
 from vrtd.errors import InvalidInputError
+from vrtd.executors import check_executor
 from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
 from vrtd.progress import ProgressBar, show_progress
@@ -131,6 +132,7 @@ def compare(
     size: TournamentSize | None = None,
     out: str | os.PathLike[str] | None = "comparison",
     threads: int | None = None,
+    executor: Executor | None = None,
     progress: Callable[[float, str], None] | bool | None = None,
 ) -> Comparison:
     """Compare algorithms on problems, each tuned with the same budget.
@@ -157,6 +159,9 @@ def compare(
     threads : int, optional
         Number of processes that share the work. By default one per processor. A ``Simulator``, and an algorithm whose
         class is not in the registry, run in the calling process, because their code cannot be sent to another one.
+    executor : concurrent.futures.Executor, optional
+        Executor that measures one algorithm on one problem per task, in place of the processes: the ``get_executor()``
+        of a Dask client, ``vrtd.executors.ray()`` or any other. It stays open.
     progress : bool or callable, optional
         Whether to show a progress bar on stderr. A callable receives the share of the work that is done and the name
         of the current task.
@@ -170,8 +175,8 @@ def compare(
     ------
     InvalidInputError
         If a name is unknown, an object cannot take part, or the folder holds something else.
-    VrtdError
-        If a worker process fails.
+    WorkerError
+        If a measurement fails, which the message names, or a process ends unexpectedly.
 
     Examples
     --------
@@ -189,8 +194,7 @@ def compare(
             f"size must be a vrtd.tournament.TournamentSize, but got {size!r}.",
             "Pass vrtd.tournament.TournamentSize(...).",
         )
-    if threads is not None:
-        check_count("threads", threads)
+    check_executor(executor, threads)
     entrants, where = choose_entrants(algorithms, size), choose_problems(problems)
     manifest = {
         "format": _FORMAT,
@@ -212,7 +216,7 @@ def compare(
             folder = stack.enter_context(opened(Path(out), _FORMAT, "comparison", parts))
             cell_folder = folder / "cells"
         report = stack.enter_context(show_progress(progress, ProgressBar))
-        cells = measure(size, pairs, cell_folder, threads or available_threads(), report)
+        cells = measure(size, pairs, cell_folder, executor, threads or available_threads(), report)
         by_aim = {aim: [name for name, problem in where.items() if aim in problem.aims] for aim in AIMS}
         overall = {aim: rank_tuned(cells, aim, names, list(entrants)) for aim, names in by_aim.items() if names}
         path, advice = None if out is None else folder, tuple(advise(cells, where, entrants))

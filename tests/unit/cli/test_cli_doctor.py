@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from vrtd.cli.doctor import NEEDED
 from vrtd.cli.libraries import EXTRAS
 
 ROOT = Path(__file__).parents[3]
+HAS_RAY = find_spec("ray") is not None
 
 
 def test_doctor_reports_libraries_cache_and_processor(capsys):
@@ -31,10 +33,16 @@ def test_doctor_reports_libraries_cache_and_processor(capsys):
     shown = capsys.readouterr().out
     for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads"):
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
-    assert shown.endswith("\n\nAll commands work.\n")
-    assert all(use == {"works": True, "missing": [], "install": None} for use in report["commands"].values())
+    works = {"works": True, "missing": [], "install": None}
+    without_ray = {"works": False, "missing": ["ray"], "install": "pip install 'vrtd[ray]'"}  # no extra of the tests
+    last = "All commands work." if HAS_RAY else "Some commands do not work. Run: pip install 'vrtd[ray]'"
+    assert shown.endswith(f"\n\n{last}\n")
+    for name, use in report["commands"].items():
+        assert use == (works if HAS_RAY or not name.endswith(" ray") else without_ray)
     for name in report["commands"]:
-        assert re.search(rf"^vrtd {name} +works$", shown, re.MULTILINE)
+        assert re.search(
+            rf"^vrtd {name} +{'works$' if report['commands'][name]['works'] else 'does'}", shown, re.MULTILINE
+        )
 
 
 def test_doctor_finds_the_cache_of_the_loops(tmp_path):
@@ -71,15 +79,17 @@ def test_doctor_says_which_commands_work(capsys, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["doctor", "--json"]) == 0
     commands = json.loads(capsys.readouterr().out)["commands"]
-    working = {name for name, use in commands.items() if use["works"]}
+    working = {name for name, use in commands.items() if use["works"] and not name.endswith(" ray")}
     drawing = {f"{name}{option}" for name in ("simulate", "sweep", "plan") for option in ("", " --figure")}
-    assert working == drawing | {"reproduce"}
+    on_dask = {f"{name} --executor dask" for name in ("simulate", "sweep", "reproduce")}
+    assert working == drawing | on_dask | {"reproduce"}
     assert commands["evaluate --env"]["missing"] == ["pyarrow", "gymnasium"]
     assert commands["evaluate --env"]["install"] == "pip install 'vrtd[data,gym]'"
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert "vrtd compare                    does not work without pyarrow. Run: pip install 'vrtd[data]'" in shown
-    assert shown[-1] == "Some commands do not work. Run: pip install 'vrtd[data,gym]'"
+    extras = "data,gym" if HAS_RAY else "data,gym,ray"
+    assert shown[-1] == f"Some commands do not work. Run: pip install 'vrtd[{extras}]'"
 
 
 def test_no_command_works_without_numba(capsys, monkeypatch):

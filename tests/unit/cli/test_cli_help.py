@@ -29,12 +29,12 @@ DOCUMENTED: dict[str, tuple[Any, ...]] = {
     "reproduce": (vrtd.reproduce,),
 }
 OWN = {
-    "evaluate": {"data", "policy", "target", "against"},
-    "simulate": {"problem", "algorithm", "checkpoints", "metrics", "theta_0", "initial", "sampling"},
-    "sweep": {"checkpoints", "metrics", "theta_0", "initial", "sampling", "exact", "out"},
+    "evaluate": {"data", "policy", "target", "against", "executor"},
+    "simulate": {"problem", "algorithm", "checkpoints", "metrics", "theta_0", "initial", "sampling", "executor"},
+    "sweep": {"checkpoints", "metrics", "theta_0", "initial", "sampling", "exact", "out", "executor"},
     "plan": {"problem", "mode", "seed"},
-    "compare": {"problems", "algorithms"},
-    "reproduce": {"names"},
+    "compare": {"problems", "algorithms", "executor"},
+    "reproduce": {"names", "executor"},
 }
 
 

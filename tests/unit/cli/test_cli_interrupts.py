@@ -6,7 +6,6 @@ Each case is a process that interrupts itself at a chosen place, so that nothing
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -16,8 +15,7 @@ from textwrap import dedent
 import pytest
 
 import vrtd
-from vrtd.tournament import TournamentSize
-from vrtd.tournament.tournament import _deaf_to_interrupts
+from vrtd.executors.processes import ignoring_interrupts
 
 SMALL = ["simulate", "--runs", "2", "--gradients", "1000", "--quiet"]
 BY_THE_SIGNAL = -signal.SIGINT
@@ -195,20 +193,20 @@ def test_signal_handlers_of_the_caller_are_kept() -> None:
     assert python("-c", dedent(code), "--version").stderr == ""
 
 
-# Processes of a comparison
+# Processes of an executor
 
 
-def test_processes_of_a_comparison_ignore_the_interrupt() -> None:
+def test_processes_of_an_executor_ignore_the_interrupt() -> None:
     """A terminal sends it to them, too; the one that started them ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
-    with _deaf_to_interrupts():
+    with ignoring_interrupts():
         ended = python("-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('at work')")
     assert (ended.returncode, ended.stdout) == (0, "at work\n")
     assert signal.pthread_sigmask(signal.SIG_BLOCK, set()) == before
 
 
-@pytest.mark.parametrize("told", [b"", pickle.dumps((TournamentSize(), [], Path()))[:-20]])
-def test_a_process_of_a_comparison_without_instructions_ends_silently(told: bytes) -> None:
-    command = [sys.executable, "-c", "from vrtd.tournament.tournament import run_worker; run_worker()"]
+@pytest.mark.parametrize("told", [b"", b"\x05", (100).to_bytes(8, "little") + b"half a call"])
+def test_a_process_of_an_executor_ends_silently_with_its_caller(told: bytes) -> None:
+    command = [sys.executable, "-c", "from vrtd.executors.processes import serve_calls; serve_calls()"]
     ended = subprocess.run(command, input=told, capture_output=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

@@ -55,7 +55,15 @@ def test_every_option_is_passed_on(tmp_path, monkeypatch):
         "vrtd.paper.reproduction.reproduce", lambda names, **rest: seen.update(rest, names=names) or real(names, **rest)
     )
     main(["reproduce", "first", "--runs", "4", "--seed", "3", "--threads", "1", "--quiet", "--out", str(tmp_path)])
-    assert seen == {"names": ["first"], "n_runs": 4, "seed": 3, "threads": 1, "out": tmp_path, "progress": False}
+    assert seen == {
+        "names": ["first"],
+        "n_runs": 4,
+        "seed": 3,
+        "threads": 1,
+        "executor": None,
+        "out": tmp_path,
+        "progress": False,
+    }
 
 
 def test_text_of_every_kind_and_counts(tmp_path, capsys, monkeypatch):

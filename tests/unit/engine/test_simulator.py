@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from typing import Any
 
 import numpy as np
@@ -134,3 +135,19 @@ def test_no_trace_goes_on_from_an_episode_that_was_cut_short() -> None:
     expected = td_lambda(algorithm, "markov", iter(samples).__next__, None, np.zeros(3), 400)[-1]
     found = vrtd.simulate(walk, algorithm, n_runs=1, n_gradients=400, metrics=())
     np.testing.assert_allclose(found.theta[0], expected, rtol=1e-11, atol=1e-13)
+
+
+def test_params_are_read_only_copies_also_in_another_process() -> None:
+    """Numba compiles another loop for arrays that can be written."""
+    phi = PHI.copy()
+    simulator = dataclasses.replace(ring(phi), params=ring(phi).params._replace(phi=phi))
+    phi[:] = 0.0
+    restored = pickle.loads(pickle.dumps(simulator))
+    for each in (simulator, restored):
+        assert type(each.params).__name__ == "RingParams"
+        np.testing.assert_array_equal(each.params.phi, PHI)
+        with pytest.raises(ValueError, match="read-only"):
+            each.params.phi[0] = 1.0
+    assert restored.digest == simulator.digest
+    assert restored.reset is simulator.reset
+    assert repr(restored) == "Simulator('ring', 3 features)"

@@ -100,7 +100,7 @@ def test_a_finished_cell_is_kept_and_another_problem_of_its_name_is_not_mixed_up
         pairs = [
             (each, entrant) for each in choose_problems({"mine": problem}).values() for entrant in entrants.values()
         ]
-        cells = tournament.measure(SIZE, pairs, tmp_path, 1, None)
+        cells = tournament.measure(SIZE, pairs, tmp_path, None, 1, None)
         return {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}, cells["mine", "a"].aims[
             "values"
         ].finals
@@ -140,7 +140,7 @@ def test_the_name_of_a_standard_problem_does_not_hide_what_it_stands_for() -> No
 
 
 def test_a_simulator_runs_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tournament, "_start", lambda *_: pytest.fail("a process began"))
+    monkeypatch.setattr(tournament, "ProcessExecutor", lambda *_: pytest.fail("a process began"))
     shares: list[float] = []
     found = vrtd.compare(
         [toy()], [TD, "svrg"], size=SIZE, out=tmp_path / "c", progress=lambda share, what: shares.append(share)
@@ -168,7 +168,7 @@ class HalfTD(vrtd.TD):
 
 
 def test_an_algorithm_of_ones_own_runs_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tournament, "_start", lambda *_: pytest.fail("a process began"))
+    monkeypatch.setattr(tournament, "ProcessExecutor", lambda *_: pytest.fail("a process began"))
     found = vrtd.compare([random_mdp()], [HalfTD(0.1), HalfTD(0.2)], size=SIZE, out=tmp_path / "c")
     assert found.manifest["algorithms"] == ["half_td_1", "half_td_2"]
     mine = stored(found.out, "problem-1-half_td_1").aims["values"].finals

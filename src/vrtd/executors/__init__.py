@@ -1,0 +1,6 @@
+"""Executors of ``concurrent.futures``: processes of this machine, Dask, Ray or any other, and tasks for them."""
+
+from vrtd.executors.processes import ProcessExecutor as ProcessExecutor
+from vrtd.executors.ray_executor import ray as ray
+from vrtd.executors.tasks import check_executor as check_executor
+from vrtd.executors.tasks import run_tasks as run_tasks
