@@ -23,6 +23,7 @@ from vrtd.logs.environment import EnvironmentLog, from_env
 from vrtd.logs.log import WrappedLog
 from vrtd.logs.policies import load_policy
 from vrtd.logs.reading import ReadOptions, as_log, is_file_name
+from vrtd.logs.remote import hide_secrets
 from vrtd.problems.environments import environment_name, gymnasium_library, make
 
 _SUFFIXES = (".parquet", ".npz", ".csv")  # of a recording
@@ -164,7 +165,7 @@ def _is_data(source: Any) -> bool:
 
 def _name_data(source: Any) -> str:
     paths = source if isinstance(source, list | tuple) else [source]
-    return ", ".join(str(path) for path in paths if isinstance(path, str | os.PathLike))
+    return ", ".join(hide_secrets(str(path)) for path in paths if isinstance(path, str | os.PathLike))
 
 
 def _try_features(value: Any, log: EnvironmentLog, name: str) -> None:

@@ -21,6 +21,7 @@ from vrtd.logs.columns import ANY_KIND, KEYS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
 from vrtd.logs.part import Part
 from vrtd.logs.read_ahead import read_ahead
+from vrtd.logs.remote import RemoteFile, open_file
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
 from vrtd.tables import library
 
@@ -114,7 +115,7 @@ def _is_of_pandas(table: Any) -> bool:
 class ParquetPart(ColumnPart):
     """Parquet file, read in batches with verified page checksums."""
 
-    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
+    def __init__(self, path: Path | RemoteFile, wanted: Columns, missing: Missing) -> None:
         library()
         self.where, self._path, self.missing = str(path), path, missing
         with translate_errors(self.where), closing(self._open()) as file:
@@ -155,7 +156,13 @@ class ParquetPart(ColumnPart):
         from pyarrow.parquet import ParquetFile
 
         # Arrow's own read-ahead and buffers of whole column chunks would keep row groups of any size in memory.
-        return ParquetFile(self._path, pre_buffer=False, buffer_size=2**18, page_checksum_verification=True)
+        if isinstance(self._path, RemoteFile):
+            path, filesystem, buffer_size = self._path.path, self._path.filesystem, 2**22  # fewer requests
+        else:
+            path, filesystem, buffer_size = str(self._path), None, 2**18
+        return ParquetFile(
+            path, filesystem=filesystem, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=True
+        )
 
 
 class CsvPart(ColumnPart):
@@ -169,7 +176,7 @@ class CsvPart(ColumnPart):
     n_rows = None
     unverified = "is text, without checksums"
 
-    def __init__(self, path: Path, wanted: Columns, missing: Missing) -> None:
+    def __init__(self, path: Path | RemoteFile, wanted: Columns, missing: Missing) -> None:
         library()
         self.where, self._path, self.missing, self._header = str(path), path, missing, []
         self._types: dict[str, Any] = {}
@@ -279,7 +286,7 @@ class CsvPart(ColumnPart):
         # The messages of pyarrow contain row numbers only if one thread reads.
         options = csv.ReadOptions(use_threads=False, block_size=2**22)
         try:
-            with closing(csv.open_csv(self._path, options, convert_options=convert)) as reader:
+            with open_file(self._path) as file, closing(csv.open_csv(file, options, convert_options=convert)) as reader:
                 yield reader
         except library().ArrowInvalid as error:
             line, column = (re.search(rf"{word} #(\d+)", str(error)) for word in ("Row", "column"))
@@ -355,11 +362,11 @@ def _row_bytes(schema: Any, columns: Columns, metadata: Any) -> float:
     return total
 
 
-def _has_checksums(path: Path) -> bool:
+def _has_checksums(path: Path | RemoteFile) -> bool:
     """Return whether the first page has a checksum; pyarrow verifies checksums but does not report their absence.
 
     After four letters the file starts with a page header in Thrift's compact protocol: type, two sizes and an optional
     checksum, each a variable-length integer after the byte 0x15.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return re.match(rb"(?s).{4}(\x15[\x80-\xff]*[\x00-\x7f]){3}\x15", file.read(64)) is not None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, TypedDict, TypeVar, get_args
 
 from vrtd.checks import check_choice, find_nearest
 from vrtd.errors import DataError, InvalidInputError
@@ -21,13 +21,15 @@ from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.part import Part
 from vrtd.logs.parts import PartsLog
+from vrtd.logs.remote import RemoteFile, find_remote, hide_secrets, is_address, to_local
 from vrtd.tables import library
 
 PathLike = str | os.PathLike[str]
+File = TypeVar("File", Path, RemoteFile)
 
 #: Suffix -> format
 _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5"}
-_PARTS: dict[str, Callable[[Path, Columns, Missing], Part]] = {
+_PARTS: dict[str, Callable[[Any, Columns, Missing], Part]] = {
     "parquet": ParquetPart,
     "csv": CsvPart,
     "npz": npz_part,
@@ -80,6 +82,8 @@ def read(
         Files or a table. Files may be Parquet, CSV, npz or HDF5, as their suffix says: a file, a folder (all files of
         one format in it and its subfolders), a pattern such as ``'logs/*.parquet'``, the folder of a Minari data set,
         or a list of these. A list is read in its order, the files of a folder or pattern in the order of their names.
+        Parquet and CSV files may also have addresses such as ``'s3://bucket/logs/*.parquet'``, which Arrow or fsspec
+        opens.
         A table must provide the Arrow C stream, as those of polars, pandas, DuckDB and pyarrow do. A
         RecordBatchReader can be read only once.
     observations : str or sequence of str, optional
@@ -162,13 +166,21 @@ def read(
         )
     files = [file for path in paths for file in _find_files(os.fspath(path), format)]
     for file in files:
-        check_regular(file)
+        if isinstance(file, Path):
+            check_regular(file)
     kinds = Counter(format or _format_of(file) for file in files)
     if len(kinds) > 1:
         raise DataError(
             f"The files of a log must have one format, but include {_count(kinds)}.", "Pass format=... or fewer files."
         )
     (kind,) = kinds
+    if kind not in ("parquet", "csv"):
+        for file in files:
+            if isinstance(file, RemoteFile):
+                raise DataError(
+                    f"A file at an address must have the format parquet or csv, but {file} has {kind}.",
+                    "Copy it to a local disk, or write it as Parquet.",
+                )
     parts = [_PARTS[kind](file, wanted, missing) for file in files]
     for part in parts[1:]:
         _check_same_columns(parts[0], part)
@@ -189,7 +201,12 @@ def _check_same_columns(one: Part, other: Part) -> None:
             )
 
 
-def _find_files(path: str, kind: str | None) -> list[Path]:
+def _find_files(path: str, kind: str | None) -> Sequence[Path | RemoteFile]:
+    path = to_local(path)
+    if is_address(path):
+        library()  # with the file systems
+        remote, is_folder = find_remote(path)
+        return _of_one_format(path, remote, kind) if is_folder else remote
     place = Path(path)
     if (kind == "minari" and place.exists()) or (kind is None and find_data_folder(place) is not None):
         return [place]
@@ -209,31 +226,36 @@ def _find_files(path: str, kind: str | None) -> list[Path]:
     return files
 
 
-def _find_inside(folder: Path, kind: str | None) -> list[Path]:
+def _find_inside(folder: Path, kind: str | None) -> Sequence[Path]:
     """Return the files of one format. Names that begin with . or _ are skipped: they hold bookkeeping of writers."""
     files = []
     for file in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-        if not is_hidden and file.suffix.lower() in _SUFFIXES and _is_file(file):
+        if not is_hidden and _is_file(file):
             files.append(file)
-    kinds = Counter(map(_format_of, files))
+    return _of_one_format(str(folder), files, kind)
+
+
+def _of_one_format(folder: str, files: Sequence[File], kind: str | None) -> list[File]:
+    """Return the files of a folder that have the format, which may be omitted if there is only one."""
+    kinds = Counter(_SUFFIXES[file.suffix.lower()] for file in files if file.suffix.lower() in _SUFFIXES)
     if kind not in kinds:
         if len(kinds) != 1:
             raise DataError(
-                f"{folder} must hold files of one format ({', '.join(_SUFFIXES)}), "
+                f"{hide_secrets(folder)} must hold files of one format ({', '.join(_SUFFIXES)}), "
                 f"but holds {_count(kinds) or 'no such files'}.",
                 "Pass format=... or name the files.",
             )
         (kind,) = kinds
-    return [file for file in files if _format_of(file) == kind]
+    return [file for file in files if _SUFFIXES.get(file.suffix.lower()) == kind]
 
 
 def _is_file(path: Path) -> bool:
     return path.exists() and not path.is_dir()
 
 
-def _format_of(file: Path) -> str:
-    if file.is_dir():
+def _format_of(file: Path | RemoteFile) -> str:
+    if isinstance(file, Path) and file.is_dir():
         return "minari"
     suffix = file.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -289,8 +311,10 @@ def describe_start(columns: ReadOptions) -> str:
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether text names files: by its suffix, as a pattern, or as an existing path with a separator.
+    """Return whether text names files: an address, a suffix, a pattern, or an existing path with a separator.
 
     A single word may be the id of an environment, even if a folder has this name.
     """
-    return Path(text).suffix.lower() in _SUFFIXES or has_magic(text) or (os.sep in text and os.path.lexists(text))
+    if is_address(text) or Path(text).suffix.lower() in _SUFFIXES or has_magic(text):
+        return True
+    return os.sep in text and os.path.lexists(text)
