@@ -212,3 +212,22 @@ def test_tasks_of_a_sequence_are_submitted_at_once() -> None:
             next(results)
             assert expected - 2 <= executor.n_submitted <= expected
             assert len(list(results)) == 49
+
+
+def test_a_process_whose_caller_was_killed_ends_silently() -> None:
+    script = dedent(
+        """
+        import os, subprocess, sys, time
+        from vrtd.executors import ProcessExecutor
+        executor = ProcessExecutor(1)
+        executor.submit(time.sleep, 0).result()
+        executor.submit(time.sleep, 0.5)
+        time.sleep(0.2)
+        print(executor._processes[0].pid, flush=True)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)  # waits for both
+    assert child.returncode == -signal.SIGKILL
+    assert int(child.stdout) > 0
+    assert child.stderr == ""

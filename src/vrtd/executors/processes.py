@@ -154,7 +154,7 @@ def _start_process() -> subprocess.Popen[bytes]:
 
 def serve_calls() -> None:
     """Run the calls that arrive on stdin, and write their results to what was stdout, until stdin is closed."""
-    with os.fdopen(os.dup(1), "wb") as results:
+    with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as results:  # broken if the caller was killed
         os.dup2(2, 1)  # what a task prints goes to stderr
         while True:
             try:
