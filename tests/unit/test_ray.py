@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.distributed_work import fit_in_partitions, sweep_in_groups, write_log
 from tests.helpers.tasks import begin_and_end, running
 from tests.helpers.tournament import NOWHERE, SIZE, some_cells, standard, without_seconds
 from vrtd.cli import main
@@ -34,11 +35,11 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def executor() -> Iterator[Executor]:
+@pytest.fixture(scope="module", params=[1, 2])
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
-        with vrtd.executors.ray(2) as executor:
+        with vrtd.executors.ray(request.param) as executor:
             yield executor
     assert not ray.is_initialized()
 
@@ -62,6 +63,15 @@ def test_cells_are_the_same(executor: Executor, tmp_path: Path) -> None:
     pairs = [("random-mdp", "td"), ("baird", "recursive_lstd")]
     found = tournament.measure(SIZE, standard(*pairs), tmp_path, executor, 1, None)
     assert all(without_seconds(found[pair]) == without_seconds(some_cells()[pair]) for pair in pairs)
+
+
+def test_a_sweep_is_the_same(executor: Executor) -> None:
+    assert sweep_in_groups(executor) == sweep_in_groups(None, threads=1)
+
+
+def test_a_fit_is_the_same(executor: Executor, tmp_path: Path) -> None:
+    write_log(tmp_path)
+    assert fit_in_partitions(tmp_path, executor) == fit_in_partitions(tmp_path, None)
 
 
 def test_a_killed_worker_changes_nothing(executor: Executor, tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pyarrow.parquet import write_table
 
 import vrtd
 from tests.helpers.random_logs import random_log
+from tests.helpers.tasks import Shuffled
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator import partitioned_fit
 from vrtd.estimator.least_squares import flush
@@ -43,24 +43,6 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
 def processes() -> Iterator[ProcessExecutor]:
     with ProcessExecutor(2) as executor:
         yield executor
-
-
-class Shuffled(Executor):
-    """Executor that finishes tasks in a random order."""
-
-    def __init__(self, seed: int) -> None:
-        self._random, self._pool, self._waiting = random.Random(seed), ThreadPoolExecutor(1), []
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._waiting.append((future, fn, args, kwargs))
-        self._pool.submit(self._run_one)
-        return future
-
-    def _run_one(self) -> None:
-        time.sleep(0.001)  # so that several are waiting
-        future, fn, args, kwargs = self._waiting.pop(self._random.randrange(len(self._waiting)))
-        future.set_result(fn(*args, **kwargs))
 
 
 def sessions(seed: int, n: int = N) -> dict[str, Any]:
@@ -196,7 +178,8 @@ def test_arrays_and_other_logs_are_cut_at_fixed_rows(tmp_path: Path, processes: 
         evaluators[0].partial_fit(log)
         evaluators[1].fit(log)
         evaluators[2].fit(log, executor=processes)
-        evaluators[3].fit(log, executor=Shuffled(0))
+        with Shuffled(seed=0) as shuffled:
+            evaluators[3].fit(log, executor=shuffled)
         close(evaluators[1], evaluators[0])
         assert evaluators[1]._state.sums.ends != evaluators[0]._state.sums.ends
         same_bits(evaluators[1], evaluators[2], tmp_path)
@@ -206,10 +189,11 @@ def test_arrays_and_other_logs_are_cut_at_fixed_rows(tmp_path: Path, processes: 
 def test_bits_do_not_depend_on_the_executor(tmp_path: Path, processes: ProcessExecutor) -> None:
     paths = write_files(tmp_path, sessions(2))
     alone = fit(paths)
-    with ProcessExecutor(1) as one_process:
-        executors: list[Executor] = [one_process, processes, *map(Shuffled, range(3))]
+    with ProcessExecutor(1) as one_process, Shuffled(seed=0) as shuffled:
+        executors: list[Executor] = [one_process, processes, shuffled]
         for executor in executors:
             same_bits(alone, fit(paths, executor=executor), tmp_path)
+    assert shuffled.order != sorted(shuffled.order)
 
 
 def test_a_sorted_log_and_a_target_policy(tmp_path: Path, processes: ProcessExecutor) -> None:
@@ -336,8 +320,9 @@ def test_runs_on_partitions_are_averaged(
     log = from_arrays(rows.phi, rows.reward, rows.phi_next)
     with ThreadPoolExecutor(1) as thread:
         found = runs_of(log, thread, algorithm)
-    for executor in (processes, Shuffled(0)):
-        same_bits(found, runs_of(log, executor, algorithm), tmp_path)
+    with Shuffled(seed=0) as shuffled:
+        for executor in (processes, shuffled):
+            same_bits(found, runs_of(log, executor, algorithm), tmp_path)
     assert found.n_rows_ == 30_001
     # The mean of the estimates of all runs, with the weights of their rows, of which each is corrected on its own.
     linear = found._state.linear
