@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow.parquet import write_table
+from threadpoolctl import threadpool_limits
 
 import vrtd
 from tests.helpers.random_logs import random_log
-from tests.helpers.tasks import Shuffled
+from tests.helpers.tasks import Shuffled, count_threads
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator import partitioned_fit
 from vrtd.estimator.least_squares import flush
 from vrtd.estimator.linear_estimate import estimate_point
-from vrtd.estimator.partitioned_fit import open_partitions
+from vrtd.estimator.partitioned_fit import _fit_on, open_partitions
 from vrtd.estimator.partitions import PairwiseSum, PartFit, extend, later_state
 from vrtd.executors import ProcessExecutor
 from vrtd.logs import Chunk, Log, from_arrays, partition, read
@@ -194,6 +196,51 @@ def test_bits_do_not_depend_on_the_executor(tmp_path: Path, processes: ProcessEx
         for executor in executors:
             same_bits(alone, fit(paths, executor=executor), tmp_path)
     assert shuffled.order != sorted(shuffled.order)
+
+
+def test_linear_algebra_has_one_thread_as_in_a_worker() -> None:
+    """With more threads, products of matrices can have other bits."""
+    with threadpool_limits(2):
+        before = count_threads(None, 0)
+        seen = []
+
+        class Watched(Log):
+            n_rows = None
+
+            def chunks(self) -> Iterator[Chunk]:
+                for first in range(0, 600, 100):
+                    seen.append(count_threads(None, 0))
+                    rows = np.random.default_rng(first).random((100, 2))
+                    yield next(from_arrays(rows, rows[:, 0], rows).chunks())
+
+        vrtd.Evaluator("closed_form", features=None, discount=0.5, pilot_rows=150).fit(Watched())
+        assert seen[2:] == [1] * 4  # the first chunks bind the features
+        assert count_threads(None, 0) == before
+
+
+def test_files_are_sent_at_once_and_rows_a_few_partitions_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(Shuffled):
+        n_submitted = 0
+
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.n_submitted += 1
+            return super().submit(fn, *args, **kwargs)
+
+    def count_sent(log: Log) -> tuple[int, int]:
+        """Return the partitions of a log, and the most that are on their way at once."""
+        given = vrtd.Evaluator("closed_form", features=None, discount=0.9, pilot_rows=200)._given
+        partitioned, _ = open_partitions(given, log, None)
+        assert partitioned is not None
+        with Counting(seed=0) as executor, closing(_fit_on(executor, partitioned)) as fits:
+            return partitioned.n_partitions, max(executor.n_submitted - i for i, _ in enumerate(fits))
+
+    n_partitions, n_sent = count_sent(read(write_files(tmp_path, sessions(9)), **OPTIONS))
+    assert n_partitions == n_sent > 8
+    rows = np.random.default_rng(0).random((N, 2))
+    monkeypatch.setattr(partitioned_fit, "_BYTES_AHEAD", 5 * rows[:200].nbytes)
+    assert count_sent(from_arrays(rows, rows[:, 0], rows)) == (16, 5)
 
 
 def test_a_sorted_log_and_a_target_policy(tmp_path: Path, processes: ProcessExecutor) -> None:

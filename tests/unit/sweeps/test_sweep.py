@@ -122,7 +122,7 @@ def test_a_failed_cell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError("one over zero")
 
     monkeypatch.setattr(cell, "run", fail)
-    message = r"td on boyan_chain with step_size 0.1 failed: ZeroDivisionError: one over zero"
+    message = r"^td on boyan_chain with step_size 0.1 failed: ZeroDivisionError: one over zero. Fix the cause, [^.]*\.$"
     for executor in (None, ThreadPoolExecutor(1)):
         with pytest.raises(WorkerError, match=message):
             vrtd.sweep("boyan_chain", "td", {"step_size": [0.1]}, executor=executor, n_gradients=100)
