@@ -19,8 +19,9 @@ import pytest
 
 import vrtd
 from tests.helpers.sweep_driver import GRID, SIZE
-from vrtd.errors import InvalidInputError
-from vrtd.sweeps import segments
+from vrtd.errors import InvalidInputError, WorkerError
+from vrtd.executors import ProcessExecutor
+from vrtd.sweeps import groups, segments
 from vrtd.sweeps.design import Design
 from vrtd.sweeps.segments import Segments
 
@@ -173,6 +174,22 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     n_started = len(computed(tmp_path))
     result = vrtd.sweep("boyan_chain", "td", GRID, out=tmp_path / "out", **SIZE)
     assert N_CELLS - result.timing.n_computed in (n_started - 1, n_started)
+
+
+def test_a_broken_pool_is_an_error_and_the_same_call_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_SECONDS", "_LEAST_SECONDS", "_FIRST_SECONDS"):
+        monkeypatch.setattr(groups, name, 1e-9)  # groups of one cell
+    options = {"out": tmp_path, "n_runs": 3, "n_gradients": 200}
+
+    def kill(share: float, _: str) -> None:
+        if share > 0.1:
+            os.kill(executor._processes[0].pid, signal.SIGKILL)
+
+    with ProcessExecutor(1) as executor, pytest.raises(WorkerError, match=r"ended unexpectedly .* Run the same call"):
+        vrtd.sweep("boyan_chain", "td", GRID, executor=executor, progress=kill, **options)
+    with ProcessExecutor(1) as executor:
+        result = vrtd.sweep("boyan_chain", "td", GRID, executor=executor, **options)
+    assert 1 <= N_CELLS - result.timing.n_computed < N_CELLS
 
 
 def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
