@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, wait
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -121,3 +124,16 @@ def test_refused_arguments(arguments: Any, message: str) -> None:
 def test_the_command_line_uses_the_connection(executor: Executor, capsys: Any) -> None:
     assert main(["simulate", "--runs", "4", "--gradients", "2000", "--executor", "ray", "--quiet"]) == 0
     assert "squared_error" in capsys.readouterr().out
+
+
+def test_a_ray_that_is_started_listens_on_loopback_only() -> None:
+    code = """
+    import psutil, vrtd
+    with vrtd.executors.ray(1) as executor:
+        executor.submit(divmod, 7, 2).result()
+        ours = {psutil.Process().pid, *(process.pid for process in psutil.Process().children(recursive=True))}
+        sockets = [each for each in psutil.net_connections("tcp") if each.pid in ours and each.status == "LISTEN"]
+        print(*sorted({each.laddr.ip.removeprefix("::ffff:") for each in sockets}))
+    """
+    ended = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "127.0.0.1\n"
