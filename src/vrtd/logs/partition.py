@@ -168,9 +168,15 @@ class Partition:
             yield from self._pair(first, blocks, dropped, encoder)
         self.counts = Counts(n_rows, dropped, encoder.unseen, encoder.lacking, is_divided, seen.summarise())
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether its rows travel with it to another process."""
+        return any(part.is_in_memory for _, part in self._parts)
+
     def load(self) -> Partition:
-        """Return the partition itself, because another process can read it."""
-        return self
+        """Return a partition that holds no more than its rows, to be sent to another process."""
+        parts = [(i, part.load()) for i, part in self._parts]
+        return Partition(parts, self._columns, self.pairing, self._has_names)
 
     def chunks_from_start(self) -> Iterator[Chunk]:
         """Do the same if no rows come before, so that only the last rows wait."""
