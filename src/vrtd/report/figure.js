@@ -45,7 +45,8 @@
     if (log && high / low >= 10) {
       const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
       const step = Math.max(1, Math.ceil((last - first + 1) / most)), ticks = [];
-      for (let n = first; n <= last; n += step) ticks.push([10 ** n, n < -3 || n > 4 ? `10${superscript(n)}` : plain(10 ** n)]);
+      const asPower = first < -3 || last > 4;
+      for (let n = first; n <= last; n += step) ticks.push([10 ** n, asPower ? `10${superscript(n)}` : plain(10 ** n)]);
       if (ticks.length > 2) return ticks;
       const some = [];
       for (let n = first - 1; n <= last; n++) for (const k of [1, 2, 5]) some.push(k * 10 ** n);
@@ -114,7 +115,14 @@
         button("+", "Zoom in", () => this.zoom(0.5)), button(MINUS, "Zoom out", () => this.zoom(2)), button("reset", "Show everything", () => this.reset()),
         button("SVG", "Download as SVG", () => this.saveSvg()), button("PNG", "Download as PNG", () => this.savePng()),
         button("CSV", "Download the values as CSV", () => save(`${this.name}.csv`, new Blob([asCsv(this.rows())], { type: "text/csv" }))));
-      this.table = make("details", { class: "values", ontoggle: () => this.fillTable() }, make("summary", {}, "Values as a table"));
+      this.table = make("div", { class: "values", hidden: true });
+      const shower = button("table", "Show the values as a table", () => {
+        this.table.hidden = !this.table.hidden;
+        shower.setAttribute("aria-expanded", String(!this.table.hidden));
+        this.fillTable();
+      });
+      shower.setAttribute("aria-expanded", "false");
+      this.tools.append(shower);
       this.told = make("output", { class: "unseen", "aria-live": "polite" });
       const chosen = this.choosers.map((chooser, i) => make("label", {}, data.choices[i], chooser));
       figure.prepend(make("div", { class: "live" }, chosen.length ? make("div", { class: "choosers" }, ...chosen) : null,
@@ -214,7 +222,7 @@
       const yTicks = view.y.ticks, letters = yTicks?.length ? Math.max(...yTicks.map(([, text]) => text.length)) : 5;
       const left = yTicks && !yTicks.length ? 10 : Math.min(24 + 6.6 * letters, 0.42 * width), right = view.map ? 74 : 14;
       const bottom = view.x.ticks && !view.x.ticks.length && !view.x.label ? 10 : 46;
-      let height = Math.max(240, Math.min(0.62 * width, 470), 22 * (yTicks?.length ?? 0) + 60);
+      let height = Math.max(240, Math.min(0.56 * width, 440), 22 * (yTicks?.length ?? 0) + 60);
       if (view.map?.equal) height = Math.min((width - left - right) * view.map.shape[0] / view.map.shape[1] + bottom + 10, 620);
       const inner = { left, top: 10, right: width - right, bottom: height - bottom };
       if (view.map?.equal) inner.right = Math.min(inner.right, left + (inner.bottom - 10) * view.map.shape[1] / view.map.shape[0]);
@@ -349,8 +357,10 @@
     labelOf(series) { return series.of ? `${series.of}${series.name ? ` (${series.name})` : ""}` : series.name ?? ""; }
     valueOf(series, i) {
       const at = series.bars === "x" ? series.x[i] : series.y[i], axis = series.bars === "x" ? this.view.x : this.view.y;
-      const half = series.high ? (series.high[i] ?? NaN) - at : NaN;
-      return `${axis.ticks?.length ? tell(axis, at) : number(at)}${Number.isFinite(half) ? ` ± ${number(half, 2)}` : ""}`;
+      const value = axis.ticks?.length ? tell(axis, at) : number(at), low = series.low?.[i] ?? null, high = series.high?.[i] ?? null;
+      if (low === null || high === null) return value;
+      const isEven = Math.abs(high - at - (at - low)) < 0.02 * (high - low) || low === at / 10;  // a band ends there on logarithmic axes
+      return isEven ? `${value} ± ${number(high - at, 2)}` : `${value} [${number(low, 3)}, ${number(high, 3)}]`;
     }
     tellPoint(series, i) {
       const { view } = this, [px, py] = series.points[i], isAcross = series.bars === "x", main = isAcross ? "y" : "x", rows = [];
@@ -468,8 +478,8 @@
       return [["curve", ...names, "low", "high"], ...some.flatMap((each) => each.x.map((x, i) => [this.labelOf(each), place("x", x), place("y", each.y[i]), each.low?.[i], each.high?.[i]]))];
     }
     fillTable() {
-      for (const old of [...this.table.children].slice(1)) old.remove();
-      if (!this.table.open) return;
+      this.table.replaceChildren();
+      if (this.table.hidden) return;
       const [heads, ...rows] = this.rows(), shown = rows.slice(0, MOST_ROWS);
       const cell = (v) => (v === null || v === undefined ? "" : typeof v === "number" ? exactly(v) : v);
       this.table.append(make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Values" }, make("table", {},

@@ -134,15 +134,16 @@ def _shorten(value: float) -> float | None:
 
 def _read_axis(axis: Axis) -> dict[str, Any]:
     from matplotlib.category import StrCategoryFormatter
-    from matplotlib.ticker import FixedFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter
 
     low, high = axis.get_view_interval()
     found = {"label": _plain(axis.get_label_text()), "log": axis.get_scale() == "log", "limits": [low, high]}
-    formatter = axis.get_major_formatter()
-    if isinstance(formatter, FixedFormatter | StrCategoryFormatter):
-        places = axis.get_majorticklocs()
+    locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
+    places = locator() if isinstance(locator, FixedLocator) else axis.get_majorticklocs()
+    has_names = isinstance(locator, FixedLocator) and isinstance(formatter, FuncFormatter)  # as `set_ticks` makes them
+    if has_names or isinstance(formatter, StrCategoryFormatter):
         found["ticks"] = list(zip(as_plain(places), map(_plain, formatter.format_ticks(places)), strict=True))
-    elif len(axis.get_majorticklocs()) == 0 or isinstance(axis.get_major_locator(), NullLocator):
+    elif not len(places):
         found["ticks"] = []
     return found
 

@@ -203,6 +203,12 @@ def _cell(entry: Entry, head: str) -> Html:
     return element("td", entry.content, style=entry.style, attributes=named)
 
 
+def aligned(number: str) -> Html:
+    """Return a number that is aligned with others in its column at the decimal point."""
+    whole, point, rest = number.partition(".")
+    return join(element("span", whole, style="whole"), element("span", point, rest, style="rest"))
+
+
 def figures(panels: Iterable[Panel]) -> Html:
     """Return figures side by side."""
     return element("div", *map(figure, panels), style="panels")
