@@ -209,7 +209,9 @@ def _show_corollary1(axes: Axes, tables: Tables) -> None:
         horizon, miss = 1.0 / (1.0 - part["gamma"]), part["error"] / part["target"]
         axes.plot(horizon, miss, "o-", markersize=3, label=f"target {target:g}")
     axes.axhline(1.0, color="black", linewidth=1.0)
-    finish_axes(axes, "horizon 1/(1 \N{MINUS SIGN} \N{GREEK SMALL LETTER GAMMA})", "error reached / target", small=False)
+    finish_axes(
+        axes, "horizon 1/(1 \N{MINUS SIGN} \N{GREEK SMALL LETTER GAMMA})", "error reached / target", small=False
+    )
 
 
 # Comparisons

@@ -191,7 +191,9 @@ def _describe_experiment(done: Section, claims: Sequence[html.Html]) -> html.Htm
 
 def _figure_number(experiment: Experiment) -> str:
     """Return the printed number of the figure in the paper, empty if there is none."""
-    return next((figure.replace("-", " ").capitalize() for figure, name in FIGURES.items() if name == experiment.name), "")
+    return next(
+        (figure.replace("-", " ").capitalize() for figure, name in FIGURES.items() if name == experiment.name), ""
+    )
 
 
 def _short_title(experiment: Experiment) -> str:

@@ -38,7 +38,9 @@ def _answer(message: Sequence[Finding]) -> str:
     if verdicts <= {*_HELD, "undecided"}:
         has_held = verdicts != {"undecided"}
         return f"The paper's main message {'holds as far as it is decided' if has_held else 'is undecided'}."
-    return "The paper's main message holds in part." if verdicts & {*_HELD} else "The paper's main message does not hold."
+    return (
+        "The paper's main message holds in part." if verdicts & {*_HELD} else "The paper's main message does not hold."
+    )
 
 
 def _count_message(message: Sequence[Finding], statement: str) -> str:

@@ -106,7 +106,8 @@ class Mark(NamedTuple):
 
 def join(*content: str, separator: str = "") -> Html:
     """Join content into markup; plain text is escaped."""
-    return Html(escape(separator).join(each if isinstance(each, Html) else escape(each) for each in content))
+    between, *parts = (each if isinstance(each, Html) else escape(each) for each in (separator, *content))
+    return Html(between.join(parts))
 
 
 def element(name: str, *content: str, style: str = "", attributes: Mapping[str, str] | None = None) -> Html:

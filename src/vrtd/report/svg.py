@@ -116,9 +116,7 @@ def _new_axes(size: tuple[float, float], font_size: float, layout: Literal["cons
         yield axes
 
 
-def _draw(
-    draw: Callable[[Axes], Any], size: tuple[float, float], font_size: float = _FONT_SIZE
-) -> tuple[str, View]:
+def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: float = _FONT_SIZE) -> tuple[str, View]:
     """Call `draw` on axes of this size, in inches, and return the result as an SVG element and as data."""
     with _new_axes(size, font_size, layout="constrained") as axes:
         from matplotlib.ticker import LogFormatterMathtext

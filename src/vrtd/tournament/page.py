@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vrtd.algorithms import VRTD
 from vrtd.report import html
 from vrtd.report.colours import as_css
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 4  # algorithms that are statistically tied with the best
 _N_SITUATIONS = 2  # in the short answer
-_LEAST_SHARE = 1e-12
 
 
 def build_page(found: Comparison, panels: Sequence[html.Panel]) -> html.Page:
@@ -52,7 +49,9 @@ def build_page(found: Comparison, panels: Sequence[html.Panel]) -> html.Page:
             html.section("What to use", "use", _list_advice(found)),
             *errors,
             html.section("Results", "results", meaning, *standings),
-            html.section("Settings and costs", "settings", *(_describe_problem(found, each) for each in problems.values())),
+            html.section(
+                "Settings and costs", "settings", *(_describe_problem(found, each) for each in problems.values())
+            ),
             html.section("How it was done", "how", *(html.paragraph(text) for text in _describe_method(size))),
         ),
         "This comparison: size, versions and machine",
@@ -72,16 +71,16 @@ def _describe_answer(found: Comparison) -> list[html.Html]:
 
 
 def _describe_vrtd(found: Comparison) -> str:
-    """Return the places of the variants of VRTD; empty if none takes part."""
+    """Return the places of the variants of VRTD by mean rank; empty if none takes part."""
     places = []
     for aim, ranked in found.standings.items():
         mine = [
-            f"{standing.algorithm} is at place {place} of {len(ranked)}"
+            f"{standing.algorithm} {place}"
             for place, standing in enumerate(ranked, 1)
             if found.entrants[standing.algorithm].algorithm is VRTD
         ]
-        places += [f"{AIMS[aim]}, {', '.join(mine)}."] if mine else []
-    return f"Where VRTD stands, by mean rank: {' '.join(places)}" if places else ""
+        places += [f"{AIMS[aim][0].lower()}{AIMS[aim][1:]}: {', '.join(mine)} of {len(ranked)}"] if mine else []
+    return f"Where VRTD stands by mean rank, {'; '.join(places)}." if places else ""
 
 
 def _list_advice(found: Comparison) -> html.Html:
@@ -112,7 +111,9 @@ def _list_standings(found: Comparison, aim: str) -> html.Html:
     rows = []
     for i, standing in enumerate(ranked):
         entrant = found.entrants[standing.algorithm]
-        head = html.join(_key(found, standing.algorithm), standing.algorithm, html.LINE_BREAK, html.quiet(entrant.words))
+        head = html.join(
+            _key(found, standing.algorithm), standing.algorithm, html.LINE_BREAK, html.quiet(entrant.words)
+        )
         needs = ("data set" if entrant.uses_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
         entries = []
         for name in where:
@@ -136,10 +137,8 @@ def _key(found: Comparison, algorithm: str) -> html.Html:
 
 
 def _heat(share: float, shares: Sequence[float]) -> int:
-    """Return the level of colour of an error among those of a problem that did not grow: 4 for the best, 0 for the worst."""
-    logs = np.log(np.clip([share, *(each for each in shares if each <= 1.0)], _LEAST_SHARE, 1.0))
-    best, worst = logs.min(), logs.max()
-    return round(4.0 * float((worst - logs[0]) / (worst - best))) if worst > best else 4
+    """Return the level of colour of an error: 4 if few algorithms have a smaller one on the problem, 0 if most have."""
+    return 4 - 5 * sum(each < share for each in shares) // len(shares)
 
 
 def _describe_problem(found: Comparison, problem: TournamentProblem) -> html.Html:
