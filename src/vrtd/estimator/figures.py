@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EFFECTS = tuple(f"effect-{i + 1}" for i in range(MOST_EFFECTS))
 #: Names of all figures that an evaluation may have.
-FIGURES = ("values", "half-widths", "intervals", *_EFFECTS, "convergence", "errors")
+FIGURES = ("values", "half-widths", *_EFFECTS, "intervals", "convergence", "errors")
 
 _BLUE, _VERMILION, _INK = PALETTE[0], PALETTE[1], PALETTE[6]
 _GRID = "#b0b0b0"  # for grids, and for hatched regions without rows
@@ -41,8 +41,8 @@ def figures_of(
     """Return the figures that have something to show, and their tables."""
     candidates = [
         *_value_figures(valued, percent(level), board),
-        _interval_figure(valued, percent(level)),
         *_effect_figures(effects, percent(level)),
+        _interval_figure(valued, percent(level)),
         _convergence_figure(diagnostics),
         _error_figure(diagnostics),
     ]

@@ -30,6 +30,12 @@
       : Number(`${mantissa}e${power}`).toLocaleString("en-US", fixed(decimals));
     return text.replace("-", MINUS);
   }
+  // An estimate with its interval, to two digits of the half-width.
+  function interval(value, low, high) {
+    const half = (high - low) / 2, decimals = half > 0 ? Math.max(0, 1 - Math.floor(Math.log10(half))) : -1;
+    const isPlain = decimals >= 0 && decimals <= 6 && Math.max(Math.abs(low), Math.abs(high)) < 1e7;
+    return [value, low, high].map((v) => (isPlain ? v.toLocaleString("en-US", fixed(decimals)).replace("-", MINUS) : number(v)));
+  }
   const fixed = (n) => ({ minimumFractionDigits: n, maximumFractionDigits: n });
   const exactly = (value) => Number.isInteger(value) && Math.abs(value) < 1e9
     ? value.toLocaleString("en-US").replace("-", MINUS) : number(value);
@@ -182,7 +188,7 @@
       return this.visible.flatMap(ends).filter((v) => v !== null && (!isLog || v > 0));
     }
     canBeLog(axis) {
-      if (this.view.map || this.view.bars.length || this.view[axis].ticks?.length) return false;
+      if (this.view.map || this.view.bars.length || this.view[axis].ticks) return false;
       return this.view[axis].log || this.numbers(axis, false).some((v) => v > 0);
     }
     reset() {
@@ -219,7 +225,8 @@
       if (!width) return;
       this.clear();
       this.logs.forEach((log, i) => log.setAttribute("aria-pressed", String(this.scales["xy"[i]])));
-      const yTicks = view.y.ticks, letters = yTicks?.length ? Math.max(...yTicks.map(([, text]) => text.length)) : 5;
+      const yTicks = view.y.ticks, labels = yTicks ?? findTicks(makeScale(this.scales.y, this.limits.y, 0, 1), 6);
+      const letters = Math.max(3, ...labels.map(([, text]) => text.length));
       const left = yTicks && !yTicks.length ? 10 : Math.min(24 + 6.6 * letters, 0.42 * width), right = view.map ? 74 : 14;
       const bottom = view.x.ticks && !view.x.ticks.length && !view.x.label ? 10 : 46;
       let height = Math.max(240, Math.min(0.56 * width, 440), 22 * (yTicks?.length ?? 0) + 60);
@@ -553,11 +560,12 @@
       const distance = (i) => columns.reduce((sum, { values }, j) => sum + (ranges[j] ? ((values[i] - wanted[j]) / (ranges[j][1] - ranges[j][0] || 1)) ** 2 : Number(values[i] !== wanted[j])), 0);
       let best = 0, least = Infinity;
       for (let i = 0; i < value.length; i++) { const d = distance(i); if (d < least) [best, least] = [i, d]; }
-      const interval = low[best] === null || high[best] === null ? "" : ` (${level} interval ${number(low[best])} to ${number(high[best])})`;
+      const ends = low[best] === null || high[best] === null ? null : interval(value[best], low[best], high[best]);
+      const text = ends ? `${ends[0]} (${level} interval ${ends[1]} to ${ends[2]})` : number(value[best]);
       const where = columns.map(({ name, values }) => `${name} ${typeof values[best] === "number" ? exactly(values[best]) : values[best]}`).join(", ");
       const near = rows ? ` Rows of the log near it: ${exactly(rows[best])}.` : "";
       const nearest = least > 1e-12 ? `Nearest state of the report: ${where}.` : `State: ${where}.`;
-      told.replaceChildren(make("b", {}, isKnown[best] ? `Value ${number(value[best])}${interval}` : "Not visited: the value is not known"), make("span", {}, ` ${nearest}${near}`));
+      told.replaceChildren(make("b", {}, isKnown[best] ? `Value ${text}.` : "Not visited: the value is not known."), make("span", {}, ` ${nearest}${near}`));
     }
     box.append(make("div", { class: "choosers" }, ...columns.map(({ name }, j) => make("label", {}, name, inputs[j]))), told);
     box.hidden = false;

@@ -181,7 +181,7 @@ def table(
     """Return a table in a scrollable box; the first entry of each row is the row header.
 
     With the style "answers", narrow screens show the entries of a row one below the other, each with its column header.
-    With the style "sortable", the script lets the reader sort the rows, search them, and filter them by the first entry.
+    With the style "sortable", the script lets the reader sort, search and filter the rows.
     """
     lines = []
     for first, *rest in rows:

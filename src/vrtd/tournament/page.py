@@ -49,9 +49,7 @@ def build_page(found: Comparison, panels: Sequence[html.Panel]) -> html.Page:
             html.section("What to use", "use", _list_advice(found)),
             *errors,
             html.section("Results", "results", meaning, *standings),
-            html.section(
-                "Settings and costs", "settings", *(_describe_problem(found, each) for each in problems.values())
-            ),
+            html.section("Settings and costs", "settings", *(_list_costs(found, each) for each in problems.values())),
             html.section("How it was done", "how", *(html.paragraph(text) for text in _describe_method(size))),
         ),
         "This comparison: size, versions and machine",
@@ -109,19 +107,19 @@ def _list_standings(found: Comparison, aim: str) -> html.Html:
     ranked = found.standings[aim]
     shares = {name: [found.cells[name, each.algorithm].aims[aim].share for each in ranked] for name in where}
     rows = []
-    for i, standing in enumerate(ranked):
+    for standing in ranked:
         entrant = found.entrants[standing.algorithm]
         head = html.join(
             _key(found, standing.algorithm), standing.algorithm, html.LINE_BREAK, html.quiet(entrant.words)
         )
         needs = ("data set" if entrant.uses_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
         entries = []
-        for name in where:
-            result = found.cells[name, standing.algorithm].aims[aim]
+        for problem in where:
+            result = found.cells[problem, standing.algorithm].aims[aim]
             if result.n_diverged[-1]:
                 entries.append(html.Entry(f"✗ {result.diverged_text}", "lost"))
             else:
-                style = "lost" if result.share > 1.0 else f"heat-{_heat(result.share, shares[name])}"
+                style = "lost" if result.share > 1.0 else f"heat-{_heat(result.share, shares[problem])}"
                 text = html.aligned(("✗ " if result.share > 1.0 else "") + number(result.share, 2))
                 entries.append(html.Entry(text, style))
         rows.append((head, needs, html.aligned(standing.rank_text()), *entries))
@@ -141,7 +139,7 @@ def _heat(share: float, shares: Sequence[float]) -> int:
     return 4 - 5 * sum(each < share for each in shares) // len(shares)
 
 
-def _describe_problem(found: Comparison, problem: TournamentProblem) -> html.Html:
+def _list_costs(found: Comparison, problem: TournamentProblem) -> html.Html:
     return html.fold(
         problem.title + (" (importance ratios)" if problem.is_off_policy else ""),
         *(_list_settings(found, problem.name, aim) for aim in problem.aims),

@@ -89,13 +89,11 @@ class Advice(NamedTuple):
         passed = [each for each in self._candidates(aim) if each.mean_rank < answer.mean_rank]
         if not passed:
             return ""
-        names = ", ".join(
-            f"{each.algorithm} (rank {each.mean_rank:.1f}, on {each.n_lost})" for each in passed[:_N_PASSED]
-        )
+        some = [f"{each.algorithm} (rank {each.mean_rank:.1f}, on {each.n_lost})" for each in passed[:_N_PASSED]]
         more = f" and {len(passed) - _N_PASSED} more" if len(passed) > _N_PASSED else ""
         return (
             f"chosen because it diverged on {answer.n_lost} of {self.n_problems[aim]} problems; tied algorithms with a "
-            f"better rank diverged on more: {names}{more}"
+            f"better rank diverged on more: {', '.join(some)}{more}"
         )
 
     def describe_rivals(self, aim: str, names: str) -> str:
