@@ -192,8 +192,9 @@ def _draw_line(
         is_banded = is_known & np.isfinite(half)
         if is_banded.any():
             low, high = table["low"], table["high"]
-            band = {"color": colour, "alpha": 0.22, "linewidth": 0, "label": label_part(label)}
-            axes.fill_between(x, low, high, where=is_banded.tolist(), **band)
+            axes.fill_between(
+                x, low, high, where=is_banded.tolist(), color=colour, alpha=0.22, linewidth=0, label=label_part(label)
+            )
     _set_ticks(axes.xaxis, table[name])
 
 
@@ -282,8 +283,8 @@ def _draw_whiskers(least_rows: int, axes: Axes, table: Table) -> None:
         axes.errorbar(x, value, half, fmt="o", color=_BLUE, markersize=size, elinewidth=1.2, capsize=size / 2.0)
     else:
         axes.plot(x, value, ".", color=_BLUE, markersize=2.5, label="value")
-        band = {"color": _BLUE, "alpha": 0.22, "linewidth": 0, "label": label_part("value")}
-        axes.fill_between(x, value - half, value + half, **band)
+        name = label_part("value")
+        axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, label=name)
     _set_ticks(axes.xaxis, table[name])
     finish_axes(axes, _as_text(name), "value", grid="y", legend="")
 

@@ -118,8 +118,8 @@ def draw_by_batch_size(axes: Axes, whole: Table, series: Sequence[tuple[str, dic
         x = np.arange(sizes.size) + 0.7 * ((k + 0.5) / len(series) - 0.5)
         draw_marks(axes, x, part["mean"], part["standard_error"], label)
         if "exact" in part:
-            style = {"linestyle": "", "marker": "_", "markersize": 10, "color": "black", "markeredgewidth": 0.8}
-            axes.plot(x, part["exact"], label=label_part(label, "expected"), **style)
+            name = label_part(label, "expected")
+            axes.plot(x, part["exact"], "_", markersize=10, color="black", markeredgewidth=0.8, label=name)
     ticks = ["1 (TD)" if M == 1 else str(M) for M in sizes]
     finish_axes(axes, "batch size M", y_label, log="y", small=False, ticks=ticks)
 

@@ -194,8 +194,12 @@ def _show_theorem1(axes: Axes, tables: Tables) -> None:
     for name in dict.fromkeys(whole["chain"].tolist()):
         part = rows_where(whole, chain=name)
         (line,) = axes.plot(part["batch_size"], part["exact"] / part["printed"], "o-", markersize=3, label=name)
-        style = {"color": line.get_color(), "linewidth": 1.2, "label": label_part(name, "over the sharpened bound")}
-        axes.plot(part["batch_size"], part["exact"] / part["sharp"], ":", **style)
+        x, sharp, label = (
+            part["batch_size"],
+            part["exact"] / part["sharp"],
+            label_part(name, "over the sharpened bound"),
+        )
+        axes.plot(x, sharp, ":", color=line.get_color(), linewidth=1.2, label=label)
     axes.axhline(1.0, color="black", linewidth=1.0)
     finish_axes(axes, "batch size M", "exact error / bound", n_columns=3, place="upper center")
     axes.set_ylim(0.05, 100.0)

@@ -16,6 +16,7 @@ from vrtd.report.numbers import count, number, plural
 
 MOST_COMPARISONS = 40  # rows in the table of one claim
 _CLAIMS_PER_FIGURE = 7  # lines of claims that are about as high as a figure
+_FEW_CLAIMS = 4
 _LONG = 200  # characters; longer lists of conditions are folded
 _MARKS: dict[Verdict, html.Mark] = {
     "proved": html.Mark("holds", "■"),
@@ -172,14 +173,15 @@ def _describe_experiments(findings: Sequence[Finding], sections: Sequence[Sectio
 def _describe_experiment(done: Section, claims: Sequence[html.Html]) -> html.Html:
     """Return a section: its first figures beside the claims, and the other figures below."""
     experiment = done.experiment
-    n_beside = max(1, round(len(claims) / _CLAIMS_PER_FIGURE))
-    first, others = html.join(*map(html.figure, done.panels[:n_beside])), done.panels[n_beside:]
+    n_left = max(1, round(len(claims) / _CLAIMS_PER_FIGURE))
+    n_beside = n_left + (len(claims) <= _FEW_CLAIMS)  # one more below few claims
+    left, right, others = done.panels[:n_left], done.panels[n_left:n_beside], done.panels[n_beside:]
     number = _figure_number(experiment)
     return html.section(
         f"{number}: {experiment.title}" if number else experiment.title,
         _experiment_anchor(experiment),
         html.paragraph(experiment.question),
-        html.beside(first, html.join(*claims)),
+        html.beside(html.join(*map(html.figure, left)), html.join(*claims, *map(html.figure, right))),
         html.figures(others) if others else "",
         html.fold(
             "How it was done",

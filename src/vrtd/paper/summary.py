@@ -44,8 +44,8 @@ def _answer(message: Sequence[Finding]) -> str:
 
 
 def _count_message(message: Sequence[Finding], statement: str) -> str:
-    counts = Counter("holds" if finding.verdict in _HELD else finding.verdict for finding in message)
-    n_held = counts.pop("holds", 0)
+    counts = Counter(finding.verdict for finding in message)
+    n_held = sum(counts[verdict] for verdict in _HELD)
     others = [f"{counts[verdict]} {words}" for verdict, words in _WORDS.items() if counts[verdict]]
     needed = [finding.runs_needed for finding in message if finding.verdict == "undecided" and finding.runs_needed]
     more = f" (half of these need about {number(sorted(needed)[len(needed) // 2], 1)} runs)" if needed else ""
@@ -53,7 +53,7 @@ def _count_message(message: Sequence[Finding], statement: str) -> str:
     return f"It says that {statement}. {n_held} of {plural(len(message), 'claim')} about it hold{rest}."
 
 
-_WORDS = {
+_WORDS: dict[Verdict, str] = {
     "holds under conditions": "under conditions only",
     "does not hold": "not",
     "undecided": "undecided with these runs",

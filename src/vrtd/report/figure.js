@@ -284,7 +284,9 @@
       root.append(make("rect", { x: inner.left, y: inner.top, width: inner.right - inner.left, height: inner.bottom - inner.top, style: "fill:none;stroke:var(--grid)" }));
       text(view.x.label, { x: (inner.left + inner.right) / 2, y: inner.bottom + 36, "text-anchor": "middle" });
       const middle = (inner.top + inner.bottom) / 2;
-      text(view.y.label, { x: 13, y: middle, "text-anchor": "middle", transform: `rotate(-90 13 ${middle})` });
+      const size = Math.max(8, Math.min(FONT, FONT * (inner.bottom + 30) / (6.8 * view.y.label.length)));
+      const centre = Math.max(middle, 3.4 * view.y.label.length * size / FONT);
+      text(view.y.label, { x: 13, y: centre, "text-anchor": "middle", transform: `rotate(-90 13 ${centre})`, style: `font-size:${size}px` });
     }
     drawSeries(inside, series) {
       const far = (p) => Math.max(-1e5, Math.min(p, 1e5));

@@ -68,15 +68,13 @@ def read_axes(axes: Axes) -> View:
     return {key: value for key, value in view.items() if value}
 
 
-def pack(
-    views: Mapping[tuple[str, ...], View], choices: Sequence[str] = (), shown: Sequence[str] | None = None
-) -> dict[str, Any]:
+def pack(views: Mapping[Any, View], choices: Sequence[str] = (), shown: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the views of a figure as plain JSON, in which equal arrays are stored once.
 
     Parameters
     ----------
     views : mapping of tuple of str to dict
-        The views, by the options that the reader chooses.
+        The views, by the options that the reader chooses, which are empty for a single view.
     choices : sequence of str, default=()
         What each option of the keys is a choice of.
     shown : sequence of str, optional
@@ -122,7 +120,8 @@ def as_plain(values: Iterable[Any]) -> list[Any]:
     >>> as_plain([1.0, 0.123456789, float("nan"), "a"])
     [1, 0.1234568, None, 'a']
     """
-    return [_shorten(value) if isinstance(value, int | float) else value for value in np.asarray(values).tolist()]
+    plain = values.tolist() if isinstance(values, np.ndarray) else values
+    return [_shorten(value) if isinstance(value, int | float) else value for value in plain]
 
 
 def _shorten(value: float) -> float | None:

@@ -110,7 +110,7 @@ def _new_axes(size: tuple[float, float], font_size: float, layout: Literal["cons
         matplotlib.rcdefaults()  # the user's style would change the bytes, and colours that the theme replaces
         matplotlib.rcParams.update(_RC | {"font.size": font_size})
         drawing = Drawing(figsize=size, layout=layout)
-        FigureCanvasSVG(drawing)  # type: ignore[no-untyped-call]
+        FigureCanvasSVG(drawing)
         axes = drawing.subplots()
         axes.set_prop_cycle(color=list(PALETTE))
         yield axes

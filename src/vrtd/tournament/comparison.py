@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -115,7 +115,7 @@ class Comparison:
     @cached_property
     def styles(self) -> dict[str, Style]:
         """Style of each algorithm in figures and tables, as arguments of Matplotlib's ``plot``."""
-        return choose_styles(self.tables["ranks"])
+        return choose_styles(self.standings)
 
     @property
     def _size(self) -> str:
@@ -252,7 +252,7 @@ def _draw_panels(folder: Path, comparison: Comparison) -> list[Panel]:
         panel = draw_panel(folder, figure, behind, f"figures/{figure.name}.svg", f"data/{figure.name}.csv")
         write_csv(behind[figure.table], folder / panel.data)
         panels.append(panel)
-    plots = {view.choice: read_view(partial(view.draw, tables={"errors": view.table})) for view in views}
+    plots = {view.choice: read_view(view.draw_table) for view in views}
     panels[-1] = replace(panels[-1], plot=pack(plots, CHOICES, shown))
     written = {folder / name for panel in panels for name in (panel.file, panel.data)}
     for part in ("figures", "data"):

@@ -12,6 +12,7 @@ from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes, label_part
 from vrtd.tables import Table, Tables, rows, rows_where
 from vrtd.tournament.cell import LOST
 from vrtd.tournament.problems import AIMS, TournamentProblem
+from vrtd.tournament.standings import Standing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,15 +35,18 @@ class View(NamedTuple):
     table: Table
     draw: Callable[[Axes, Tables], None]
 
+    def draw_table(self, axes: Axes) -> None:
+        """Draw the whole table."""
+        self.draw(axes, {"errors": self.table})
 
-def choose_styles(ranks: Table) -> dict[str, Style]:
+
+def choose_styles(standings: Mapping[str, Sequence[Standing]]) -> dict[str, Style]:
     """Return the style of each algorithm, the same wherever it is shown.
 
     TD and VRTD have the first colours, and the best of each aim the next ones, so that the algorithms that are shown
     first differ in colour, not in dashes only.
     """
-    aims = [rows_where(ranks, aim=aim)["algorithm"].tolist() for aim in dict.fromkeys(ranks["aim"].tolist())]
-    by_rank = [name for names in zip(*aims, strict=True) for name in names] if aims else []
+    by_rank = [each.algorithm for places in zip(*standings.values(), strict=True) for each in places]
     names = dict.fromkeys([name for name in _FIRST if name in by_rank] + by_rank)
     n = len(PALETTE)
     return {
@@ -120,10 +124,10 @@ def _draw_errors(axis: str, styles: Mapping[str, Style], axes: Axes, tables: Tab
             continue
         axes.plot(x[keep], mean[keep], **style)
         low, high = np.maximum(mean - 2 * se, mean / 10), mean + 2 * se
-        band = {"color": style["color"], "alpha": 0.2, "linewidth": 0, "label": label_part(name)}
-        axes.fill_between(x[keep], low[keep], high[keep], **band)
+        ends, colour = (low[keep], high[keep]), style["color"]
+        axes.fill_between(x[keep], *ends, color=colour, alpha=0.2, linewidth=0, label=label_part(name))
         if mean[-1] >= limit:
-            axes.plot(x[-1:], mean[-1:], "x", markersize=7, color=style["color"], label=label_part(name, "grew"))
+            axes.plot(x[-1:], mean[-1:], "x", markersize=7, color=colour, label=label_part(name, "grew"))
     least = curves["least_error"][0]
     if least > 1e-9 * curves["initial_error"][0]:
         axes.axhline(least, color=PALETTE[6], linestyle=":", linewidth=1.0)

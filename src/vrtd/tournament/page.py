@@ -34,9 +34,9 @@ def build_page(found: Comparison, panels: Sequence[html.Panel]) -> html.Page:
         style="quiet",
     )
     meaning = html.paragraph(
-        "Mean error at the end as a share of that of the start; the darker, the better on this problem. ✗: the error "
-        "grew, or so many of the runs ended with more than a hundred times the error they began with. Behind a name "
-        "above: on how many problems either happened.",
+        "Mean error at the end as a share of that of the start; the stronger the blue, the better on this problem. ✗: "
+        "the error grew, or so many of the runs ended with more than a hundred times the error they began with. Behind "
+        "a name above: on how many problems either happened.",
         style="quiet",
     )
     standings = [_list_standings(found, aim) for aim in found.standings]
@@ -106,14 +106,14 @@ def _list_standings(found: Comparison, aim: str) -> html.Html:
     where = {name: problem.title for name, problem in found.problems.items() if aim in problem.aims}
     ranked = found.standings[aim]
     shares = {name: [found.cells[name, each.algorithm].aims[aim].share for each in ranked] for name in where}
-    rows = []
+    rows: list[tuple[str | html.Entry, ...]] = []
     for standing in ranked:
         entrant = found.entrants[standing.algorithm]
         head = html.join(
             _key(found, standing.algorithm), standing.algorithm, html.LINE_BREAK, html.quiet(entrant.words)
         )
         needs = ("data set" if entrant.uses_data_set else "stream") + (", d²" if entrant.is_quadratic else ", d")
-        entries = []
+        entries: list[html.Entry] = []
         for problem in where:
             result = found.cells[problem, standing.algorithm].aims[aim]
             if result.n_diverged[-1]:
