@@ -1,4 +1,4 @@
-"""Interactive figures, tables and state pickers in a real browser: with the mouse, with the keyboard, without a script."""
+"""Interactive figures, tables and state pickers in a browser: with the mouse, with the keyboard, without the script."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def build() -> str:
     rows = [("holds", "b", html.Entry("2.0", sort=2.0)), ("fails", "a", html.Entry("10", sort=10.0))]
     states = {
         "columns": [{"name": "items", "values": [0, 1, 2]}, {"name": "kind", "values": ["new", "known", "new"]}],
-        "value": as_plain([0.12345, 1.5, 2.5]), "low": as_plain([0.11, 1.0, np.inf]), "high": as_plain([0.14, 2.0, np.inf]),
+        "value": [0.12345, 1.5, 2.5], "low": as_plain([0.11, 1.0, np.inf]), "high": as_plain([0.14, 2.0, np.inf]),
         "rows": [5, 1000, 0], "is_known": [True, True, False], "level": "95 %",
     }  # fmt: skip
     content = html.join(
@@ -232,7 +232,8 @@ def test_one_figure_has_many_views(browser: Browser, page: Path) -> None:
             const selects = [...figure.querySelectorAll("select")];
             if (option) { selects[i].value = option; selects[i].dispatchEvent(new Event("change")); }
             const curves = new Set([...figure.querySelectorAll("[data-series]")].map((each) => each.dataset.series));
-            return [selects.map((each) => each.value), [...selects[1].options].map((each) => each.disabled), curves.size];
+            const disabled = [...selects[1].options].map((each) => each.disabled);
+            return [selects.map((each) => each.value), disabled, curves.size];
         """
         values, disabled, n_curves = browser.run(script, i, option)
         return values, disabled, n_curves
@@ -246,11 +247,12 @@ def test_tables_are_sorted_and_filtered(browser: Browser, page: Path) -> None:
     browser.open(page)
 
     def shown() -> list[str]:
-        script = "return [...document.querySelectorAll('.sortable tbody tr')].filter((r) => !r.hidden).map((r) => r.cells[1].textContent)"
+        rows = "[...document.querySelectorAll('.sortable tbody tr')].filter((row) => !row.hidden)"
+        script = f"return {rows}.map((row) => row.cells[1].textContent)"
         found: list[str] = browser.run(script)
         return found
 
-    verdict, claim, value = browser.find_all(".sortable thead button")
+    _, _, value = browser.find_all(".sortable thead button")
     value.send_keys(ENTER)
     assert shown() == ["b", "a"]
     value.send_keys(ENTER)
@@ -262,9 +264,8 @@ def test_tables_are_sorted_and_filtered(browser: Browser, page: Path) -> None:
     ]
     browser.find("input[type=search]").send_keys("2.0")
     assert shown() == ["b"]
-    browser.run(
-        "const s = document.querySelector('[aria-label=Verdict]'); s.value = 'fails'; s.dispatchEvent(new Event('change'))"
-    )
+    script = "const [s] = arguments; s.value = 'fails'; s.dispatchEvent(new Event('change'))"
+    browser.run(script, browser.find("[aria-label=Verdict]"))
     assert shown() == []
 
 

@@ -63,9 +63,8 @@ def test_the_page_has_its_numbers_under_their_heads() -> None:
     text = build_page(comparison(overall, cells, ("baird",), names), []).html
     heads, lines = cells_of(text, "<h3>To know the values</h3>")
     assert heads == ["Algorithm", "Needs", "Mean rank", "Baird&#x27;s star"]
-    shown = {
-        re.sub("<.*?>", "", line[0]).split()[0]: [re.sub("<.*?>", "", entry) for entry in line[1:]] for line in lines
-    }
+    texts = [[re.sub("<.*?>", "", entry) for entry in line] for line in lines]
+    shown = {line[0].split()[0]: line[1:] for line in texts}
     assert [shown[name][0] for name in names] == ["stream, d", "stream, d²", "data set, d"]
     assert [line[0].split() for line in texts if line[0].startswith("td")] == [["td", "TD()"]]
     for name in names:
@@ -125,7 +124,10 @@ def test_a_choice_that_has_not_the_best_rank_gives_its_reason() -> None:
     found = comparison(
         {"values": made}, {}, (), ("td", "vrtd"), Advice("Some", "reason", {"values": 3}, {"values": made})
     )
-    reason = "chosen because it diverged on 0 of 3 problems; tied algorithms with a better rank diverged on more: td (rank 1.2, on 2)"
+    reason = (
+        "chosen because it diverged on 0 of 3 problems; tied algorithms with a better rank diverged on more: "
+        "td (rank 1.2, on 2)"
+    )
     text = Outline(build_page(found, []).html).text
     assert reason in text
     assert reason in _as_text(found)
