@@ -9,7 +9,7 @@ from typing import Any
 from vrtd.paper.evidence import CONFIDENCE, Finding, Judged, Kind, Verdict, count_verdicts
 from vrtd.paper.experiment import Experiment, Settings
 from vrtd.paper.experiments import FIGURES
-from vrtd.paper.summary import summarise
+from vrtd.paper.findings import summarise
 from vrtd.paper.wording import condition, limits, measured, totals
 from vrtd.report import html
 from vrtd.report.numbers import count, number, plural
