@@ -14,8 +14,8 @@ from tests.helpers.pages import HOSTILE, IMAGE, Outline, check_scripts
 from vrtd.paper.evidence import CONFIDENCE, Claim, NumberCheck, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, read_texts
 from vrtd.paper.experiments import all_claims
-from vrtd.paper.page import MOST_COMPARISONS, Section, build_page
 from vrtd.paper.findings import summarise
+from vrtd.paper.page import MOST_COMPARISONS, Section, build_page
 from vrtd.paper.wording import limits, totals
 from vrtd.plots import Figure
 from vrtd.report.html import Panel

@@ -291,7 +291,7 @@
     drawSeries(inside, series) {
       const far = (p) => Math.max(-1e5, Math.min(p, 1e5));
       const place = (xs, ys) => xs.map((v, i) => { const a = this.x.at(v), b = this.y.at(ys[i]); return a === null || b === null ? null : [far(a), far(b)]; });
-      const points = series.points = place(series.x, series.y), group = make("g", { "data-series": series.name ?? series.of ?? "" });
+      const points = series.points = place(series.x, series.y), group = make("g", { "data-series": series.of ?? series.name ?? "" });
       const join = (some) => some.reduce((d, p, i) => d + (p === null ? "" : `${i && some[i - 1] !== null ? "L" : "M"}${p[0].toFixed(1)} ${p[1].toFixed(1)}`), "");
       if (series.low && !series.bars) {
         const low = place(series.x, series.low.map((v) => (v !== null && this.y.log && v <= 0 ? this.y.low : v))), high = place(series.x, series.high);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,15 @@ def told(browser: Browser, name: str) -> str:
 
 
 def click(browser: Browser, name: str, label: str) -> None:
-    browser.run(
-        "document.querySelector(arguments[0]).click()", f"figure[data-name={name}] button[aria-label='{label}']"
-    )
+    browser.find(f"figure[data-name={name}] button[aria-label='{label}']").click()
+
+
+def wait(condition: Callable[[], Any]) -> None:
+    """Wait until the browser has done something that takes it a moment."""
+    end = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def curve(browser: Browser, name: str) -> list[str]:
@@ -140,9 +146,9 @@ def test_values_are_the_library_s_with_the_keyboard_alone(browser: Browser, page
     assert told(browser, "errors").startswith("pseudo-gradients: 10,000. ")
     browser.run("document.querySelector(arguments[0]).focus()", plot("map"))
     browser.press(RIGHT, UP, RIGHT, RIGHT)
-    assert told(browser, "map") == f"here 2.5, {HOSTILE} 1.5. value {number(6.789012, 4)}"
+    assert told(browser, "map") == f"here 2.500, {HOSTILE} 1.500. value {number(6.789012, 4)}"
     browser.press(DOWN)
-    assert told(browser, "map") == f"here 2.5, {HOSTILE} 0.5. value no rows"
+    assert told(browser, "map") == f"here 2.500, {HOSTILE} 0.5000. value no rows"
     browser.run("document.querySelector(arguments[0]).focus()", plot("bars"))
     browser.press(RIGHT, RIGHT)
     assert told(browser, "bars") == "variance. error 2.000"
@@ -204,10 +210,7 @@ def test_figures_are_downloaded(browser: Browser, page: Path) -> None:
     }.items():
         click(browser, "errors", label)
         path = browser.downloads / f"errors.{kind}"
-        for _ in range(100):
-            if path.exists():
-                break
-            time.sleep(0.05)
+        wait(path.exists)
         content = path.read_bytes()
         if kind == "csv":
             lines = content.decode().splitlines()
@@ -318,4 +321,4 @@ def test_a_link_to_a_folded_line_unfolds_it(browser: Browser, tmp_path: Path) ->
     browser.open(path)
     assert not browser.run("return document.querySelector('#claim-a').open")
     browser.find("a").click()
-    assert browser.run("return document.querySelector('#claim-a').open")
+    wait(lambda: browser.run("return document.querySelector('#claim-a').open"))
