@@ -367,7 +367,7 @@
     valueOf(series, i) {
       const at = series.bars === "x" ? series.x[i] : series.y[i], axis = series.bars === "x" ? this.view.x : this.view.y;
       const value = axis.ticks?.length ? tell(axis, at) : number(at), low = series.low?.[i] ?? null, high = series.high?.[i] ?? null;
-      if (low === null || high === null) return value;
+      if (low === null || high === null || high - low <= 1e-5 * Math.abs(at)) return value;
       const isEven = Math.abs(high - at - (at - low)) < 0.02 * (high - low) || low === at / 10;  // a band ends there on logarithmic axes
       return isEven ? `${value} ± ${number(high - at, 2)}` : `${value} [${number(low, 3)}, ${number(high, 3)}]`;
     }
