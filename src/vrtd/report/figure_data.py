@@ -138,11 +138,11 @@ def _read_axis(axis: Axis) -> dict[str, Any]:
     low, high = axis.get_view_interval()
     found = {"label": _plain(axis.get_label_text()), "log": axis.get_scale() == "log", "limits": [low, high]}
     locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
-    places = locator() if isinstance(locator, FixedLocator) else axis.get_majorticklocs()
+    places = np.asarray(locator() if isinstance(locator, FixedLocator) else axis.get_majorticklocs()).tolist()
     has_names = isinstance(locator, FixedLocator) and isinstance(formatter, FuncFormatter)  # as `set_ticks` makes them
     if has_names or isinstance(formatter, StrCategoryFormatter):
         found["ticks"] = list(zip(as_plain(places), map(_plain, formatter.format_ticks(places)), strict=True))
-    elif not len(places):
+    elif not places:
         found["ticks"] = []
     return found
 
@@ -176,7 +176,9 @@ def _read_interval(container: Any) -> dict[str, Any]:
     of, name = split_label(str(container.get_label()))
     found: dict[str, Any] = {"of": _plain(of)} if of else {"name": _plain(name)}
     for which, bars in zip(("x",) * container.has_xerr + ("y",) * container.has_yerr, container[2], strict=True):
-        ends = np.array([segment[:, 0 if which == "x" else 1] for segment in bars.get_segments()]).reshape(-1, 2)
+        axis, unknown = 0 if which == "x" else 1, [np.nan, np.nan]  # Matplotlib leaves out ends that are not finite
+        parts = [np.asarray(part) for part in bars.get_segments()]
+        ends = np.array([part[:, axis] if len(part) == 2 else unknown for part in parts]).reshape(-1, 2)
         found |= {"low": ends[:, 0], "high": ends[:, 1], "bars": which}
     return found
 
@@ -196,10 +198,8 @@ def _read_bands(axes: Axes) -> dict[str, dict[float, tuple[float, float]]]:
 
 def _read_gaps(axes: Axes) -> list[list[float]]:
     """Return the hatched ranges of the horizontal axis."""
-    return [
-        [float(path.vertices[:, 0].min()), float(path.vertices[:, 0].max())]
-        for area in axes.collections if area.get_hatch() for path in area.get_paths()
-    ]  # fmt: skip
+    areas = [path for area in axes.collections if area.get_hatch() for path in area.get_paths()]
+    return [[float(area.get_extents().x0), float(area.get_extents().x1)] for area in areas]
 
 
 def _read_map(axes: Axes) -> dict[str, Any]:
