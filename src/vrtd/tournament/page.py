@@ -143,6 +143,7 @@ def _list_costs(found: Comparison, problem: TournamentProblem) -> html.Html:
     return html.fold(
         problem.title + (" (importance ratios)" if problem.is_off_policy else ""),
         *(_list_settings(found, problem.name, aim) for aim in problem.aims),
+        anchor=f"problem-{problem.name}",
     )
 
 
