@@ -171,7 +171,6 @@ def _describe_answers(evaluation: Evaluation) -> html.Html:
         f"{plural(diagnostics.n_rows, 'row')}, discount {evaluation.evaluator.discount:g}",
         *_describe_headline(evaluation),
         *(html.paragraph(note) for note in notes if note),
-        style="answer",
     )
 
 
@@ -214,7 +213,7 @@ def _list_tiles(diagnostics: Diagnostics, facts: Facts) -> html.Html:
     if facts.n_states is not None:
         shown["states visited"] = f"{count(facts.n_states - len(d.unseen))} of {count(facts.n_states)}"
     shown["of the variation of the value explained"] = _describe_share(d)
-    return html.tiles("Summary", ((value, words, None) for words, value in shown.items() if value))
+    return html.tiles("Summary", ((value, words) for words, value in shown.items() if value))
 
 
 def _describe_settings(evaluation: Evaluation, facts: Facts) -> dict[str, str]:

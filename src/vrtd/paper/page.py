@@ -121,7 +121,7 @@ def _describe_claim(finding: Finding, shown: Mapping[str, Experiment], home: str
         "Other figures": html.join(*links, separator="\n"),
     }
     line = html.join(
-        html.element("span", mark.before(finding.verdict.capitalize()), style=f"badge {mark.style}"),
+        html.badge(mark, finding.verdict.capitalize()),
         " ",
         claim.statement,
         " ",

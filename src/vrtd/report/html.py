@@ -127,9 +127,9 @@ def quiet(*content: str) -> Html:
     return element("span", *content, style="quiet")
 
 
-def link(anchor: str, *content: str, style: str = "") -> Html:
+def link(anchor: str, *content: str) -> Html:
     """Return a link to an anchor on the same page."""
-    return element("a", *content, style=style, attributes={"href": f"#{quote(anchor)}"})
+    return element("a", *content, attributes={"href": f"#{quote(anchor)}"})
 
 
 def section(title: str, anchor: str, *content: str) -> Html:
@@ -138,27 +138,27 @@ def section(title: str, anchor: str, *content: str) -> Html:
     return element("section", heading, *content, attributes={"aria-labelledby": anchor})
 
 
-def card(mark: Mark, verdict: str, source: str, *content: str, style: str = "", anchor: str = "") -> Html:
-    """Return a box that begins with a verdict and its source."""
-    badge = element("span", mark.before(verdict), style=f"badge {mark.style}")
-    classes = " ".join(filter(None, ("claim", style, mark.style)))
-    first = paragraph(badge, f"\n{source}", style="quiet")
-    return element("article", first, *content, style=classes, attributes={"id": anchor} if anchor else None)
+def badge(mark: Mark, verdict: str) -> Html:
+    """Return a verdict with its symbol, in its colour."""
+    return element("span", mark.before(verdict), style=f"badge {mark.style}")
 
 
-def tiles(label: str, entries: Iterable[tuple[str, str, Mark | None]]) -> Html:
-    """Return tiles of (number, words, mark), with the number in large type."""
-    items = [
-        element("li", element("b", value), " ", mark.before(words) if mark else words, style=mark.style if mark else "")
-        for value, words, mark in entries
-    ]
+def card(mark: Mark, verdict: str, source: str, *content: str) -> Html:
+    """Return a box with an answer, which begins with a verdict and its source."""
+    first = paragraph(badge(mark, verdict), f"\n{source}", style="quiet")
+    return element("article", first, *content, style=f"claim answer {mark.style}")
+
+
+def tiles(label: str, entries: Iterable[tuple[str, str]]) -> Html:
+    """Return tiles of (number, words), with the number in large type."""
+    items = [element("li", element("b", value), " ", words) for value, words in entries]
     return element("ul", *items, style="counts", attributes={"aria-label": label})
 
 
-def bullets(items: Iterable[str], style: str = "") -> Html:
+def bullets(items: Iterable[str]) -> Html:
     """Return a list, or nothing if there are no items."""
     listed = [element("li", item) for item in items]
-    return element("ul", *listed, style=style) if listed else EMPTY
+    return element("ul", *listed) if listed else EMPTY
 
 
 def definitions(entries: Mapping[str, str]) -> Html:

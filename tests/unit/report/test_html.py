@@ -19,9 +19,9 @@ def build(text: str) -> html.Page:
     panel = html.Panel(Figure(text, text, text, lambda axes, tables: None), text, text, text, {text: text})
     sections = html.join(
         html.section(text, text, html.paragraph(text, html.quiet(text), html.LINE_BREAK, html.link(text, text))),
-        html.card(mark, text, text, text, style=text, anchor=f"{text} 1"),
-        html.tiles(text, [(text, text, mark), (text, text, None)]),
-        html.bullets([text, html.fold(text, text)], style=text),
+        html.card(mark, text, text, text),
+        html.tiles(text, [(text, text)]),
+        html.bullets([text, html.fold(text, text, style=text, anchor=f"{text} 1")]),
         html.definitions({text: text, "left out": ""}),
         html.table(text, [text, text], [[text, text]], caption=text, style=text),
         html.figures([panel]),
