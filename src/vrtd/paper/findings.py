@@ -11,6 +11,11 @@ from vrtd.paper.experiment import read_texts
 from vrtd.report.numbers import number, plural
 
 _HELD: tuple[Verdict, ...] = ("proved", "holds", "no exception found")
+_WORDS: dict[Verdict, str] = {
+    "holds under conditions": "under conditions only",
+    "does not hold": "not",
+    "undecided": "undecided with these runs",
+}
 
 
 def summarise(findings: Sequence[Finding]) -> tuple[str, str]:
@@ -51,13 +56,6 @@ def _count_message(message: Sequence[Finding], statement: str) -> str:
     more = f" (half of these need about {number(sorted(needed)[len(needed) // 2], 1)} runs)" if needed else ""
     rest = f"; {' and '.join(others)}{more}" if others else ""
     return f"It says that {statement}. {n_held} of {plural(len(message), 'claim')} about it hold{rest}."
-
-
-_WORDS: dict[Verdict, str] = {
-    "holds under conditions": "under conditions only",
-    "does not hold": "not",
-    "undecided": "undecided with these runs",
-}
 
 
 def _count_universal(findings: Sequence[Finding]) -> str:
