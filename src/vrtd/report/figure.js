@@ -104,7 +104,7 @@
       this.id = `plot-${++nFigures}`;
       this.hidden = new Set();
       this.options = data.views[0].options;
-      const names = new Set(data.views.flatMap((view) => (view.series ?? []).map((each) => each.name)));
+      const names = new Set(data.styles.map((style) => style.name));
       if (data.shown) for (const name of names) if (!data.shown.includes(name)) this.hidden.add(name);
       this.caption = figure.querySelector("figcaption").firstChild?.textContent.trim() ?? "";
       this.choosers = (data.choices ?? []).map((label, i) => make("select", { "aria-label": label, onchange: (e) => this.choose(i, e.target.value) },
@@ -148,7 +148,7 @@
     show(view) {
       this.options = view.options;
       const array = (i) => (i === undefined ? undefined : this.data.arrays[i]);
-      const series = (view.series ?? []).map((each) => ({ ...each, x: array(each.x), y: array(each.y), low: array(each.low), high: array(each.high) }));
+      const series = (view.series ?? []).map((each) => ({ ...this.data.styles[each.style], x: array(each.x), y: array(each.y), low: array(each.low), high: array(each.high) }));
       this.view = { lines: [], bars: [], gaps: [], texts: [], ...view, series };
       if (view.map) this.view.map = { ...view.map, values: array(view.map.values) };
       this.choosers.forEach((chooser, i) => {

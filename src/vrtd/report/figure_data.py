@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vrtd.plots import split_label
 from vrtd.report.colours import as_css
@@ -25,6 +24,7 @@ View = dict[str, Any]  # plain values and arrays
 
 _DIGITS = 7  # of a number on a page; readers see four of them
 _DASHES = {"--": "6 4", ":": "1.5 3", "-.": "7 3 1.5 3"}
+_POINTS = ("x", "y", "low", "high")
 _N_COLOURS = 17  # of a colour map, between which the script interpolates
 
 
@@ -69,7 +69,7 @@ def read_axes(axes: Axes) -> View:
 
 
 def pack(views: Mapping[Any, View], choices: Sequence[str] = (), shown: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the views of a figure as plain JSON, in which equal arrays are stored once.
+    """Return the views of a figure as plain JSON, in which equal arrays and equal styles are stored once.
 
     Parameters
     ----------
@@ -83,22 +83,15 @@ def pack(views: Mapping[Any, View], choices: Sequence[str] = (), shown: Sequence
     Returns
     -------
     dict
-        The figure; arrays of points are replaced by their numbers in the list ``arrays``.
+        The figure; arrays are replaced by their places in the list ``arrays``, and names and styles of series by
+        their places in the list ``styles``.
     """
-    arrays: dict[str, int] = {}
-    kept: list[list[Any]] = []
-
-    def place(array: NDArray[Any]) -> int:
-        plain = as_plain(array)
-        key = str(plain)
-        if key not in arrays:
-            arrays[key] = len(kept)
-            kept.append(plain)
-        return arrays[key]
+    arrays: dict[str, tuple[int, Any]] = {}
+    styles: dict[str, tuple[int, Any]] = {}
 
     def replace(part: Any) -> Any:
         if isinstance(part, np.ndarray):
-            return place(part)
+            return _place(arrays, as_plain(part))
         if isinstance(part, Mapping):
             return {key: replace(value) for key, value in part.items()}
         if isinstance(part, list | tuple):
@@ -106,12 +99,25 @@ def pack(views: Mapping[Any, View], choices: Sequence[str] = (), shown: Sequence
         return as_plain([part])[0] if isinstance(part, float) else part
 
     packed = [{"options": list(key), **replace(view)} for key, view in views.items()]
-    figure: dict[str, Any] = {"views": packed, "arrays": kept}
+    for view in packed:
+        for series in view.get("series", ()):
+            style = {key: series.pop(key) for key in [*series] if key not in _POINTS}
+            series["style"] = _place(styles, style)
+    figure: dict[str, Any] = {"views": packed, "arrays": _values(arrays), "styles": _values(styles)}
     if choices:
         figure["choices"] = list(choices)
     if shown is not None:
         figure["shown"] = list(shown)
     return figure
+
+
+def _place(kept: dict[str, tuple[int, Any]], value: Any) -> int:
+    """Return the place of a value among those that are kept; a new one comes last."""
+    return kept.setdefault(str(value), (len(kept), value))[0]
+
+
+def _values(kept: Mapping[str, tuple[int, Any]]) -> list[Any]:
+    return [value for _, value in kept.values()]
 
 
 def as_plain(values: Iterable[Any]) -> list[Any]:

@@ -78,10 +78,13 @@ def test_maps_bars_gaps_and_texts() -> None:
 
 
 def test_equal_arrays_are_stored_once_and_what_is_not_finite_is_null() -> None:
-    views = {("a",): {"series": [{"x": X, "y": X.copy()}]}, ("b",): {"series": [{"x": np.array([np.inf]), "y": X}]}}
+    views = {
+        ("a",): {"series": [{"name": "s", "x": X, "y": X.copy()}]},
+        ("b",): {"series": [{"name": "s", "x": np.array([np.inf]), "y": X}]},
+    }
     packed = pack(views, ["letter"], ["s"])
     assert packed["arrays"] == [[1, 10, 100], [None]]
     assert [(each["options"], each["series"]) for each in packed["views"]] == [
-        (["a"], [{"x": 0, "y": 0}]), (["b"], [{"x": 1, "y": 0}])
+        (["a"], [{"x": 0, "y": 0, "style": 0}]), (["b"], [{"x": 1, "y": 0, "style": 0}])
     ]  # fmt: skip
-    assert (packed["choices"], packed["shown"]) == (["letter"], ["s"])
+    assert (packed["choices"], packed["shown"], packed["styles"]) == (["letter"], ["s"], [{"name": "s"}])

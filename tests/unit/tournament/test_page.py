@@ -159,8 +159,9 @@ def test_the_reader_chooses_among_all_views_of_one_figure() -> None:
     for view, packed in zip(views, plot["views"], strict=True):
         assert packed["options"] == list(view.choice)
         for series in packed["series"]:
-            if series.get("name") in names and not series.get("of") and view.choice[2] == "pseudo-gradients":
-                part = rows_where(view.table, algorithm=series["name"])
+            style = plot["styles"][series["style"]]
+            if style.get("name") in names and not style.get("of") and view.choice[2] == "pseudo-gradients":
+                part = rows_where(view.table, algorithm=style["name"])
                 keep = part["n_gradients"] > 0
                 assert plot["arrays"][series["x"]] == part["n_gradients"][keep].tolist()
                 assert plot["arrays"][series["y"]] == pytest.approx(part["mean"][keep], rel=1e-6)
