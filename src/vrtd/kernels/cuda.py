@@ -1,0 +1,271 @@
+"""Compilation and launch of loops on a GPU. Only this file knows ``numba.cuda``; it is imported when a GPU is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from vrtd.errors import DeviceError, MissingExtraError
+from vrtd.kernels import jit
+from vrtd.kernels.digest import digest
+
+
+@contextmanager
+def _former_names_of_numpy() -> Iterator[None]:
+    """Let numba-cuda be imported with a NumPy in which functions have lost a second name that it mentions."""
+    aliases = {"row_stack": np.vstack, "in1d": np.isin}
+    missing = [name for name in aliases if name not in vars(np)]
+    for name in missing:
+        setattr(np, name, aliases[name])
+    try:
+        yield
+    finally:
+        for name in missing:
+            delattr(np, name)
+
+
+try:
+    with _former_names_of_numpy():
+        import numba_cuda  # noqa: F401 - `numba.cuda` alone may be the former GPU code of Numba
+        from numba import cuda
+        from numba.cuda import cgutils, config, cudaimpl, types  # noqa: F401 - the third would be imported later
+        from numba.cuda.cudadrv.driver import binding, driver
+        from numba.cuda.extending import intrinsic
+        from numba.cuda.typing.templates import infer, infer_global, make_intrinsic_template
+except ImportError as error:
+    raise MissingExtraError("numba-cuda", "cuda") from error
+
+config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # the first launch, which compiles, is meant to be small
+_THREADS_PER_PROCESSOR = 1024  # multiprocessor: more would leave each too few registers
+_BLOCKS_PER_PROCESSOR = 4
+_MAX_REGISTERS = 96  # of a thread
+_WARP = 32
+_WORD = 8  # bytes of an item of the image
+
+
+def register(function: Any, definition: Callable[..., Any]) -> None:
+    """Define on a GPU what an intrinsic of `vrtd.kernels.jit` does."""
+    name = definition.__name__
+    template = make_intrinsic_template(function, definition, name, kwargs={"target": "cuda"})
+    infer(template)
+    infer_global(function, types.Function(template))
+
+
+def _same(typing_context: Any, value: Any) -> Any:
+    return value(value), lambda context, builder, signature, arguments: arguments[0]
+
+
+def _same_matrix(typing_context: Any, array: Any, width: Any) -> Any:
+    return array(array, width), lambda context, builder, signature, arguments: arguments[0]
+
+
+for _each in (jit.fma, jit.rint):
+    register(_each, _each._defn)
+register(jit.borrow, _same)
+register(jit.with_width, _same_matrix)
+
+
+@intrinsic
+def stack_array(typing_context, shape, dtype):
+    """Return an array of constant shape, of 8-byte numbers, in registers or in local memory of the thread."""
+    if not all(isinstance(n, types.IntegerLiteral) for n in shape):
+        return None
+    sizes = [n.literal_value for n in shape]
+    kind = types.Array(dtype.dtype, len(sizes), "C")
+
+    def codegen(context, builder, signature, arguments):
+        words = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), math.prod(sizes)))
+        array = context.make_array(kind)(context, builder)
+        size_of_item = context.get_constant(types.intp, 8)
+        strides = [8 * math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        context.populate_array(
+            array,
+            data=builder.bitcast(words, array.data.type),
+            shape=[context.get_constant(types.intp, n) for n in sizes],
+            strides=[context.get_constant(types.intp, n) for n in strides],
+            itemsize=size_of_item,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return kind(shape, dtype), codegen
+
+
+@jit.kernel
+def one_run():
+    """Return the run of this thread, `vrtd.engine.loop.first_group`."""
+    return cuda.grid(1)
+
+
+@jit.kernel
+def all_threads():
+    """Return the number of threads, `vrtd.engine.loop.group_stride`."""
+    return cuda.gridsize(1)
+
+
+@jit.kernel
+def copy_tables(data):
+    """Copy the tables of the source to the shared memory of the block, `vrtd.engine.loop.stage`.
+
+    ``data`` holds an image, the contents of all tables as words, and the tables themselves.
+    """
+    image, tables = data
+    shared = cuda.shared.array(0, np.uint64)
+    for i in range(cuda.threadIdx.x, image.size, cuda.blockDim.x):
+        shared[i] = image[i]
+    cuda.syncthreads()
+    return in_shared_memory(shared, tables)
+
+
+@intrinsic
+def in_shared_memory(typing_context, shared, tables):
+    """Return the tables with the addresses that they have in the image, in the order of `make_image`."""
+
+    def codegen(context, builder, signature, arguments):
+        base = context.make_array(shared)(context, builder, value=arguments[0]).data
+        base = builder.bitcast(base, cgutils.voidptr_t)
+        rest, word = (context.get_constant(types.intp, n) for n in (_WORD - 1, _WORD))
+
+        def place(kind, value, offset):
+            """Return a value with new addresses, and the offset behind it."""
+            if isinstance(kind, types.Array):
+                array = context.make_array(kind)(context, builder, value=value)
+                n_bytes = builder.mul(array.nitems, array.itemsize)
+                array.data = builder.bitcast(builder.gep(base, [offset]), array.data.type)
+                n_words = builder.udiv(builder.add(n_bytes, rest), word)
+                return array._getvalue(), builder.add(offset, builder.mul(n_words, word))
+            if isinstance(kind, types.BaseTuple):
+                for i, inner in enumerate(kind):
+                    item, offset = place(inner, builder.extract_value(value, i), offset)
+                    value = builder.insert_value(value, item, i)
+            return value, offset
+
+        return place(tables, arguments[1], context.get_constant(types.intp, 0))[0]
+
+    return tables(shared, tables), codegen
+
+
+def make_image(tables: Any) -> NDArray[np.uint64]:
+    """Return the contents of all arrays of a tuple as words."""
+    parts = [np.empty(0, np.uint64)]
+
+    def add(value: Any) -> None:
+        if isinstance(value, tuple):
+            for each in value:
+                add(each)
+        elif isinstance(value, np.ndarray):
+            content = value.tobytes()
+            parts.append(np.frombuffer(content + bytes(-len(content) % _WORD), np.uint64))
+
+    add(tables)
+    return np.concatenate(parts)
+
+
+def _widen(value: Any) -> Any:
+    """Return tables in which matrices have an odd number of columns.
+
+    Equal columns of different rows are then in different banks of shared memory, which are read at the same time.
+    """
+    if isinstance(value, tuple):
+        items = [_widen(each) for each in value]
+        return type(value)(*items) if type(value) is not tuple else tuple(items)
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        return np.pad(value, ((0, 0), (0, 1 - value.shape[1] % 2)))
+    return value
+
+
+class Gpu:
+    """The current GPU.
+
+    Attributes
+    ----------
+    name : str
+        Name of the GPU.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._device = cuda.get_current_device()
+            name = self._device.name
+        except Exception as error:  # no driver, no GPU, or a driver that is too old: numba-cuda raises many types
+            problem = f"No GPU can be used: {type(error).__name__}: {' '.join(str(error).split())}"
+            raise DeviceError(f"{problem.rstrip('.')}.", 'Use device="cpu", or check the output of nvidia-smi.') from None
+        self.name = name.decode() if isinstance(name, bytes) else str(name)
+        self._stream = cuda.stream()
+
+    @property
+    def free_memory(self) -> int:
+        """Number of free bytes."""
+        return int(cuda.current_context().get_memory_info().free)
+
+    def bind(self, tables: Any, widens: bool) -> tuple[dict[str, Any], Any, int]:
+        """Return how tables of a source are used: bindings of the loop, the data on the GPU, and bytes of shared memory.
+
+        Tables that fit are copied to shared memory at the start of each launch. If ``widens``, matrices may have one
+        column more there.
+        """
+        bindings: dict[str, Any] = {
+            "first_group": one_run,
+            "group_stride": all_threads,
+            "stack_array": stack_array,
+        }
+        image = make_image(widened := _widen(tables) if widens else tables)
+        if image.nbytes <= self._device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+            return bindings | {"stage": copy_tables}, (self.put(image), self.put(widened)), image.nbytes
+        return bindings, self.put(tables), 0
+
+    def compile(self, template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Any:
+        """Return a loop that is compiled at its first launch."""
+        return _compile(template, name, tuple(bindings.items()))
+
+    def put(self, value: Any) -> Any:
+        """Return a copy of an array, or of each array of a tuple, on the GPU."""
+        if isinstance(value, tuple):
+            items = [self.put(each) for each in value]
+            return type(value)(*items) if type(value) is not tuple else tuple(items)
+        return cuda.to_device(value, self._stream) if isinstance(value, np.ndarray) else value
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, order: str = "C") -> Any:
+        """Return an array on the GPU without contents."""
+        return cuda.device_array(shape, dtype, order=order, stream=self._stream)
+
+    def get(self, array: Any) -> Any:
+        """Return a copy of an array in the memory of the CPU."""
+        return array.copy_to_host(stream=self._stream)
+
+    def launch(self, loop: Any, n_runs: int, shared_bytes: int, arguments: tuple[Any, ...]) -> None:
+        """Run a loop with one thread per run, and wait until it is done."""
+        threads = self._choose_threads(loop, n_runs, shared_bytes)
+        launch = loop[max(-(-n_runs // threads), 1), threads, self._stream, shared_bytes]
+        launch.pre_launch_callbacks.append(self._reserve)
+        launch(*arguments)
+        self._stream.synchronize()
+
+    def _choose_threads(self, loop: Any, n_runs: int, shared_bytes: int) -> int:
+        """Return the threads per block with which a multiprocessor has enough of them, in up to four blocks."""
+        device = self._device
+        n_blocks = device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared_bytes + device.RESERVED_SHARED_MEMORY_PER_BLOCK)
+        threads = _THREADS_PER_PROCESSOR // min(max(n_blocks, 1), _BLOCKS_PER_PROCESSOR)
+        share = -(-n_runs // device.MULTIPROCESSOR_COUNT)  # few runs are distributed over all multiprocessors
+        most = min((kernel.max_threads_per_block for kernel in loop.overloads.values()), default=_WARP)
+        return min(threads, most // _WARP * _WARP, max(-(-share // _WARP), 1) * _WARP)
+
+    def _reserve(self, kernel: Any, launch: Any) -> None:
+        """Allow a kernel the shared memory of its launch, of which only 48 KiB need no permission."""
+        attribute = binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        function = kernel._codelibrary.get_cufunc()
+        driver.cuKernelSetAttribute(attribute, launch.sharedmem, function.handle, self._device.id)
+
+
+@cache
+def _compile(template: Callable[..., Any], name: str, bindings: tuple[tuple[str, Any], ...]) -> Any:
+    function = jit.rebind(template, dict(bindings))
+    function.__qualname__ = f"{name}_{digest(function)[:16]}"  # Numba names its cache files after it
+    return cuda.jit(function, max_registers=_MAX_REGISTERS)
