@@ -19,7 +19,7 @@ class CpuDevice:
         self.free_memory = free_memory
         self.launches: list[int] = []  # the number of runs of each
 
-    def bind(self, tables: Any, widens: bool) -> tuple[dict[str, Any], Any, int]:
+    def bind(self, tables: Any, pads: bool, n_features: int) -> tuple[dict[str, Any], Any, int]:
         return {}, self.put(tables), 0
 
     def compile(self, template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Any:

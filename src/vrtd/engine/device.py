@@ -49,10 +49,11 @@ class Device(Protocol):
     def free_memory(self) -> int:
         """Number of free bytes."""
 
-    def bind(self, tables: Any, widens: bool) -> tuple[dict[str, Any], Any, int]:
+    def bind(self, tables: Any, pads: bool, n_features: int) -> tuple[dict[str, Any], Any, int]:
         """Return bindings of the loop, the tables on the device, and the bytes of shared memory that they take.
 
-        If ``widens``, matrices may get one column more.
+        If ``pads``, matrices may get one column more. With ``n_features`` above 0, ``tables.phi`` holds so many
+        features of each state, which may be stored in another form.
         """
 
     def compile(self, template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Any:
@@ -126,7 +127,9 @@ class DeviceLoop:
 def prepare_on_device(job: Job, state: EngineState, device: Device) -> DeviceLoop:
     """Return the loop for this job, compiled by a launch without checkpoints."""
     algorithm, source = job.algorithm, job.source
-    bindings, tables, shared_bytes = device.bind(source.data, widens=not source.uses_slots)
+    few = source.is_chain and is_local(algorithm, job.epoch, source, job.specialised)
+    pads = not source.uses_slots  # a matrix of a simulator may have any meaning
+    bindings, tables, shared_bytes = device.bind(source.data, pads, source.n_features if few else 0)
     bindings = bind_loop(algorithm, job.epoch, source, job.specialised) | bindings
     name = f"gpu_{name_loop(algorithm, job.epoch, source, job.specialised)}"
     loop = device.compile(advance, name, bindings | {"LANES": 1, "n_columns": all_columns, "own_column": run_itself})

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vrtd.errors import DeviceError, MissingExtraError
 from vrtd.kernels import jit
 from vrtd.kernels.digest import digest
+from vrtd.kernels.transition import Transition
 
 
 @contextmanager
@@ -45,8 +46,9 @@ except ImportError as error:
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # the first launch, which compiles, is meant to be small
 _THREADS_PER_PROCESSOR = 1024  # multiprocessor: more would leave each too few registers
 _BLOCKS_PER_PROCESSOR = 4
-_MAX_REGISTERS = 96  # of a thread
+_MAX_REGISTERS = 128  # of a thread
 _WARP = 32
+_COPIES = 16  # banks for 8-byte numbers
 _WORD = 8  # bytes of an item of the image
 
 
@@ -66,8 +68,16 @@ def _same_matrix(typing_context: Any, array: Any, width: Any) -> Any:
     return array(array, width), lambda context, builder, signature, arguments: arguments[0]
 
 
-for _each in (jit.fma, jit.rint):
-    register(_each, _each._defn)
+def _rint(typing_context: Any, x: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "__nv_rint"), arguments)
+
+    return types.float64(types.float64), codegen
+
+
+register(jit.fma, jit.fma._defn)
+register(jit.rint, _rint)
 register(jit.borrow, _same)
 register(jit.with_width, _same_matrix)
 
@@ -168,17 +178,36 @@ def make_image(tables: Any) -> NDArray[np.uint64]:
     return np.concatenate(parts)
 
 
-def _widen(value: Any) -> Any:
-    """Return tables in which matrices have an odd number of columns.
-
-    Equal columns of different rows are then in different banks of shared memory, which are read at the same time.
-    """
+def _pad(value: Any) -> Any:
+    """Return tables in which matrices have an odd number of columns, so that columns are spread over all banks."""
     if isinstance(value, tuple):
-        items = [_widen(each) for each in value]
+        items = [_pad(each) for each in value]
         return type(value)(*items) if type(value) is not tuple else tuple(items)
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return np.pad(value, ((0, 0), (0, 1 - value.shape[1] % 2)))
     return value
+
+
+FEATURES = 1
+
+
+def read_features(x, d):
+    """Return a transition whose features are in registers, read from tables with ``_COPIES`` copies of each number.
+
+    Each thread reads a copy of its own, in a bank of its own: threads that read different rows do not wait for each
+    other.
+    """
+    phi, phi_next = stack_array((1, FEATURES), np.float64), stack_array((1, FEATURES), np.float64)
+    copy = cuda.threadIdx.x % _COPIES
+    for i in range(FEATURES):
+        phi[0, i] = x.phi[x.row, i * _COPIES + copy]
+        phi_next[0, i] = x.phi_next[x.row_next, i * _COPIES + copy]
+    return Transition(phi, 0, phi_next, 0, x.reward, x.discount, x.weight, x.carry)
+
+
+@cache
+def _bind_features(n_features: int) -> Any:
+    return jit.kernel(jit.rebind(read_features, {"FEATURES": n_features}))
 
 
 class Gpu:
@@ -205,20 +234,27 @@ class Gpu:
         """Number of free bytes."""
         return int(cuda.current_context().get_memory_info().free)
 
-    def bind(self, tables: Any, widens: bool) -> tuple[dict[str, Any], Any, int]:
+    def bind(self, tables: Any, pads: bool, n_features: int) -> tuple[dict[str, Any], Any, int]:
         """Return how tables of a source are used: bindings of the loop, the data on the GPU, and bytes of shared memory.
 
-        Tables that fit are copied to shared memory at the start of each launch. If ``widens``, matrices may have one
-        column more there.
+        Tables that fit are copied to shared memory at the start of each launch. If ``pads``, matrices may get one
+        column more there. With ``n_features`` above 0, ``tables.phi`` holds so many features of each state, which
+        are read together and may be stored in another form.
         """
         bindings: dict[str, Any] = {
             "first_group": one_run,
             "group_stride": all_threads,
             "stack_array": stack_array,
         }
-        image = make_image(widened := _widen(tables) if widens else tables)
-        if image.nbytes <= self._device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-            return bindings | {"stage": copy_tables}, (self.put(image), self.put(widened)), image.nbytes
+        forms: list[tuple[Any, dict[str, Any]]] = [(_pad(tables) if pads else tables, {})]
+        if n_features > 0:
+            copies = tables._replace(phi=np.repeat(tables.phi, _COPIES, axis=1))
+            forms.insert(0, (copies, {"with_fixed_width": _bind_features(n_features)}))
+        for form, changes in forms:
+            image = make_image(form)
+            if image.nbytes <= self._device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+                bindings |= changes | {"stage": copy_tables}
+                return bindings, (self.put(image), self.put(form)), image.nbytes
         return bindings, self.put(tables), 0
 
     def compile(self, template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Any:

@@ -85,6 +85,11 @@ class Source:
     n_rows: int = 0
     n_handles: int = 0
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether features are those of states, in ``data.phi``."""
+        return self.n_rows == 0 and not self.uses_slots
+
 
 def make_slots(source: Source, n_lanes: int, n_slots: int, subset: bool = False) -> Slots:
     """Return the storage for ``n_lanes`` interleaved runs, empty where the source does not use it."""
