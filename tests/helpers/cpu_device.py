@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from vrtd.kernels.jit import specialise
+from vrtd.kernels.jit import kernel, specialise
+
+
+@kernel
+def one():
+    return 1
 
 
 class CpuDevice:
@@ -20,10 +25,13 @@ class CpuDevice:
         self.launches: list[int] = []  # the number of runs of each
 
     def bind(self, tables: Any, pads: bool, n_features: int) -> tuple[dict[str, Any], Any, int]:
-        return {}, self.put(tables), 0
+        return {"group_stride": one}, self.put(tables), 0
 
     def compile(self, template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Any:
         return specialise(template, name, bindings)
+
+    def is_compiled(self, loop: Any) -> bool:
+        return bool(loop.signatures)
 
     def put(self, value: Any) -> Any:
         if isinstance(value, tuple):

@@ -7,7 +7,7 @@ import json
 from contextlib import nullcontext
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from vrtd.cli.cluster import add_executor_options, opened_executor
 from vrtd.cli.interrupts import raise_when_safe
@@ -29,7 +29,7 @@ from vrtd.errors import InvalidInputError
 if TYPE_CHECKING:
     from vrtd.sweeps import SweepResult
 
-_RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads", "out")
+_RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads", "device", "out")
 _EXACT = {"auto": None, "always": True, "never": False}
 _SHOWN = 10  # settings per problem and metric
 
@@ -49,6 +49,7 @@ examples:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; those of problems and algorithms are built from the library, which also has the texts."""
     parser.argument_default = argparse.SUPPRESS  # the library has the defaults
+    from vrtd.engine.device import DeviceName
     from vrtd.metrics import METRICS
 
     tables = {"problem": problem_options(), "algorithm": algorithm_options()}
@@ -80,6 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "When to compute expected errors beside the simulated ones. (default: auto, where they cost little)"
     add("--exact", **one_of(_EXACT), help=text)
     add("--threads", type=int, metavar="N")
+    add("--device", **one_of(get_args(DeviceName)))
     add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument

@@ -59,6 +59,9 @@ class Device(Protocol):
     def compile(self, template: Callable[..., Any], name: str, bindings: Mapping[str, Any]) -> Any:
         """Return a loop that is compiled at its first launch."""
 
+    def is_compiled(self, loop: Any) -> bool:
+        """Return whether a loop has been launched before."""
+
     def put(self, value: Any) -> Any:
         """Return a copy of an array, or of each array of a tuple, on the device."""
 
@@ -95,6 +98,14 @@ def open_gpu() -> Device:
     from vrtd.kernels.cuda import Gpu
 
     return Gpu()
+
+
+def describe_gpu() -> dict[str, str | None]:
+    """Return the name of the GPU, or None and the reason why there is none that can be used."""
+    try:
+        return {"name": open_gpu().name, "problem": None}
+    except (DeviceError, MissingExtraError) as error:
+        return {"name": None, "problem": str(error)}
 
 
 @kernel
@@ -135,7 +146,8 @@ def prepare_on_device(job: Job, state: EngineState, device: Device) -> DeviceLoo
     loop = device.compile(advance, name, bindings | {"LANES": 1, "n_columns": all_columns, "own_column": run_itself})
     params, forms = device.put(algorithm.params()), device.put(make_forms(job))
     ready = DeviceLoop(job, device, loop, params, tables, shared_bytes, device.put(warmup_shapes(job.epoch)), forms)
-    _advance(ready, _take(state, slice(0, 1)), np.empty(0, np.int64), None)
+    if not device.is_compiled(loop):
+        _advance(ready, _take(state, slice(0, 1)), np.empty(0, np.int64), None)
     return ready
 
 

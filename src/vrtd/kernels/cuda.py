@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,21 +21,23 @@ from vrtd.kernels.transition import Transition
 
 
 @contextmanager
-def _former_names_of_numpy() -> Iterator[None]:
-    """Let numba-cuda be imported with a NumPy in which functions have lost a second name that it mentions."""
+def _newer_numpy() -> Iterator[None]:
+    """Let numba-cuda be imported with a NumPy that has removed names which it mentions, or warns of what it does."""
     aliases = {"row_stack": np.vstack, "in1d": np.isin}
     missing = [name for name in aliases if name not in vars(np)]
     for name in missing:
         setattr(np, name, aliases[name])
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
     finally:
         for name in missing:
             delattr(np, name)
 
 
 try:
-    with _former_names_of_numpy():
+    with _newer_numpy():
         import numba_cuda  # noqa: F401 - `numba.cuda` alone may be the former GPU code of Numba
         from numba import cuda
         from numba.cuda import cgutils, config, cudaimpl, types  # noqa: F401 - the third would be imported later
@@ -41,9 +45,10 @@ try:
         from numba.cuda.extending import intrinsic
         from numba.cuda.typing.templates import infer, infer_global, make_intrinsic_template
 except ImportError as error:
-    raise MissingExtraError("numba-cuda", "cuda") from error
+    raise MissingExtraError("numba_cuda", "cuda") from error
 
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # the first launch, which compiles, is meant to be small
+config.CUDA_DEALLOCS_COUNT = 100_000  # memory is released in bulk, because a release waits for all running loops
 _THREADS_PER_PROCESSOR = 1024  # multiprocessor: more would leave each too few registers
 _BLOCKS_PER_PROCESSOR = 4
 _MAX_REGISTERS = 128  # of a thread
@@ -210,6 +215,28 @@ def _bind_features(n_features: int) -> Any:
     return jit.kernel(jit.rebind(read_features, {"FEATURES": n_features}))
 
 
+class _Running:
+    """Number of loops that run at the same time, in all threads of this process."""
+
+    def __init__(self) -> None:
+        self._lock, self._n = Lock(), 0
+
+    @contextmanager
+    def counted(self) -> Iterator[int]:
+        """Count a loop while it runs, and return the number with it."""
+        with self._lock:
+            self._n += 1
+            n = self._n
+        try:
+            yield n
+        finally:
+            with self._lock:
+                self._n -= 1
+
+
+_RUNNING = _Running()
+
+
 class Gpu:
     """The current GPU.
 
@@ -261,6 +288,10 @@ class Gpu:
         """Return a loop that is compiled at its first launch."""
         return _compile(template, name, tuple(bindings.items()))
 
+    def is_compiled(self, loop: Any) -> bool:
+        """Return whether a loop has been launched before."""
+        return bool(loop.overloads)
+
     def put(self, value: Any) -> Any:
         """Return a copy of an array, or of each array of a tuple, on the GPU."""
         if isinstance(value, tuple):
@@ -278,14 +309,18 @@ class Gpu:
 
     def launch(self, loop: Any, n_runs: int, shared_bytes: int, arguments: tuple[Any, ...]) -> None:
         """Run a loop with one thread per run, and wait until it is done."""
-        threads = self._choose_threads(loop, n_runs, shared_bytes)
-        launch = loop[max(-(-n_runs // threads), 1), threads, self._stream, shared_bytes]
-        launch.pre_launch_callbacks.append(self._reserve)
-        launch(*arguments)
-        self._stream.synchronize()
+        with _RUNNING.counted() as n_running:
+            threads = self._choose_threads(loop, n_runs * n_running, shared_bytes)
+            launch = loop[-(-n_runs // threads), threads, self._stream, shared_bytes]
+            launch.pre_launch_callbacks.append(self._reserve)
+            launch(*arguments)
+            self._stream.synchronize()
 
     def _choose_threads(self, loop: Any, n_runs: int, shared_bytes: int) -> int:
-        """Return the threads per block with which a multiprocessor has enough of them, in up to four blocks."""
+        """Return the threads per block with which a multiprocessor has enough of them, in up to four blocks.
+
+        ``n_runs`` are those of all loops that run at the same time, under the assumption that they are alike.
+        """
         device = self._device
         n_blocks = device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared_bytes + device.RESERVED_SHARED_MEMORY_PER_BLOCK)
         threads = _THREADS_PER_PROCESSOR // min(max(n_blocks, 1), _BLOCKS_PER_PROCESSOR)
