@@ -20,6 +20,8 @@ from vrtd.kernels import cuda
 
 
 class Case(NamedTuple):
+    """Runs that are measured."""
+
     problem: Callable[[], Any]
     algorithm: Any
     sampling: str
@@ -88,7 +90,10 @@ def measure(case: Case, quick: bool, with_cpu: bool) -> dict[str, float]:
             clock = time.perf_counter()
             vrtd.simulate(problem, case.algorithm, n_runs=n_runs, n_gradients=size, **arguments)
             best = min(best, time.perf_counter() - clock)
-        report |= {f"cpu_{cores}_cores": n_runs * size / best / 1e9, "gpu_to_cpu": report["call"] * best * 1e9 / n_runs / size}
+        report |= {
+            f"cpu_{cores}_cores": n_runs * size / best / 1e9,
+            "gpu_to_cpu": report["call"] * best * 1e9 / n_runs / size,
+        }
     return report
 
 
@@ -99,7 +104,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the pseudo-gradients")
     parser.add_argument("--no-cpu", action="store_true", help="measure only the GPU")
     options = parser.parse_args()
-    report: dict[str, Any] = {"gpu": cuda.Gpu().name, "vrtd": vrtd.__version__, "unit": "1e9 pseudo-gradients per second"}
+    report: dict[str, Any] = {
+        "gpu": cuda.Gpu().name,
+        "vrtd": vrtd.__version__,
+        "unit": "1e9 pseudo-gradients per second",
+    }
     for name in options.cases or CASES:
         report[name] = measure(CASES[name], options.quick, not options.no_cpu)
         if not options.json:

@@ -49,12 +49,14 @@ except ImportError as error:
 
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # the first launch, which compiles, is meant to be small
 config.CUDA_DEALLOCS_COUNT = 100_000  # memory is released in bulk, because a release waits for all running loops
-_THREADS_PER_PROCESSOR = 1024  # multiprocessor: more would leave each too few registers
+
+# Measured with benchmarks/gpu.py. More threads per multiprocessor would leave each thread too few registers.
+_THREADS_PER_PROCESSOR = 1024
 _BLOCKS_PER_PROCESSOR = 4
-_MAX_REGISTERS = 128  # of a thread
+_MAX_REGISTERS = 128
 _WARP = 32
-_COPIES = 16  # banks for 8-byte numbers
-_WORD = 8  # bytes of an item of the image
+_COPIES = 16  # of features: the number of banks of shared memory for 8-byte numbers
+_WORD = 8
 
 
 def register(function: Any, definition: Callable[..., Any]) -> None:
@@ -65,12 +67,16 @@ def register(function: Any, definition: Callable[..., Any]) -> None:
     infer_global(function, types.Function(template))
 
 
-def _same(typing_context: Any, value: Any) -> Any:
-    return value(value), lambda context, builder, signature, arguments: arguments[0]
+def _first_argument(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return arguments[0]
 
 
-def _same_matrix(typing_context: Any, array: Any, width: Any) -> Any:
-    return array(array, width), lambda context, builder, signature, arguments: arguments[0]
+def _borrow(typing_context: Any, value: Any) -> Any:
+    return value(value), _first_argument
+
+
+def _with_width(typing_context: Any, array: Any, width: Any) -> Any:
+    return array(array, width), _first_argument
 
 
 def _rint(typing_context: Any, x: Any) -> Any:
@@ -83,8 +89,8 @@ def _rint(typing_context: Any, x: Any) -> Any:
 
 register(jit.fma, jit.fma._defn)
 register(jit.rint, _rint)
-register(jit.borrow, _same)
-register(jit.with_width, _same_matrix)
+register(jit.borrow, _borrow)
+register(jit.with_width, _with_width)
 
 
 @intrinsic
@@ -98,14 +104,13 @@ def stack_array(typing_context, shape, dtype):
     def codegen(context, builder, signature, arguments):
         words = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), math.prod(sizes)))
         array = context.make_array(kind)(context, builder)
-        size_of_item = context.get_constant(types.intp, 8)
-        strides = [8 * math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+        strides = [_WORD * math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
         context.populate_array(
             array,
             data=builder.bitcast(words, array.data.type),
             shape=[context.get_constant(types.intp, n) for n in sizes],
             strides=[context.get_constant(types.intp, n) for n in strides],
-            itemsize=size_of_item,
+            itemsize=context.get_constant(types.intp, _WORD),
             meminfo=None,
         )
         return array._getvalue()
@@ -193,7 +198,7 @@ def _pad(value: Any) -> Any:
     return value
 
 
-FEATURES = 1
+FEATURES = 1  # bound to the number of features
 
 
 def read_features(x, d):
@@ -252,7 +257,9 @@ class Gpu:
             name = self._device.name
         except Exception as error:  # no driver, no GPU, or a driver that is too old: numba-cuda raises many types
             problem = f"No GPU can be used: {type(error).__name__}: {' '.join(str(error).split())}"
-            raise DeviceError(f"{problem.rstrip('.')}.", 'Use device="cpu", or check the output of nvidia-smi.') from None
+            raise DeviceError(
+                f"{problem.rstrip('.')}.", 'Use device="cpu", or check the output of nvidia-smi.'
+            ) from None
         self.name = name.decode() if isinstance(name, bytes) else str(name)
         self._stream = cuda.stream()
 
@@ -262,7 +269,7 @@ class Gpu:
         return int(cuda.current_context().get_memory_info().free)
 
     def bind(self, tables: Any, pads: bool, n_features: int) -> tuple[dict[str, Any], Any, int]:
-        """Return how tables of a source are used: bindings of the loop, the data on the GPU, and bytes of shared memory.
+        """Return bindings of the loop, the tables of a source on the GPU, and the bytes of shared memory they take.
 
         Tables that fit are copied to shared memory at the start of each launch. If ``pads``, matrices may get one
         column more there. With ``n_features`` above 0, ``tables.phi`` holds so many features of each state, which
@@ -322,7 +329,9 @@ class Gpu:
         ``n_runs`` are those of all loops that run at the same time, under the assumption that they are alike.
         """
         device = self._device
-        n_blocks = device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared_bytes + device.RESERVED_SHARED_MEMORY_PER_BLOCK)
+        n_blocks = device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (
+            shared_bytes + device.RESERVED_SHARED_MEMORY_PER_BLOCK
+        )
         threads = _THREADS_PER_PROCESSOR // min(max(n_blocks, 1), _BLOCKS_PER_PROCESSOR)
         share = -(-n_runs // device.MULTIPROCESSOR_COUNT)  # few runs are distributed over all multiprocessors
         most = min((kernel.max_threads_per_block for kernel in loop.overloads.values()), default=_WARP)

@@ -40,7 +40,11 @@ def test_doctor_reports_libraries_cache_and_processor(capsys):
     assert shown.endswith(f"\n\n{last}\n")
     for command, use in report["commands"].items():
         lacks = [name for name, end in ABSENT.items() if command.endswith(end)]
-        without = {"works": False, "missing": lacks, "install": f"pip install 'vrtd[{''.join(map(EXTRAS.get, lacks))}]'"}
+        without = {
+            "works": False,
+            "missing": lacks,
+            "install": f"pip install 'vrtd[{''.join(map(EXTRAS.get, lacks))}]'",
+        }
         assert use == (without if lacks else works)
     for name in report["commands"]:
         assert re.search(

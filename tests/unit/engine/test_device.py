@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,10 +30,10 @@ VRTD = vrtd.VRTD(0.1, 7)
 
 
 @pytest.fixture(autouse=True)
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[CpuDevice]:
+def device(monkeypatch: pytest.MonkeyPatch) -> CpuDevice:
     stand_in = CpuDevice()
     monkeypatch.setattr(engine_device, "open_gpu", lambda: stand_in)
-    yield stand_in
+    return stand_in
 
 
 def simulate(problem: Any = PROBLEM, algorithm: Any = VRTD, **changes: Any) -> vrtd.Result:

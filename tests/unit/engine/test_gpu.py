@@ -81,7 +81,9 @@ def test_every_source(name: str) -> None:
     assert_devices_agree(problem(), algorithm, **changes)
 
 
-@pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 500), vrtd.TDC(0.05, 0.1)], ids=["td", "vrtd", "tdc"])
+@pytest.mark.parametrize(
+    "algorithm", [vrtd.TD(0.1), vrtd.VRTD(0.1, 500), vrtd.TDC(0.05, 0.1)], ids=["td", "vrtd", "tdc"]
+)
 def test_long_runs(algorithm: Any) -> None:
     changes = {"n_gradients": 1_000_000, "n_runs": 16}
     cpu = simulate(PROBLEM, algorithm, **changes)
