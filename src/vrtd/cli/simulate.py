@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.cluster import add_executor_options, opened_executor
+from vrtd.cli.cluster import add_device_option, add_executor_options, opened_executor
 from vrtd.cli.formats import as_json, as_json_together, as_text, draw, header_of, write_together
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
@@ -45,7 +45,6 @@ examples:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; those of problems and algorithms are built from the library, which also has the texts."""
     parser.argument_default = argparse.SUPPRESS  # the library has the defaults
-    from vrtd.engine.device import DeviceName
     from vrtd.metrics import METRICS
 
     tables = {"problem": problem_options(), "algorithm": algorithm_options()}
@@ -79,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "State where trajectories start. (default: drawn from the stationary distribution)"
     add("--initial", type=int, metavar="STATE", help=text)
     add("--threads", type=int, metavar="N")
-    add("--device", **one_of(get_args(DeviceName)))
+    add_device_option(runs, argparse.SUPPRESS)
     add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument

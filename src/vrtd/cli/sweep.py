@@ -7,9 +7,9 @@ import json
 from contextlib import nullcontext
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.cluster import add_executor_options, opened_executor
+from vrtd.cli.cluster import add_device_option, add_executor_options, opened_executor
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
     add_choice,
@@ -49,7 +49,6 @@ examples:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; those of problems and algorithms are built from the library, which also has the texts."""
     parser.argument_default = argparse.SUPPRESS  # the library has the defaults
-    from vrtd.engine.device import DeviceName
     from vrtd.metrics import METRICS
 
     tables = {"problem": problem_options(), "algorithm": algorithm_options()}
@@ -81,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "When to compute expected errors beside the simulated ones. (default: auto, where they cost little)"
     add("--exact", **one_of(_EXACT), help=text)
     add("--threads", type=int, metavar="N")
-    add("--device", **one_of(get_args(DeviceName)))
+    add_device_option(runs, argparse.SUPPRESS)
     add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument
