@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers import small_experiments
 from tests.helpers.cpu_device import CpuDevice
 from tests.helpers.table import ROWS, Row
 from tests.helpers.toy_simulator import ring
+from vrtd.cli import main
 from vrtd.engine import device as engine_device
 from vrtd.errors import DeviceError, InvalidInputError, MissingExtraError
 
@@ -149,3 +153,32 @@ def test_wrong_devices() -> None:
     both = r"device='cuda' has no effect together with executor, whose workers use the CPU\. Drop one of them\."
     with ThreadPoolExecutor(1) as executor, pytest.raises(InvalidInputError, match=both):
         simulate(executor=executor)
+
+
+def test_a_sweep_has_the_numbers_of_simulate(device: CpuDevice, tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {"n_runs": 5, "n_gradients": 300, "seed": 5, "exact": False, "out": tmp_path}
+    grid = {"step_size": [0.1, 0.2], "batch_size": [7]}
+    swept = vrtd.sweep(PROBLEM, vrtd.VRTD, grid, device="cuda", **arguments)
+    assert device.launches
+    expected = simulate(checkpoints=1).summary().mean[-1]
+    assert swept.final("mean", "problem-1")[0, 0] == expected
+    device.launches.clear()
+    vrtd.sweep(PROBLEM, vrtd.VRTD, grid, device="cuda", **arguments)
+    assert not device.launches  # all cells are kept
+    on_cpu = vrtd.sweep(PROBLEM, vrtd.VRTD, grid, **arguments)  # these are other cells
+    np.testing.assert_allclose(on_cpu.final("mean", "problem-1"), swept.final("mean", "problem-1"), rtol=1e-12)
+    assert on_cpu.timing.n_computed == 2
+
+
+def test_a_reproduction_on_another_device_measures_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_experiments.install(monkeypatch)
+    for device, n_measured in (("cpu", 1), ("auto", 2), ("auto", 2)):  # there is little to do, which "auto" does here
+        vrtd.reproduce("first", out=tmp_path, n_runs=4, device=device)
+        assert len(small_experiments.measured) == n_measured
+
+
+def test_the_command_line_chooses_the_device(device: CpuDevice, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--runs 5 --gradients 300 --checkpoints 4 --batch-size 7 --seed 5 --quiet --json"
+    assert main(["simulate", *options.split(), "--device", "auto"]) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == "cpu"
+    assert not device.launches
