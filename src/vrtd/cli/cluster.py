@@ -29,12 +29,8 @@ def add_executor_options(parser: argparse.ArgumentParser | argparse._ArgumentGro
 
 
 def add_device_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
-    """Add the option --device."""
-    text = (
-        "Compute on the CPU, on an NVIDIA GPU (cuda), or on the GPU if there is one and the work is large enough "
-        "(auto). (default: cpu)"
-    )
-    parser.add_argument("--device", **one_of(_DEVICES), default=default, help=text)
+    """Add the option --device, whose text is that of the library."""
+    parser.add_argument("--device", **one_of(_DEVICES), default=default)
 
 
 @contextmanager

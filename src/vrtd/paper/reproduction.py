@@ -119,8 +119,9 @@ def reproduce(
         Executor that computes the simulations, in place of threads, as in ``vrtd.simulate``. It stays open, and does
         not change the results.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Device that computes the simulations, as in ``vrtd.simulate``. A GPU changes numbers by rounding, so experiments
-        from another device are measured again. It helps from about 16,384 runs on.
+        Device that computes the simulations: the CPU, an NVIDIA GPU ("cuda"), or the GPU if it helps ("auto"), as in
+        ``vrtd.simulate``. A GPU changes numbers by rounding, so experiments from another device are measured again. It
+        helps from about 16,384 runs on.
     progress : callable or bool, optional
         Whether to show a progress bar on stderr. A function is called with the completed share of the work and the name
         of the experiment.

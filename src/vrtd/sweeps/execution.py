@@ -100,8 +100,9 @@ def sweep(
     threads : int or None, default=None
         Number of threads without an executor. None means one per available core.
     device : {"cpu", "cuda", "auto"}, default="cpu"
-        Device that computes the cells, as in ``simulate``. On a GPU, ``threads`` is the number of cells that are
-        computed at the same time, so that small cells also fill the GPU.
+        Device that computes the cells: the CPU, an NVIDIA GPU ("cuda"), or the GPU if it helps ("auto"), as in
+        ``simulate``. On a GPU, ``threads`` is the number of cells that are computed at the same time, so that small
+        cells also fill the GPU.
     out : path or None, default=None
         Folder that keeps finished cells, for a call that continues this one, and receives the table. It must be new,
         empty or that of an earlier sweep.
