@@ -21,9 +21,8 @@ from vrtd.engine.blocks import (
     make_forms,
     warmup_shapes,
 )
-from vrtd.engine.loop import Outputs, advance, bind_loop, is_local, name_loop
+from vrtd.engine.loop import LANE_PER_RUN, Outputs, advance, bind_loop, is_local, name_loop
 from vrtd.errors import DeviceError, MissingExtraError
-from vrtd.kernels.jit import kernel
 from vrtd.result import EngineState
 from vrtd.sources.source import Slots
 
@@ -108,18 +107,6 @@ def describe_gpu() -> dict[str, str | None]:
         return {"name": None, "problem": str(error)}
 
 
-@kernel
-def run_itself(first, lane):
-    """Return the run: on a device, all runs have columns of the batch and slots, `vrtd.engine.loop.own_column`."""
-    return first
-
-
-@kernel
-def all_columns(batch):
-    """Return the number of columns of the batch, one for each run, `vrtd.engine.loop.n_columns`."""
-    return batch.shape[1]
-
-
 @dataclass
 class DeviceLoop:
     """Compiled loop of a job on a device, with the arrays that all runs share."""
@@ -143,7 +130,7 @@ def prepare_on_device(job: Job, state: EngineState, device: Device) -> DeviceLoo
     bindings, tables, shared_bytes = device.bind(source.data, pads, source.n_features if few else 0)
     bindings = bind_loop(algorithm, job.epoch, source, job.specialised) | bindings
     name = f"gpu_{name_loop(algorithm, job.epoch, source, job.specialised)}"
-    loop = device.compile(advance, name, bindings | {"LANES": 1, "n_columns": all_columns, "own_column": run_itself})
+    loop = device.compile(advance, name, bindings | LANE_PER_RUN)
     params, forms = device.put(algorithm.params()), device.put(make_forms(job))
     ready = DeviceLoop(job, device, loop, params, tables, shared_bytes, device.put(warmup_shapes(job.epoch)), forms)
     if not device.is_compiled(loop):
@@ -246,4 +233,4 @@ def _bytes_per_run(job: Job) -> int:
         numbers += (job.largest_batch + 1) * (2 * d + 3)
     subset = source.n_rows if job.epoch.subset else 0
     batch = job.largest_batch if job.epoch.inner_samples == "resample" else 0
-    return 8 * numbers + 4 * subset + np.dtype(_handle_type(job)).itemsize * batch
+    return int(8 * numbers + 4 * subset + np.dtype(_handle_type(job)).itemsize * batch)

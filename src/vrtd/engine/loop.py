@@ -87,6 +87,21 @@ def own_column(first, lane):
 
 
 @kernel
+def all_columns(batch):
+    """Return the number of columns of the batch of a device, one for each run: ``n_columns`` there."""
+    return batch.shape[1]
+
+
+@kernel
+def run_itself(first, lane):
+    """Return the run, which has a column and slots of its own on a device: ``own_column`` there."""
+    return first
+
+
+LANE_PER_RUN = {"LANES": 1, "n_columns": all_columns, "own_column": run_itself}  # bindings of the loop of a device
+
+
+@kernel
 def with_fixed_width(x, d):
     """Return the transition with a number of features that is known to the compiler."""
     phi, phi_next = with_width(x.phi, d), with_width(x.phi_next, d)

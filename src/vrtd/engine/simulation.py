@@ -87,8 +87,8 @@ def simulate(
         ``get_executor()`` of a Dask client, ``vrtd.executors.ray()`` or any other. It stays open.
     device : {"cpu", "cuda", "auto"}, default="cpu"
         Device that computes the runs: the CPU, an NVIDIA GPU ("cuda"), or the GPU if it helps ("auto"). A GPU needs
-        ``pip install 'vrtd[cuda]'``. "auto" takes the GPU if there is one and the work is large enough to gain from it: at least 16,384 runs, and a
-        number of pseudo-gradients that takes the CPU longer than the GPU's compiler.
+        ``pip install 'vrtd[cuda]'``. "auto" takes the GPU if there is one, if there are at least 16,384 runs, and if
+        the CPU would need longer than the GPU's compiler.
     start : Result or None, default=None
         Result to continue, from a call with the same arguments. ``n_gradients`` more are then computed, as if the first
         call had not stopped.

@@ -335,7 +335,7 @@ class Gpu:
         threads = _THREADS_PER_PROCESSOR // min(max(n_blocks, 1), _BLOCKS_PER_PROCESSOR)
         share = -(-n_runs // device.MULTIPROCESSOR_COUNT)  # few runs are distributed over all multiprocessors
         most = min((kernel.max_threads_per_block for kernel in loop.overloads.values()), default=_WARP)
-        return min(threads, most // _WARP * _WARP, max(-(-share // _WARP), 1) * _WARP)
+        return int(min(threads, most // _WARP * _WARP, max(-(-share // _WARP), 1) * _WARP))
 
     def _reserve(self, kernel: Any, launch: Any) -> None:
         """Allow a kernel the shared memory of its launch, of which only 48 KiB need no permission."""
