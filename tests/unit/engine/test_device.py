@@ -23,10 +23,9 @@ PROBLEM = vrtd.problems.random_mdp(seed=0)
 
 
 def loop_of(row: Row) -> Any:
-    """Return what distinguishes loops: algorithms of one family have the same kernels."""
+    """Return what distinguishes loops: algorithms of one family have the same step."""
     epoch = row.algorithm.epoch(row.sampling, 40 if row.sampling == "dataset" else 0)
-    kernels = tuple(vars(type(row.algorithm).kernels).values())
-    return kernels, epoch.subset, epoch.random_length, row.algorithm.needs_data_set and epoch.inner_samples
+    return type(row.algorithm).kernels.step, epoch.subset, epoch.random_length
 
 
 FIRST_ROWS = list({loop_of(row): row for row in reversed(ROWS)}.values())
