@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from vrtd import store
 from vrtd.checks import check_count
 from vrtd.executors import check_executor
+from vrtd.files import as_path
 from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
@@ -144,13 +145,14 @@ def reproduce(
     >>> finding.verdict
     'does not hold'
     """
-    names = tuple(experiments.check_name(name) for name in ((names,) if isinstance(names, str) else names))
+    names = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else names
+    names = tuple(experiments.check_name(name) for name in names)
     check_count("n_runs", n_runs, least=2)
     check_count("seed", seed, least=0)
     check_executor(executor, threads)
     new_panels(1)  # fail before the measurements if Matplotlib is missing
     with (
-        opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder,
+        opened(as_path("out", out), _FORMAT, "reproduction", ("data", "figures")) as folder,
         show_progress(progress, ProgressBar) as report,
     ):
         measured: dict[str, stored.Measured] = {}
