@@ -174,9 +174,8 @@ class ReportError(VrtdError):
     def __init__(self, evaluation: Evaluation, cause: Exception, kept: Sequence[str]) -> None:
         self.evaluation, self.cause, self.kept = evaluation, cause, tuple(kept)
         what = f"{', '.join(kept)} are in {evaluation.out}." if kept else f"{evaluation.out} is as it was before."
-        super().__init__(
-            " ".join([f"The report could not be written: {_describe(cause)}.", what, _advise(cause)]).rstrip()
-        )
+        advice = f" {advise(cause)}" if isinstance(cause, OSError) else ""
+        super().__init__(f"The report could not be written: {_describe(cause)}. {what}{advice}")
 
     def __reduce__(self) -> Any:
         return type(self), (self.evaluation, self.cause, self.kept)
@@ -200,10 +199,6 @@ def _describe(cause: Exception) -> str:
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     return f"{cause}".rstrip(".") if isinstance(cause, VrtdError) else f"{type(cause).__name__}: {cause}".rstrip(".: ")
-
-
-def _advise(cause: Exception) -> str:
-    return advise(cause) if isinstance(cause, OSError) else ""
 
 
 def _as_dict(returns: ReturnCheck) -> dict[str, Any]:
