@@ -374,7 +374,8 @@ def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
     origin, successor, probability, reward, discount, weight = columns
     for name, value, holds, condition in (
         ("probabilities", probability, probability >= 0.0, "be finite and non-negative"),
-        ("rewards", reward, np.abs(reward) <= LARGEST, f"be finite and at most {LARGEST:g} in size"),
+        ("rewards", reward, True, "be finite"),
+        ("rewards", reward, np.abs(reward) <= LARGEST, f"be at most {LARGEST:g} in size"),
         ("weights", weight, weight >= 0.0, "be finite and non-negative"),
         ("discounts", discount, (discount >= 0.0) & (discount <= 1.0), "lie in [0, 1]"),
     ):
