@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from threading import get_ident
 from typing import IO, Any
@@ -78,8 +79,14 @@ def as_path(name: str, value: Any) -> Path:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the system lacked memory or threads, which says nothing about a file."""
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY in str(error)):
+    """Return whether the system lacked memory or threads, which says nothing about a file.
+
+    An array that is larger than the address space is the fault of the file that declares it.
+    """
+    if isinstance(error, MemoryError):
+        shape: tuple[int, ...] = getattr(error, "shape", ())  # of the array that NumPy could not allocate
+        return prod(shape) < 2**47
+    if isinstance(error, RuntimeError) and _NO_MEMORY in str(error):
         return True
     return isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, require
 from vrtd.errors import ResultFileError
-from vrtd.files import read_arrays, read_bytes, write_arrays, write_at_once
+from vrtd.files import is_out_of_memory, read_arrays, read_bytes, write_arrays, write_at_once
 from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 from vrtd.report.notebook import build_summary
 from vrtd.report.numbers import describe_settings, plural
@@ -383,9 +383,9 @@ def load(path: str | os.PathLike[str]) -> Result:
         expected = (n_runs, n_checkpoints, len(metrics)), (n_checkpoints,), {n_runs}
         if (curves.shape, n_samples.shape, lengths) != expected:
             raise ValueError("the shapes of its arrays do not agree")
-    except MemoryError:
-        raise
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         raise ResultFileError(
             f"{path} is not a result of this version of vrtd ({error}). Check the path, or run the simulation again."
         ) from error

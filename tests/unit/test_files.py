@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 
 import vrtd
@@ -184,6 +185,11 @@ def test_a_lack_of_memory_is_not_taken_for_damage(error: Exception) -> None:
         translate_errors("a.parquet"),
     ):
         raise error
+
+
+def test_an_array_of_an_impossible_size_is_damage() -> None:
+    with pytest.raises(DataError, match=r"a\.npy is damaged.* Unable to allocate"), translate_errors("a.npy"):
+        np.empty(2**57)
 
 
 def test_errors_of_the_system_are_not_taken_for_damage() -> None:

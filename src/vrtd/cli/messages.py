@@ -22,7 +22,7 @@ def explain(error: Exception) -> str | None:
     >>> explain(OSError(28, "No space left on device", "a.npz"))
     'a.npz: No space left on device. Free space, then run it again.'
     """
-    if is_out_of_memory(error):
+    if isinstance(error, MemoryError) or is_out_of_memory(error):
         detail = f"{error}".rstrip(".")
         return f"{_MEMORY}{f' ({detail})' if detail else ''} {_LESS}"
     if not isinstance(error, OSError):

@@ -27,7 +27,7 @@ from vrtd.estimator.linear_settings import kept_rows
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.state import FitState, Setup, bind_features
 from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
-from vrtd.files import read_arrays, read_bytes, write_arrays
+from vrtd.files import is_out_of_memory, read_arrays, read_bytes, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
@@ -277,9 +277,11 @@ def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     content = read_bytes(path)
     try:
         yield join_tree(*read_arrays(content, _FORMAT))
-    except (InvalidInputError, MemoryError):
+    except InvalidInputError:
         raise
     except Exception as error:  # a damaged file may cause any exception
+        if is_out_of_memory(error):
+            raise
         raise ModelFileError(
             f"{path} is not a model of this version of vrtd, or is damaged ({type(error).__name__}). Check the path, "
             "or fit again."
