@@ -4,7 +4,8 @@ SIGTERM, which `kill`, containers and batch systems send, and SIGHUP of a closed
 
 An exception during an import leaves a module half loaded, and the next import of it reports a missing library. In a
 callback of Numba, an exception is ignored. Therefore `vrtd.__main__` leaves SIGINT to the system while libraries are
-loaded, and KeyboardInterrupt is delayed while something is imported or compiled later.
+loaded, and KeyboardInterrupt is delayed while something is imported or compiled later. Python ignores exceptions in
+other callbacks, too, such as those of weak references, of which Matplotlib has many: then the signal is sent again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from _thread import get_ident, interrupt_main, start_new_thread
 from contextlib import suppress
+from threading import main_thread
 from types import FrameType
 
 from vrtd.cli.terminal import tell
@@ -35,6 +37,7 @@ def raise_when_safe(answer: str | None = None) -> None:
         if signal.getsignal(each) is signal.SIG_DFL:
             _answer = answer
             signal.signal(each, _on_interrupt)
+            sys.unraisablehook = _on_unraisable
 
 
 def answer_with(answer: str) -> None:
@@ -49,6 +52,7 @@ def end_at_once() -> None:
     for each in _signals:
         if signal.getsignal(each) is _on_interrupt:
             signal.signal(each, signal.SIG_DFL)
+            sys.unraisablehook = sys.__unraisablehook__
 
 
 def exit_code() -> int:
@@ -73,14 +77,22 @@ def _on_interrupt(signum: int, frame: FrameType | None) -> None:
     start_new_thread(_try_again, (get_ident(), signum))
 
 
-def _try_again(main_thread: int, signum: int) -> None:
+def _on_unraisable(ignored: sys.UnraisableHookArgs) -> None:
+    """Send the signal again if Python ignored the exception; print other exceptions."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        start_new_thread(_try_again, (main_thread().ident or 0, _received))
+    else:
+        sys.__unraisablehook__(ignored)
+
+
+def _try_again(thread: int, signum: int) -> None:
     global _is_waiting
     time.sleep(_SECONDS_BETWEEN_TRIES)
     _is_waiting = False
     if sys.platform == "win32":
         interrupt_main()
     else:
-        signal.pthread_kill(main_thread, signum)  # a signal also wakes a waiting thread
+        signal.pthread_kill(thread, signum)  # a signal also wakes a waiting thread
 
 
 def _is_importing_or_compiling(frame: FrameType | None) -> bool:

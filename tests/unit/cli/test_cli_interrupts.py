@@ -109,6 +109,27 @@ def test_an_interrupt_between_imports_and_compilations_is_raised_at_once() -> No
     assert working(code).stdout == "raised\n"
 
 
+def test_an_interrupt_that_python_ignores_in_a_callback_is_not_lost() -> None:
+    """As in callbacks of weak references, which Matplotlib has many of."""
+    code = f"""
+    import sys, time
+    exec({CALLBACK!r})
+    try:
+        Callback()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("raised")
+    class Broken:
+        def __del__(self):
+            raise ValueError("shown as ever")
+    Broken()
+    """
+    ended = working(code)
+    assert (ended.returncode, ended.stdout) == (0, "raised\n")
+    assert "KeyboardInterrupt" not in ended.stderr
+    assert "ValueError: shown as ever" in ended.stderr
+
+
 def test_the_first_interrupt_is_answered_at_once_and_only_once(tmp_path: Path) -> None:
     """Also where it has to wait for the end of an import."""
     (tmp_path / "slow.py").write_text(f"{CALLBACK}\nCallback()\nimport time\ntime.sleep(0.1)\n")
