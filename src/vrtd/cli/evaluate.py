@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +198,8 @@ def _evaluate(arguments: argparse.Namespace) -> int:
                 evaluation = evaluate(source, executor=executor, progress=bar, **options, **columns)
     except EvaluationInterrupted as stop:
         files = {kind: path for kind, path in stop.evaluation.files.items() if path.exists()}
-        _show(stop.evaluation, arguments, files)
+        with suppress(OSError):  # the terminal is gone
+            _show(stop.evaluation, arguments, files)
         tell(f"the results from {stop.evaluation.diagnostics.n_rows:,} rows are in {arguments.out}")
         raise
     except ReportError as stop:

@@ -417,7 +417,7 @@ def test_a_missing_library_is_told_before_the_work(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("hostile", [*HOSTILE, r"$\foo$"])
 def test_hostile_text_stays_text(tmp_path: Any, hostile: str) -> None:
     options = {"states": [[0.25], [0.75]]}
     bad = evaluate(walk(600), **least_squares(), out=tmp_path / "bad", title=hostile, names=[hostile], **options)

@@ -75,7 +75,7 @@ def crashing(at: int) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("kind", ["alone", "with a file of the user", "current folder", "no exchange"])
+@pytest.mark.parametrize("kind", ["alone", "with a file of the user", "current folder", "no exchange", "mounted"])
 def test_a_crash_leaves_the_old_or_the_new_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -88,6 +88,8 @@ def test_a_crash_leaves_the_old_or_the_new_evaluation(
         (tmp_path / "old" / "figures" / "mine.txt").write_text("mine")
     elif kind == "no exchange":
         monkeypatch.setattr(folder, "_EXCHANGE", 1 << 20)
+    elif kind == "mounted":
+        monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "out")
     outcomes = []
     for at in range(1, 1000):
         out = tmp_path / str(at) / "out"
