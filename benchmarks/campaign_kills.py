@@ -97,13 +97,24 @@ def compare(folder: Path) -> int:
 
 
 LAKE = ("evaluate", "--env", "FrozenLake-v1", "--discount", "0.5", "--samples")
+SMALL = ("--algorithms", "td", "recursive_lstd", "--problems", "random-mdp", "--threads", "1")
 STEPS = ("sweep", "--algorithm", "td", "--step-size", "0.01,0.1", "--problem", "boyan_chain", "--runs", "2")
 JOBS = (
     Job("evaluate", call(*LAKE, "1000"), all_files, call(*LAKE, "600"), is_atomic=True),
     Job("sweep --out", call(*STEPS, "--gradients", "100"), read_sweep),
     Job("reproduce --quick", call("reproduce", "random-mdp-iid", "--quick"), read_reproduction),
-    Job("compare --quick", compare, read_comparison),
+    Job("compare in a thread", compare, read_comparison),
+    Job("compare --quick", call("compare", "--quick", *SMALL), read_comparison),
 )
+# Number of kills at a step, at random steps and at random times, and of signals.
+SIZES = {
+    "evaluate": (1000, 200, 60, 45),
+    "sweep --out": (1000, 250, 100, 45),
+    "reproduce --quick": (1000, 120, 50, 12),
+    "compare in a thread": (1000, 120, 50, 12),
+    "compare --quick": (6, 6, 6, 3),  # worker processes load the libraries again
+}
+QUICK = {"evaluate": (8, 5, 0, 3), "sweep --out": (8, 5, 0, 3)}
 
 
 # Children
@@ -296,15 +307,14 @@ def _resident() -> float:
 def attacks(quick: bool, seed: int, names: Sequence[str] = ()) -> list[Row]:
     """Run the attacks on these commands, or on all, and return their rows; about 1,000 kills, or a few if ``quick``."""
     draw, rows = random.Random(seed), []
-    sizes = {"evaluate": (200, 60, 45), "sweep --out": (250, 100, 45), "reproduce --quick": (120, 50, 12)}
-    for job in JOBS[:2] if quick else JOBS:
-        if names and job.name not in names:
+    for job in JOBS:
+        if (names and job.name not in names) or job.name not in (QUICK if quick else SIZES):
             continue
+        n_first, n_steps, n_times, n_signals = (QUICK if quick else SIZES)[job.name]
         target = Target(job)
         try:
-            n_steps, n_times, n_signals = (5, 0, 3) if quick else sizes.get(job.name, (120, 50, 12))
             every = range(1, target.n_steps + 1)
-            rows.append(kill_at_steps(target, draw.sample(every, min(8, len(every))) if quick else every))
+            rows.append(kill_at_steps(target, sorted(draw.sample(every, min(n_first, len(every))))))
             rows.append(kill_until_done(target, n_steps, draw, at_times=False))
             if n_times:
                 rows.append(kill_until_done(target, n_times, draw, at_times=True))
