@@ -174,9 +174,8 @@ def _write_and_replace(target: Path) -> Iterator[IO[bytes]]:
     with suppress(OSError):  # the folder cannot be listed
         _remove_abandoned(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{get_ident()}.tmp")
-    file = _create_locked(temporary)
     try:
-        with file:
+        with _create_locked(temporary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

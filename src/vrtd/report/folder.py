@@ -86,6 +86,8 @@ def replacement(folder: Path, form: str, manifest: str, ours: Collection[str]) -
     try:
         store.write_json({"format": form}, new / manifest)  # until the report is complete
         yield new
+        for path in new.rglob(".*.tmp"):  # of a write that was interrupted
+            path.unlink()
         if not _exchange(new, target, ours):
             names = [path.relative_to(new).as_posix() for path in sorted(new.rglob("*")) if path.is_file()]
             names.sort(key=manifest.__eq__)

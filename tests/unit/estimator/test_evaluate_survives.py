@@ -126,6 +126,7 @@ def test_an_interruption_of_the_drawing_keeps_the_numbers(tmp_path: Path, monkey
     run(400, tmp_path)
 
     def interrupt(*_: Any) -> str:
+        next(tmp_path.parent.glob(f".{tmp_path.name}.vrtd-new/figures")).joinpath(".a.svg.1.2.tmp").touch()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(evaluation, "draw_svg", interrupt)
