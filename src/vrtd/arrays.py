@@ -15,6 +15,8 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 #: Largest accepted deviation of a sum of probabilities from 1. A private copy is then normalised.
 ROW_SUM_TOLERANCE = 1e-8
+#: Largest accepted size of a reward of a chain, or of a feature of a state.
+LARGEST = 1e100
 CACHE_LINE = 64  # bytes
 
 
@@ -46,6 +48,19 @@ def real_array(name: str, value: ArrayLike, finite: bool = True) -> Floats:
         problem = f"{name} must be finite, but got {array[place]} at index {place}."
         raise InvalidInputError(problem, "Remove or correct that entry.")
     return array
+
+
+def check_size(name: str, array: Floats, remedy: str) -> None:
+    """Raise if an entry is so large that products of three such numbers overflow.
+
+    >>> check_size("phi", np.array([1e200]), "Scale the features.")
+    Traceback (most recent call last):
+    vrtd.errors.InvalidInputError: phi must be at most 1e+100 in size, but has an entry of 1e+200. Scale the features.
+    """
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST:
+        problem = f"{name} must be at most {LARGEST:g} in size, but has an entry of {largest:.3g}."
+        raise InvalidInputError(problem, remedy)
 
 
 def check_theta(name: str, theta: ArrayLike | None, n_features: int) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from difflib import get_close_matches
 from importlib import import_module
@@ -103,6 +104,16 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> Any:
     near = find_nearest(str(value), [str(choice) for choice in choices])
     remedy = "Choose one of them." if near is None else f"Did you mean {near!r}?"
     raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, but got {value!r}.", remedy)
+
+
+def check_fits(what: str, n_bytes: int, remedy: str) -> None:
+    """Raise unless so many bytes fit in half of the memory. The system may grant more and kill the process later."""
+    try:
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return
+    limit = f"half of the memory, {physical / 2**31:.1f} GiB"
+    require(n_bytes <= physical / 2, f"{what}, {n_bytes / 2**30:.3g} GiB, must fit in {limit}.", remedy)
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from threading import get_ident
 from typing import IO, Any
@@ -24,12 +26,39 @@ except ImportError:  # Windows
     _HAS_LOCKS = False
 
 _DAY = 24 * 3600.0
+_NO_MEMORY = "can't start new thread"  # what Python says if the system has no memory for one, or allows no more
 _SPECIAL = {
     stat.S_IFIFO: "a FIFO or a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
 }
+
+
+_FREE, _PERMISSION = "Free space, then run it again.", "Change its permissions, or name another file."
+_ADVICE = {
+    errno.ENOSPC: _FREE,
+    getattr(errno, "EDQUOT", errno.ENOSPC): _FREE,
+    errno.EFBIG: "Raise the limit of file sizes (ulimit -f), or use another disk.",
+    errno.EACCES: _PERMISSION,
+    errno.EPERM: _PERMISSION,
+    errno.EROFS: "Name a file on a disk that can be written.",
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: "Check the path: a part of it is a file.",
+    errno.EISDIR: "Name a file in this folder.",
+    errno.EEXIST: "Name another file.",
+    errno.ELOOP: "Check the path: its links go round in a circle.",
+    errno.ENAMETOOLONG: "Use a shorter name.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+    errno.ENFILE: "Close other programs: the system has too many open files.",
+    errno.EIO: "Check the disk or the network drive.",
+    errno.ESPIPE: "Write its content to a regular file, because a pipe cannot be read twice.",
+}
+
+
+def advise(error: OSError) -> str:
+    """Return what to do about an error of the system, or "" if nothing is known."""
+    return _ADVICE.get(error.errno or 0, "")
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
@@ -42,9 +71,29 @@ def check_regular(path: str | os.PathLike[str]) -> None:
         raise DataError(f"{path} must be a regular file, but is {kind}.", "Write its content to a regular file.")
 
 
+def as_path(name: str, value: Any) -> Path:
+    """Return a path that a caller passed, or raise an error that names the parameter."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise InvalidInputError(f"{name} must be a path, but is {value!r:.60}.", "Pass a str or a pathlib.Path.")
+    return Path(value)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the system lacked memory or threads, which says nothing about a file.
+
+    An array that is larger than the address space is the fault of the file that declares it.
+    """
+    if isinstance(error, MemoryError):
+        shape: tuple[int, ...] = getattr(error, "shape", ())  # of the array that NumPy could not allocate
+        return prod(shape) < 2**47
+    if isinstance(error, RuntimeError) and _NO_MEMORY in str(error):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN)
+
+
 @contextmanager
 def translate_errors(where: str) -> Iterator[None]:
-    """Translate everything that a library raises on reading a file into an error that names the file."""
+    """Translate what a library raises on reading a file into an error that names the file, except a lack of memory."""
     try:
         yield
     except VrtdError:
@@ -54,12 +103,25 @@ def translate_errors(where: str) -> Iterator[None]:
     except PermissionError as error:
         raise DataError(f"{where} is not readable: {error.strerror or error}.", "Change its permissions.") from None
     except Exception as error:  # libraries raise almost any exception when a file is damaged
+        if is_out_of_memory(error):
+            raise MemoryError(f"Not enough memory or threads to read {where}.") from error
+        if isinstance(error, OSError) and error.errno is not None and advise(error):
+            problem = f"{where} could not be read: {error.strerror or os.strerror(error.errno)}."
+            raise DataError(problem, advise(error)) from None
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise DataError(
             f"{where} is damaged, truncated or of another format: "
             f"{cause if len(cause) <= 300 else f'{cause[:300]}...'}.",
             "Write or download it again.",
         ) from error
+
+
+def read_bytes(path: Any) -> bytes:
+    """Return the content of a regular file."""
+    file = as_path("path", path)
+    with translate_errors(str(file)):
+        check_regular(file)
+        return file.read_bytes()
 
 
 @contextmanager
@@ -86,17 +148,34 @@ def locked(folder: Path) -> Iterator[None]:
 def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Write to a temporary file in the same folder, which replaces ``path`` if there was no error.
 
-    Temporary files for this path that killed processes left behind are removed first.
+    Temporary files for this path that killed processes left behind are removed first. A device or a pipe is written to
+    and not replaced. Errors of the system name ``path``.
     """
-    target = Path(os.path.realpath(path))  # a link stays a link
+    target = Path(os.path.realpath(as_path("path", path)))  # a link stays a link
+    try:
+        with target.open("wb") if _is_special(target) else _write_and_replace(target) as file:
+            yield file
+    except OSError as error:
+        if error.errno is not None and (error.filename is None or str(error.filename).endswith(".tmp")):
+            error.filename = str(path)
+        raise
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and stat.S_IFMT(path.stat().st_mode) in _SPECIAL
+
+
+@contextmanager
+def _write_and_replace(target: Path) -> Iterator[IO[bytes]]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"The folder {target.parent} does not exist. Create it before writing {target.name}.")
+    if target.is_dir():
+        raise InvalidInputError(f"path must be a file, but {target} is a folder.", "Name a file in it.")
     with suppress(OSError):  # the folder cannot be listed
         _remove_abandoned(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{get_ident()}.tmp")
-    file = _create_locked(temporary)
     try:
-        with file:
+        with _create_locked(temporary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

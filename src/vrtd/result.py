@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, require
 from vrtd.errors import ResultFileError
-from vrtd.files import check_regular, read_arrays, write_arrays, write_at_once
+from vrtd.files import is_out_of_memory, read_arrays, read_bytes, write_arrays, write_at_once
 from vrtd.plots import AXIS_LABELS, draw_curve, new_panels
 from vrtd.report.notebook import build_summary
 from vrtd.report.numbers import describe_settings, plural
@@ -359,6 +358,8 @@ def load(path: str | os.PathLike[str]) -> Result:
 
     Raises
     ------
+    DataError
+        If the file does not exist or is not readable.
     ResultFileError
         If the file is not a result of this version of vrtd, or is damaged.
 
@@ -371,8 +372,7 @@ def load(path: str | os.PathLike[str]) -> Result:
     ...     vrtd.load(f"{folder}/result.npz").n_runs
     2
     """
-    check_regular(path)
-    content = Path(path).read_bytes()
+    content = read_bytes(path)
     try:
         header, arrays = read_arrays(content, _FORMAT)
         state = EngineState(*(arrays[f"state_{name}"] for name in EngineState._fields))
@@ -384,6 +384,8 @@ def load(path: str | os.PathLike[str]) -> Result:
         if (curves.shape, n_samples.shape, lengths) != expected:
             raise ValueError("the shapes of its arrays do not agree")
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         raise ResultFileError(
             f"{path} is not a result of this version of vrtd ({error}). Check the path, or run the simulation again."
         ) from error

@@ -54,15 +54,34 @@ def rows(whole: Table) -> list[dict[str, Any]]:
 
 
 def write_csv(whole: Table, path: str | os.PathLike[str]) -> bytes:
-    """Write a table as CSV, with floats that read back as the same bits, and return the bytes written."""
+    """Write a table as CSV, with floats that read back as the same bits, and return the bytes written.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(whole)
-    writer.writerows(zip(*(column.tolist() for column in whole.values()), strict=True))
+    writer.writerow(map(_no_formula, whole))
+    columns = (list(map(_no_formula, c.tolist())) if c.dtype.kind == "U" else c.tolist() for c in whole.values())
+    writer.writerows(zip(*columns, strict=True))
     content = text.getvalue().encode()
     with write_at_once(path) as file:
         file.write(content)
     return content
+
+
+def _no_formula(text: str) -> str:
+    """Return a text that spreadsheets do not take for a formula.
+
+    >>> [_no_formula(text) for text in ("=1+1", "-1.5", "left")]
+    ["'=1+1", '-1.5', 'left']
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def write_parquet(whole: Table, path: str | os.PathLike[str]) -> None:

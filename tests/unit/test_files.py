@@ -11,11 +11,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 
 import vrtd
 from vrtd import files
-from vrtd.files import write_at_once
+from vrtd.errors import DataError, InvalidInputError
+from vrtd.files import translate_errors, write_at_once
 
 WRITER = """
 import sys, time
@@ -132,6 +134,70 @@ def test_a_newer_file_of_the_same_name_stays(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr(files.fcntl, "flock", late)
     files._remove_abandoned(tmp_path / "a.csv")
     assert path.read_bytes() == b"second"
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    path, read = tmp_path / "pipe.csv", []
+    os.mkfifo(path)
+    reader = Thread(target=lambda: read.append(path.read_bytes()))
+    reader.start()
+    with write_at_once(path) as file:
+        file.write(b"through")
+    reader.join()
+    assert read == [b"through"]
+    assert path.is_fifo()
+
+
+def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    """A terminal, in the place of /dev/null."""
+    ours, theirs = os.openpty()
+    device = os.ttyname(theirs)
+    (tmp_path / "link.csv").symlink_to(device)
+    before = os.stat(device).st_rdev
+    with write_at_once(tmp_path / "link.csv") as file:
+        file.write(b"through")
+    assert os.read(ours, 100) == b"through"
+    assert os.stat(device).st_rdev == before
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_errors_name_the_file_and_not_the_temporary_one(tmp_path: Path, monkeypatch: Any) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as stop, write_at_once(tmp_path / "a.csv") as file:
+        file.write(b"x")
+    assert stop.value.filename == str(tmp_path / "a.csv")
+    assert list(tmp_path.iterdir()) == []
+    for path, message in ((tmp_path, "path must be a file, but .* is a folder"), (None, "path must be a path, but is")):
+        with pytest.raises(InvalidInputError, match=message), write_at_once(path):
+            pass
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), OSError(12, "Cannot allocate memory")]
+)
+def test_a_lack_of_memory_is_not_taken_for_damage(error: Exception) -> None:
+    with (
+        pytest.raises(MemoryError, match=r"Not enough memory or threads to read a\.parquet"),
+        translate_errors("a.parquet"),
+    ):
+        raise error
+
+
+def test_an_array_of_an_impossible_size_is_damage() -> None:
+    with pytest.raises(DataError, match=r"a\.npy is damaged.* Unable to allocate"), translate_errors("a.npy"):
+        np.empty(2**57)
+
+
+def test_errors_of_the_system_are_not_taken_for_damage() -> None:
+    with (
+        pytest.raises(DataError, match=r"a\.csv could not be read: Illegal seek\. Write its content to a regular file"),
+        translate_errors("a.csv"),
+    ):
+        raise OSError(29, "Illegal seek")
 
 
 @pytest.mark.parametrize(("hours", "is_removed"), [(1, False), (25, True)])

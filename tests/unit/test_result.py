@@ -177,9 +177,19 @@ def test_errors_survive_the_way_back_from_a_worker() -> None:
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_a_missing_file_stays_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        vrtd.load(tmp_path / "nowhere.npz")
+@pytest.mark.parametrize("load", [vrtd.load, vrtd.Evaluator.load])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.npz", r"nowhere.npz does not exist. Check the path."),
+        (".", r"could not be read: Is a directory. Name a file in this folder."),
+        (None, r"path must be a path, but is None. Pass a str or a pathlib.Path."),
+        (7, r"path must be a path, but is 7. Pass a str or a pathlib.Path."),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(tmp_path: Path, load: Any, name: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        load(tmp_path / name if isinstance(name, str) else name)
 
 
 def test_plot_draws_the_mean_with_its_band(result: vrtd.Result, tmp_path: Path) -> None:

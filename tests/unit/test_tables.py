@@ -39,3 +39,13 @@ def test_rows():
     assert rows_where(whole, M=3)["name"].size == 0
     with pytest.raises(KeyError):
         rows_where(whole, size=2)
+
+
+def test_text_that_spreadsheets_take_for_formulas_gets_an_apostrophe(tmp_path):
+    names = np.array(["=1+1", "+a", "-b", "@c", "-1.5", "+2", "plain", "a=b"])
+    content = write_csv({"=cmd()": names, "x": np.array([-1.0] * 8)}, tmp_path / "t.csv").decode()
+    assert content.splitlines()[0] == "'=cmd(),x"
+    assert [line.split(",")[0] for line in content.splitlines()[1:]] == [
+        "'=1+1", "'+a", "'-b", "'@c", "-1.5", "+2", "plain", "a=b",
+    ]  # fmt: skip
+    assert content.splitlines()[1] == "'=1+1,-1.0"

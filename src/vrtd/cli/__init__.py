@@ -12,9 +12,9 @@ from io import TextIOWrapper
 from vrtd import __version__
 from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate, sweep
 from vrtd.cli.libraries import check_libraries
-from vrtd.cli.messages import to_shell
+from vrtd.cli.messages import explain, to_shell
 from vrtd.cli.parser import Parser, asks_for_help, one_of
-from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, DIVERGED, EXIT_CODES, INTERRUPTED, OK, tell
+from vrtd.cli.terminal import BAD_USAGE, BROKEN_PIPE, DIVERGED, EXIT_CODES, INTERRUPTED, OK, open_closed_streams, tell
 from vrtd.errors import DivergenceError, StabilityWarning, VrtdError
 
 __all__ = ["main", "make_parser"]
@@ -69,6 +69,7 @@ def make_parser(argv: Sequence[str]) -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    open_closed_streams()
     if isinstance(sys.stdout, TextIOWrapper):  # so that a file name that the terminal cannot show is not an error
         sys.stdout.reconfigure(errors="backslashreplace")
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -90,6 +91,9 @@ def _run(argv: list[str]) -> int:
     except KeyboardInterrupt:  # while the library is loaded for the options
         tell("interrupted")
         return INTERRUPTED
+    except VrtdError as error:  # the library cannot be loaded
+        tell(f"{error}", "error")
+        return BAD_USAGE
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", StabilityWarning)
@@ -100,26 +104,24 @@ def _run(argv: list[str]) -> int:
                 sys.stdout.flush()
             finally:
                 interrupts.end_at_once()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        if type(stop) is KeyboardInterrupt and stop.args:  # what was kept
+            tell(f"{stop}")
         tell("interrupted")
-        return INTERRUPTED
+        return interrupts.exit_code()
     except BrokenPipeError:  # as with `vrtd ... | head`: discard the remaining output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except VrtdError as error:
         tell(to_shell(f"{error}", arguments.flags), "error")
         return DIVERGED if isinstance(error, DivergenceError) else BAD_USAGE
-    except (OSError, MemoryError) as error:
-        tell(_describe(error), "error")
+    except Exception as error:
+        message = explain(error)
+        if message is None:
+            raise
+        tell(message, "error")
         return BAD_USAGE
     return code
-
-
-def _describe(error: OSError | MemoryError) -> str:
-    """Return the message of the system, without the number of the error."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return f"{error}" or "not enough memory"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +181,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     _check_source(given)
     if "threads" in given and arguments.executor is None:
         raise InvalidInputError("--threads belongs to --executor, but got none.", "Add --executor, or drop --threads.")
-    from vrtd.estimator import EvaluationInterrupted, evaluate
+    from vrtd.estimator import EvaluationInterrupted, ReportError, evaluate
     from vrtd.logs.reading import describe_start
     from vrtd.plots import new_panels
 
@@ -197,10 +197,16 @@ def _evaluate(arguments: argparse.Namespace) -> int:
             with opened_executor(arguments) as executor, closing(bar):
                 evaluation = evaluate(source, executor=executor, progress=bar, **options, **columns)
     except EvaluationInterrupted as stop:
-        _show(stop.evaluation, arguments)
+        files = {kind: path for kind, path in stop.evaluation.files.items() if path.exists()}
+        with suppress(OSError):  # the terminal is gone
+            _show(stop.evaluation, arguments, files)
         tell(f"the results from {stop.evaluation.diagnostics.n_rows:,} rows are in {arguments.out}")
         raise
-    _show(evaluation, arguments)
+    except ReportError as stop:
+        files = {kind: path for kind, path in stop.evaluation.files.items() if path.name in stop.kept}
+        _show(stop.evaluation, arguments, files)
+        raise
+    _show(evaluation, arguments, evaluation.files)
     return OK
 
 
@@ -219,13 +225,15 @@ def _columns(given: dict[str, Any]) -> Any:
     }
 
 
-def _show(evaluation: Evaluation, arguments: argparse.Namespace) -> None:
-    print(
-        json.dumps(evaluation.as_dict(), allow_nan=False) if arguments.json else _as_text(evaluation, arguments.flags)
-    )
+def _show(evaluation: Evaluation, arguments: argparse.Namespace, files: Mapping[str, Path]) -> None:
+    if arguments.json:
+        written = {"files": {kind: str(path) for kind, path in files.items()}}
+        print(json.dumps(evaluation.as_dict() | written, allow_nan=False))
+    else:
+        print(_as_text(evaluation, arguments.flags, files))
 
 
-def _as_text(evaluation: Evaluation, flags: Mapping[str, str]) -> str:
+def _as_text(evaluation: Evaluation, flags: Mapping[str, str], files: Mapping[str, Path]) -> str:
     """Return the answer, whether to trust it, and the names of the files."""
     from vrtd.estimator.answers import describe_returns
     from vrtd.estimator.page import MEANING, describe_actions, describe_roles
@@ -265,8 +273,8 @@ def _as_text(evaluation: Evaluation, flags: Mapping[str, str]) -> str:
     if d.explained is not None and d.explained == d.explained:
         features += f"; they explain {100 * d.explained:.3g} % of the value's variance"
     lines += [("features", features), *(("remark", to_shell(remark, flags)) for remark in d.remarks)]
-    wrote = ", ".join(str(path) for path in evaluation.files.values())
-    return in_ascii("\n".join([*(f"{label:<13} {text}" for label, text in lines), "", MEANING, f"wrote {wrote}"]))
+    wrote = [f"wrote {', '.join(map(str, files.values()))}"] if files else []
+    return in_ascii("\n".join([*(f"{label:<13} {text}" for label, text in lines), "", MEANING, *wrote]))
 
 
 def _short(value: Any) -> str:

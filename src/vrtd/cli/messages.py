@@ -1,15 +1,35 @@
-"""Translates messages of the library for users of the command line: options in place of parameters."""
+"""Messages for users of the command line: options in place of parameters, and advice for errors of the system."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from vrtd.files import advise, is_out_of_memory
+
+_MEMORY = "There is not enough memory, or the system starts no more threads."
+_LESS = "Close other programs, raise the limit (ulimit), or use less: fewer runs, features, checkpoints or threads."
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # What only a user of Python can do is in brackets and names something of vrtd.
 _FOR_PYTHON = re.compile(r" \((?:[^()]|\([^()]*\))*\bvrtd\.(?:[^()]|\([^()]*\))*\)")
 # The last dot of "..." at the end of a message is its period.
 _VALUE = r"""(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<plain>-?\w+(?:[.+-]+\w+)*)|\.\.(?:\.(?!$))?|)"""
+
+
+def explain(error: Exception) -> str | None:
+    """Return the file, the problem and advice for an error of the system; None for any other error.
+
+    >>> explain(OSError(28, "No space left on device", "a.npz"))
+    'a.npz: No space left on device. Free space, then run it again.'
+    """
+    if isinstance(error, MemoryError) or is_out_of_memory(error):
+        detail = f"{error}".rstrip(".")
+        return f"{_MEMORY}{f' ({detail})' if detail else ''} {_LESS}"
+    if not isinstance(error, OSError):
+        return None
+    file = "" if error.filename is None else f"{error.filename}: "
+    problem = f"{error.strerror or error}".rstrip(".")
+    return f"{file}{problem}. {advise(error)}".rstrip()
 
 
 def to_shell(message: str, flags: Mapping[str, str]) -> str:

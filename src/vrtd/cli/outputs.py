@@ -62,7 +62,14 @@ def save_figure(figure: Any, path: Path) -> None:
     from vrtd.files import write_at_once
 
     with write_at_once(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=150)
+        try:
+            figure.savefig(file, format=path.suffix[1:], dpi=150)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # Matplotlib raises almost any, for example if it has to call a missing LaTeX
+            cause = " ".join(f"{type(error).__name__}: {error}".split())
+            problem = f"The figure {path} could not be drawn: {cause[:200].rstrip('.')}."
+            raise InvalidInputError(problem, "Check the settings of Matplotlib in matplotlibrc.") from error
 
 
 def deliver(files: Mapping[str, Path], writers: Mapping[str, Callable[[Path], Any]], text: str, announce: bool) -> None:

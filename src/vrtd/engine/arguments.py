@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import Algorithm, Epoch, Sampling
 from vrtd.arrays import Floats, check_probabilities
-from vrtd.checks import check_choice, check_count, check_exact_count, require
+from vrtd.checks import check_choice, check_count, check_exact_count, check_fits, require
 from vrtd.errors import AccuracyError, InvalidInputError, StabilityWarning
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, MarkovRewardProcess, Simulator, Transitions
@@ -161,14 +160,8 @@ def checkpoint_axis(checkpoints: Any, first: int, last: int) -> NDArray[np.int64
 
 
 def check_memory(n_runs: int, checkpoints: Any, n_gradients: int, n_metrics: int, workspace_size: int) -> None:
-    """Raise if the memory does not suffice. The system would grant it and kill the process when it is used."""
+    """Raise if the memory does not suffice."""
     n_checkpoints = np.size(checkpoints) if np.ndim(checkpoints) else min(int(checkpoints), n_gradients + 1)
     needed = 8 * n_runs * (n_checkpoints * n_metrics + 2 * workspace_size + 8)
-    try:
-        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on this system
-        return
-    size = f"{n_runs} runs x {n_checkpoints} checkpoints x {n_metrics} metrics, {needed / 2**30:.3g} GiB"
-    limit = f"half of the memory, {physical / 2**31:.1f} GiB"
-    problem = f"The curves and states of all runs must fit in {limit}, but got {size}."
-    require(needed <= physical / 2, problem, "Record fewer checkpoints, or split the runs by seed.")
+    size = f"{n_runs} runs x {n_checkpoints} checkpoints x {n_metrics} metrics"
+    check_fits(f"The curves and states of {size}", needed, "Record fewer checkpoints, or split the runs by seed.")

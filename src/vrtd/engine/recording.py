@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vrtd.algorithms import ChainSampling
-from vrtd.checks import check_choice, check_count, check_flag, require
+from vrtd.checks import check_choice, check_count, check_fits, check_flag, require
 from vrtd.engine.arguments import bind_problem, choose_sampling
 from vrtd.kernels.jit import UNBOUND, specialise
 from vrtd.kernels.random import ENVIRONMENT, make_streams
@@ -83,6 +83,7 @@ def record(
     check_flag("shuffle", shuffle)
     source = bind_problem(problem, choose_sampling(problem, sampling), initial, specialise=False)
     n, d = int(n_rows), source.n_features
+    check_fits(f"The rows, n_rows={n} with {d} features", 16 * n * (d + 2), "Record fewer rows.")
     rows = np.empty((n, d)), np.empty(n), np.empty((n, d)), np.empty(n), np.empty(n), np.empty(n, np.bool_)
     bindings = {"reset": source.reset, "draw": source.draw, "read": source.read}
     loop = specialise(write_rows, f"record_{source.name}", bindings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -26,21 +26,27 @@ from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
 from vrtd.estimator.diagnostics import to_json
 from vrtd.estimator.effects import extreme_states, list_states, value_effects
-from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterrupted
+from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterrupted, ReportError
 from vrtd.estimator.evaluation_source import check_record, list_tasks, make_title, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.page import EXTREMES, Facts, build_page
-from vrtd.estimator.state_values import Board, LogSummary, n_states_of, value_states
+from vrtd.estimator.state_values import Board, LogSummary, StateValues, n_states_of, value_states
+from vrtd.files import as_path
 from vrtd.logs import Log
 from vrtd.logs.reading import ReadOptions, check_options, describe_start
-from vrtd.plots import new_panels
+from vrtd.plots import Figure, new_panels
 from vrtd.progress import RowProgressBar, show_progress
-from vrtd.report.folder import hold, mark, write_text
+from vrtd.report.folder import hold, replacement, write_text
 from vrtd.report.svg import make_panel
-from vrtd.tables import library, write_csv, write_parquet
+from vrtd.tables import Table, Tables, library, write_csv, write_parquet
 
 _FORMAT = "vrtd-evaluation-3"
+_OURS = (  # all files that an evaluation can have
+    *FILES.values(),
+    EXTREMES,
+    *(f"figures/{name}.{suffix}" for name in (*FIGURES, *COMPARISON_FIGURES) for suffix in ("svg", "csv")),
+)
 
 
 def evaluate(
@@ -80,7 +86,8 @@ def evaluate(
     The values of the policy are learned in one pass over the rows, with confidence intervals. With ``against`` or
     ``against_target`` the policy is also compared with another one. The folder ``out`` receives ``report.html``,
     ``model.npz``, ``values.parquet``, ``diagnostics.json`` and the folder ``figures``. If Ctrl-C interrupts the
-    learning, the same files are written from the rows read so far, and they say so.
+    learning, the same files are written from the rows read so far, and they say so. If it interrupts the drawing, or
+    the report cannot be drawn, the model, the values and the diagnostics are written.
 
     Parameters
     ----------
@@ -174,6 +181,9 @@ def evaluate(
     ------
     EvaluationInterrupted
         If Ctrl-C was pressed after something was learned. The exception holds the evaluation.
+    ReportError
+        If the report cannot be drawn or written, for example because the disk is full. The exception holds the
+        evaluation.
     InvalidInputError
         If an argument is invalid, or if the rows do not determine the values.
     DataError
@@ -197,7 +207,7 @@ def evaluate(
     check_options(columns, signature(evaluate).parameters)
     check_count("n_passes", n_passes)
     check_level(level)
-    folder = Path(out)
+    folder = as_path("out", out)
     with ExitStack() as stack:
         stack.enter_context(hold(folder, _FORMAT, "evaluation", FILES["diagnostics"]))
         if record is not None:
@@ -237,19 +247,16 @@ def evaluate(
             logs = [summary if task.log is rows.log else task.log for task in tasks]
             _fit(evaluators, logs, words.names, n_passes, executor, report)
         except KeyboardInterrupt:
-            evaluation = None
-            with suppress(VrtdError):  # too little was learned for a report
+            try:
                 evaluation = _report(folder, evaluators[:1], summary, words, interrupted=True)
-            if evaluation is None:
+            except ReportError:
                 raise
+            except VrtdError:  # too little was learned for a report
+                raise KeyboardInterrupt from None
             raise EvaluationInterrupted(evaluation) from None
         if isinstance(report, RowProgressBar):
             report.announce("writing the report")
-        try:
-            return _report(folder, evaluators, summary, words, interrupted=False)
-        except KeyboardInterrupt:  # write the report again, so that the folder does not mix files of two reports
-            evaluation = _report(folder, evaluators, summary, words, interrupted=False)
-            raise EvaluationInterrupted(evaluation) from None
+        return _report(folder, evaluators, summary, words, interrupted=False)
 
 
 class _Words(NamedTuple):
@@ -286,10 +293,43 @@ def _tell(report: ProgressCallback, n_before: int, total: int | None, done: int,
     report(n_before + done, total)
 
 
+class _Findings(NamedTuple):
+    """Everything that the files of an evaluation hold."""
+
+    evaluation: Evaluation
+    facts: Facts
+    valued: StateValues
+    extremes: Table | None  # the best and the worst states
+    states: Mapping[str, Any]  # all states, for a reader who chooses one
+    figures: Sequence[Figure]
+    tables: Tables  # behind the figures
+    record: Mapping[str, Any]  # the results as plain JSON
+
+
 def _report(
     folder: Path, evaluators: Sequence[Evaluator], log: LogSummary, words: _Words, interrupted: bool
 ) -> Evaluation:
-    """Compute the whole report, and only then write it, so that only the disk can fail while files are replaced."""
+    """Write the files of an evaluation. If the page cannot be drawn, the model and the numbers are the evaluation."""
+    try:
+        found = _find(folder, evaluators, log, words, interrupted)
+    except KeyboardInterrupt:
+        with replacement(folder, _FORMAT, FILES["diagnostics"], _OURS) as new:
+            evaluators[0].save(new / FILES["model"])
+        model = folder / FILES["model"]
+        raise KeyboardInterrupt(f"the model from {evaluators[0].n_rows_:,} rows is in {model}") from None
+    try:
+        with replacement(folder, _FORMAT, FILES["diagnostics"], _OURS) as new:
+            stopped = _write(new, found)
+    except OSError as error:
+        raise ReportError(found.evaluation, error, ()) from error
+    if stopped is not None:
+        raise stopped
+    return found.evaluation
+
+
+def _find(
+    folder: Path, evaluators: Sequence[Evaluator], log: LogSummary, words: _Words, interrupted: bool
+) -> _Findings:
     evaluator, *others = evaluators
     valued = value_states(evaluator, log, words.level, words.states)
     comparison = compare_policies(evaluator, others[0], words.names, words.level) if others else None
@@ -311,9 +351,6 @@ def _report(
     if comparison is not None:
         more_figures, more_tables = comparison_figures(found.answer, comparison)
         figures, tables = more_figures + figures, more_tables | tables
-    panels = [
-        make_panel(figure, tables, f"figures/{figure.name}.svg", f"figures/{figure.name}.csv") for figure in figures
-    ]
     record = {
         "format": _FORMAT,
         **{key: value for key, value in found.as_dict().items() if key != "files"},
@@ -329,24 +366,51 @@ def _report(
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
     states = list_states(valued, log, words.level)
-    html, files = build_page(found, facts, panels, extremes, states, record).html, found.files
-    mark(folder, _FORMAT, ("figures",), FILES["diagnostics"])
-    store.write_json({"format": _FORMAT}, files["diagnostics"])  # holds no result until all other files are new
-    for panel in panels:
+    return _Findings(found, facts, valued, extremes, states, figures, tables, record)
+
+
+def _write(folder: Path, found: _Findings) -> BaseException | None:
+    """Write the files into a folder. Return an error if they are not complete but include the model."""
+    kept: list[str] = []
+    try:
+        _write_numbers(folder, found, kept)
+        _write_page(folder, found)
+    except KeyboardInterrupt:
+        _write_numbers(folder, found, [])
+        return EvaluationInterrupted(found.evaluation)
+    except Exception as error:  # Matplotlib raises almost any
+        stopped = ReportError(found.evaluation, error, kept)
+        if not kept:
+            raise stopped from error
+        stopped.__cause__ = error
+        return stopped
+    return None
+
+
+def _write_numbers(folder: Path, found: _Findings, kept: list[str]) -> None:
+    """Write the model and the numbers, and append the names of the files."""
+    model, values, diagnostics = (FILES[kind] for kind in ("model", "values", "diagnostics"))
+    found.evaluation.evaluator.save(folder / model)
+    kept.append(model)
+    write_parquet(found.valued.table, folder / values)
+    kept.append(values)
+    store.write_json(found.record, folder / diagnostics)
+    kept.append(diagnostics)
+
+
+def _write_page(folder: Path, found: _Findings) -> None:
+    """Write the figures with their data, and the page."""
+    (folder / "figures").mkdir(exist_ok=True)
+    panels = []
+    for figure in found.figures:
+        panel = make_panel(figure, found.tables, f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
         write_text(panel.svg, folder / panel.file)
-        write_csv(tables[panel.figure.table], folder / panel.data)
-    if extremes is not None:
-        write_csv(extremes, folder / EXTREMES)
-    write_parquet(valued.table, files["values"])
-    evaluator.save(files["model"])
-    write_text(html, files["report"])
-    store.write_json(record, files["diagnostics"])
-    for name in {*FIGURES, *COMPARISON_FIGURES} - {figure.name for figure in figures}:  # from an earlier evaluation
-        for suffix in ("svg", "csv"):
-            (folder / "figures" / f"{name}.{suffix}").unlink(missing_ok=True)
-    if extremes is None:
-        (folder / EXTREMES).unlink(missing_ok=True)
-    return found
+        write_csv(found.tables[figure.table], folder / panel.data)
+        panels.append(panel)
+    if found.extremes is not None:
+        write_csv(found.extremes, folder / EXTREMES)
+    page = build_page(found.evaluation, found.facts, panels, found.extremes, found.states, found.record)
+    write_text(page.html, folder / FILES["report"])
 
 
 def _collect_answers(

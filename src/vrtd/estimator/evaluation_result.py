@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vrtd.errors import VrtdError
 from vrtd.estimator.answers import Answer
 from vrtd.estimator.comparison import PolicyComparison
 from vrtd.estimator.diagnostics import Diagnostics, to_json
@@ -16,6 +17,7 @@ from vrtd.estimator.model_file import feature_settings
 from vrtd.estimator.state_values import n_states_of
 from vrtd.features import Features, TargetFeatures
 from vrtd.features.specs import describe_kind
+from vrtd.files import advise
 from vrtd.report.notebook import build_summary
 
 FILES = {
@@ -156,8 +158,31 @@ class Evaluation:
         return build_summary("Evaluation", entries, self.diagnostics.plot if self.diagnostics.curve else None)
 
 
+class ReportError(VrtdError):
+    """Raised by `evaluate` if the report cannot be drawn or written after the values were learned.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        The evaluation.
+    cause : Exception
+        The error.
+    kept : sequence of str
+        The names of the files that were written before the error.
+    """
+
+    def __init__(self, evaluation: Evaluation, cause: Exception, kept: Sequence[str]) -> None:
+        self.evaluation, self.cause, self.kept = evaluation, cause, tuple(kept)
+        what = f"{', '.join(kept)} are in {evaluation.out}." if kept else f"{evaluation.out} is as it was before."
+        advice = f" {advise(cause)}" if isinstance(cause, OSError) else ""
+        super().__init__(f"The report could not be written: {_describe(cause)}. {what}{advice}")
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.evaluation, self.cause, self.kept)
+
+
 class EvaluationInterrupted(KeyboardInterrupt):
-    """Raised by `evaluate` after Ctrl-C, once the report on the rows read so far is written.
+    """Raised by `evaluate` after Ctrl-C, once what was learned from the rows read so far is written.
 
     Parameters
     ----------
@@ -168,6 +193,12 @@ class EvaluationInterrupted(KeyboardInterrupt):
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__(f"interrupted after {evaluation.diagnostics.n_rows:,} rows")
         self.evaluation = evaluation
+
+
+def _describe(cause: Exception) -> str:
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return f"{cause}".rstrip(".") if isinstance(cause, VrtdError) else f"{type(cause).__name__}: {cause}".rstrip(".: ")
 
 
 def _as_dict(returns: ReturnCheck) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -28,7 +27,7 @@ from vrtd.estimator.linear_settings import kept_rows
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.state import FitState, Setup, bind_features
 from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
-from vrtd.files import check_regular, read_arrays, write_arrays
+from vrtd.files import is_out_of_memory, read_arrays, read_bytes, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
@@ -275,13 +274,14 @@ def join_tree(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str,
 @contextmanager
 def read_model(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield the tree of a file; exceptions that a damaged file causes, also in the block, become a ModelFileError."""
-    check_regular(path)
-    content = Path(path).read_bytes()
+    content = read_bytes(path)
     try:
         yield join_tree(*read_arrays(content, _FORMAT))
     except InvalidInputError:
         raise
     except Exception as error:  # a damaged file may cause any exception
+        if is_out_of_memory(error):
+            raise
         raise ModelFileError(
             f"{path} is not a model of this version of vrtd, or is damaged ({type(error).__name__}). Check the path, "
             "or fit again."

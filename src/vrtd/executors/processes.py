@@ -25,7 +25,7 @@ class ProcessExecutor(Executor):
     """Processes of this machine with one thread each, which import nothing from the caller's script.
 
     Unlike those of ``concurrent.futures.ProcessPoolExecutor``, they do not run the main module again, so scripts need
-    no ``if __name__ == "__main__"``. The processes ignore Ctrl-C, which the caller receives.
+    no ``if __name__ == "__main__"``. The processes ignore Ctrl-C and SIGHUP, which the caller receives.
 
     Parameters
     ----------
@@ -127,11 +127,11 @@ class ProcessExecutor(Executor):
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """Start processes inside without Ctrl-C, which a terminal sends to all processes; the caller terminates them."""
+    """Start processes inside without SIGINT and SIGHUP, which a terminal sends to all; the caller terminates them."""
     if sys.platform == "win32":  # has no signal masks
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

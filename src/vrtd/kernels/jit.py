@@ -13,7 +13,12 @@ from threading import Lock
 from types import FunctionType
 from typing import Any
 
-import numba
+from vrtd.errors import VrtdError
+
+try:
+    import numba
+except ValueError as error:  # of an environment variable
+    raise VrtdError(f"Numba cannot be loaded: {error} Check the environment variables NUMBA_...") from None
 from llvmlite import ir
 from numba import carray
 from numba.core import caching, cgutils, config
@@ -21,7 +26,6 @@ from numba.core import types as numba_types
 from numba.core.types.containers import BaseTuple
 from numba.extending import intrinsic
 
-from vrtd.errors import VrtdError
 from vrtd.kernels.digest import digest
 
 # Full fastmath would fold isfinite to True and disable the check for diverged runs.

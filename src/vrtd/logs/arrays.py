@@ -92,6 +92,9 @@ def from_arrays(
     """
     check_episode_end(episode_end)
     values = (observations, reward, next_observations, terminated, truncated, weight, action, propensity, episode)
+    for name, value in (("observations", observations), ("reward", reward)):
+        if value is None:
+            raise DataError(f"{name} must be an array with one entry per step, but is None.", f"Pass {name}.")
     named = zip((*Chunk._fields[:8], "episode"), values, strict=True)
     part = _MemoryPart({name: value for name, value in named if value is not None})
     return PartsLog([part], in_thread=False, episode_end=episode_end)

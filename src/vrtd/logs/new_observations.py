@@ -47,6 +47,10 @@ def as_observations(space: ObservationSpace, given: Any) -> NDArray[Any]:
         ) from None
     if array.dtype.kind not in "biuf":
         raise InvalidInputError(f"observations must be numbers or a table, but are {given!r:.60}.", remedy)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        problem = f"observations must be finite, but got {array[place]} at index {place}."
+        raise InvalidInputError(problem, "Remove or fill in that entry.")
     n_numbers = space.n_numbers
     if array.ndim == 1 and n_numbers is not None and n_numbers > 1:
         raise InvalidInputError(

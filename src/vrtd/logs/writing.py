@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import DTypeLike
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.features import ObservationSpace
-from vrtd.files import write_at_once
+from vrtd.files import as_path, write_at_once
 from vrtd.logs.columns import ALIASES, ANY_KIND
 from vrtd.logs.log import Chunk, Log, check_log, checked_chunks
 from vrtd.logs.stored_space import SPACE_KEY, pack_space
@@ -61,7 +60,7 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     2
     """
     check_log(log)
-    suffix = Path(path).suffix.lower()
+    suffix = as_path("path", path).suffix.lower()
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".npz": _write_npz}
     check_choice("The suffix of path", suffix, writers)
     if suffix != ".npz":

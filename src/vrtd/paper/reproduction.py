@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from vrtd import store
 from vrtd.checks import check_count
 from vrtd.engine.device import DeviceName, choose_device
 from vrtd.executors import check_executor
+from vrtd.files import as_path
 from vrtd.paper import experiments, stored
 from vrtd.paper.evidence import CONFIDENCE, Finding, count_verdicts, judge
 from vrtd.paper.experiment import Experiment, Runner, Settings
@@ -150,14 +151,15 @@ def reproduce(
     >>> finding.verdict
     'does not hold'
     """
-    names = tuple(experiments.check_name(name) for name in ((names,) if isinstance(names, str) else names))
+    names = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else names
+    names = tuple(experiments.check_name(name) for name in names)
     check_count("n_runs", n_runs, least=2)
     check_count("seed", seed, least=0)
     check_executor(executor, threads)
     choose_device(device, int(n_runs), 1, 1, executor)  # refuse it before the measurements
     new_panels(1)  # fail before the measurements if Matplotlib is missing
     with (
-        opened(Path(out), _FORMAT, "reproduction", ("data", "figures")) as folder,
+        opened(as_path("out", out), _FORMAT, "reproduction", ("data", "figures")) as folder,
         show_progress(progress, ProgressBar) as report,
     ):
         measured: dict[str, stored.Measured] = {}

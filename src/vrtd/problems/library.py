@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import check_count, check_fraction, require
+from vrtd.checks import check_count, check_fits, check_fraction, require
 from vrtd.errors import InvalidInputError, ReducibleChainError
 from vrtd.problems.linear_problem import LinearProblem
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
@@ -63,6 +63,7 @@ def random_mdp(
     _check_sizes(n_states, n_features)
     check_fraction("laziness", laziness, below_one=True)
     n, d = n_states, n_features
+    check_fits(f"The matrices of random_mdp with n_states={n}", 48 * n * n, "Lower n_states, or use garnet.")
     rng = _rng(seed)
     P = rng.random((n, n))
     P /= P.sum(axis=1, keepdims=True)

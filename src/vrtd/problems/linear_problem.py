@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.arrays import Floats, check_probabilities, frozen, real_array
+from vrtd.arrays import Floats, check_probabilities, check_size, frozen, real_array
 from vrtd.checks import check_fraction, check_positive
 from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.problems.cone_radius import cone_radius
@@ -67,6 +67,7 @@ class LinearProblem:
                 "Build one, or call mdp.chain(policy).",
             )
         table = real_array("phi", phi)
+        check_size("phi", table, "Scale the features.")
         n = mrp.n_states
         if table.ndim != 2 or table.shape[0] != n or table.shape[1] == 0:
             raise InvalidInputError(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import Floats, check_row_sums, frozen, real_array
+from vrtd.arrays import LARGEST, Floats, check_row_sums, frozen, real_array
 from vrtd.checks import check_count
 from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
 from vrtd.problems.mixing import mixing_constants
@@ -375,6 +375,7 @@ def _sort_edges(n: int, columns: list[NDArray[Any]]) -> Edges:
     for name, value, holds, condition in (
         ("probabilities", probability, probability >= 0.0, "be finite and non-negative"),
         ("rewards", reward, True, "be finite"),
+        ("rewards", reward, np.abs(reward) <= LARGEST, f"be at most {LARGEST:g} in size"),
         ("weights", weight, weight >= 0.0, "be finite and non-negative"),
         ("discounts", discount, (discount >= 0.0) & (discount <= 1.0), "lie in [0, 1]"),
     ):

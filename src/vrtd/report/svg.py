@@ -54,6 +54,7 @@ _NOTEBOOK = (
 )
 _SMALL_SIZE, _SMALL_FONT_SIZE = (4.4, 2.9), 8.5
 
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _STYLE_IS_GLOBAL = Lock()  # two threads that draw would restore each other's
 
 
@@ -156,7 +157,11 @@ def _power(value: float, _: float) -> str:
 
 
 def _apply_theme(svg: str) -> str:
-    """Replace colours by CSS variables, and shorten coordinates, in tags, but not in text."""
+    """Replace colours by CSS variables, and shorten coordinates, in tags, but not in text.
+
+    Characters that XML does not allow are replaced, too.
+    """
+    svg = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", svg)
     return re.sub(r"<[a-z][^>]*>", lambda tag: _apply_theme_to_tag(tag[0]), svg)
 
 

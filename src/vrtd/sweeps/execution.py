@@ -19,6 +19,7 @@ from vrtd.engine import arguments
 from vrtd.engine.blocks import available_threads
 from vrtd.engine.device import DeviceName, choose_device
 from vrtd.executors import check_executor, run_tasks
+from vrtd.files import as_path
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.progress import ProgressBar, show_progress
@@ -162,7 +163,7 @@ def sweep(
     with ExitStack() as stack:
         folder = None
         if out is not None:
-            folder = stack.enter_context(opened(Path(out), _FORMAT, "sweep", ("cells",)))
+            folder = stack.enter_context(opened(as_path("out", out), _FORMAT, "sweep", ("cells",)))
         report = stack.enter_context(show_progress(progress, ProgressBar))
         records = np.zeros(design.n_cells, record_type(len(chosen), len(axis)))
         timing = _fill(design, records, loops, executor, threads or available_threads(), folder, report)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
@@ -17,6 +19,7 @@ from vrtd.algorithms import Algorithm
 from vrtd.engine.blocks import available_threads
 from vrtd.errors import InvalidInputError
 from vrtd.executors import check_executor
+from vrtd.files import as_path
 from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
 from vrtd.progress import ProgressBar, show_progress
@@ -44,6 +47,7 @@ QUICK_PROBLEMS = (
     "random-mdp", "boyan-chain", "random-walk-5", "garnet", "garnet-off-policy-1", "garnet-off-policy-2", "baird",
 )  # fmt: skip
 _FORMAT = "vrtd-comparison-1"
+_FIGURE = re.compile(r"figures/[^/]+\.svg|data/[^/]+\.csv")
 _N_LEADERS = 3  # in the summary for a notebook
 
 
@@ -220,7 +224,7 @@ def compare(
         else:
             new_panels(1), library()  # raise before the long measurement if a library is missing
             parts = ("cells", "data", "figures")
-            folder = stack.enter_context(opened(Path(out), _FORMAT, "comparison", parts))
+            folder = stack.enter_context(opened(as_path("out", out), _FORMAT, "comparison", parts))
             cell_folder = folder / "cells"
         report = stack.enter_context(show_progress(progress, ProgressBar))
         cells = measure(size, pairs, cell_folder, executor, threads or available_threads(), report)
@@ -232,9 +236,13 @@ def compare(
         if out is not None:
             for name, each in tables.items():
                 write_parquet(each, folder / f"{name}.parquet")
-            page = build_page(comparison, _draw_panels(folder, comparison))
-            write_text(page.html, folder / "report.html")
-            store.write_json(manifest, folder / "manifest.json")
+            before = _list_figures(folder)
+            panels = _draw_panels(folder, comparison)
+            write_text(build_page(comparison, panels).html, folder / "report.html")
+            names = {name for panel in panels for name in (panel.file, panel.data)}
+            for name in before - names:  # of an earlier comparison
+                (folder / name).unlink(missing_ok=True)
+            store.write_json(manifest | {"figures": sorted(names)}, folder / "manifest.json")
     return comparison
 
 
@@ -242,8 +250,20 @@ def _as_rows(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str
     return {aim: [standing._asdict() for standing in ranked] for aim, ranked in standings.items()}
 
 
+def _list_figures(folder: Path) -> set[str]:
+    """Return the names of the figures that an earlier comparison wrote into the folder, and of the tables behind them.
+
+    The manifest lists them. No other file is ever removed.
+    """
+    try:
+        names = json.loads(store.read_content(folder / "manifest.json")).get("figures", [])
+    except (ValueError, AttributeError, RecursionError):
+        return set()
+    return {name for name in names if isinstance(name, str) and _FIGURE.fullmatch(name)}
+
+
 def _draw_panels(folder: Path, comparison: Comparison) -> list[Panel]:
-    """Write the figures and return them: ranks, then errors; remove figures of an earlier comparison."""
+    """Write the figures and return them: ranks, then errors."""
     styles, shown = comparison.styles, first_shown(comparison.styles)
     views = list(error_views(comparison.tables, comparison.problems, styles))
     figures = [*rank_figures(comparison.tables, styles), error_figure(views[0], shown)]
@@ -254,8 +274,4 @@ def _draw_panels(folder: Path, comparison: Comparison) -> list[Panel]:
         panels.append(panel)
     plots = {view.choice: read_view(view.draw_table) for view in views}
     panels[-1] = replace(panels[-1], plot=pack(plots, CHOICES, shown))
-    written = {folder / name for panel in panels for name in (panel.file, panel.data)}
-    for part in ("figures", "data"):
-        for path in set((folder / part).iterdir()) - written:
-            path.unlink()
     return panels

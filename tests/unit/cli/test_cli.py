@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from vrtd.problems import LIBRARY
 
 ROOT = Path(__file__).parents[3]
 # One combination of options for all runs: each new one compiles a loop.
+NO_MEMORY = "There is not enough memory, or the system starts no more threads."
+LESS = "Close other programs, raise the limit (ulimit), or use less: fewer runs, features, checkpoints or threads."
 SMALL = shlex.split("simulate --runs 4 --gradients 2000 --batch-size 50 --checkpoints 5")
 DIVERGING = [*SMALL, "--problem", "boyan_chain", "--step-size", "50", "--checkpoints", "2", "--gradients", "20000"]
 
@@ -334,9 +337,20 @@ def test_missing_matplotlib_is_told_before_the_run(capsys, tmp_path, monkeypatch
     ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "vrtd: interrupted\n"),
-        (MemoryError(), 2, "vrtd: error: not enough memory\n"),
-        (PermissionError(13, "Permission denied", "a.npz"), 2, "vrtd: error: a.npz: Permission denied\n"),
-        (MemoryError("Unable to allocate 8 TiB"), 2, "vrtd: error: Unable to allocate 8 TiB\n"),
+        (MemoryError(), 2, f"vrtd: error: {NO_MEMORY} {LESS}\n"),
+        (RuntimeError("can't start new thread"), 2, f"vrtd: error: {NO_MEMORY} (can't start new thread) {LESS}\n"),
+        (
+            PermissionError(13, "Permission denied", "a.npz"),
+            2,
+            "vrtd: error: a.npz: Permission denied. Change its permissions, or name another file.\n",
+        ),
+        (
+            OSError(5, "Input/output error"),
+            2,
+            "vrtd: error: Input/output error. Check the disk or the network drive.\n",
+        ),
+        (OSError("odd"), 2, "vrtd: error: odd.\n"),
+        (MemoryError("Unable to allocate 8 TiB"), 2, f"vrtd: error: {NO_MEMORY} (Unable to allocate 8 TiB) {LESS}\n"),
         (vrtd.errors.AccuracyError("too far off"), 2, "vrtd: error: too far off\n"),
     ],
 )
@@ -360,8 +374,50 @@ def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed
     assert main([*SMALL, "--json", "--figure", str(tmp_path / "a.png")]) == 2
     shown, noise = capsys.readouterr()
     assert "metrics" in json.loads(shown)
-    assert noise == "vrtd: error: No space left on device\n"
+    assert noise == (f"vrtd: error: {tmp_path}/a.png: No space left on device. Free space, then run it again.\n")
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv"}
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_closed_streams_are_like_the_null_device(capsys, monkeypatch, closed):
+    """As after `>&-` or `2>&-`, where Python has None."""
+    for arguments, code in (([arg for arg in SMALL if arg != "--quiet"], 0), ([*SMALL, "--runs", "x"], 2)):
+        monkeypatch.setattr(sys, closed, None)
+        assert main(arguments) == code
+        getattr(sys, closed).close()
+    monkeypatch.undo()
+    shown, noise = capsys.readouterr()
+    assert ("squared_error" in shown) == (closed == "stderr")
+    assert ("--runs must be a whole number" in noise) == (closed == "stdout")
+
+
+def test_names_cannot_send_codes_to_the_terminal(capsys, tmp_path, monkeypatch):
+    name = "a\x1b[2J\x9bx.parquet"
+    assert main(["evaluate", "--data", str(tmp_path / name), "--discount", "0.5"]) == 2
+    assert "a\\x1b[2J\\x9bx.parquet" in capsys.readouterr().err
+    assert terminal.in_ascii("a\x1b[2J\nb") == "a\\x1b[2J\nb"
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_DISABLE_JIT=1", "NUMBA_NUM_THREADS=0"])
+def test_a_library_that_cannot_be_loaded_is_an_error_in_one_line(variable):
+    name, _, value = variable.partition("=")
+    done = subprocess.run(
+        [sys.executable, "-m", "vrtd", *SMALL], env=os.environ | {name: value}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "NUMBA_" in done.stderr
+
+
+def test_a_figure_that_cannot_be_drawn_says_why_and_the_numbers_are_still_printed(capsys, tmp_path, monkeypatch):
+    class Unable:
+        def savefig(self, *_, **__):
+            raise RuntimeError("latex could not be found")
+
+    monkeypatch.setattr("vrtd.cli.simulate.draw", lambda *_: Unable())
+    assert main([*SMALL, "--json", "--figure", str(tmp_path / "a.png")]) == 2
+    shown, noise = capsys.readouterr()
+    assert "metrics" in json.loads(shown)
+    assert "a.png could not be drawn: RuntimeError: latex could not be found. Check the settings" in noise
 
 
 def test_a_closed_pipe_is_no_error():

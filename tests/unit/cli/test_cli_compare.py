@@ -119,6 +119,30 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         vrtd.compare(out=tmp_path)
 
 
+def test_files_of_the_user_stay_and_figures_of_an_earlier_comparison_go(out: Path, tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "c"
+    shutil.copytree(out, folder)
+    mine = [folder / name for name in ("figures/notes.txt", "figures/mine.svg", "data/mine.csv", "figures/deep/a.svg")]
+    (folder / "figures" / "deep").mkdir()
+    for path in mine:
+        path.write_text("mine")
+    fewer = [word for word in ASKED if word != "baird"]
+    assert main(["compare", *fewer, "--out", str(folder)]) == OK
+    assert [path.read_text() for path in mine] == ["mine"] * 4
+    names = {path.name for part in ("figures", "data") for path in (folder / part).iterdir()}
+    assert "random-mdp-rows-gradients.svg" in names
+    assert not [name for name in names if name.startswith("baird")]
+    # A manifest that was changed removes nothing outside.
+    victim = tmp_path / "victim.csv"
+    victim.write_text("mine")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["figures"] += ["data/../../victim.csv", "../victim.csv", str(victim), 7]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["compare", *fewer, "--out", str(folder)]) == OK
+    assert victim.exists()
+    capsys.readouterr()
+
+
 def test_what_is_missing_is_told_before_the_work(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert main(["compare", "--out", str(tmp_path / "c")]) == BAD_USAGE

@@ -109,6 +109,27 @@ def test_an_interrupt_between_imports_and_compilations_is_raised_at_once() -> No
     assert working(code).stdout == "raised\n"
 
 
+def test_an_interrupt_that_python_ignores_in_a_callback_is_not_lost() -> None:
+    """As in callbacks of weak references, which Matplotlib has many of."""
+    code = f"""
+    import sys, time
+    exec({CALLBACK!r})
+    try:
+        Callback()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("raised")
+    class Broken:
+        def __del__(self):
+            raise ValueError("shown as ever")
+    Broken()
+    """
+    ended = working(code)
+    assert (ended.returncode, ended.stdout) == (0, "raised\n")
+    assert "KeyboardInterrupt" not in ended.stderr
+    assert "ValueError: shown as ever" in ended.stderr
+
+
 def test_the_first_interrupt_is_answered_at_once_and_only_once(tmp_path: Path) -> None:
     """Also where it has to wait for the end of an import."""
     (tmp_path / "slow.py").write_text(f"{CALLBACK}\nCallback()\nimport time\ntime.sleep(0.1)\n")
@@ -128,16 +149,22 @@ def test_the_first_interrupt_is_answered_at_once_and_only_once(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "sent", "told"),
     [
-        (100, ["stopping", "interrupted"]),
-        (
-            1800,
-            ["finishing: writing the results so far", "the results from 1,500 rows are in out", "interrupted"],
+        (100, signal.SIGINT, ["stopping", "interrupted"]),
+        *(
+            (
+                1800,
+                sent,
+                ["finishing: writing the results so far", "the results from 1,500 rows are in out", "interrupted"],
+            )
+            for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         ),
     ],
 )
-def test_an_interrupted_evaluation_says_that_it_writes(tmp_path: Path, step: int, told: list[str]) -> None:
+def test_an_interrupted_evaluation_says_that_it_writes(
+    tmp_path: Path, step: int, sent: signal.Signals, told: list[str]
+) -> None:
     code = """
     import os, signal, sys
     from vrtd.__main__ import main
@@ -145,18 +172,19 @@ def test_an_interrupted_evaluation_says_that_it_writes(tmp_path: Path, step: int
     steps = iter(range(10**6))
     def policy(*_):
         if next(steps) == STEP:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), SENT)
         return 1
     environment.as_policy = lambda *_: lambda _seed: policy
     environment._CHUNK_ROWS = 500
     sys.exit(main())
     """
     lake = ["evaluate", "--env", "FrozenLake-v1", "--discount", "0.9", "--samples", "3000", "--quiet"]
-    code = dedent(code).replace("STEP", str(step))
+    code = dedent(code).replace("STEP", str(step)).replace("SENT", str(int(sent)))
     ended = python("-c", code, *lake, "--algorithm", "closed_form", "--out", str(tmp_path / "out"))
-    assert ended.returncode == 130
+    assert ended.returncode == 128 + sent
     assert ended.stderr.replace(f"{tmp_path}/", "").splitlines() == [f"vrtd: {line}" for line in told]
     assert ("stopped       interrupted after 1,500 rows" in ended.stdout) == (len(told) == 3)
+    assert (tmp_path / "out" / "model.npz").exists() == (len(told) == 3)
 
 
 def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:
@@ -196,11 +224,12 @@ def test_signal_handlers_of_the_caller_are_kept() -> None:
 # Processes of an executor
 
 
-def test_processes_of_an_executor_ignore_the_interrupt() -> None:
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGHUP"])
+def test_processes_of_an_executor_ignore_the_interrupt(sent: str) -> None:
     """A terminal sends it to them, too; the one that started them ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
     with ignoring_interrupts():
-        ended = python("-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('at work')")
+        ended = python("-c", f"import os, signal; os.kill(os.getpid(), signal.{sent}); print('at work')")
     assert (ended.returncode, ended.stdout) == (0, "at work\n")
     assert signal.pthread_sigmask(signal.SIG_BLOCK, set()) == before
 

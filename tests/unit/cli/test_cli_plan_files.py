@@ -82,7 +82,7 @@ def test_a_file_that_fails_is_not_half_written_and_the_numbers_are_still_printed
     assert main([*SMALL, "--json", "--figure", str(tmp_path / "a.png")]) == 2
     shown, noise = capsys.readouterr()
     assert "td" in json.loads(shown)
-    assert noise == "vrtd: error: No space left on device\n"
+    assert noise == f"vrtd: error: {tmp_path}/a.png: No space left on device. Free space, then run it again.\n"
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv"}
 
 

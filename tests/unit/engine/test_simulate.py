@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import sys
+import threading
 import warnings
 from typing import Any
 
@@ -348,3 +352,28 @@ def test_every_error_is_a_vrtd_error_and_a_value_error() -> None:
         vrtd.TD(-1.0)
     with pytest.raises(ValueError, match="positive"):
         vrtd.TD(-1.0)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="cached properties have no locks")
+def test_a_fork_while_another_thread_computes_a_cached_property_does_not_hang():
+    problem = vrtd.problems.random_mdp(n_states=5)
+    assert vrtd.simulate.__module__ == "vrtd.engine.simulation"  # the engine is loaded
+    lock, held, done = vars(vrtd.LinearProblem)["A"].lock, threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        os._exit(0 if problem.A.shape == (4, 4) else 1)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0

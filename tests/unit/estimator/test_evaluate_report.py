@@ -296,27 +296,6 @@ def test_an_interruption_keeps_what_was_learned(tmp_path: Any) -> None:
     )
 
 
-def test_an_interruption_while_files_are_written_leaves_no_mixture(tmp_path: Any, monkeypatch: Any) -> None:
-    """The folder holds an earlier evaluation: its files are all replaced."""
-    evaluate(walk(), **least_squares(), out=tmp_path)
-    save, calls = vrtd.Evaluator.save, iter([KeyboardInterrupt])
-
-    def save_at_second_try(self: Any, path: Any) -> None:
-        for error in calls:
-            assert json.loads((tmp_path / "diagnostics.json").read_text()) == {"format": "vrtd-evaluation-3"}
-            raise error
-        save(self, path)
-
-    monkeypatch.setattr(vrtd.Evaluator, "save", save_at_second_try)
-    with pytest.raises(EvaluationInterrupted) as stop:
-        evaluate(walk(600), **least_squares(), out=tmp_path)
-    found = json.loads((tmp_path / "diagnostics.json").read_text())
-    model = vrtd.Evaluator.load(tmp_path / "model.npz")
-    assert found["mean_value"]["value"] == stop.value.evaluation.answer.value == model.mean_value(0.95).value
-    assert found["data"]["n_rows"] == model.n_rows_ == 600
-    assert found["interrupted"] is False
-
-
 @pytest.mark.parametrize("after", [0, 100])
 def test_an_interruption_before_anything_was_learned_leaves_nothing(tmp_path: Any, after: int) -> None:
     with pytest.raises(KeyboardInterrupt) as stop:
@@ -437,7 +416,7 @@ def test_a_missing_library_is_told_before_the_work(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("hostile", [*HOSTILE, r"$\foo$"])
 def test_hostile_text_stays_text(tmp_path: Any, hostile: str) -> None:
     options = {"states": [[0.25], [0.75]]}
     bad = evaluate(walk(600), **least_squares(), out=tmp_path / "bad", title=hostile, names=[hostile], **options)

@@ -104,6 +104,31 @@ def test_bad_calls_are_refused() -> None:
         evaluator.partial_fit(rows._replace(next_observations=rows.next_observations.astype("f4")))
     with pytest.raises(NotFittedError, match="received 0 of 5,000 pilot rows"):
         vrtd.Evaluator("vrtd", features=None, discount=0.9).predict([[1.0]])
+    n_numbers = rows.observations.shape[1]
+    for bad in (np.nan, np.inf):
+        with pytest.raises(InvalidInputError, match=r"observations must be finite, but got \w+ at index \(1, 0\)"):
+            evaluator.predict([[1.0] * n_numbers, [bad] * n_numbers])
+    for arguments, name in (((None, [1.0]), "observations"), (([[1.0]], None), "reward")):
+        with pytest.raises(DataError, match=f"{name} must be an array with one entry per step, but is None"):
+            from_arrays(*arguments)  # type: ignore[arg-type]
+    waiting = vrtd.Evaluator(features="rbf:4", discount=0.9).partial_fit(rows)
+    with pytest.raises(NotFittedError, match="received only 100 of 5,000 pilot rows"):
+        _ = waiting.theta_
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: vrtd.evaluate(from_arrays(*chunk(0, 10)[:3]), discount=0.9, out=None),  # type: ignore[arg-type]
+        lambda: vrtd.reproduce("bounds", out=5),  # type: ignore[arg-type]
+        lambda: vrtd.compare(out=5),  # type: ignore[arg-type]
+        lambda: vrtd.sweep("random_mdp", "td", {"step_size": [0.1]}, out=5),  # type: ignore[arg-type]
+        lambda: vrtd.logs.write(from_arrays(*chunk(0, 10)[:3]), None),  # type: ignore[arg-type]
+    ],
+)
+def test_a_path_of_another_type_is_refused(call: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"(out|path) must be a path, but is (None|5)\. Pass a str"):
+        call()
 
 
 BAD = [

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from vrtd.engine import record
 from vrtd.errors import InvalidInputError
 from vrtd.problems import (
     LIBRARY,
@@ -184,6 +185,13 @@ def test_a_lazy_chain_stays_and_else_moves_as_before():
 def test_bad_library_arguments_are_refused(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_what_does_not_fit_into_memory_is_refused():
+    with pytest.raises(InvalidInputError, match=r"n_states=1000000000, .* GiB, must fit in half of the memory"):
+        random_mdp(n_states=10**9)
+    with pytest.raises(InvalidInputError, match=r"n_rows=1000000000000000 .* must fit .* Record fewer rows"):
+        record(random_mdp(), 10**15)
 
 
 def test_importing_the_problems_stays_light():

@@ -172,6 +172,7 @@ def test_large_sparse_problem():
         (np.ones((3, 1)), None, r"phi must have the shape \(2, d\), but got \(3, 1\)"),
         (np.ones((2, 0)), None, r"phi must have the shape \(2, d\), but got \(2, 0\)"),
         ([[1.0], [np.nan]], None, r"phi must be finite, but got nan at index \(1, 0\)"),
+        (1e200 * np.eye(2), None, r"phi must be at most 1e\+100 in size, but has an entry of 1e\+200\. Scale the fea"),
         (np.eye(2), [1.0], r"state_distribution must have the shape \(2,\), but got \(1,\)"),
         (np.eye(2), [1.5, -0.5], r"state_distribution must be non-negative, but got -0\.5 at state 1"),
         (np.eye(2), [0.5, 0.6], r"Each row of state_distribution must sum to 1 within 1e-08, but got the sum 1\.1"),

@@ -133,6 +133,7 @@ SPARSE = sp.csr_array(TWO)
         (SPARSE, [0, 0, 0], 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(3,\)"),
         (TWO, 1.0, 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(\)"),
         (TWO, [0, np.nan], 0.9, "rewards must be finite, but got nan on the transition 1 -> 0"),
+        (TWO, [0, -1e308], 0.9, r"rewards must be at most 1e\+100 in size, but got -1e\+308 on the transition 1 -> 0"),
         (TWO, SPARSE, 0.9, r"R of transitions is sparse, but P is dense\. Use \.toarray\(\)"),
         (SPARSE, TWO, 0.9, r"R of transitions is dense, but P is sparse\. Pass a csr_array"),
         (SPARSE, sp.csr_array(np.ones((3, 3))), 0.9, r"R must have the shape \(2,\) or \(2, 2\), but got \(3, 3\)"),

@@ -47,6 +47,12 @@ def test_hostile_labels_stay_text(hostile):
     assert hostile in [each.text for each in bad]
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_characters_that_xml_does_not_allow_are_replaced():
+    texts = [each.text for each in ElementTree.fromstring(drawn("a\x01b\x1b[31mc")).iter()]
+    assert "a\ufffdb\ufffd[31mc" in texts
+
+
 def test_equal_tables_give_equal_bytes_whatever_the_reader_s_style():
     first = drawn("a curve")
     with matplotlib.rc_context({"svg.fonttype": "path", "lines.linewidth": 9.0, "axes.facecolor": "red"}):
