@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from threading import get_ident
 from typing import IO, Any
+from zipfile import ZipFile, is_zipfile
 
 from vrtd.errors import DataError, InvalidInputError, VrtdError
 
@@ -22,6 +23,9 @@ try:
     _HAS_LOCKS = True
 except ImportError:  # Windows
     _HAS_LOCKS = False
+
+#: A file may declare contents of this many bytes, or of this many times its own size, whichever is more.
+_DECLARED_BYTES, _DECLARED_RATIO = 2**28, 100
 
 _DAY = 24 * 3600.0
 _SPECIAL = {
@@ -40,6 +44,40 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     kind = _SPECIAL.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is not None:
         raise DataError(f"{path} must be a regular file, but is {kind}.", "Write its content to a regular file.")
+
+
+def check_declared(where: str, n_declared: int, n_stored: int) -> None:
+    """Raise if a file declares contents out of proportion to its size, before memory is taken for them.
+
+    Parameters
+    ----------
+    where : str
+        The file, as it is named in the message.
+    n_declared : int
+        Bytes in memory that it declares.
+    n_stored : int
+        Bytes of the file.
+    """
+    limit = limit_declared(n_stored)
+    if n_declared > limit:
+        raise DataError(
+            f"{where} has {n_stored:,} bytes, but declares contents of {n_declared:,} bytes. At most {limit:,} "
+            "are allowed.",
+            "It may be damaged or made to exhaust the memory. If you trust it, write it again without compression.",
+        )
+
+
+def limit_declared(n_stored: int) -> int:
+    """Return how many bytes of contents a file of this size may declare."""
+    return max(_DECLARED_BYTES, _DECLARED_RATIO * n_stored)
+
+
+def check_archive(file: IO[bytes], where: str) -> None:
+    """Raise if the members of a zip archive, such as an .npz file, are out of proportion to its size."""
+    if is_zipfile(file):
+        with ZipFile(file) as archive:
+            check_declared(where, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
+    file.seek(0)
 
 
 @contextmanager
@@ -151,7 +189,11 @@ def pack_arrays(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     import numpy as np
 
     content, text = BytesIO(), json.dumps(header, allow_nan=False)
-    np.savez_compressed(content, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+    members = {"header": np.frombuffer(text.encode(), np.uint8), **arrays}
+    np.savez_compressed(content, **members)
+    if sum(np.asarray(array).nbytes for array in members.values()) > limit_declared(len(content.getbuffer())):
+        content = BytesIO()
+        np.savez(content, **members)
     return content.getvalue()
 
 
@@ -162,7 +204,9 @@ def read_arrays(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, An
     """
     import numpy as np
 
-    with np.load(BytesIO(content), allow_pickle=False) as file:
+    stream = BytesIO(content)
+    check_archive(stream, "the file")
+    with np.load(stream, allow_pickle=False) as file:
         arrays = dict(file)
     header = json.loads(arrays.pop("header").tobytes())
     if header["format"] != form:

@@ -169,3 +169,54 @@ def test_a_file_of_another_format(tmp_path):
         path.write_bytes(b"\x00\xff not what it says\n\x80" * 20)
         with pytest.raises(DataError, match=f"a{suffix}"):
             list(read(path).chunks())
+
+
+def a_small_parquet_file(path, **options):
+    """Row groups shorter than a batch, so that pyarrow does not notice columns of another type."""
+    x = np.random.default_rng(0).standard_normal(17).round(2)
+    table = pa.table({"x": x[:-1], "next_x": x[1:], "r": np.ones(16)})
+    options = {"row_group_size": 4, "write_page_checksum": True, "use_dictionary": False} | options
+    pq.write_table(table, path, **options)
+    return path.read_bytes()
+
+
+def test_a_type_of_parquet_that_changed_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    content = bytearray(a_small_parquet_file(path))
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    at = content.index(b"\x15\x0a\x25\x02\x18\x01r", footer)  # DOUBLE, optional, "r"
+    content[at + 1] = 0x08  # FLOAT
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a.parquet is damaged"):
+        rows(read(path))
+
+
+def test_every_bit_of_the_schema_of_parquet(tmp_path):
+    path = tmp_path / "a.parquet"
+    content = a_small_parquet_file(path)
+    expected = rows(read(path))
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for at in range(footer, content.index(b"next_x", content.index(b"next_x", footer) + 1)):
+        for bit in range(8):
+            flip(path, at, 1 << bit)
+            whole, _ = rows_or_message(path)
+            if whole is not None:
+                same_bits(whole, expected)
+            flip(path, at, 1 << bit)
+
+
+@pytest.mark.parametrize(
+    ("options", "doubt"),
+    [
+        ({"data_page_version": "2.0"}, "has pages of version 2, whose checksums do not cover their headers"),
+        ({"store_schema": False}, "has only one list of the types of its columns"),
+        ({}, None),
+    ],
+)
+def test_what_checksums_of_parquet_do_not_cover_is_remarked(tmp_path, options, doubt):
+    path = tmp_path / "a.parquet"
+    a_small_parquet_file(path, **options)
+    log = read(path)
+    rows(log)
+    found = [remark for remark in log.remarks if "integrity" in remark]
+    assert found == ([] if doubt is None else [f"{path} {doubt}: integrity cannot be verified"])
