@@ -121,6 +121,37 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def reserved(path: Path) -> Iterator[None]:
+    """Lock a file that this process writes and then reads back, so that it does not read the rows of another process.
+
+    The lock is a file beside it, because the file itself is replaced when it is written.
+    """
+    if not _HAS_LOCKS:
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            problem = f"{path} is being recorded by another process."
+            raise InvalidInputError(problem, "Wait until it has ended, or name another file.") from None
+        except OSError:  # the file system has no locks
+            break
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                break
+        os.close(handle)  # another process removed it before it was locked
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+@contextmanager
 def write_at_once(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Write to a temporary file in the same folder, which replaces ``path`` if there was no error.
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import check_unmasked
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
 from vrtd.files import check_declared, translate_errors
@@ -106,6 +107,7 @@ class _MemoryPart(Part):
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays = {}
         for name, value in values.items():
+            check_unmasked(name, value)
             try:
                 array = np.asarray(value)
             except (TypeError, ValueError) as error:
