@@ -44,7 +44,7 @@ def open_hdf5(path: Path) -> Iterator[Any]:
     h5py = hdf5_library()
     with h5py.File(path, "r") as file:
         if file.id.links.visit(lambda _name, link: link.type == h5py.h5l.TYPE_EXTERNAL or None, info=True):
-            raise _refers(f"{path} has links")
+            raise _refers(f"{path} has links to values")
         yield file
 
 

@@ -220,3 +220,60 @@ def test_what_checksums_of_parquet_do_not_cover_is_remarked(tmp_path, options, d
     rows(log)
     found = [remark for remark in log.remarks if "integrity" in remark]
     assert found == ([] if doubt is None else [f"{path} {doubt}: integrity cannot be verified"])
+
+
+def an_hdf5_log(path, **columns):
+    with h5py.File(path, "w") as file:
+        for name, values in ({"observations": np.arange(64.0), "rewards": np.ones(64)} | columns).items():
+            file[name] = values
+
+
+def test_hdf5_does_not_read_other_files(tmp_path):
+    secret, path = tmp_path / "secret", tmp_path / "log.hdf5"
+    secret.write_bytes(bytes(64))
+    an_hdf5_log(tmp_path / "other.hdf5")
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(64)
+        file.create_dataset("observations", (64,), np.uint8, external=[(str(secret), 0, 64)])
+    with pytest.raises(DataError, match=r"log.hdf5, column observations, has values in other files"):
+        read(path)
+    layout = h5py.VirtualLayout((64,), np.float64)
+    layout[:] = h5py.VirtualSource(str(tmp_path / "other.hdf5"), "observations", (64,))
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(64)
+        file.create_virtual_dataset("observations", layout)
+    with pytest.raises(DataError, match=r"log.hdf5, column observations, has values in other files"):
+        read(path)
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(64)
+        file["observations"] = h5py.ExternalLink(str(tmp_path / "other.hdf5"), "observations")
+    with pytest.raises(DataError, match=r"log.hdf5 has links to values in other files"):
+        read(path)
+
+
+def test_hdf5_does_not_declare_more_than_it_holds(tmp_path):
+    path = tmp_path / "log.hdf5"
+    for shape in ((2**40,), (64, 2**23)):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("observations", shape, np.float64)
+            file.create_dataset("rewards", shape[:1], np.float64)
+        with pytest.raises(DataError, match=r"log.hdf5, column observations, has .* bytes, but declares contents of"):
+            read(path)
+
+
+def test_parquet_does_not_declare_more_than_it_holds(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"obs": [[0.0] * 2**25], "r": [1.0]}), path)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DataError, match=r"a.parquet has .* bytes, but declares contents of"):
+        read(path)
+
+
+def test_a_page_longer_than_the_file_is_refused(tmp_path):
+    """pyarrow would take memory for all of it."""
+    path = tmp_path / "a.parquet"
+    content = a_small_parquet_file(path, row_group_size=16, compression="none")
+    header = content.index(b"\x15\x00\x15", 4)
+    path.write_bytes(content[: header + 3] + b"\xff\xff\xff\xff\x0f" + content[header + 5 :])
+    with pytest.raises(DataError, match=r"a.parquet is damaged"):
+        read(path)
