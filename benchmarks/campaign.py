@@ -1,4 +1,4 @@
-"""Repeat attacks on vrtd in a bounded time, and print one table: damaged files, bad inputs, hostile files, threads, kills.
+"""Repeat attacks in a bounded time, and print one table: damaged files, bad inputs, hostile files, threads, kills.
 
     python benchmarks/campaign.py [--quick] [--seed 0]
 
@@ -199,9 +199,8 @@ def attack_inputs(quick: bool) -> Iterator[Row]:
                     warnings.simplefilter("ignore")
                     call(bad)
                 counts["taken"] += 1
-            except (VrtdError, TypeError) as error:
-                is_typed = isinstance(error, VrtdError) or "missing" in str(error)
-                counts["typed" if is_typed else f"{name} TypeError!"] += 1
+            except VrtdError:
+                counts["typed"] += 1
             except Exception as error:
                 counts[f"{name} {type(error).__name__}!"] += 1
     yield _row("bad inputs, Python", counts)
@@ -249,12 +248,15 @@ def make_bombs(folder: Path) -> dict[str, str]:
 
 
 CHILD = """
-import json, resource, sys
+import json
+import re
 import vrtd
 from vrtd.errors import VrtdError
 from vrtd.estimator.evaluation_source import read_policy
 from vrtd.logs import read
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def largest():  # in kB, of this process alone
+    return int(re.search("VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1])
+before = largest()
 try:
     {call}
     outcome = "accepted!"
@@ -262,7 +264,7 @@ except VrtdError:
     outcome = "refused"
 except BaseException as error:
     outcome = type(error).__name__ + "!"
-print(json.dumps([outcome, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
+print(json.dumps([outcome, (largest() - before) * 1024]))
 """
 
 
@@ -294,7 +296,8 @@ problem = vrtd.problems.random_mdp(seed=0)
 print(vrtd.simulate(problem, vrtd.VRTD(0.1, 20), n_runs=4, n_gradients=2000, metrics=()).theta.tobytes().hex())
 rows = vrtd.record(problem, 4000, shuffle=False)
 log = vrtd.logs.from_arrays(rows.phi, rows.reward, rows.phi_next)
-print(vrtd.Evaluator(vrtd.TD(0.01), features="identity", discount=0.9, closed_form=False).fit(log).theta_.tobytes().hex())
+evaluator = vrtd.Evaluator(vrtd.TD(0.01), features="identity", discount=0.9, closed_form=False).fit(log)
+print(evaluator.theta_.tobytes().hex())
 """
 
 
