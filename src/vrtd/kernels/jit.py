@@ -177,7 +177,7 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return value
 
 
-class _UserProvided(caching.UserProvidedCacheLocator):  # type: ignore[misc] # Numba has no types
+class _UserProvided(caching.UserProvidedCacheLocator):
     """The folder in NUMBA_CACHE_DIR, if it belongs to the user."""
 
     def ensure_cache_path(self) -> None:
@@ -185,7 +185,7 @@ class _UserProvided(caching.UserProvidedCacheLocator):  # type: ignore[misc] # N
         _claim_folder(self.get_cache_path())
 
 
-class _InTree(caching.InTreeCacheLocator):  # type: ignore[misc]
+class _InTree(caching.InTreeCacheLocator):
     """The folder __pycache__ beside the source, if it belongs to the user."""
 
     def ensure_cache_path(self) -> None:
@@ -193,7 +193,7 @@ class _InTree(caching.InTreeCacheLocator):  # type: ignore[misc]
         _claim_folder(self.get_cache_path())
 
 
-class _UserWide(caching.UserWideCacheLocator):  # type: ignore[misc]
+class _UserWide(caching.UserWideCacheLocator):
     """The folder of the user's caches."""
 
     def ensure_cache_path(self) -> None:
@@ -201,7 +201,7 @@ class _UserWide(caching.UserWideCacheLocator):  # type: ignore[misc]
         _claim_folder(self.get_cache_path())
 
 
-class _OwnCache(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _OwnCache(caching.CompileResultCacheImpl):
     _locator_classes: ClassVar = (_UserProvided, _InTree, _UserWide)
 
 
