@@ -26,6 +26,18 @@ def frozen(array: Array) -> Array:
     return array
 
 
+def check_unmasked(name: str, value: Any) -> None:
+    """Raise if an array, or one in a list, has masked entries. NumPy would drop the mask and use what is below it.
+
+    >>> check_unmasked("R", np.ma.masked_array([1.0, 1e20], mask=[False, True]))
+    Traceback (most recent call last):
+    vrtd.errors.InvalidInputError: R has masked entries. Drop or fill them, e.g. with R.filled(value).
+    """
+    parts = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
+        raise InvalidInputError(f"{name} has masked entries.", f"Drop or fill them, e.g. with {name}.filled(value).")
+
+
 def real_array(name: str, value: ArrayLike, finite: bool = True) -> Floats:
     """Return a private float64 copy of ``value``.
 
@@ -35,6 +47,7 @@ def real_array(name: str, value: ArrayLike, finite: bool = True) -> Floats:
     Traceback (most recent call last):
     vrtd.errors.InvalidInputError: R must be finite, but got nan at index (1,). Remove or correct that entry.
     """
+    check_unmasked(name, value)
     try:
         raw = np.asarray(value)
         if raw.dtype.kind not in "biuf":

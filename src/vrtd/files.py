@@ -15,6 +15,7 @@ from math import prod
 from pathlib import Path
 from threading import get_ident
 from typing import IO, Any
+from zipfile import ZipFile, is_zipfile
 
 from vrtd.errors import DataError, InvalidInputError, VrtdError
 
@@ -24,6 +25,9 @@ try:
     _HAS_LOCKS = True
 except ImportError:  # Windows
     _HAS_LOCKS = False
+
+#: A file may declare contents of this many bytes, or of this many times its own size, whichever is more.
+_DECLARED_BYTES, _DECLARED_RATIO = 2**28, 100
 
 _DAY = 24 * 3600.0
 _NO_MEMORY = "can't start new thread"  # what Python says if the system has no memory for one, or allows no more
@@ -91,6 +95,40 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN)
 
 
+def check_declared(where: str, n_declared: int, n_stored: int) -> None:
+    """Raise if a file declares contents out of proportion to its size, before memory is taken for them.
+
+    Parameters
+    ----------
+    where : str
+        The file, as it is named in the message.
+    n_declared : int
+        Bytes in memory that it declares.
+    n_stored : int
+        Bytes of the file.
+    """
+    limit = limit_declared(n_stored)
+    if n_declared > limit:
+        raise DataError(
+            f"{where} has {n_stored:,} bytes, but declares contents of {n_declared:,} bytes. At most {limit:,} "
+            "are allowed.",
+            "It may be damaged or made to exhaust the memory. If you trust it, write it again without compression.",
+        )
+
+
+def limit_declared(n_stored: int) -> int:
+    """Return how many bytes of contents a file of this size may declare."""
+    return max(_DECLARED_BYTES, _DECLARED_RATIO * n_stored)
+
+
+def check_archive(file: IO[bytes], where: str) -> None:
+    """Raise if the members of a zip archive, such as an .npz file, are out of proportion to its size."""
+    if is_zipfile(file):
+        with ZipFile(file) as archive:
+            check_declared(where, sum(member.file_size for member in archive.infolist()), file.seek(0, 2))
+    file.seek(0)
+
+
 @contextmanager
 def translate_errors(where: str) -> Iterator[None]:
     """Translate what a library raises on reading a file into an error that names the file, except a lack of memory."""
@@ -141,6 +179,37 @@ def locked(folder: Path) -> Iterator[None]:
             pass
         yield
     finally:
+        os.close(handle)
+
+
+@contextmanager
+def reserved(path: Path) -> Iterator[None]:
+    """Lock a file that this process writes and then reads back, so that it does not read the rows of another process.
+
+    The lock is a file beside it, because the file itself is replaced when it is written.
+    """
+    if not _HAS_LOCKS:
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            problem = f"{path} is being recorded by another process."
+            raise InvalidInputError(problem, "Wait until it has ended, or name another file.") from None
+        except OSError:  # the file system has no locks
+            break
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                break
+        os.close(handle)  # another process removed it before it was locked
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
         os.close(handle)
 
 
@@ -230,7 +299,11 @@ def pack_arrays(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     import numpy as np
 
     content, text = BytesIO(), json.dumps(header, allow_nan=False)
-    np.savez_compressed(content, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+    members = {"header": np.frombuffer(text.encode(), np.uint8), **arrays}
+    np.savez_compressed(content, **members)
+    if sum(np.asarray(array).nbytes for array in members.values()) > limit_declared(len(content.getbuffer())):
+        content = BytesIO()
+        np.savez(content, **members)
     return content.getvalue()
 
 
@@ -241,7 +314,9 @@ def read_arrays(content: bytes, form: str) -> tuple[dict[str, Any], dict[str, An
     """
     import numpy as np
 
-    with np.load(BytesIO(content), allow_pickle=False) as file:
+    stream = BytesIO(content)
+    check_archive(stream, "the file")
+    with np.load(stream, allow_pickle=False) as file:
         arrays = dict(file)
     header = json.loads(arrays.pop("header").tobytes())
     if header["format"] != form:

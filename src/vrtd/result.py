@@ -26,6 +26,9 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 COLUMNS = ("n_gradients", "n_samples", "mean", "standard_error", "q05", "q25", "q50", "q75", "q95", "n_diverged")
 CSV_HEADER = ",".join(("metric", *COLUMNS))
 _FORMAT = "vrtd-result-1"
+_WHOLE, _REAL, _STREAM = (np.dtype(np.int64),), (np.dtype(np.float64),), (np.dtype(np.uint64),)
+_CURSOR = (*_WHOLE, *_REAL, *_STREAM)
+_TYPES = (_WHOLE, _WHOLE, _REAL, _REAL, _WHOLE, _REAL, _CURSOR, _STREAM, _STREAM)  # of the arrays and of the state
 _ARRAYS = ("n_gradients", "n_samples", "curves", "theta", "diverged_at")
 
 
@@ -383,6 +386,13 @@ def load(path: str | os.PathLike[str]) -> Result:
         expected = (n_runs, n_checkpoints, len(metrics)), (n_checkpoints,), {n_runs}
         if (curves.shape, n_samples.shape, lengths) != expected:
             raise ValueError("the shapes of its arrays do not agree")
+        arrays_in_order = (n_gradients, n_samples, curves, theta, diverged_at, *state)
+        if any(array.dtype not in kinds for array, kinds in zip(arrays_in_order, _TYPES, strict=True)):
+            raise ValueError("an array has another type")
+        if not (n_checkpoints and theta.ndim == 2 and all(isinstance(metric, str) for metric in metrics)):
+            raise ValueError("its checkpoints, parameters or names of metrics are of another form")
+        if np.shape(provenance["theta_0"]) != theta.shape[1:] or "initial" not in provenance:
+            raise ValueError("its initial parameters are of another form")
     except Exception as error:
         if is_out_of_memory(error):
             raise

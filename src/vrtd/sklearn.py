@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, check_unmasked
 from vrtd.checks import check_count
 from vrtd.errors import DataError, MissingExtraError
 from vrtd.estimator import Diagnostics, Evaluator, Intervals
@@ -289,6 +289,8 @@ class ValueRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # sci
         self, is_first: bool, X: Any, y: Any, next_X: Any, terminated: Column, truncated: Column, weight: Column = None
     ) -> _Steps:
         """Validate the arrays of a call. All get the type of the first X."""
+        for name, value in (("X", X), ("y", y), ("next_X", next_X)):
+            check_unmasked(name, value)
         kinds: Any = _KINDS if is_first else self._kind
         X, y = validate_data(self, X, y, reset=is_first, dtype=kinds, order="C", y_numeric=True)
         if is_first:

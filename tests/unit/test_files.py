@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ import pytest
 import vrtd
 from vrtd import files
 from vrtd.errors import DataError, InvalidInputError
-from vrtd.files import translate_errors, write_at_once
+from vrtd.files import pack_arrays, read_arrays, reserved, translate_errors, write_at_once
 
 WRITER = """
 import sys, time
@@ -243,3 +245,43 @@ def test_a_killed_recording_leaves_no_rows_behind(tmp_path: Path) -> None:
     process.communicate()
     assert process.returncode == 0
     assert {path.name for path in tmp_path.iterdir()} == {"out", "rows.parquet"}
+
+
+def test_a_reserved_file_is_refused_until_it_is_free(tmp_path):
+    path = tmp_path / "rows.parquet"
+    code = f"""
+from pathlib import Path
+from vrtd.files import reserved
+with reserved(Path({str(path)!r})):
+    print("reserved", flush=True)
+    input()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdout.readline() == "reserved\n"
+        with (
+            pytest.raises(InvalidInputError, match=r"rows.parquet is being recorded by another process"),
+            reserved(path),
+        ):
+            pass
+        other.kill()
+    with reserved(path):  # the lock of a killed process is free
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_members_out_of_proportion_are_refused(tmp_path):
+    """300 MB of zeros in 300 kB."""
+    content, zeros = BytesIO(), bytes(2**20)
+    with ZipFile(content, "w", ZIP_DEFLATED, compresslevel=1) as archive, archive.open("x.npy", "w") as member:
+        for _ in range(300):
+            member.write(zeros)
+    with pytest.raises(DataError, match=r"declares contents of 314,572,800 bytes. At most 268,435,456 are allowed"):
+        read_arrays(content.getvalue(), "a")
+
+
+def test_what_is_written_is_never_out_of_proportion(monkeypatch):
+    monkeypatch.setattr("vrtd.files._DECLARED_BYTES", 1000)
+    arrays = {"x": np.zeros(100_000)}
+    content = pack_arrays({"format": "a"}, arrays)
+    assert len(content) > 800_000  # without compression
+    assert np.array_equal(read_arrays(content, "a")[1]["x"], arrays["x"])

@@ -19,6 +19,7 @@ from tests.helpers.notebooks import check_repr, read_summary
 from tests.helpers.pages import HOSTILE
 from vrtd import plots
 from vrtd.errors import InvalidInputError, MissingExtraError, ResultFileError
+from vrtd.files import read_arrays, write_arrays
 
 PROBLEM = vrtd.problems.random_mdp(seed=0)
 
@@ -271,3 +272,31 @@ def test_without_matplotlib_the_pip_command_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'vrtd\[plot\]'"):
         plots.new_panels(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("curves", lambda array: array.astype(np.complex128)),
+        ("curves", lambda array: array.astype(np.str_)),
+        ("n_gradients", lambda array: array.astype(np.float64)),
+        ("state_environment", lambda array: array.astype(np.int64)),
+    ],
+)
+def test_arrays_of_another_type_are_refused(result: vrtd.Result, tmp_path: Path, name: str, change: Any) -> None:
+    path = tmp_path / "result.npz"
+    result.save(path)
+    header, arrays = read_arrays(path.read_bytes(), "vrtd-result-1")
+    write_arrays(path, header, arrays | {name: change(arrays[name])})
+    with pytest.raises(ResultFileError, match="an array has another type"):
+        vrtd.load(path)
+
+
+@pytest.mark.parametrize("provenance", [{}, {"theta_0": 1.0, "initial": 0}, {"theta_0": [0.0] * 4}])
+def test_provenance_that_cannot_be_continued_is_refused(result: vrtd.Result, tmp_path: Path, provenance: Any) -> None:
+    path = tmp_path / "result.npz"
+    result.save(path)
+    header, arrays = read_arrays(path.read_bytes(), "vrtd-result-1")
+    write_arrays(path, header | {"provenance": provenance}, arrays)
+    with pytest.raises(ResultFileError, match="is not a result of this version of vrtd"):
+        vrtd.load(path)

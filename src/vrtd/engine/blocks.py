@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cached_property
-from threading import Event, Lock, RLock
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -28,18 +26,6 @@ Progress = Callable[[float], None]  # takes the share of the work that is done
 # One call of the compiled loop. It must be long compared with the cost of a call, but short enough for Ctrl-C.
 _GRADIENTS_PER_CALL = 20_000_000
 _BLOCKS_PER_THREAD = 8  # enough to keep every thread busy to the end
-
-
-def _free_cached_properties() -> None:
-    """Replace the locks of cached properties, which other threads of the parent may hold, in a forked process."""
-    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "vrtd"]
-    classes = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
-    for each in {member for one in classes for member in vars(one).values() if isinstance(member, cached_property)}:
-        each.lock = RLock()  # type: ignore[attr-defined]
-
-
-if sys.version_info < (3, 12) and sys.platform != "win32":  # later versions have no such locks
-    os.register_at_fork(after_in_child=_free_cached_properties)
 
 
 @dataclass(frozen=True)

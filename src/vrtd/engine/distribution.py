@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -18,6 +17,7 @@ from vrtd.engine.arguments import bind_problem
 from vrtd.engine.blocks import Job, Progress, allocate_outputs, prepare, run_blocks, runs_per_call
 from vrtd.engine.loop import Outputs
 from vrtd.executors import run_tasks
+from vrtd.lazy import cached_property
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
 from vrtd.result import EngineState

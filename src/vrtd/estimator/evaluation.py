@@ -32,7 +32,7 @@ from vrtd.estimator.evaluator import Evaluator, ProgressCallback
 from vrtd.estimator.figures import FIGURES, figures_of
 from vrtd.estimator.page import EXTREMES, Facts, build_page
 from vrtd.estimator.state_values import Board, LogSummary, StateValues, n_states_of, value_states
-from vrtd.files import as_path
+from vrtd.files import as_path, reserved
 from vrtd.logs import Log
 from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import Figure, new_panels
@@ -212,6 +212,7 @@ def evaluate(
         stack.enter_context(hold(folder, _FORMAT, "evaluation", FILES["diagnostics"]))
         if record is not None:
             check_record(Path(record), folder)
+            stack.enter_context(reserved(Path(record)))
         new_panels(1)  # fails before the long run if Matplotlib is missing, as does the next line without pyarrow
         library()
         # Features of states and actions cannot be tried on observations alone.

@@ -16,7 +16,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
 from vrtd.estimator.state_values import Board
 from vrtd.features import ObservationSpace, as_features, complete
-from vrtd.files import check_regular, translate_errors
+from vrtd.files import check_archive, check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.environment import EnvironmentLog, from_env
@@ -216,6 +216,7 @@ def read_policy(policy: Any, parameter: str = "policy", words: tuple[str, ...] =
     with translate_errors(f"{parameter} {policy}"):
         check_regular(path)
         with path.open("rb") as file:
+            check_archive(file, str(path))
             loaded = np.load(file, allow_pickle=False)
             names = [] if isinstance(loaded, np.ndarray) else loaded.files
             array = loaded[names[0]] if len(names) == 1 else loaded

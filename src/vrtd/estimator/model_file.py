@@ -122,6 +122,7 @@ def check_parts(state: FitState) -> None:
         _require(bool(np.isfinite(learner.state).all() and np.isfinite(learner.theta).all()), "numbers not finite")
         _require(learner.n_waiting < batch_rows(learner.algorithm), "more waiting rows than a batch")
         _check_waiting(learner, d, state.buffer)
+        _check_phases(learner)
     if linear is not None:
         pairs += _linear_pairs(linear, d)
     if sums is not None:
@@ -129,6 +130,15 @@ def check_parts(state: FitState) -> None:
     if state.episodes is not None:
         pairs += _episode_pairs(state.episodes, d)
     _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of wrong shape or type")
+
+
+def _check_phases(learner: Learner) -> None:
+    """Raise unless the learner comes to the end of its phase, and to the next point of its path."""
+    path, until = learner.path, learner.lowered_until
+    _require(min(learner.n_rows, learner.n_epochs) >= 0 and min(path.stride, learner.pause) > 0, "negative counts")
+    _require(path.next > path.n_rows[-1] >= 0 and path.next >= learner.n_rows, "path behind the rows")
+    _require(until is None or until >= learner.n_epochs, "step lowered in the past")
+    _require(learner.rows_left is None or learner.rows_left >= 0, "phase of wrong length")
 
 
 def _sums_pairs(sums: MatrixSums, d: int, like: Transitions | None) -> list[tuple[Any, Any]]:
@@ -164,6 +174,7 @@ def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
     _require(bool(np.isfinite(linear.state).all() and np.isfinite(linear.mark).all()), "numbers not finite")
     _require(linear.block > 0 and linear.n_rows >= linear.n_marked >= len(linear.blocks) * linear.block, "rows")
     if linear.runs is None:
+        _require(linear.rows_left > 0, "batch of wrong length")
         _require(reservoir.capacity == kept_rows(d), "wrong size of the reservoir")
     else:
         _check_ends(linear.runs.ends, len(linear.runs.marks))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.estimator.estimates import Estimates, block_degrees
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.spread import Limit, Spread, find_slowness, split_noise
+from vrtd.lazy import cached_property
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
 from vrtd.theory.recursion import recursion_moments

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from vrtd.estimator.least_squares import MatrixSums
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import append
 from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
+from vrtd.lazy import cached_property
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions

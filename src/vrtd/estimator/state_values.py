@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, check_unmasked
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.visits import VisitCounts
@@ -223,6 +223,7 @@ def _side(low: float, high: float, is_whole: bool, n: int) -> Floats:
 
 
 def _check_states(states: Any, log: LogSummary) -> NDArray[Any]:
+    check_unmasked("states", states)
     rows = np.asarray(states)
     if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != log.shape or rows.dtype.kind not in "biuf":
         raise InvalidInputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
 from vrtd.estimator.spread import BlockSpread, Spread, find_slowness
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
 from vrtd.features import TargetFeatures, spans_constant
+from vrtd.lazy import cached_property
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import check_unmasked
 from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.spaces import ObservationSpace
@@ -174,6 +175,7 @@ def as_rows(observations: Any) -> NDArray[np.floating[Any]]:
     >>> as_rows(np.arange(3)).tolist()
     [[0.0], [1.0], [2.0]]
     """
+    check_unmasked("observations", observations)
     array = np.asarray(observations)
     if array.ndim == 2 and array.dtype.char in "fd" and array.flags.c_contiguous and array.size:  # rows of a stream
         return array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import product
 from math import pi, sqrt
 from statistics import NormalDist
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_count, check_positive, require
 from vrtd.features.bounded import Bounded
+from vrtd.lazy import cached_property
 
 
 @dataclass(frozen=True)

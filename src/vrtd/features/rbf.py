@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import exp, prod, sqrt
 from typing import Any
 
@@ -15,6 +14,7 @@ from vrtd.arrays import Floats, frozen
 from vrtd.checks import check_flag, check_positive, require
 from vrtd.features.bounded import Bounded, as_sizes, check_length
 from vrtd.features.features import MOST_FEATURES, set_count
+from vrtd.lazy import cached_property
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import frozen, real_array
+from vrtd.arrays import check_unmasked, frozen, real_array
 from vrtd.checks import check_flag, require
 from vrtd.errors import DataError
 from vrtd.features.bounded import as_sizes
@@ -25,6 +24,7 @@ from vrtd.features.features import (
     row_dtype,
     set_count,
 )
+from vrtd.lazy import cached_property
 
 _GROUP = "Group states, or use a Table with fewer columns."
 
@@ -115,10 +115,12 @@ class Tabular(Features):
         ndarray of int, shape (n,)
             The numbers of the features, 0 for an observation that is not finite.
         """
+        check_unmasked("observations", observations)
         return self._find(np.asarray(observations))[0]
 
     def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
         """Return the rows of observations, of shape (n, d)."""
+        check_unmasked("observations", observations)
         observations = np.asarray(observations)
         places, finite = self._find(observations)
         rows = np.zeros((places.size, self.n_features), row_dtype(observations))
@@ -270,6 +272,7 @@ def _as_whole(observations: Any, sizes: tuple[int, ...] | None) -> tuple[NDArray
 
     If ``sizes`` are not known, the numbers must be at least 0.
     """
+    check_unmasked("observations", observations)
     array = np.asarray(observations)
     if array.ndim > 0:
         array = array.reshape(len(array), prod(array.shape[1:]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, check_unmasked
 from vrtd.checks import require
 from vrtd.errors import DataError, InvalidInputError, VrtdError
 from vrtd.features.blocks import BLOCK, blocks_of
@@ -387,6 +387,7 @@ def check_equally_long(observations: NDArray[Any], actions: NDArray[Any]) -> Non
 
 
 def _make_table(policy: Any) -> Table:
+    check_unmasked("target", policy)
     try:
         raw = np.asarray(policy)
     except ValueError:  # rows of different lengths

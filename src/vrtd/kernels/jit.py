@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import pickle
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from vrtd.errors import VrtdError
 
@@ -32,6 +33,7 @@ from vrtd.kernels.digest import digest
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 _CONFIG_LOCK = Lock()
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 #: Placeholder in a template for a kernel that `specialise` or `rebind` fills in.
 UNBOUND: Any = None
@@ -201,8 +203,68 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return value
 
 
+class _UserProvided(caching.UserProvidedCacheLocator):
+    """The folder in NUMBA_CACHE_DIR, if it belongs to the user."""
+
+    def ensure_cache_path(self) -> None:
+        super().ensure_cache_path()
+        _claim_folder(self.get_cache_path())
+
+
+class _InTree(caching.InTreeCacheLocator):
+    """The folder __pycache__ beside the source, if it belongs to the user."""
+
+    def ensure_cache_path(self) -> None:
+        super().ensure_cache_path()
+        _claim_folder(self.get_cache_path())
+
+
+class _UserWide(caching.UserWideCacheLocator):
+    """The folder of the user's caches."""
+
+    def ensure_cache_path(self) -> None:
+        super().ensure_cache_path()
+        _claim_folder(self.get_cache_path())
+
+
+class _OwnCache(caching.CompileResultCacheImpl):
+    _locator_classes: ClassVar = (_UserProvided, _InTree, _UserWide)
+
+
+def _claim_folder(path: str) -> None:
+    """Let no one else write to a folder; raise PermissionError, so that Numba takes another one, if it is not ours."""
+    if os.name != "posix":
+        return
+    status = os.stat(path)
+    if status.st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to another user.")
+    if status.st_mode & _OTHERS_WRITE:
+        os.chmod(path, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
+
+
+def _read_own(path: str) -> bytes:
+    """Return the content of a file that only the user can have written; its pickles run code."""
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & _OTHERS_WRITE):
+            raise PermissionError(f"{path} can be written by another user.")
+        return file.read()
+
+
 class _CheckedFile(caching.IndexDataCacheFile):
     """Cache file of Numba with a checksum: damaged machine code is recompiled and does not crash."""
+
+    def _load_index(self) -> Any:
+        with suppress(FileNotFoundError):
+            _read_own(self._index_path)
+        return super()._load_index()
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[Any]:
+        with super()._open_for_write(filepath) as file:
+            if os.name == "posix":
+                os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & ~_OTHERS_WRITE)
+            yield file
 
     def _save_data(self, name: str, data: Any) -> None:
         payload = self._dump(data)
@@ -210,13 +272,15 @@ class _CheckedFile(caching.IndexDataCacheFile):
             file.write(hashlib.sha256(payload).digest() + payload)
 
     def _load_data(self, name: str) -> Any:
-        content = Path(self._data_path(name)).read_bytes()
+        content = _read_own(self._data_path(name))
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             raise OSError(f"The cache file {name} is damaged.")
-        return pickle.loads(content[32:])  # noqa: S301 - Numba's own cache, in a folder that only the user can write
+        return pickle.loads(content[32:])  # noqa: S301 - Numba's own cache, which only the user can write
 
 
 class _CheckedCache(caching.FunctionCache):
+    _impl_class = _OwnCache
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         locator = self._impl.locator

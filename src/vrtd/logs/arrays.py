@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
+from math import prod
 from pathlib import Path
 from typing import IO, Any, Literal
 from zipfile import ZipFile
@@ -13,15 +14,17 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
+from vrtd.arrays import check_unmasked
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
-from vrtd.files import translate_errors
+from vrtd.files import check_declared, translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
 from vrtd.logs.columns import ANY_KIND, KEYS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
 from vrtd.logs.encoding import Encoder, Values
-from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
+from vrtd.logs.episodes import D3rlpyPart
+from vrtd.logs.hdf5 import HDF5_UNVERIFIED, StoredArray, check_dataset, hdf5_library, open_hdf5
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.part import Part
 from vrtd.logs.parts import PartsLog
@@ -108,6 +111,7 @@ class _MemoryPart(Part):
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays = {}
         for name, value in values.items():
+            check_unmasked(name, value)
             try:
                 array = np.asarray(value)
             except (TypeError, ValueError) as error:
@@ -147,7 +151,7 @@ def npz_part(path: Path, wanted: Columns, missing: Missing) -> Part:
 
 def hdf5_part(path: Path, wanted: Columns, missing: Missing) -> Part:
     """Return the part for an HDF5 file with one array per column, as in D4RL, or one per episode, as in d3rlpy."""
-    with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
+    with translate_errors(str(path)), open_hdf5(path) as file:
         is_by_episode = "num_episodes" in file and "observations_0" in file
     if is_by_episode:
         return D3rlpyPart(path, wanted, missing)
@@ -226,11 +230,13 @@ def _to_text(entries: NDArray[Any]) -> Any:
 @contextmanager
 def _open_hdf5(path: Path) -> Iterator[Mapping[str, StoredArray]]:
     """Open the arrays at the top level of the file."""
-    h5py = hdf5_library()
-    with h5py.File(path, "r") as file:
+    with open_hdf5(path) as file:
         if not all(isinstance(name, str) for name in file):
             raise DataError(f"{path} is damaged: it has names that are not text.", "Write the file again.")
-        yield {name: item for name, item in file.items() if isinstance(item, h5py.Dataset)}
+        arrays = {name: item for name, item in file.items() if isinstance(item, hdf5_library().Dataset)}
+        for name, array in arrays.items():
+            check_dataset(array, f"{path}, column {name},")
+        yield arrays
 
 
 @contextmanager
@@ -251,7 +257,7 @@ def _open_npz(path: Path) -> Iterator[Mapping[str, StoredArray]]:
                 "Write the file again.",
             )
         yield {
-            name[:-4]: _Member(file, f"{path}, column {name[:-4]},")
+            name[:-4]: _Member(file, f"{path}, column {name[:-4]},", path.stat().st_size)
             for name, file in files.items()
             if name.endswith(".npy")
         }
@@ -263,8 +269,8 @@ class _Member:
     The array is streamed unless it is stored in Fortran order. Its checksum is verified with its last row.
     """
 
-    def __init__(self, file: IO[bytes], where: str) -> None:
-        self._file, self._where = file, where
+    def __init__(self, file: IO[bytes], where: str, n_stored: int) -> None:
+        self._file, self._where, self._n_stored = file, where, n_stored
         self._whole: NDArray[Any] | None = None
         read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
         self.shape, self._is_by_columns, self.dtype = read(file)
@@ -283,6 +289,7 @@ class _Member:
         return array
 
     def _read(self, shape: tuple[int, ...], order: Literal["C", "F"]) -> NDArray[Any]:
+        check_declared(self._where, prod(shape) * self.dtype.itemsize, self._n_stored)
         array = np.empty(shape, self.dtype, order=order)
         flat = array.reshape(-1, order="A").view(np.uint8).data
         filled = 0

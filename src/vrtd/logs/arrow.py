@@ -14,11 +14,12 @@ from typing import Any
 
 from vrtd.errors import DataError
 from vrtd.files import translate_errors
-from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_text, translate_table_errors
+from vrtd.logs.arrow_values import TEXT, ColumnType, find_types, is_list, is_text, translate_table_errors
 from vrtd.logs.blocks import Piece, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
 from vrtd.logs.columns import ANY_KIND, KEYS, Columns, Missing, find_columns
 from vrtd.logs.encoding import Values, to_values
+from vrtd.logs.parquet_pages import inspect_pages
 from vrtd.logs.part import Part
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.remote import RemoteFile, open_file
@@ -127,17 +128,21 @@ class ParquetPart(ColumnPart):
     def __init__(self, path: Path | RemoteFile, wanted: Columns, missing: Missing) -> None:
         library()
         self.where, self._path, self.missing = str(path), path, missing
+        with translate_errors(self.where):
+            pages = inspect_pages(path, self.where)
         with translate_errors(self.where), closing(self._open()) as file:
             metadata, schema = file.metadata, file.schema_arrow
             self.n_rows = int(metadata.num_rows)
             self._group_rows = tuple(int(metadata.row_group(i).num_rows) for i in range(metadata.num_row_groups))
             self._groups = range(len(self._group_rows))  # row groups that are read
-            stored = _check_twice(metadata, schema.names, self.where)
+            stored = _check_twice(metadata, schema, self.where)
             self.columns = find_columns(schema.names, wanted, self.where)
             self.kinds = find_types(schema, self.columns, self.where)
             self.space = unpack_space(stored, self.columns, self.kinds, missing, self.where)
-            self._batch = rows_per_block(_row_bytes(schema, self.columns, metadata))
-            self.unverified = None if _has_checksums(path) or not self.n_rows else "has no page checksums"
+            self._batch = rows_per_block(_row_bytes(schema, self.columns, metadata, pages.row_bytes))
+            self.unverified = pages.doubt if self.n_rows else None
+            if self.n_rows and b"ARROW:schema" not in (metadata.metadata or {}):
+                self.unverified = pages.doubt or "has only one list of the types of its columns"
 
     def rows(self) -> Generator[tuple[Piece, Values], None, None]:
         """Yield all rows in order, before they are encoded."""
@@ -335,11 +340,11 @@ def _to_rows(batches: Iterable[Any], part: ColumnPart, first: int = 0) -> Genera
             first += batch.num_rows
 
 
-def _check_twice(metadata: Any, names: list[str], where: str) -> bytes | None:
+def _check_twice(metadata: Any, schema: Any, where: str) -> bytes | None:
     """Return the packed observation space of a file, or None.
 
-    Neither the space nor the names of the columns have a checksum, but Arrow stores both twice. Compare the copies, so
-    that damage cannot hide an optional column.
+    Neither the space nor the names and types of the columns have a checksum, but Arrow stores them twice. Compare the
+    copies, so that damage cannot hide an optional column or change numbers.
     """
     from pyarrow import ipc, py_buffer
 
@@ -347,16 +352,40 @@ def _check_twice(metadata: Any, names: list[str], where: str) -> bytes | None:
     entries = metadata.metadata or {}
     stored: bytes | None = entries.get(key)
     if b"ARROW:schema" in entries:
-        schema = ipc.read_schema(py_buffer(b64decode(entries[b"ARROW:schema"])))
-        if schema.names != names:
-            raise DataError(f"{where} is damaged: its two lists of columns differ, one of them is {names}.", remedy)
-        if (schema.metadata or {}).get(key) != stored:
+        again = ipc.read_schema(py_buffer(b64decode(entries[b"ARROW:schema"])))
+        if again.names != schema.names:
+            raise DataError(
+                f"{where} is damaged: its two lists of columns differ, one of them is {schema.names}.", remedy
+            )
+        for field, other in zip(schema, again, strict=True):
+            if _has_changed(other.type, field.type):
+                raise DataError(
+                    f"{where} is damaged: column {field.name} has the types {field.type} and {other.type}.", remedy
+                )
+        if (again.metadata or {}).get(key) != stored:
             raise DataError(f"{where} is damaged: its two descriptions of the observations differ.", remedy)
     return stored
 
 
-def _row_bytes(schema: Any, columns: Columns, metadata: Any) -> float:
+def _has_changed(kind: Any, read: Any) -> bool:
+    """Return whether numbers that were written as type `kind` would be read as another type.
+
+    Text and times are left out: Arrow itself changes their units, and damage there changes no number.
+    """
+    types = library().types
+    while is_list(kind) and is_list(read):
+        kind, read = kind.value_type, read.value_type
+    kind, read = (each.value_type if types.is_dictionary(each) else each for each in (kind, read))
+    are_numbers = [types.is_integer(each) or types.is_floating(each) or types.is_boolean(each) for each in (kind, read)]
+    if kind == read or not any(are_numbers):
+        return False
+    return not (types.is_uint32(kind) and types.is_int64(read))  # as in version 1.0 of the format
+
+
+def _row_bytes(schema: Any, columns: Columns, metadata: Any, decoded: float | None) -> float:
     """Return the bytes per row of the columns that are read, or of all columns if lists are among them.
+
+    `decoded` is that of all columns if the pages show it.
 
     The details of column chunks are not used, because pyarrow aborts if they are damaged.
     """
@@ -366,16 +395,6 @@ def _row_bytes(schema: Any, columns: Columns, metadata: Any) -> float:
         while types.is_fixed_size_list(kind):
             kind, width = kind.value_type, width * kind.list_size
         if not types.is_primitive(kind):
-            return float(metadata.row_group(0).total_byte_size / max(metadata.row_group(0).num_rows, 1))
+            return decoded or float(metadata.row_group(0).total_byte_size / max(metadata.row_group(0).num_rows, 1))
         total += width * kind.bit_width / 8
     return total
-
-
-def _has_checksums(path: Path | RemoteFile) -> bool:
-    """Return whether the first page has a checksum; pyarrow verifies checksums but does not report their absence.
-
-    After four letters the file starts with a page header in Thrift's compact protocol: type, two sizes and an optional
-    checksum, each a variable-length integer after the byte 0x15.
-    """
-    with open_file(path) as file:
-        return re.match(rb"(?s).{4}(\x15[\x80-\xff]*[\x00-\x7f]){3}\x15", file.read(64)) is not None

@@ -21,7 +21,7 @@ CHUNK_ROWS, CHUNK_BYTES = 65_536, 4 * 2**20
 
 def rows_per_block(row_bytes: float) -> int:
     """Return the number of rows in a block for the size of one row."""
-    return int(min(CHUNK_ROWS, max(64, CHUNK_BYTES // max(row_bytes, 1))))
+    return int(min(CHUNK_ROWS, max(1, CHUNK_BYTES // max(row_bytes, 1))))
 
 
 class Origins(NamedTuple):

@@ -13,12 +13,11 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.checks import import_extra
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import ObservationSpace
 from vrtd.files import check_regular, translate_errors
@@ -26,37 +25,16 @@ from vrtd.logs.arrow_values import ColumnType, to_numpy
 from vrtd.logs.blocks import Block, Piece, convert_observations, make_block, rows_per_block
 from vrtd.logs.columns import Columns, Missing, order_by_number
 from vrtd.logs.encoding import Encoder
+from vrtd.logs.hdf5 import HDF5_UNVERIFIED, StoredArray, check_dataset, open_hdf5, read_number
 from vrtd.logs.log import Log
 from vrtd.logs.part import Part
 from vrtd.logs.parts import PartsLog
 from vrtd.tables import library as arrow_library
 
-HDF5_UNVERIFIED = "is HDF5 without checksums"
 _MAIN, _METADATA = "main_data.hdf5", "metadata.json"
 _NAMES = {"reward": "rewards", "terminated": "terminations", "truncated": "truncations"}
 _COLUMNS = Columns("observations", "rewards", None, "terminations", "truncations")
 _ACTION = "actions"  # read only on request
-
-
-def hdf5_library() -> Any:
-    """Import h5py, or say how to install it."""
-    return import_extra("h5py", "minari")
-
-
-class StoredArray(Protocol):
-    """Array in memory or in a file whose rows can be read."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the entries."""
-        ...
-
-    def __getitem__(self, rows: slice, /) -> Any: ...
 
 
 class Episode(NamedTuple):
@@ -141,11 +119,12 @@ class D3rlpyPart(Part):
         self.where, self._path = str(path), path
         self.missing = missing
         self.columns = _choose_columns(wanted, missing, f"the d3rlpy file {path}")
-        with translate_errors(self.where), hdf5_library().File(path, "r") as file:
+        with translate_errors(self.where), open_hdf5(path) as file:
             self._numbers = sorted(int(name[8:]) for name in file if re.fullmatch(r"rewards_\d+", name))
-            if len(self._numbers) != int(file["num_episodes"][()]):
+            n_episodes = int(read_number(file["num_episodes"], f"{path}, num_episodes,"))
+            if len(self._numbers) != n_episodes:
                 raise DataError(
-                    f"{path} is damaged: it has {len(self._numbers)} episodes instead of {file['num_episodes'][()]}.",
+                    f"{path} is damaged: it has {len(self._numbers)} episodes instead of {n_episodes}.",
                     "Write the file again.",
                 )
             self.n_rows = sum(int(file[f"rewards_{k}"].shape[0]) for k in self._numbers)
@@ -158,17 +137,18 @@ class D3rlpyPart(Part):
         yield from _make_blocks(self._episodes(), encoder)
 
     def _episodes(self) -> Generator[Episode, None, None]:
-        with translate_errors(self.where), hdf5_library().File(self._path, "r") as file:
+        with translate_errors(self.where), open_hdf5(self._path) as file:
             for k in self._numbers:
-                reward, is_terminated = file[f"rewards_{k}"], bool(file[f"terminated_{k}"][()])
+                where = f"{self.where}, episode {k}"
+                reward = _take_array(file[f"rewards_{k}"], "rewards", where)
+                is_terminated = bool(read_number(file[f"terminated_{k}"], f"{where}, terminated,"))
                 is_last = np.arange(reward.shape[0]) == reward.shape[0] - 1
-                observations = [(f"observations_{k}", file[f"observations_{k}"])]
+                name = f"observations_{k}"
+                observations = [(name, _take_array(file[name], name, where))]
                 columns = {"terminated": is_last & is_terminated, "truncated": is_last & (not is_terminated)}
                 if self.columns.action is not None:
-                    columns["action"] = file[f"{_ACTION}_{k}"]
-                yield Episode(
-                    f"{self.where}, episode {k}", observations, {"reward": reward, **columns}, has_final=False
-                )
+                    columns["action"] = _take_array(file[f"{_ACTION}_{k}"], _ACTION, where)
+                yield Episode(where, observations, {"reward": reward, **columns}, has_final=False)
 
 
 def from_minari(path: str | os.PathLike[str]) -> Log:
@@ -238,7 +218,7 @@ class MinariPart(Part):
         with translate_errors(self.where):
             if self._kind == "hdf5":
                 check_regular(folder / _MAIN)
-                with hdf5_library().File(folder / _MAIN, "r") as file:
+                with open_hdf5(folder / _MAIN) as file:
                     self.n_rows = sum(int(file[name]["rewards"].shape[0]) for name in _episodes(file))
             else:
                 arrow_library()
@@ -250,7 +230,7 @@ class MinariPart(Part):
 
     def _read_hdf5(self) -> Generator[Episode, None, None]:
         path = self._folder / _MAIN
-        with translate_errors(str(path)), hdf5_library().File(path, "r") as file:
+        with translate_errors(str(path)), open_hdf5(path) as file:
             for name in _episodes(file):
                 group, where = file[name], f"{path}, {name}"
                 leaves = _find_leaves(group["observations"], "observations", where)
@@ -351,7 +331,12 @@ def _find_leaves(item: Any, name: str, where: str) -> list[tuple[str, StoredArra
         return [leaf for key in sorted(item, key=_in_order) for leaf in _find_leaves(item[key], f"{name}/{key}", where)]
     if item.dtype.kind not in "biuf":
         raise DataError(f"{where}, {name}, must hold numbers, but has dtype {item.dtype}.", "Convert the data set.")
-    return [(name, item)]
+    return [(name, _check_stored(item, f"{where}, {name},"))]
+
+
+def _check_stored(item: Any, where: str) -> Any:
+    """Return an array unchanged, and raise if it is one of a file that refers to other files."""
+    return item if isinstance(item, np.ndarray) else check_dataset(item, where)
 
 
 def _take_array(item: Any, name: str, where: str) -> Any:
@@ -361,7 +346,7 @@ def _take_array(item: Any, name: str, where: str) -> Any:
             f"{where}, {name}, must be one array, but has the parts {', '.join(map(str, item))}.",
             "Convert the data set, or read it without these values.",
         )
-    return item
+    return _check_stored(item, f"{where}, {name},")
 
 
 def _to_groups(array: Any, name: str, piece: Piece) -> Any:

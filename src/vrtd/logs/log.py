@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, check_unmasked
 from vrtd.checks import check_count, check_fraction
 from vrtd.errors import DataError, InvalidInputError
 
@@ -100,6 +100,8 @@ class Chunk(NamedTuple):
         DataError
             If a field has the wrong type, shape or length.
         """
+        for name, values in self.columns.items():
+            check_unmasked(name, values)
         if self._is_sound():
             return
         columns: tuple[Any, ...] = self[:-1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import check_unmasked
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.spaces import Column, ObservationSpace
 from vrtd.logs.arrow_values import ArrowStream, ColumnType, find_types
@@ -39,6 +40,7 @@ def as_observations(space: ObservationSpace, given: Any) -> NDArray[Any]:
     if isinstance(given, ArrowStream | Mapping):
         return encode(space, given)
     remedy = f"Pass a table with the columns {_list(space)}." if space.columns else "Pass an array of numbers."
+    check_unmasked("observations", given)
     try:
         array = np.asarray(given)
     except ValueError:
@@ -67,6 +69,7 @@ def as_actions(space: ObservationSpace, given: Any) -> NDArray[Any]:
     [1, 0]
     """
     rule = "actions must be an array with one action per observation"
+    check_unmasked("actions", given)
     try:
         actions = np.asarray(given)
     except ValueError:  # rows of different lengths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike
 from vrtd.arrays import Floats, check_probabilities, check_size, frozen, real_array
 from vrtd.checks import check_fraction, check_positive
 from vrtd.errors import InvalidInputError, SingularSystemError
+from vrtd.lazy import cached_property
 from vrtd.problems.cone_radius import cone_radius
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
 from vrtd.solving import check_invertible

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import LARGEST, Floats, check_row_sums, frozen, real_array
+from vrtd.arrays import LARGEST, Floats, check_row_sums, check_unmasked, frozen, real_array
 from vrtd.checks import check_count
 from vrtd.errors import AccuracyError, InvalidInputError, SingularSystemError
+from vrtd.lazy import cached_property
 from vrtd.problems.mixing import mixing_constants
 from vrtd.problems.stationary import DENSE_LIMIT, closed_classes, gth, large_stationary, one_closed_class, period
 
@@ -460,6 +460,7 @@ def _on_transitions(name: str, value: Any, pattern: Any, origin: NDArray[np.int3
 
 
 def _state_indices(name: str, value: ArrayLike, n: int) -> NDArray[np.int32]:
+    check_unmasked(name, value)
     array = np.asarray(value)
     if array.dtype.kind not in "iu":
         raise InvalidInputError(f"{name} must hold integers, but got dtype {array.dtype}.", "Pass state indices.")

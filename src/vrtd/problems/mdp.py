@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vrtd.arrays import Floats, check_probabilities, check_row_sums, frozen, real_array
+from vrtd.arrays import Floats, check_probabilities, check_row_sums, check_unmasked, frozen, real_array
 from vrtd.checks import check_choice
 from vrtd.errors import InvalidInputError
 from vrtd.problems.markov_reward_process import MarkovRewardProcess
@@ -187,6 +187,7 @@ def policy_matrix(policy: ArrayLike, n_states: int, n_actions: int, name: str = 
     if isinstance(policy, str):
         check_choice(name, policy, ("random",))
         return np.full((S, A), 1.0 / A)
+    check_unmasked(name, policy)
     raw = np.asarray(policy)
     if raw.shape == (S,):
         if raw.dtype.kind not in "iu":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vrtd.arrays import Floats, frozen, real_array
+from vrtd.arrays import Floats, check_unmasked, frozen, real_array
 from vrtd.errors import InvalidInputError
+from vrtd.lazy import cached_property
 from vrtd.series import (
     LEAST_WINDOWS,
     block_correlation,
@@ -122,6 +122,7 @@ class Transitions:
         self.reward = _check_column("reward", reward, n)
         self.discount = _check_column("discount", np.full(n, discount) if np.ndim(discount) == 0 else discount, n, 1.0)
         self._weight = None if weight is None else _check_column("weight", weight, n, np.inf)
+        check_unmasked("ends", ends)
         self.ends = frozen(self.discount == 0.0 if ends is None else np.array(ends, dtype=np.bool_))
         if self.ends.shape != (n,):
             raise InvalidInputError(

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from vrtd.engine.device import DeviceName
 from vrtd.engine.loop import name_loop
 from vrtd.engine.simulation import BoundProblem, bind
 from vrtd.errors import InvalidInputError
+from vrtd.lazy import cached_property
 from vrtd.metrics import METRICS, QuadraticForm
 from vrtd.problems import Simulator
 from vrtd.sources import Source

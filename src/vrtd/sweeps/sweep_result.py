@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from vrtd import store
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, import_extra
+from vrtd.lazy import cached_property
 from vrtd.report.notebook import build_summary
 from vrtd.report.numbers import number, plural
 from vrtd.sweeps.cell import Records

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from vrtd.algorithms import ChainSampling
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError
+from vrtd.lazy import cached_property
 from vrtd.problems import LinearProblem
 from vrtd.theory.checks import check_features, check_on_policy, check_problem
 from vrtd.theory.symmetric import operator, outer, pack, quadratic, triangle, unpack

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +19,7 @@ from vrtd.engine.blocks import available_threads
 from vrtd.errors import InvalidInputError
 from vrtd.executors import check_executor
 from vrtd.files import as_path
+from vrtd.lazy import cached_property
 from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
 from vrtd.progress import ProgressBar, show_progress

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vrtd import store
 from vrtd.executors import ProcessExecutor, run_tasks
+from vrtd.lazy import cached_property
 from vrtd.tournament.cell import Cell, Cells, TournamentSize, measure_cell
 from vrtd.tournament.entrants import Entrant
 from vrtd.tournament.problems import Loaded, TournamentProblem

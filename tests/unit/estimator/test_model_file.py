@@ -201,3 +201,27 @@ def test_a_short_log_with_features_of_the_users_own_is_loaded(tmp_path: Path) ->
     loaded = vrtd.Evaluator.load(tmp_path / "model.npz", features=scaler())
     observations = chunk(0, 3).observations
     np.testing.assert_array_equal(loaded.predict(observations), evaluator.predict(observations))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_epochs", 10**6), ("pause", 0), ("lowered_until", 0), ("path/stride", 0), ("path/next", 0)],
+)
+def test_a_model_whose_run_would_never_end_is_refused(name: str, value: int, tmp_path: Path) -> None:
+    """Fitting would go on for ever: the rows to the end of a phase would be negative."""
+    path = tmp_path / "model.npz"
+    evaluator = vrtd.Evaluator("vrtd", discount=DISCOUNT, features="identity", n_samples=4 * N, closed_form=False)
+    evaluator.partial_fit(chunk(0, N)).save(path)
+    with read_model(path) as tree:
+        node = tree["state"]["learner"]
+    *way, last = name.split("/")
+    for part in way:
+        node = node[part]
+    assert last in node
+    node[last] = value
+    if name == "n_epochs":
+        phases = tree["state"]["learner"]["phases"]
+        phases[str(len(phases) - 1)]["n_epochs"] = 1
+    write_tree(path, tree)
+    with pytest.raises(ModelFileError):
+        vrtd.Evaluator.load(path)

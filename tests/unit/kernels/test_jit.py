@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import vrtd
+from vrtd.kernels import jit
 from vrtd.kernels.digest import digest
 from vrtd.kernels.jit import dynamics, kernel
 
@@ -126,3 +128,79 @@ def test_an_algorithm_of_ones_own_is_never_stale(tmp_path: Path) -> None:
     assert python(run, NUMBA_CACHE_DIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1").strip() == "True"
     (tmp_path / "mine.py").write_text(skeleton.replace("+= params.step_size", "+= 0.0 * params.step_size"))
     assert python(run, NUMBA_CACHE_DIR=str(tmp_path), PYTHONDONTWRITEBYTECODE="1").strip() == "False"
+
+
+class Planted:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._path,)
+
+
+def test_the_cache_is_only_in_a_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit.config, "CACHE_DIR", str(tmp_path))
+    before = os.umask(0)
+    try:
+        folder = jit.cache_folder(digest)
+    finally:
+        os.umask(before)
+    assert folder is not None
+    assert folder.startswith(str(tmp_path))
+    assert not Path(folder).stat().st_mode & 0o022
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert jit.cache_folder(digest) is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620])
+def test_a_file_that_others_can_write_is_not_unpickled(tmp_path: Path, mode: int) -> None:
+    file = jit._CheckedFile(str(tmp_path), "loop", "stamp")
+    index = Path(file._index_path)
+    index.write_bytes(pickle.dumps(Planted(tmp_path / "ran")))
+    index.chmod(mode)
+    with pytest.raises(PermissionError, match="can be written by another user"):
+        file.load("signature")
+    index.unlink()
+    before = os.umask(0)
+    try:
+        file.save("signature", 7)
+        assert file.load("signature") == 7  # files of our own are safe under any umask
+    finally:
+        os.umask(before)
+    data = next(tmp_path.glob("*.nbc"))
+    data.chmod(mode)
+    assert file.load("signature") is None
+    assert not (tmp_path / "ran").exists()
+
+
+FORK = """
+import os, threading, time, warnings
+import vrtd
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks while there are threads
+problem = vrtd.problems.random_mdp()
+inside, go = threading.Event(), threading.Event()
+type(problem).theta_star.func = lambda _: (inside.set(), go.wait(20), 7)[-1]
+other = vrtd.problems.random_mdp()
+threading.Thread(target=lambda: problem.theta_star, daemon=True).start()
+inside.wait(20)
+child = os.fork()
+if not child:
+    go.set()
+    os._exit(other.theta_star)
+for _ in range(200):
+    done, status = os.waitpid(child, os.WNOHANG)
+    if done:
+        break
+    time.sleep(0.05)
+else:
+    os.kill(child, 9)
+print(os.waitstatus_to_exitcode(status) if done else "hangs")
+os._exit(0)
+"""
+
+
+def test_a_child_of_a_process_that_computes_does_not_hang() -> None:
+    assert python(FORK).strip() == "7"

@@ -169,3 +169,111 @@ def test_a_file_of_another_format(tmp_path):
         path.write_bytes(b"\x00\xff not what it says\n\x80" * 20)
         with pytest.raises(DataError, match=f"a{suffix}"):
             list(read(path).chunks())
+
+
+def a_small_parquet_file(path, **options):
+    """Row groups shorter than a batch, so that pyarrow does not notice columns of another type."""
+    x = np.random.default_rng(0).standard_normal(17).round(2)
+    table = pa.table({"x": x[:-1], "next_x": x[1:], "r": np.ones(16)})
+    options = {"row_group_size": 4, "write_page_checksum": True, "use_dictionary": False} | options
+    pq.write_table(table, path, **options)
+    return path.read_bytes()
+
+
+def test_a_type_of_parquet_that_changed_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    content = bytearray(a_small_parquet_file(path))
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    at = content.index(b"\x15\x0a\x25\x02\x18\x01r", footer)  # DOUBLE, optional, "r"
+    content[at + 1] = 0x08  # FLOAT
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a.parquet is damaged"):
+        rows(read(path))
+
+
+def test_every_bit_of_the_schema_of_parquet(tmp_path):
+    path = tmp_path / "a.parquet"
+    content = a_small_parquet_file(path)
+    expected = rows(read(path))
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for at in range(footer, content.index(b"next_x", content.index(b"next_x", footer) + 1)):
+        for bit in range(8):
+            flip(path, at, 1 << bit)
+            whole, _ = rows_or_message(path)
+            if whole is not None:
+                same_bits(whole, expected)
+            flip(path, at, 1 << bit)
+
+
+@pytest.mark.parametrize(
+    ("options", "doubt"),
+    [
+        ({"data_page_version": "2.0"}, "has pages of version 2, whose checksums do not cover their headers"),
+        ({"store_schema": False}, "has only one list of the types of its columns"),
+        ({}, None),
+    ],
+)
+def test_what_checksums_of_parquet_do_not_cover_is_remarked(tmp_path, options, doubt):
+    path = tmp_path / "a.parquet"
+    a_small_parquet_file(path, **options)
+    log = read(path)
+    rows(log)
+    found = [remark for remark in log.remarks if "integrity" in remark]
+    assert found == ([] if doubt is None else [f"{path} {doubt}: integrity cannot be verified"])
+
+
+def an_hdf5_log(path, **columns):
+    with h5py.File(path, "w") as file:
+        for name, values in ({"observations": np.arange(64.0), "rewards": np.ones(64)} | columns).items():
+            file[name] = values
+
+
+def test_hdf5_does_not_read_other_files(tmp_path):
+    secret, path = tmp_path / "secret", tmp_path / "log.hdf5"
+    secret.write_bytes(bytes(64))
+    an_hdf5_log(tmp_path / "other.hdf5")
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(64)
+        file.create_dataset("observations", (64,), np.uint8, external=[(str(secret), 0, 64)])
+    with pytest.raises(DataError, match=r"log.hdf5, column observations, has values in other files"):
+        read(path)
+    layout = h5py.VirtualLayout((64,), np.float64)
+    layout[:] = h5py.VirtualSource(str(tmp_path / "other.hdf5"), "observations", (64,))
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(64)
+        file.create_virtual_dataset("observations", layout)
+    with pytest.raises(DataError, match=r"log.hdf5, column observations, has values in other files"):
+        read(path)
+    with h5py.File(path, "w") as file:
+        file["rewards"] = np.ones(64)
+        file["observations"] = h5py.ExternalLink(str(tmp_path / "other.hdf5"), "observations")
+    with pytest.raises(DataError, match=r"log.hdf5 has links to values in other files"):
+        read(path)
+
+
+def test_hdf5_does_not_declare_more_than_it_holds(tmp_path):
+    path = tmp_path / "log.hdf5"
+    for shape in ((2**40,), (64, 2**23)):
+        with h5py.File(path, "w") as file:
+            file.create_dataset("observations", shape, np.float64)
+            file.create_dataset("rewards", shape[:1], np.float64)
+        with pytest.raises(DataError, match=r"log.hdf5, column observations, has .* bytes, but declares contents of"):
+            read(path)
+
+
+def test_parquet_does_not_declare_more_than_it_holds(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"obs": [[0.0] * 2**25], "r": [1.0]}), path)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DataError, match=r"a.parquet has .* bytes, but declares contents of"):
+        read(path)
+
+
+def test_a_page_longer_than_the_file_is_refused(tmp_path):
+    """pyarrow would take memory for all of it."""
+    path = tmp_path / "a.parquet"
+    content = a_small_parquet_file(path, row_group_size=16, compression="none")
+    header = content.index(b"\x15\x00\x15", 4)
+    path.write_bytes(content[: header + 3] + b"\xff\xff\xff\xff\x0f" + content[header + 5 :])
+    with pytest.raises(DataError, match=r"a.parquet is damaged"):
+        read(path)
