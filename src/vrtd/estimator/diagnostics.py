@@ -126,6 +126,10 @@ class Diagnostics:
         Overlap of the log with the target policy.
     doubly_robust : DoublyRobust or None
         Doubly robust value of the target policy, a check on the features.
+    n_passes, n_products : int or None
+        Passes over the log, and products with A, of the closed form with more than 4,096 features.
+    residual : float or None
+        Norm of A theta + b relative to its norm at theta_0, for the same closed form.
     warnings : tuple of str
         Reasons why the results may be unreliable, without the final period.
     remarks : tuple of str
@@ -153,6 +157,9 @@ class Diagnostics:
     explained_error: float | None = None
     overlap: Overlap | None = None
     doubly_robust: DoublyRobust | None = None
+    n_passes: int | None = None
+    n_products: int | None = None
+    residual: float | None = None
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     curve: Curve | None = field(default=None, repr=False)
@@ -246,7 +253,12 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         return Diagnostics(
             "waiting", None, "rows", {}, n_features=None, warnings=tuple(warnings), remarks=tuple(notes), **common
         )
-    if state.linear is not None or summary.setup.settings.cost == "linear":
+    if state.iterative is not None:
+        fit = state.iterative
+        common |= {"n_passes": fit.n_passes, "n_products": fit.n_products, "residual": fit.residual}
+        notes.append(f"least squares was solved by {fit.description}")
+        warnings += [] if fit.doubt is None else [fit.doubt]
+    if state.linear is not None or state.iterative is not None or summary.setup.settings.cost == "linear":
         return _diagnose_linearly(summary, warnings, notes, common)
     sample, reduced, spread = summary.sample, summary.reduced, None
     try:

@@ -284,7 +284,8 @@ def _fit(
 
 
 def _tell(report: ProgressCallback, n_before: int, total: int | None, done: int, _own_total: int | None) -> None:
-    report(n_before + done, total)
+    # Further passes of the closed form are not in the total.
+    report(n_before + done, None if total is not None and n_before + done > total else total)
 
 
 def _report(

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from copy import copy
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self, Unpack
 
 import numpy as np
@@ -18,12 +20,13 @@ from vrtd.checks import check_count, check_flag, check_fraction
 from vrtd.errors import DataError, DataWarning, InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import AutoSettings, Cost, default_pilot_rows
 from vrtd.estimator.diagnostics import capitalise, data_doubts
-from vrtd.estimator.fit import check_ends, decide, receive
+from vrtd.estimator.fit import check_ends, decide, read_again, receive
+from vrtd.estimator.iterative_least_squares import IterativeFit, solve_iteratively
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.notebook import build_fit_summary, describe_fit
 from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_partitions
-from vrtd.estimator.state import FitState, Setup, goes_on_from
+from vrtd.estimator.state import FitState, Setup, goes_on_from, initial_theta
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.executors import check_executor
 from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
@@ -214,16 +217,18 @@ class Evaluator(ValueFunction):
         check_executor(executor, None)
         if executor is not None:
             self._check_divisible(n_passes)
-        log = as_log(data, columns)
+        log, given = as_log(data, columns), replace(self._given, rereads=True)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
             if n_passes == 1 and isinstance(log, Log):
-                partitioned, chunks = open_partitions(self._given, log, executor)
+                partitioned, chunks = open_partitions(given, log, executor)
                 if partitioned is not None:
                     return self._fit_partitions(partitioned, executor, report)
             for k in range(n_passes):
-                self._read(log, report, k, n_passes, chunks)
+                self._read(given, log, report, k, n_passes, chunks)
                 self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
+            if self._state.iterative is not None:
+                self._iterate(log, report)
         return self._check()
 
     def _check_divisible(self, n_passes: int) -> None:
@@ -245,6 +250,21 @@ class Evaluator(ValueFunction):
         self._state = fit_partitions(log, executor, report, keep)
         self._take_remarks(log.log)
         return self._check()
+
+    def _iterate(self, log: Log | Chunk, report: ProgressCallback | None) -> None:
+        """Solve the closed form with further passes over the log; Ctrl-C leaves the best solution so far."""
+        state = self._state
+        assert state.features is not None
+        setup = self._setup.resolve(state.features)
+
+        def keep(found: IterativeFit) -> None:
+            self._state = state._replace(iterative=found)
+
+        def tell(n_rows: int) -> None:
+            if report is not None:
+                report(state.n_rows + n_rows, None)
+
+        keep(solve_iteratively(partial(read_again, setup, state, log), initial_theta(setup, state), keep, tell))
 
     def _check(self) -> Self:
         """Raise or warn after a fit if the values are not determined or unreliable."""
@@ -284,13 +304,19 @@ class Evaluator(ValueFunction):
                 "A fit with O(d) work per row on an executor cannot be continued, because it is a mean of runs.",
                 "Fit again with all rows.",
             )
+        if self._state.iterative is not None:
+            raise InvalidInputError(
+                "A closed form without a d x d matrix cannot be continued, because it takes passes over all rows.",
+                "Fit again with all rows.",
+            )
         log = as_log(data, columns, self._state.space)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
-            self._read(log, report)
+            self._read(self._given, log, report)
         return self
 
     def _read(
         self,
+        given: Setup,
         log: Log | Chunk,
         progress: ProgressCallback | None,
         k: int = 0,
@@ -313,7 +339,7 @@ class Evaluator(ValueFunction):
         goes_on = goes_on_from(state) and not (isinstance(log, Log) and log.knows_first)
         for chunk in chunks:
             if not state.n_rows:
-                self._setup = self._given.fit_to(space, chunk)
+                self._setup = given.fit_to(space, chunk)
             elif goes_on and chunk.starts is not None and chunk.n_rows:
                 chunk = chunk._replace(starts=np.append(False, chunk.starts[1:]))
             goes_on = goes_on and not chunk.n_rows

@@ -21,6 +21,7 @@ from vrtd.arrays import Floats, frozen
 from vrtd.errors import DataError, DivergenceError, InvalidInputError
 from vrtd.estimator.auto_settings import CLOSED_FORM, check_step, check_step_linearly
 from vrtd.estimator.episodes import add_rows, no_episodes
+from vrtd.estimator.iterative_least_squares import IterativeFit
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.linear_fit import first_linear_fit, learn_linearly
@@ -38,8 +39,8 @@ from vrtd.estimator.state import (
     sample_of,
 )
 from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
-from vrtd.logs import Chunk
-from vrtd.logs.log import is_any
+from vrtd.logs import Chunk, Log
+from vrtd.logs.log import checked_chunks, is_any
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
 
@@ -155,6 +156,16 @@ def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
             yield chunk.part(first, first + size)
 
 
+def read_again(setup: Setup, state: FitState, log: Log | Chunk) -> Iterator[Transitions]:
+    """Yield all rows of a log from which the state was learned, with features."""
+    assert state.features is not None
+    chunks = (log,) if isinstance(log, Chunk) else checked_chunks(log, False)
+    for chunk in chunks:
+        for piece in _pieces((_weigh(setup, state, chunk),), _piece_rows(state.features)):
+            rows = _rows(setup, state, piece)
+            yield clear_final(rows, piece.terminated) or rows
+
+
 def _with_weights(state: FitState, chunk: Chunk) -> FitState:
     """Raise unless all rows or no rows have importance ratios."""
     is_weighted = chunk.weight is not None
@@ -204,14 +215,16 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
     table, is_pairs = table_of(features), isinstance(features, TargetFeatures)
     visited = None if table is None else np.arange(table.n_features) >= prod(table.sizes)
     if setup.needs_sums(features) and d > MOST_FEATURES:
-        problem = (
-            f"The closed form is limited to {MOST_FEATURES:,} features, because it keeps d^2 numbers, but d is {d:,}."
-        )
-        raise InvalidInputError(problem, "Pass cost='linear', or fewer features.")
+        limit = f"limited to {MOST_FEATURES:,} features, because it keeps d^2 numbers, but d is {d:,}"
+        if not setup.settings.is_closed_form:
+            raise InvalidInputError(f"closed_form=True is {limit}.", "Drop closed_form, or use fewer features.")
+        problem = f"In one pass over the rows, the closed form is {limit}."
+        raise InvalidInputError(problem, "Pass cost='linear', or fewer features (or all rows to vrtd.Evaluator.fit).")
     sums = no_sums(d) if setup.needs_sums(features) else None
     has_returns = setup.target is None and not state.is_weighted
     episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
-    return state._replace(features=features, visited=visited, sums=sums, episodes=episodes)
+    iterative = IterativeFit() if setup.is_iterative(features) else None
+    return state._replace(features=features, visited=visited, sums=sums, episodes=episodes, iterative=iterative)
 
 
 def _piece_rows(features: Features) -> int:

@@ -79,12 +79,8 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
         linear = summary.linear_estimate
         own = linear.total_phi @ linear.theta - linear.n_rows_of * (linear.mean_phi @ linear.theta)
         return _combine(spread, linear.mean_phi, Parts(own / linear.n_rows_of.mean(), linear.ends))
-    assert state.sums is not None
-    solution, nu = summary.solution, state.sums.mean_phi
-    ends = solution.ends
-    n_rows_of = np.diff(ends.rows, prepend=0)
-    own = (solution.total_phi - n_rows_of[:, None] * nu) @ solution.theta / ends.per_block
-    return _combine(spread, nu, Parts(own, np.array(ends.rows)))
+    solution = summary.solution
+    return _combine(spread, solution.mean_phi, Parts(solution.own, np.array(solution.ends.rows)))
 
 
 def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:

@@ -22,6 +22,7 @@ from vrtd.algorithms import REGISTRY, VRTD, Algorithm, RichardsonTD
 from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.block_totals import Ends
 from vrtd.estimator.episodes import Episodes, no_episodes
+from vrtd.estimator.iterative_least_squares import IterativeFit
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import MatrixSums, most_blocks, most_held, no_sums
 from vrtd.estimator.linear_settings import kept_rows
@@ -32,7 +33,7 @@ from vrtd.files import check_regular, read_arrays, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 
-_FORMAT = "vrtd-model-8"
+_FORMAT = "vrtd-model-9"
 _CODE = "code"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
@@ -125,6 +126,8 @@ def check_parts(state: FitState) -> None:
         _check_waiting(learner, d, state.buffer)
     if linear is not None:
         pairs += _linear_pairs(linear, d)
+    if state.iterative is not None:
+        pairs += _iterative_pairs(state.iterative, d)
     if sums is not None:
         pairs += _sums_pairs(sums, d, state.buffer)
     if state.episodes is not None:
@@ -152,6 +155,19 @@ def _sums_pairs(sums: MatrixSums, d: int, like: Transitions | None) -> list[tupl
     _require(gradients is None or (sums.held is None and len(gradients.marks) == n), "wrong number of gradients")
     _require(len(sums.totals) == (0 if most_held(d) else n), "wrong number of matrices")
     return pairs
+
+
+def _iterative_pairs(fit: IterativeFit, d: int) -> list[tuple[Any, Any]]:
+    """Return the arrays of an iterative solution, each with an array of the required shape and type."""
+    if fit.theta is None:
+        return []
+    n, vector = len(fit.ends.rows), np.zeros(d)
+    _require(not n or fit.ends.last == fit.n_rows, "blocks of other rows")
+    _check_ends(fit.ends, n)
+    pairs: list[tuple[Any, Any]] = [(each, vector) for each in (fit.theta, fit.squares, fit.mean_phi)]
+    pairs += [(fit.own, np.zeros(n)), (fit.rare, np.zeros(d if n else 0, np.bool_))]
+    pairs += [(fit.leak, vector)] if fit.leak.size else []
+    return pairs if fit.influence is None else [*pairs, (fit.influence, np.zeros((n, d), np.float32))]
 
 
 def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:

@@ -18,11 +18,12 @@ from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
 from vrtd.estimator.episodes import Episodes
+from vrtd.estimator.iterative_least_squares import IterativeFit
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import MatrixSums
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import append
-from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
+from vrtd.features import MOST_FEATURES, Features, ObservationSpace, Target, TargetFeatures, complete
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
@@ -45,6 +46,7 @@ class Setup:
     closed_form: bool | Literal["auto"]  # whether to compute the closed form of all rows beside another algorithm
     seed: int
     target: Target | None = None  # the policy to evaluate, if it is not that of the log
+    rereads: bool = False  # whether the log can be read several times
 
     def fit_to(self, space: ObservationSpace | None, chunk: Chunk) -> Setup:
         """Return the setup for a log that begins with this chunk, with features for its observations.
@@ -100,9 +102,15 @@ class Setup:
 
     def needs_sums(self, features: Features) -> bool:
         """Return whether the sums of the closed form are computed; with "auto" only if that is cheap."""
+        if self.is_iterative(features):
+            return False
         if self.settings.is_closed_form or self.closed_form != "auto":
             return self.settings.is_closed_form or bool(self.closed_form)
         return is_cheap(features) and self.settings.cost != "linear"
+
+    def is_iterative(self, features: Features) -> bool:
+        """Return whether the closed form has too many features for a matrix, and the log can be read several times."""
+        return self.settings.is_closed_form and features.n_features > MOST_FEATURES and self.rereads
 
 
 def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any]) -> None:
@@ -129,6 +137,7 @@ class FitState(NamedTuple):
     visited: NDArray[np.bool_] | None = None  # by state, if the features are a table
     episodes: Episodes | None = None  # of the first pass
 
+    iterative: IterativeFit | None = None  # solved after the first pass
     n_pilot: int | None = None  # rows that waited before features and settings were chosen
     n_expected: int | None = None  # total number of rows, if it is known that no more will come
     is_weighted: bool | None = None  # None before the first row
@@ -153,7 +162,12 @@ class FitState(NamedTuple):
         """Number of rows that have not changed theta yet, because the pilot or their batch is incomplete."""
         if self.learner is not None:
             return self.learner.n_waiting
-        return 0 if self.sums is not None or self.linear is not None else self.n_rows
+        return 0 if self.is_closed_form or self.linear is not None else self.n_rows
+
+    @property
+    def is_closed_form(self) -> bool:
+        """Whether the closed form of all rows is computed."""
+        return self.sums is not None or self.iterative is not None
 
     @property
     def algorithm(self) -> Algorithm | None:

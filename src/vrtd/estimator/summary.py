@@ -76,6 +76,8 @@ class FitSummary:
         """Return for each feature row whether the log determines phi.theta; with O(d) work it is not fully checked."""
         if self.state.linear is not None:
             return _has_none(self.linear_estimate.unseen, phi)
+        if self.state.iterative is not None:
+            return self.solution.spans(phi)
         if self.setup.settings.cost == "linear":
             return np.ones(len(phi), np.bool_)
         return self.sample.spans(phi) if self.is_usable else np.zeros(len(phi), np.bool_)
@@ -93,6 +95,10 @@ class FitSummary:
     @cached_property
     def solution(self) -> Solution:
         """Closed form of all rows, if their sums are kept."""
+        if self.state.iterative is not None:
+            if self.state.iterative.theta is None:
+                raise NotFittedError("The fit was stopped before a first solution.", "Fit again.")
+            return self.state.iterative.as_solution()
         if self.state.sums is None:
             raise NotFittedError("The closed form of all rows was not computed.", "Fit with closed_form=True.")
         return solve(self.state.sums, self.theta_0, self.first_phi)
@@ -194,7 +200,7 @@ class FitSummary:
                 f"trace_decay is {trace_decay:g}.",
                 "Use algorithm='closed_form'.",
             )
-        if self.state.sums is not None:
+        if self.state.is_closed_form:
             return self.solution
         if self.state.linear is not None or self.setup.settings.cost == "linear":
             raise InvalidInputError(
@@ -214,11 +220,14 @@ class FitSummary:
             size = np.square(solution.influence).sum()
         if not np.isfinite(size):
             raise InvalidInputError("The squares of the TD errors are too large for an interval.", "Scale the rewards.")
-        slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
+        if self.state.iterative is not None:
+            slowness = self.state.iterative.doubt
+        else:
+            slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
         return BlockSpread(
             theta=solution.theta,
             influence=solution.influence,
-            ends=None if self.state.sums is None else np.array(solution.ends.rows),
+            ends=np.array(solution.ends.rows) if self.state.is_closed_form else None,
             spans=solution.spans,
             unseen=np.flatnonzero(~solution.seen),
             rare=np.flatnonzero(solution.seen & solution.rare),
@@ -271,6 +280,8 @@ class FitSummary:
         """Return how many first rows of the log the blocks are made of; None if they are blocks of the sample."""
         if self.is_linear(method):
             return None if self.state.linear is None else self.state.n_distinct
+        if self.state.iterative is not None:
+            return self.state.iterative.n_rows
         return None if self.state.sums is None else self.state.sums.n_summed
 
     def aligned_spread(self, method: Method | None) -> Spread:
@@ -291,6 +302,8 @@ class FitSummary:
     def visited_phi(self) -> NDArray[Any]:
         """Features (n, d) of visited states: the reservoir of a `LinearFit`, and otherwise the sample."""
         linear = self.state.linear
+        if self.state.iterative is not None:
+            return self.first_phi
         if linear is None or linear.reservoir.rows is None or isinstance(self.state.features, TargetFeatures):
             return self.state_phi
         phi = linear.reservoir.rows.phi

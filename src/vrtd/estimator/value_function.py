@@ -66,7 +66,7 @@ class ValueFunction:
             return self._state.learner.theta.copy()
         if self._state.linear is not None:
             return self._summary.linear_point.theta.copy()
-        if self._state.sums is not None:
+        if self._state.is_closed_form:
             return self._summary.solution.theta.copy()
         return initial_theta(self._setup, self._state)
 
@@ -413,6 +413,9 @@ class ValueFunction:
             if doubt is not None:
                 remedy = "Use more data, other features, or the closed form: algorithm='closed_form'."
                 warnings.warn(f"Not converged: {doubt}. {remedy}", ConvergenceWarning, stacklevel=3)
+        if state.iterative is not None and state.iterative.doubt is not None:
+            remedy = "Use other features or more data, or cost='linear'."
+            warnings.warn(f"Not converged: {state.iterative.doubt}. {remedy}", ConvergenceWarning, stacklevel=3)
         if state.learner is None or settings.trace_decay > 0.0 or state.n_sampled < LEAST_CHECKED:
             return
         if settings.cost == "linear":
