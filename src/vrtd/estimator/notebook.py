@@ -138,14 +138,9 @@ def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None)
 def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
     """Return the means of a closed form that was solved earlier, with intervals if these are known."""
     episodes = state.episodes
-    if (
-        state.algorithm is not None
-        or not state.is_closed_form
-        or episodes is None
-        or known is None
-        or not known.is_solved
-    ):
+    if not state.is_closed_form or state.algorithm is not None or known is None or not known.is_solved:
         return _Means()
+    assert episodes is not None
     solution, has_starts = known.solution, evaluator.has_policy_value
     if known.has_interval and solution.why_no_interval is None:
         policy = mean_over_starts(known, "closed_form").intervals(_LEVEL).first if has_starts else None

@@ -22,9 +22,9 @@ D, N, GAMMA = 200, 4000, 0.9
 
 
 def rows_of(form: str, n: int = N, d: int = D, seed: int = 0) -> Transitions:
-    """Rows of a trajectory with d sparse features. Some terminate, some have other weights, the last two are never seen.
+    """Return weighted rows of a trajectory with d sparse features, of which some terminate.
 
-    Features 0 and 1 are equal, so that A is singular.
+    Features 0 and 1 are equal, so that A is singular, and the last two are 0 in every row.
     """
     rng = np.random.default_rng(seed)
     state_of = np.concatenate([[0], rng.integers(4 * d, size=n)])
